@@ -252,7 +252,7 @@ def _results(manifest: Manifest, judgement: Judgement) -> Iterator[Result]:
 def _cut_off(judgement: Judgement, judged: Judgements) -> Iterator[ReclaimTimeline]:
     if judgement.trace is None:
         return
-    from webhook.cli.explain.reclaims import reclaims  # noqa: PLC0415 - only where they are drawn
+    from webhook.cli.explain.timeline import reclaims  # noqa: PLC0415 - only where they are drawn
 
     for each in reclaims(judgement.trace, judged.bundle, judged.view):
         if isinstance(each, ReclaimTimeline) and not each.fits:

@@ -14,7 +14,8 @@ from tests.objects import BUNDLE
 from tests.rules.conftest import with_fields
 from webhook.capacity.placement.budget import GraceBudget
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
-from webhook.cli.explain import timeline_svg, timeline_text
+from webhook.cli.explain import svg
+from webhook.cli.explain.text import timeline_lines
 from webhook.cli.explain.timeline import AS_WRITTEN, ReclaimTimeline, clock, ticks, timeline_of
 from webhook.cli.terminal import plain
 from webhook.kube.pod_decoding import decode_pod
@@ -236,26 +237,26 @@ def test_volumes_that_go_with_the_node_are_named() -> None:
     mounted = {**container(), "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}]}
     drawn = timeline(pod_of(mounted, volumes=[{"name": "scratch", "emptyDir": {}}]))
     assert drawn.gone == ("scratch",)
-    assert "volume scratch" in plain(timeline_text.lines(drawn))
-    assert "volume scratch" in timeline_svg.render([("web", drawn)])
+    assert "volume scratch" in plain(timeline_lines(drawn))
+    assert "volume scratch" in svg.render([("web", drawn)])
 
 
 def test_a_grace_period_of_a_day_is_not_drawn_to_its_end() -> None:
     drawn = timeline(pod_of(grace=86400), provider="gke")
     assert drawn.end == 60
     assert drawn.margin == 15 - 86400
-    text = plain(timeline_text.lines(drawn)).splitlines()
+    text = plain(timeline_lines(drawn)).splitlines()
     assert text[2].endswith("X» 1440:00")
     assert next(line for line in text if "cut off" in line).endswith("» goes on until")
-    picture = parsed(timeline_svg.render([("web", drawn)]))
+    picture = parsed(svg.render([("web", drawn)]))
     assert [each.get("class") for each in picture.iter(f"{SVG}polygon")] == ["bg cut"]
     assert "lost 86385 s, up to 1440:00" in {each.text for each in picture.iter(f"{SVG}text")}
 
 
 def test_what_is_drawn_to_its_end_has_no_mark_of_a_cut() -> None:
     drawn = timeline(pod_of(grace=480))
-    assert "»" not in plain(timeline_text.lines(drawn))
-    assert "polygon" not in timeline_svg.render([("web", drawn)])
+    assert "»" not in plain(timeline_lines(drawn))
+    assert "polygon" not in svg.render([("web", drawn)])
 
 
 @given(
@@ -285,14 +286,14 @@ def test_spans_have_no_gaps_and_every_drawing_stays_within_its_bounds(
         assert all(span.seconds > 0 for span in lane.spans)
     assert [event.seconds for event in drawn.events] == sorted(event.seconds for event in drawn.events)
     assert drawn.events[-1].name == "removal"
-    for element in parsed(timeline_svg.render([("web", drawn)])).iter(f"{SVG}rect"):
+    for element in parsed(svg.render([("web", drawn)])).iter(f"{SVG}rect"):
         begin, width = float(element.get("x", "0")), float(element.get("width", "0"))
         assert 0 <= begin <= begin + width <= WIDTH
-    assert max(map(len, plain(timeline_text.lines(drawn)).splitlines()[: 2 + len(drawn.lanes)])) <= 92
+    assert max(map(len, plain(timeline_lines(drawn)).splitlines()[: 2 + len(drawn.lanes)])) <= 92
 
 
 def test_a_picture_shows_the_seconds_in_proportion() -> None:
-    root = parsed(timeline_svg.render([("Pod web", timeline(pod_of(container(pre_stop=sleep(60)), grace=180)))]))
+    root = parsed(svg.render([("Pod web", timeline(pod_of(container(pre_stop=sleep(60)), grace=180)))]))
 
     widths = {
         each.get("class"): float(each.get("width", "0"))
@@ -306,7 +307,7 @@ def test_a_picture_shows_the_seconds_in_proportion() -> None:
 
 
 def test_a_picture_needs_nothing_from_outside_and_shows_names_as_text() -> None:
-    text = timeline_svg.render([("<Pod> \x1b[2J & co", timeline(pod_of(container('"a"<script>'))))])
+    text = svg.render([("<Pod> \x1b[2J & co", timeline(pod_of(container('"a"<script>'))))])
 
     assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
     assert not [each for each in parsed(text).iter() if each.tag in {f"{SVG}script", f"{SVG}image"}]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
-
-import orjson
 
 from webhook.cli.connection import add_connection, connected
 from webhook.cli.exits import FINE, FOUND, CannotJudgeError
 from webhook.cli.options import secret_name
-from webhook.cli.terminal import complain, counted, show
+from webhook.cli.terminal import as_json, complain, counted, show
 from webhook.context import utc_now
 
 if TYPE_CHECKING:
@@ -94,7 +92,7 @@ async def _show(api: Api, options: Namespace) -> int:
     problems = [each for each in items if each.problem]
     shown = items if options.action == "show" else problems
     if options.output == "json":
-        print(_as_json(shown, self_managed=found.self_managed))
+        print(as_json({"selfManaged": found.self_managed, "items": shown}))
     else:
         fine: Line = [("what the replicas serve is trusted", "")]
         show(_lines(shown, now) or [fine])
@@ -122,12 +120,6 @@ def _lines(items: Sequence[Item], now: datetime) -> list[Line]:
             lines.append([("  problem: ", "red"), (each.problem, "")])
             lines.append([("  fix: ", "green"), (each.fix, "")])
     return lines
-
-
-def _as_json(items: Sequence[Item], *, self_managed: bool) -> str:
-    return orjson.dumps(
-        {"selfManaged": self_managed, "items": [asdict(each) for each in items]}, option=orjson.OPT_INDENT_2
-    ).decode()
 
 
 async def _rotate(api: Api, options: Namespace) -> int:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
-
-import orjson
 
 from webhook.bundle import OWN_NAMESPACE
 from webhook.cli.connection import add_connection, connected
 from webhook.cli.exits import FINE, FOUND
 from webhook.cli.options import resource_name
-from webhook.cli.terminal import counted, show
+from webhook.cli.terminal import as_json, counted, show
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Mapping, Sequence
 
-    from webhook.cli.doctor.diagnosis import Diagnosis, State
+    from webhook.cli.doctor.installation import Diagnosis, State
     from webhook.cli.terminal import Line
 
 DESCRIPTION: Final = """\
@@ -64,8 +61,7 @@ def run(options: Namespace) -> int:
     found = connected("doctor", options, lambda api: examine.examine(api, options.namespace))
     states = Counter(each.state for each in found)
     if options.output == "json":
-        report = {"checks": [asdict(each) for each in found], "summary": {state: states[state] for state in _STYLES}}
-        print(orjson.dumps(report, option=orjson.OPT_INDENT_2).decode())
+        print(as_json({"checks": found, "summary": {state: states[state] for state in _STYLES}}))
     else:
         show(_lines(found))
     return FOUND if states["fail"] else FINE

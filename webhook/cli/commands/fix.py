@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
-from webhook.cli.fix.patched_file import ProblemError, patch_file
+from webhook.cli.fix import ProblemError, patch_file
 from webhook.cli.judging.project import take_project_file
 from webhook.cli.judging.session import judge
 from webhook.cli.options import add_inputs

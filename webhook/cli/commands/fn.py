@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from copy import deepcopy
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
-import msgspec
-
-from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND
+from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
+from webhook.cli.judging.project import take_project_file
 from webhook.cli.judging.session import Session
-from webhook.cli.krm_function.config import options_of
-from webhook.cli.krm_function.resource_list import ResourceList
-from webhook.cli.krm_function.results import FunctionResults
+from webhook.cli.krm_function import FunctionResults, ResourceList
+from webhook.cli.options import add_inputs
 from webhook.cli.terminal import complain
 from webhook.decision import Outcome
+from webhook.manifests.files import STDIN
 from webhook.patch import apply_json
+from webhook.policy.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import Namespace
 
 DESCRIPTION: Final = """\
 Judge and change the objects of a ResourceList, as a KRM function in kustomize or kpt.
@@ -62,23 +63,75 @@ def configure(parser: ArgumentParser) -> None:
 def run(_options: Namespace) -> int:
     """Judge the items and answer with a ResourceList."""
     resources = ResourceList()
-    options = options_of(resources.value.get("functionConfig"))
+    options = _configured(resources.value.get("functionConfig"))
     judged = Session(options).prepare(resources.items()).judge()
     changed = deepcopy(resources.value)
     injects = options.mode != "validate"
     if injects:
         for _, judgement in judged.objects:
             apply_json(judgement.patch, changed)
-    report = FunctionResults(resources.document, resources.value, Outcome[options.fail_on.upper()])
+    report = FunctionResults(resources, Outcome[options.fail_on.upper()])
     report.add_patches(judged.objects, injected=injects)
     if options.mode != "mutate":
         report.add_findings(judged.objects)
     report.add_problems(judged.problems)
     if report.results:
-        changed["results"] = [*(resources.value.get("results") or []), *msgspec.to_builtins(report.results)]
+        changed["results"] = [*(resources.value.get("results") or []), *report.results]
     resources.answer(changed)
     for line in report.lines:
         complain(line)
     if judged.problems:
         return CANNOT_JUDGE
     return FOUND if report.failed else FINE
+
+
+_LISTS: Final = frozenset({"policies", "state", "group"})
+_KEYS: Final = ("mode", "failOn", "policies", "state", "partial", "kubernetesVersion", "user", "group")
+_FLAGS: Final = {"failOn": "fail-on", "kubernetesVersion": "kubernetes-version"}
+
+
+class _Parser(ArgumentParser):
+    """Read data of the functionConfig as flags, and name the field in errors."""
+
+    def error(self, message: str) -> NoReturn:
+        for key, flag in _FLAGS.items():
+            message = message.replace(f"argument --{flag}", f"argument --{key}")
+        raise CannotJudgeError(f"functionConfig: {message.replace('argument --', 'data.')}")
+
+
+def _configured(given: object) -> Namespace:
+    """Return the functionConfig as options. Raise CannotJudgeError if it is wrong."""
+    parser = _Parser(prog="spotgate fn", add_help=False, allow_abbrev=False)
+    add_inputs(parser)
+    parser.add_argument("--mode", choices=("both", "mutate", "validate"), default="both")
+    parser.add_argument("--fail-on", choices=("deny", "warn", "indeterminate"))
+    parser.set_defaults(operation=None)
+    options = parser.parse_args([*_flags(given), STDIN])
+    take_project_file(options)
+    return options
+
+
+def _flags(given: object) -> list[str]:
+    if given is None:
+        return []
+    if not isinstance(given, dict) or (given.get("apiVersion"), given.get("kind")) != ("v1", "ConfigMap"):
+        raise CannotJudgeError(f"functionConfig: expected a v1 ConfigMap with {', '.join(_KEYS)} in its data")
+    data = given.get("data") or {}
+    if not isinstance(data, dict):
+        raise CannotJudgeError("functionConfig: data: expected a map")
+    flags = []
+    for key, text in data.items():
+        if key not in _KEYS:
+            meant = did_you_mean(key, _KEYS) or f"; there are {', '.join(_KEYS)}"
+            raise CannotJudgeError(f"functionConfig: data.{key}: unknown{meant}")
+        if not isinstance(text, str):
+            raise CannotJudgeError(f"functionConfig: data.{key}: expected text; write it in quotes")
+        if key == "partial":
+            if text not in ("true", "false"):
+                raise CannotJudgeError(f'functionConfig: data.partial: expected "true" or "false", got {text!r}')
+            flags += ["--partial"] if text == "true" else []
+        elif key in _LISTS:
+            flags += [f"--{key}={line.strip()}" for line in text.splitlines() if line.strip()]
+        else:
+            flags.append(f"--{_FLAGS.get(key, key)}={text.strip()}")
+    return flags

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Final
 from webhook.cli import terminal
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
 from webhook.cli.options import add_kubernetes_version, add_policies, read_policies
-from webhook.cli.replay.changes import Policies, changes_of_plain, changes_of_recorded
-from webhook.cli.replay.output import as_json, as_lines
-from webhook.cli.replay.reading import read_reviews
+from webhook.cli.replay import Policies, change_lines, changes_json, changes_of_plain, changes_of_recorded, read_reviews
 from webhook.manifests.state import FileState, StateErrors
 from webhook.policy.errors import Problem
 
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Sequence
 
-    from webhook.cli.replay.changes import AnswerChange
+    from webhook.cli.replay import AnswerChange
 
 DESCRIPTION: Final = """\
 Judge recorded reviews by other policies, and say which verdicts and patches change.
@@ -84,9 +82,9 @@ def run(options: Namespace) -> int:
             continue
         reviews += 1
     if options.output == "json":
-        print(as_json(changes, reviews, problems))
+        print(changes_json(changes, reviews, problems))
     else:
-        terminal.show(as_lines(changes, reviews))
+        terminal.show(change_lines(changes, reviews))
     if problems:
         terminal.complain(*map(str, problems))
         return CANNOT_JUDGE

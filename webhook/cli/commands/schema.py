@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import orjson
-
 from webhook.cli.exits import FINE
 from webhook.cli.export.policy_schema import editor_schema
+from webhook.cli.terminal import as_json
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -37,5 +36,5 @@ def configure(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Print the schema."""
     del options
-    print(orjson.dumps(editor_schema(), option=orjson.OPT_INDENT_2).decode())
+    print(as_json(editor_schema()))
     return FINE

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from webhook.bundle import OWN_NAMESPACE
 from webhook.cli.exits import FINE, CannotJudgeError
-from webhook.cli.export.configurations import configurations, unconditional_resources
-from webhook.cli.export.ignore_differences import ignore_differences
+from webhook.cli.export.configurations import configurations, ignore_differences, unconditional_resources
 from webhook.cli.options import add_policies, read_policies, resource_name
 from webhook.documents.yaml_writer import UNBROKEN, dump, dump_documents
 from webhook.lint import too_wide

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from webhook.cli.doctor.diagnosis import Diagnosis
-from webhook.cli.doctor.installation import INSTALL, read
+from webhook.cli.doctor.installation import INSTALL, Diagnosis, read
 from webhook.cli.export.configurations import configurations
 from webhook.cluster.installation import CONFIGURATION, CONFIGURATIONS
 from webhook.index import SYSTEM_NAMESPACES

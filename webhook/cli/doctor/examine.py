@@ -5,19 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from webhook.cli.doctor.configurations import check_configurations, check_later_webhooks
-from webhook.cli.doctor.control_plane import check_clocks, check_failed_calls, check_versions
-from webhook.cli.doctor.diagnosis import unread
-from webhook.cli.doctor.installation import read_installation
-from webhook.cli.doctor.permissions import check_account, check_own_permissions
+from webhook.cli.doctor.control_plane import (
+    check_account,
+    check_clocks,
+    check_failed_calls,
+    check_own_permissions,
+    check_versions,
+)
+from webhook.cli.doctor.installation import read_installation, unread
 from webhook.cli.doctor.probes import check_policies
-from webhook.cli.doctor.replicas import check_replicas, check_what_they_say
-from webhook.cli.doctor.trust import check_trust
+from webhook.cli.doctor.replicas import check_replicas, check_trust, check_what_they_say
 from webhook.cluster.api import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from webhook.cli.doctor.diagnosis import Diagnosis
+    from webhook.cli.doctor.installation import Diagnosis
     from webhook.cluster.api import Api
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import aiohttp
 import msgspec
@@ -27,6 +27,30 @@ if TYPE_CHECKING:
     from webhook.bundle import Bundle
     from webhook.cluster.api import Api
     from webhook.cluster.protocol import ClusterView
+
+State: TypeAlias = Literal["ok", "warn", "fail", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Hold the result of one check.
+
+    Attributes:
+        state: `unknown` if it could not be found out.
+        what: what is so, in one line.
+        fix: what to do about it; empty if nothing is to be done.
+    """
+
+    name: str
+    state: State
+    what: str
+    fix: str = ""
+
+
+def unread(name: str, error: Exception) -> Diagnosis:
+    """Return the result of a check for which something can't be read."""
+    return Diagnosis(name, "unknown", str(error), "allow it, or try again: see docs/cli/doctor.md")
+
 
 JSON = dict[str, Any]
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.capacity.placement.target import CAPACITY_LABEL
-from webhook.cli.doctor.diagnosis import Diagnosis
-from webhook.cli.doctor.installation import SECONDS
+from webhook.cli.doctor.installation import SECONDS, Diagnosis
 from webhook.cluster.api import ApiError
 from webhook.decision import Outcome
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.cli.explain.pool import read_pool
-from webhook.cli.explain.reclaims import reclaims
+from webhook.cli.explain.timeline import reclaims
 from webhook.cli.judging.additions import addition_of
 from webhook.decision import ENGINE, Outcome
 from webhook.policy.terms import Enforcement
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from webhook.cli.explain.pool import PoolReading
-    from webhook.cli.explain.reclaims import NoTimeline
-    from webhook.cli.explain.timeline import ReclaimTimeline
+    from webhook.cli.explain.timeline import NoTimeline, ReclaimTimeline
     from webhook.cli.judging.additions import Addition
     from webhook.cli.judging.judge import Judgement, PhaseDecisions
     from webhook.cli.judging.session import Judgements

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from webhook.cli.explain import timeline_svg
+from webhook.cli.explain import svg
 from webhook.cli.explain.explanation import CHANGES
 from webhook.cli.explain.svg import titled
 from webhook.cli.explain.text import as_yaml, others_of
@@ -51,7 +51,7 @@ def _style_of(verdict: PolicyVerdict) -> str:
 
 def _pictures(explained: Explanation) -> Iterator[Markup]:
     for title, timeline in titled(explained):
-        yield Markup(timeline_svg.element(title, timeline))  # noqa: S704 - it escapes what it shows
+        yield Markup(svg.element(title, timeline))  # noqa: S704 - it escapes what it shows
 
 
 def _silences(explained: Explanation) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The two webhook configurations of a bundle, as objects.
+"""The two webhook configurations of a bundle, as objects, and what Argo CD is to ignore of what they add.
 
 Intent
     The API server calls for what may concern a policy, and for nothing else. Pods are mutated and workloads judged with
@@ -7,6 +7,7 @@ Intent
     both: nothing fails where nothing is denied, and workloads do where it says so.
 Source
     https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
+    https://argo-cd.readthedocs.io/en/stable/user-guide/diffing/
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from webhook.bundle import policy_kinds
 from webhook.capacity.placement.target import CAPACITY_LABEL
 from webhook.capacity.providers.provider import pool_resources
 from webhook.cli.export.cel import literal, quoted
@@ -211,3 +213,13 @@ class _Configurations:
             "timeoutSeconds": TIMEOUT_SECONDS,
             "admissionReviewVersions": ["v1"],
         }
+
+
+def ignore_differences(bundle: Bundle) -> list[dict[str, Any]]:
+    """Return ``spec.ignoreDifferences`` of an Application; empty if no policy changes Pods.
+
+    Pods alone: the webhook leaves workloads as they are, and Argo CD does not compare the Pods that these make.
+    """
+    kinds = dict.fromkeys(policy.kind for policy in bundle.policies if policy.enforcement is not Outcome.AUDIT)
+    written = dict.fromkeys(path for kind in kinds for path in policy_kinds()[kind].writes)
+    return [{"group": "", "kind": "Pod", "jqPathExpressions": list(written)}] if written else []

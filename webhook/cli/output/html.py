@@ -12,7 +12,7 @@ import msgspec
 from markupsafe import Markup
 from msgspec.structs import replace
 
-from webhook.cli.explain import timeline_svg
+from webhook.cli.explain import svg
 from webhook.cli.explain.html import as_field
 from webhook.cli.output import Format
 from webhook.cli.report import NOBODY, PolicyTitle, alike, title_of
@@ -151,7 +151,7 @@ def _drawn(report: Report) -> list[tuple[Markup, list[Place]]]:
     drawn = []
     for timeline, pairs in alike(found, lambda pair: replace(pair[1], where="")).items():
         what = pairs[0][0].title if len(pairs) == 1 else f"{len(pairs)} workloads"
-        picture = timeline_svg.element(f"{what}, on {timeline.provider}", timeline)
+        picture = svg.element(f"{what}, on {timeline.provider}", timeline)
         drawn.append((Markup(picture), [place for place, _ in pairs]))  # noqa: S704 - it escapes
     return drawn
 

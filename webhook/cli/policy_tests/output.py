@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
-import orjson
 
 from webhook.cli import terminal
 from webhook.cli.output.junit import xml_text
@@ -92,7 +91,7 @@ def _indented(text: str, indent: str) -> Iterator[Line]:
         yield [(f"{indent}{line}", "")]
 
 
-def as_json(report: PolicyTestReport) -> str:
+def _json(report: PolicyTestReport) -> str:
     """Return the report as JSON."""
     passed, failed, unjudged = report.count()
     value: dict[str, Any] = {
@@ -116,7 +115,7 @@ def as_json(report: PolicyTestReport) -> str:
     }
     if report.coverage is not None:
         value["coverage"] = msgspec.to_builtins(report.coverage)
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    return terminal.as_json(value)
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
@@ -169,4 +168,4 @@ def _time(seconds: float) -> str:
     return f"{seconds:.6f}"
 
 
-FORMATS: Final[dict[str, Callable[[PolicyTestReport], str]]] = {"junit": junit, "json": as_json}
+FORMATS: Final[dict[str, Callable[[PolicyTestReport], str]]] = {"junit": junit, "json": _json}

@@ -15,8 +15,7 @@ from webhook.cli.judging.judge import Judge
 from webhook.cli.judging.kinds import ResourceKinds
 from webhook.cli.policy_tests.case import CannotRunError, PolicyTestCase
 from webhook.cli.policy_tests.coverage import Reached, Watch
-from webhook.cli.policy_tests.expectations import differences, golden_difference
-from webhook.cli.policy_tests.silence import matched_by_none, silent
+from webhook.cli.policy_tests.expectations import differences, golden_difference, matched_by_none, silent
 from webhook.context import Context, Phase
 from webhook.decision import Verdict
 from webhook.documents import DocumentError

@@ -8,19 +8,62 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from webhook.break_glass import FIELD
 from webhook.bundle import policy_kinds
-from webhook.cli.export.admission_policies import break_glass, labels, validation
-from webhook.cli.export.admission_policies.matching import JSON, ExportedPolicy
-from webhook.cli.export.cel import with_items
+from webhook.cli.export.admission_policies import labels, validation
+from webhook.cli.export.admission_policies.matching import JSON, ExportedPolicy, Part, as_rule, merged
+from webhook.cli.export.cel import names, quoted, with_items
 from webhook.decision import Outcome
+from webhook.policy.terms import BREAK_GLASS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from datetime import date
 
     from webhook.bundle import Bundle
-    from webhook.cli.export.admission_policies.matching import Part
     from webhook.policy.errors import Problem
+
+_WRITES: Final = ("CREATE", "UPDATE")
+_OF_CONTROLLERS: Final = (
+    "!object.?metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false))"
+)
+
+
+def _break_glass(exported: ExportedPolicy) -> Iterator[Part]:
+    """Yield one part if the policy has ``breakGlass``. Groups that other policies name may write it, too."""
+    if not exported.policy.break_glass:
+        return
+    exported.leave_out(("breakGlass",), "it holds past `until`, too: Kubernetes has no clock")
+    globs = dict.fromkeys(glob for each in exported.bundle.policies for glob in each.break_glass.patterns)
+    rules: list[JSON] = []
+    for rule in exported.policy.rules:
+        resources = tuple(path for path in rule.resources if "/" not in path)
+        if resources:
+            narrow = msgspec.structs.replace(rule, resources=resources, operations=_WRITES)
+            rules.append(as_rule(narrow))
+    if not rules:
+        return
+    written = f"[?{quoted(BREAK_GLASS)}].orValue('')"
+    after = f"object.?metadata.?annotations{written}"
+    before = f"(oldObject == null ? '' : oldObject.?metadata.?annotations{written})"
+    member = f"request.userInfo.?groups.orValue([]).exists(group, {names('group', list(globs))})"
+    says = f"only members of these groups may write {FIELD}: {', '.join(globs)}"
+    yield Part(
+        name="break-glass",
+        rules=merged(rules),
+        outcome=exported.policy.enforcement,
+        conditions={"spotgate.dev/no-copies": _OF_CONTROLLERS},
+        validations=[
+            {
+                "expression": f"{after} == '' || {after} == {before} || {member}",
+                "message": says,
+                "reason": "Forbidden",
+            }
+        ],
+    )
+
 
 _PARTS: Final[Mapping[str, Callable[[ExportedPolicy], Iterator[Part]]]] = {
     "ReservedLabels": labels.parts,
@@ -41,7 +84,7 @@ def export(bundle: Bundle, today: date) -> tuple[list[JSON], list[Problem]]:
         exported = ExportedPolicy(bundle, policy, documents[policy.name], today)
         if policy.kind in _PARTS:
             exported.leave_out_system_namespaces()
-            for part in chain(_PARTS[policy.kind](exported), break_glass.parts(exported)):
+            for part in chain(_PARTS[policy.kind](exported), _break_glass(exported)):
                 printed += _documents(exported, part)
         else:
             exported.left_out = []  # nor are its exemptions

@@ -1,13 +1,14 @@
-"""A manifest file with the patches of its objects in it: comments, quotes, order and line ends stay."""
+"""Manifest files with the patches of their objects: comments, quotes, order and line ends stay."""
 
 from __future__ import annotations
 
 import codecs
+import re
 from copy import deepcopy
+from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.cli.fix.diff import unified
 from webhook.cli.terminal import plain
 from webhook.cli.writing import write_whole
 from webhook.documents import DocumentError, read_documents
@@ -116,3 +117,13 @@ def _verify(after: bytes, before: list[Document], file: str, wanted: list[tuple[
         # Those that come out right are not the reason.
         wrong = [document for document, value in wanted if value not in found] or [document for document, _ in wanted]
         raise ProblemError(Problem(file, wrong[0].line, 1, "", _MISREAD))
+
+
+_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
+"""A line as Git counts them: `str.splitlines` knows other line ends too."""
+
+
+def unified(file: str, before: str, after: str) -> str:
+    """Return the diff between two contents of a file."""
+    lines = unified_diff(_LINE.findall(before), _LINE.findall(after), f"a/{file}", f"b/{file}")
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)

@@ -1,1 +1,0 @@
-"""Patches of the webhook, written into manifest files."""

@@ -1,1 +1,0 @@
-"""The KRM function: the ResourceList that it reads and answers, its functionConfig and its results."""

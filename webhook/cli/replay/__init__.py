@@ -1,1 +1,0 @@
-"""Replay: recorded reviews judged again by other policies."""
