@@ -48,6 +48,11 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     patch_templates: bool = False
     trace: bool = False
 
+    def seeing(self, view: ClusterView, assumed: tuple[int, int]) -> Context:
+        """Return the context with this view, and the version of Kubernetes that is assumed where it says none."""
+        versions = {"api_server": view.api_server or assumed, "oldest_kubelet": view.oldest_kubelet or assumed}
+        return msgspec.structs.replace(self, view=view, **versions)
+
 
 def utc_now() -> datetime:
     """Return the current time, for those who build a `Context`."""

@@ -8,21 +8,27 @@ from pathlib import Path
 from posixpath import normpath
 from typing import TYPE_CHECKING, Final
 
-from webhook.bundle import SHIPPED, load_bundle
+from webhook.bundle import OWN_NAMESPACE, SHIPPED, load_bundle
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.terminal import complain
-from webhook.context import ASSUMED_VERSION, utc_now
+from webhook.context import ASSUMED_VERSION, UNKNOWN, utc_now
 from webhook.globs import problem_with
 from webhook.kube.versions import parse_version
 from webhook.lint import warnings
+from webhook.manifests.state import FileState, StateErrors
 from webhook.policy.errors import PolicyErrors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from webhook.bundle import Bundle
+    from webhook.cluster.protocol import ClusterView
 
 SHIPPED_WORD: Final = "shipped"
+_SHIPPED: Final = (
+    "can be given again; default: `shipped`, the policies that come with spotgate, which can be named beside others: "
+    "what they say of the same kind and name counts"
+)
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -45,40 +51,16 @@ def add_operation(parser: argparse.ArgumentParser) -> None:
 def add_rendered(parser: argparse.ArgumentParser) -> None:
     """Add ``--kustomize``, ``--helm`` and ``--helm-values``, for commands that write no manifests."""
     rendered = parser.add_argument_group("what other programs render; they are to be installed")
-    rendered.add_argument(
-        "--kustomize",
-        metavar="DIR",
-        action="append",
-        default=[],
-        help="judge what `kustomize build DIR` prints; can be given again",
-    )
-    rendered.add_argument(
-        "--helm",
-        metavar="CHART",
-        action="append",
-        default=[],
-        help="judge what `helm template CHART` prints; can be given again",
-    )
-    rendered.add_argument(
-        "--helm-values",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="values for these charts; can be given again",
-    )
+    add_list(rendered, "--kustomize", "DIR", "judge what `kustomize build DIR` prints; can be given again")
+    add_list(rendered, "--helm", "CHART", "judge what `helm template CHART` prints; can be given again")
+    add_list(rendered, "--helm-values", "FILE", "values for these charts; can be given again")
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
     """Add the flags of a judging session: objects, cluster, user. `take_project_file` completes their values."""
     parser.add_argument("paths", metavar="PATH", nargs="*", help="files, folders; - is standard input")
-    parser.add_argument(
-        "--ignore",
-        metavar="GLOB",
-        type=_glob,
-        action="append",
-        default=[],
-        help="leave out files and folders with this name or path; can be given again",
-    )
+    leave_out = "leave out files and folders with this name or path; can be given again"
+    add_list(parser, "--ignore", "GLOB", leave_out, _glob)
     parser.add_argument(
         "--changed-since",
         metavar="REF",
@@ -87,14 +69,8 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     add_policies(parser)
     add_kubernetes_version(parser)
     cluster = parser.add_argument_group("the cluster that the objects are meant for")
-    cluster.add_argument(
-        "--state",
-        metavar="PATH",
-        action="append",
-        default=[],
-        help="manifests of what it has: node pools, Namespaces, Nodes, PodDisruptionBudgets; files or folders; can be "
-        "given again",
-    )
+    has = "node pools, Namespaces, Nodes, PodDisruptionBudgets; files or folders; can be given again"
+    add_list(cluster, "--state", "PATH", f"manifests of what it has: {has}")
     add_cluster(cluster)
     cluster.add_argument(
         "--kubeconfig",
@@ -107,9 +83,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     cluster.add_argument("--partial", action="store_true", help="there are more node pools than the files show")
     request = parser.add_argument_group("the request that the webhook would see")
     request.add_argument("--user", default="", help="user name; default: unknown, and no exemption by user holds")
-    request.add_argument(
-        "--group", metavar="GROUP", action="append", default=[], help="group of the user; can be given again"
-    )
+    add_list(request, "--group", "GROUP", "group of the user; can be given again")
     parser.set_defaults(kubernetes_version=None, project="", against=None, kustomize=[], helm=[], helm_values=[])
 
 
@@ -119,17 +93,28 @@ def _glob(text: str) -> str:
     return normpath(text)
 
 
-def add_policies(parser: argparse.ArgumentParser) -> None:
+def add_policies(parser: argparse.ArgumentParser, default: str = _SHIPPED) -> None:
     """Add ``--policies PATH``, which can be given again."""
-    parser.add_argument(
-        "--policies",
-        metavar="PATH",
-        type=policies_path,
-        action="append",
-        default=[],
-        help="policy files, or a folder of them; can be given again; default: `shipped`, the policies that come with "
-        "spotgate, which can be named beside others: what they say of the same kind and name counts",
-    )
+    text = f"policy files, or a folder of them; {default}"
+    add_list(parser, "--policies", "PATH", text, policies_path)
+
+
+def add_list(
+    group: argparse._ActionsContainer, flag: str, metavar: str, text: str, kind: Callable[[str], object] = str
+) -> None:
+    """Add a flag that can be given again: the option is the list of its values."""
+    group.add_argument(flag, metavar=metavar, type=kind, action="append", default=[], help=text)
+
+
+def add_namespace(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add ``--namespace NAME``, where spotgate is."""
+    default = f"{text}; default: %(default)s"
+    parser.add_argument("--namespace", metavar="NAME", type=resource_name, default=OWN_NAMESPACE, help=default)
+
+
+def add_table_or_json(parser: argparse.ArgumentParser) -> None:
+    """Add ``-o table|json``."""
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: %(default)s")
 
 
 def policies_path(text: str) -> Path:
@@ -160,11 +145,7 @@ def add_kubernetes_version(parser: argparse.ArgumentParser) -> None:
 
 
 def resource_name(text: str) -> str:
-    """Return the name of a Service or namespace.
-
-    Raises:
-        argparse.ArgumentTypeError: the text is no such name.
-    """
+    """Return the name of a Service or namespace. Raise ArgumentTypeError if the text is none."""
     if not _NAME.fullmatch(text):
         problem = f"{text!r} is no name of a Service or namespace: lower-case letters, digits and '-'"
         raise argparse.ArgumentTypeError(problem)
@@ -172,11 +153,7 @@ def resource_name(text: str) -> str:
 
 
 def secret_name(text: str) -> tuple[str, str]:
-    """Return the namespace and the name of a Secret, written as NAMESPACE/NAME.
-
-    Raises:
-        argparse.ArgumentTypeError: the text is no such name.
-    """
+    """Return namespace and name of a Secret, written as NAMESPACE/NAME. Raise ArgumentTypeError if it is none."""
     namespace, _, name = text.partition("/")
     if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
         problem = f"{text!r} names no Secret; write NAMESPACE/NAME, as in spotgate-system/spotgate-certificates"
@@ -185,11 +162,7 @@ def secret_name(text: str) -> tuple[str, str]:
 
 
 def kubernetes_version(text: str) -> tuple[int, int]:
-    """Parse a Kubernetes version into (major, minor).
-
-    Raises:
-        argparse.ArgumentTypeError: the text is no version.
-    """
+    """Parse a Kubernetes version into (major, minor). Raise ArgumentTypeError if the text is none."""
     try:
         return parse_version(text)
     except ValueError as error:
@@ -199,8 +172,7 @@ def kubernetes_version(text: str) -> tuple[int, int]:
 def read_policies(paths: Sequence[Path], *, own_namespace: str = "", cluster: str = "") -> Bundle:
     """Load the policies in these files and folders, or the shipped ones, and warn of those without effect.
 
-    Raises:
-        CannotJudgeError: a policy is invalid; the text lists all mistakes.
+    Raise CannotJudgeError if a policy is invalid; the text lists all mistakes.
     """
     try:
         bundle = load_bundle(paths, own_namespace=own_namespace, cluster=cluster)
@@ -209,3 +181,13 @@ def read_policies(paths: Sequence[Path], *, own_namespace: str = "", cluster: st
     for warning in warnings(bundle, utc_now().date()):
         complain(str(warning))
     return bundle
+
+
+def read_state(paths: Sequence[Path], bundle: Bundle) -> ClusterView:
+    """Read the cluster that manifests describe. Raise CannotJudgeError if one can't be read; the text lists all."""
+    if not paths:
+        return UNKNOWN
+    try:
+        return FileState(paths, bundle.providers).view()
+    except StateErrors as errors:
+        raise CannotJudgeError(str(errors)) from None

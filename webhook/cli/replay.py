@@ -16,7 +16,7 @@ from webhook.cli.judging.additions import field_at
 from webhook.cli.judging.review_errors import position_of
 from webhook.cli.report import alike, problem_members
 from webhook.cli.terminal import counted
-from webhook.context import Context, Phase, utc_now
+from webhook.context import UNKNOWN, Context, Phase, utc_now
 from webhook.decision import Outcome, verdict_of
 from webhook.documents import parse_pointer
 from webhook.engine import decide
@@ -194,21 +194,9 @@ class Policies:
     def _context(self, review: Review, phase: Phase) -> Context:
         notes = review.recorded.spotgate if review.recorded is not None else None
         view = self._view or (notes.view if notes is not None else None)
-        context = Context(
-            phase=phase,
-            now=notes.time if notes is not None else utc_now(),
-            api_server=self._version,
-            oldest_kubelet=self._version,
-            offline=notes is None,  # no server judged it with what it knew
-        )
-        if view is None:
-            return context
-        return replace(
-            context,
-            view=view,
-            api_server=view.api_server or self._version,
-            oldest_kubelet=view.oldest_kubelet or self._version,
-        )
+        now = notes.time if notes is not None else utc_now()
+        # Without notes no server judged it with what it knew.
+        return Context(phase=phase, now=now, offline=notes is None).seeing(view or UNKNOWN, self._version)
 
 
 def changes_of_recorded(

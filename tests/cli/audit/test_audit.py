@@ -128,9 +128,10 @@ def test_what_the_platform_wrote_on_namespaces_is_not_held_against_them(
         resource=Resource("", "Namespace", "namespaces", namespaced=False), version="v1", verbs=frozenset()
     )
     listed = Listed(served=namespaces, workload=False, metadata_only=True)
-    judging = run._Judging(BUNDLE, view, [listed], {}, Progress(None, "", datetime.now(UTC)).saved)
+    saved = Progress(None, "", datetime.now(UTC)).saved
+    judging = run._Judging(BUNDLE, view, [listed], {}, saved)
     judging.take(listed, [msgspec.Raw(msgspec.json.encode({"metadata": {"name": name, "labels": labels}}))])
-    assert [each.name for each in judging.saved().objects] == denied
+    assert [each.name for each in saved.objects] == denied
 
 
 def result(number: int, outcome: str = "deny", namespace: str = "shop") -> Result:

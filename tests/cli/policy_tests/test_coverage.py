@@ -6,14 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.policy_tests.documents import (
-    OTHERS,
-    POLICY,
-    RESERVED,
-    SPOT_POOL,
-    expecting,
-    policy_test,
-)
+from tests.cli.policy_tests.documents import OTHERS, POLICY, RESERVED, SPOT_POOL, expecting, policy_test
 
 if TYPE_CHECKING:
     from collections.abc import Callable

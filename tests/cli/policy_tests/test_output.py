@@ -9,12 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from tests.cli.policy_tests.documents import (
-    POD,
-    POLICY,
-    expecting,
-    policy_test,
-)
+from tests.cli.policy_tests.documents import POD, POLICY, expecting, policy_test
 
 if TYPE_CHECKING:
     from collections.abc import Callable

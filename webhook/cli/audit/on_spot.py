@@ -48,12 +48,11 @@ class SpotNode(msgspec.Struct, frozen=True):
 
 
 class SpotWorkload(msgspec.Struct, kw_only=True):
-    """A workload with Pods on spot Nodes.
+    """Describe a workload with Pods on spot Nodes.
 
     Attributes:
         version: of its API.
-        pods: the number of these Pods.
-        pools: the names of the node pools that they run in.
+        pods: the number of these Pods; ``pools`` are the node pools that they run in.
         early: how many seconds before the end of its grace period the worst of them is killed.
         reasons: why it would not survive.
     """
@@ -66,45 +65,25 @@ class SpotWorkload(msgspec.Struct, kw_only=True):
 
 
 class SpotState(msgspec.Struct):
-    """Hold what is known so far; written to the file of ``--resume``.
+    """Hold what is known so far: the workloads, and node pools that lack an on-demand fallback, with the reason."""
 
-    Attributes:
-        workloads: by identity.
-        without_fallback: names of node pools that lack an on-demand fallback, each with the reason.
-    """
-
-    workloads: list[tuple[Identity, SpotWorkload]] = []
+    workloads: dict[Identity, SpotWorkload] = {}
     without_fallback: dict[str, RiskReason] = {}
 
 
 class OnSpot:
-    """Collect the workloads on spot Nodes while the objects of a cluster are read, Pods first.
+    """Collect in ``state`` the workloads on spot Nodes while the objects of a cluster are read, Pods first."""
 
-    Args:
-        bundle: the policies.
-        view: the cluster.
-        nodes: the spot Nodes, by name.
-        judge: judges a workload as if it were created.
-    """
-
-    def __init__(self, bundle: Bundle, view: ClusterView, nodes: Mapping[str, SpotNode], judge: Judge) -> None:
+    def __init__(
+        self, bundle: Bundle, view: ClusterView, nodes: Mapping[str, SpotNode], judge: Judge, state: SpotState
+    ) -> None:
         self._bundle = bundle
         self._view = view
         self._nodes = nodes
         self._judge = judge
         self._budgets = GraceBudgets(bundle.providers)
         self._kinds = {each.name: each.kind for each in bundle.policies}
-        self._workloads: dict[Identity, SpotWorkload] = {}
-        self._without_fallback: dict[str, RiskReason] = {}
-
-    @property
-    def state(self) -> SpotState:
-        """Return what was collected so far."""
-        return SpotState(list(self._workloads.items()), self._without_fallback)
-
-    @state.setter
-    def state(self, state: SpotState) -> None:
-        self._workloads = dict(state.workloads)
+        self._workloads = state.workloads
         self._without_fallback = state.without_fallback
 
     def take_pod(self, identity: Identity, controller: OwnerReference | None, node_name: str, raw: msgspec.Raw) -> None:

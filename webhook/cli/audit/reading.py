@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from http import HTTPStatus
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
@@ -31,16 +30,7 @@ _APART: Final = 0.05
 _PAUSES: Final = (1.0, 2.0, 4.0)
 """Seconds before each retry; after the last one the failure is final."""
 
-_PASSING: Final = frozenset(
-    {
-        0,
-        HTTPStatus.TOO_MANY_REQUESTS,
-        HTTPStatus.INTERNAL_SERVER_ERROR,
-        HTTPStatus.BAD_GATEWAY,
-        HTTPStatus.SERVICE_UNAVAILABLE,
-        HTTPStatus.GATEWAY_TIMEOUT,
-    }
-)
+_PASSING: Final = frozenset({0, 429, 500, 502, 503, 504})
 """No answer, or one that another try may better."""
 
 _NEVER: Final = frozenset({("", "secrets"), ("", "configmaps")})
@@ -54,16 +44,11 @@ _RUNNING: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class Reader:
-    """Read from an API server one request at a time, not too fast, and try again what fails in passing.
-
-    Attributes:
-        requests: the number of requests so far.
-    """
+    """Read from an API server one request at a time, not too fast, and try again what fails in passing."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._last = 0.0
-        self.requests = 0
 
     async def fetch(self, path: str, accept: str = JSON_TYPE) -> bytes:
         """Return the body of the response to a GET. Raise ApiError."""
@@ -79,19 +64,10 @@ class Reader:
     async def _fetch(self, path: str, accept: str) -> bytes:
         await asyncio.sleep(max(0.0, self._last + _APART - monotonic()))
         self._last = monotonic()
-        self.requests += 1
         return await self._api.read(path, ANSWER, accept)
 
     async def objects(self, listed: Listed, namespaces: Iterable[str]) -> AsyncIterator[list[msgspec.Raw]]:
-        """Yield the objects of a resource, a page at a time.
-
-        Args:
-            listed: the resource.
-            namespaces: where; none: everywhere.
-
-        Raises:
-            ApiError: they can't be listed.
-        """
+        """Yield the objects of a resource, a page at a time; without namespaces everywhere. Raise ApiError."""
         served = listed.served
         accept = METADATA_LIST if listed.metadata_only else JSON_TYPE
         query = {"fieldSelector": _RUNNING} if listed.key == PODS else {}
@@ -105,12 +81,7 @@ class Reader:
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource whose objects are judged.
-
-    Attributes:
-        workload: its objects have pod templates that are judged.
-        metadata_only: policies look at nothing but the metadata.
-    """
+    """Describe a resource whose objects, or the pod templates in them, are judged, maybe by their metadata only."""
 
     served: ServedResource
     workload: bool
@@ -118,21 +89,14 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str]:
-        """API group and plural."""
+        """Return API group and plural."""
         return self.served.resource.group, self.served.resource.plural
 
 
 def listed_resources(index: Index, served: Iterable[ServedResource], *, cluster_scoped: bool) -> list[Listed]:
-    """Return the resources that a policy judges when an object is created, in the order in which they are read.
-
-    Args:
-        index: the policies.
-        served: what the API server serves.
-        cluster_scoped: those too that are in no namespace.
-    """
-    found = sorted(_listed(index, served, cluster_scoped=cluster_scoped), key=lambda each: each.key)
-    first = [each for key in _FIRST for each in found if each.key == key]
-    return [*first, *(each for each in found if each not in first)]
+    """Return the resources that a policy judges when an object is created, in the order in which they are read."""
+    found = _listed(index, served, cluster_scoped=cluster_scoped)
+    return sorted(found, key=lambda each: (_FIRST.index(each.key) if each.key in _FIRST else len(_FIRST), each.key))
 
 
 def _listed(index: Index, served: Iterable[ServedResource], *, cluster_scoped: bool) -> Iterator[Listed]:

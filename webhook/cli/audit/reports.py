@@ -56,11 +56,7 @@ class ReportKinds(msgspec.Struct, frozen=True):
 
 
 def report_kinds(served: Iterable[ServedResource]) -> ReportKinds:
-    """Return the resources of reports that the cluster has, those of wgpolicyk8s.io first.
-
-    Raises:
-        CannotJudgeError: it has none.
-    """
+    """Return the resources of reports, wgpolicyk8s.io first. Raise CannotJudgeError if the cluster has none."""
     found = {(each.resource.group, each.resource.plural): each for each in served}
     for group, plurals in _KINDS.items():
         namespaced, cluster = (found.get((group, plural)) for plural in plurals)
@@ -99,14 +95,7 @@ def _cut(result: JSON) -> JSON:
 async def write_reports(api: Api, kinds: ReportKinds, report: Report, namespaces: Iterable[str]) -> tuple[int, int]:
     """Apply the reports, and delete our own that no longer apply. Return how many were applied and deleted.
 
-    Args:
-        api: the API server.
-        kinds: the resources of reports.
-        report: what was found.
-        namespaces: those that were judged; none: all, and what is in none.
-
-    Raises:
-        CannotJudgeError: they can't be written.
+    Without ``namespaces``, all were judged, and what is in none. Raise CannotJudgeError if reports can't be written.
     """
     wanted = dict(reports_of(report))
     selected = list(namespaces)
@@ -117,7 +106,7 @@ async def write_reports(api: Api, kinds: ReportKinds, report: Report, namespaces
         for each in (kinds.namespaced, *(() if selected else (kinds.cluster,))):
             for place in selected or ("",):
                 async for metadata in _ours(api, each, place):
-                    if metadata.namespace not in wanted:
+                    if metadata.get("namespace", "") not in wanted:
                         await _delete(api, each, metadata)
                         deleted += 1
     except ApiError as error:
@@ -137,39 +126,23 @@ async def _apply(api: Api, kinds: ReportKinds, namespace: str, fields: Mapping[s
     await api.write("PATCH", f"{served.path_in(namespace)}/{NAME}?{query}", body, ANSWER, _APPLY)
 
 
-class _Manager(msgspec.Struct):
-    manager: str = ""
-    operation: str = ""
-
-
-class _Metadata(msgspec.Struct):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    managedFields: list[_Manager] = []
-
-
-class _Object(msgspec.Struct):
-    metadata: _Metadata
-
-
-async def _ours(api: Api, served: ServedResource, namespace: str) -> AsyncIterator[_Metadata]:
-    """Yield the reports that an audit has applied: who only calls his so has not."""
+async def _ours(api: Api, served: ServedResource, namespace: str) -> AsyncIterator[JSON]:
+    """Yield the metadata of reports that an audit has applied: who only calls his so has not."""
     selector = ",".join(f"{key}={value}" for key, value in _LABELS.items())
     found = pages(lambda path: api.read(path, ANSWER), served.path_in(namespace), {"labelSelector": selector})
     async for page in found:
         for raw in page.items:
-            metadata = msgspec.json.decode(raw, type=_Object).metadata
-            applied = any((each.manager, each.operation) == (NAME, "Apply") for each in metadata.managedFields)
-            if metadata.name == NAME and applied:
+            metadata: JSON = msgspec.json.decode(raw)["metadata"]
+            writers = ((each["manager"], each["operation"]) for each in metadata.get("managedFields", ()))
+            if metadata["name"] == NAME and (NAME, "Apply") in writers:
                 yield metadata
 
 
-async def _delete(api: Api, served: ServedResource, metadata: _Metadata) -> None:
+async def _delete(api: Api, served: ServedResource, metadata: JSON) -> None:
     """Delete a report, unless another one has taken its place, or it is gone already."""
-    path = f"{served.path_in(metadata.namespace)}/{metadata.name}"
+    path = f"{served.path_in(metadata.get('namespace', ''))}/{NAME}"
     try:
-        await api.write("DELETE", path, {"preconditions": {"uid": metadata.uid}}, ANSWER)
+        await api.write("DELETE", path, {"preconditions": {"uid": metadata["uid"]}}, ANSWER)
     except ApiError as error:
         if error.status not in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}:
             raise

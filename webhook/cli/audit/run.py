@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
@@ -17,10 +16,7 @@ from webhook.cli.exits import CannotJudgeError
 from webhook.cli.judging.judge import Judge
 from webhook.cli.judging.kinds import ResourceKinds
 from webhook.cli.judging.session import Judgements
-from webhook.cli.report import (
-    ObjectReport,
-    object_reports,
-)
+from webhook.cli.report import ObjectReport, object_reports
 from webhook.cli.writing import write_whole
 from webhook.cluster.api import ApiError
 from webhook.cluster.discovery import ServedResource, served_resources
@@ -40,12 +36,21 @@ if TYPE_CHECKING:
 
     from webhook.bundle import Bundle
     from webhook.cli.audit.on_spot import Identity, SpotNode
-    from webhook.cli.report import ObjectReport, ReclaimRisk
+    from webhook.cli.report import ReclaimRisk
     from webhook.cluster.api import Api
     from webhook.cluster.protocol import ClusterView
 
 OLD: Final = timedelta(hours=1)
 """The age at which what was read says too little of the cluster as it is now."""
+
+_NODES: Final = Listed(
+    served=ServedResource(
+        resource=Resource("", "Node", "nodes", namespaced=False), version="v1", verbs=frozenset({"list"})
+    ),
+    workload=False,
+    metadata_only=True,
+)
+_NAMESPACES: Final = ("", "namespaces")
 
 
 class Saved(msgspec.Struct, kw_only=True):
@@ -56,7 +61,6 @@ class Saved(msgspec.Struct, kw_only=True):
         begun: when it began.
         done: the resources that were read.
         judged: the number of objects that were judged.
-        owned: the number of objects that were not, as their owner was.
         objects: the objects with findings.
         spot: the workloads on spot Nodes.
     """
@@ -65,24 +69,15 @@ class Saved(msgspec.Struct, kw_only=True):
     begun: datetime
     done: list[str] = []
     judged: int = 0
-    owned: int = 0
     objects: list[ObjectReport] = []
     spot: SpotState = msgspec.field(default_factory=SpotState)
 
 
 class Progress:
-    """The file, and what is in it. Without a file nothing is kept.
+    """Hold what was read, and the file of ``--resume`` that keeps it, if there is one, for the next run.
 
-    Args:
-        file: its path, or None.
-        of: which audit this is.
-        now: the time.
-
-    Attributes:
-        saved: what was read before, if that is of the same audit and not `OLD`; else nothing.
-
-    Raises:
-        CannotJudgeError: the file is of another audit, or is none.
+    What was saved by the same audit, and is not `OLD`, is ``saved``. Raise CannotJudgeError if the file is of another
+    audit, or is none. Whole resources are saved: where in one a run was interrupted the API server forgets, too.
     """
 
     def __init__(self, file: Path | None, of: str, now: datetime) -> None:
@@ -91,7 +86,7 @@ class Progress:
         if file is None or not file.exists():
             return
         try:
-            found = msgspec.json.decode(file.read_bytes(), type=Saved)
+            found = msgspec.msgpack.decode(file.read_bytes(), type=Saved)
         except OSError as error:
             raise CannotJudgeError(f"error: --resume {file}: {error.strerror or error}; name a file") from None
         except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -108,7 +103,7 @@ class Progress:
         if self._file is None:
             return
         try:
-            write_whole(self._file, msgspec.json.encode(self.saved))
+            write_whole(self._file, msgspec.msgpack.encode(self.saved))
         except OSError as error:
             raise CannotJudgeError(f"error: --resume {self._file}: {error.strerror or error}") from None
 
@@ -119,70 +114,44 @@ class Progress:
                 self._file.unlink(missing_ok=True)
 
 
-_NODES: Final = Listed(
-    served=ServedResource(
-        resource=Resource("", "Node", "nodes", namespaced=False), version="v1", verbs=frozenset({"list"})
-    ),
-    workload=False,
-    metadata_only=True,
-)
-_NAMESPACES: Final = ("", "namespaces")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Audited:
+class Audited(msgspec.Struct, frozen=True, kw_only=True):
     """Hold what an audit found.
 
     Attributes:
-        objects: the objects with findings.
-        judged: the number of objects that were judged.
-        owned: the number of objects that were not, as the workload that owns them was.
-        on_spot: the workloads on spot Nodes.
         problems: what could not be read or judged.
         forbidden: API group and plural of what may not be listed.
         served: what the API server serves.
-        namespaces: the names of all namespaces.
     """
 
-    objects: list[ObjectReport]
-    judged: int
-    owned: int
+    found: Saved
     on_spot: list[ReclaimRisk]
     problems: list[Problem]
     forbidden: list[tuple[str, str]]
     served: list[ServedResource]
-    namespaces: frozenset[str]
 
 
 async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str], cluster: str, resume: Path | None) -> Audited:
     """Judge every object of the cluster that a policy looks at, as if it were created now.
 
-    Args:
-        api: the API server.
-        bundle: the policies.
-        namespaces: whose objects are judged; none: all, and objects that are in no namespace.
-        cluster: what ``--cluster`` says; `bundle` was read for it.
-        resume: the file with what an interrupted run has read, or None.
-
-    Raises:
-        ApiError: there is no answer, or the credentials are refused.
-        CannotJudgeError: a namespace is not there, or the file can't be used.
+    Without ``namespaces``, objects of all are judged, and those in none. ``cluster`` is what ``--cluster`` says, for
+    which the bundle was read. Raise ApiError if there is no answer, or the credentials are refused, and
+    CannotJudgeError if a namespace is not there, or the file of ``--resume`` can't be used.
     """
     of = " ".join((api.url, bundle.hash, *(f"--namespace={each}" for each in namespaces), *filter(None, [cluster])))
     progress = Progress(resume, of, utc_now())
     reading = await read_cluster(api, bundle.providers, budgets=True, seconds=ANSWER)
     problems = [Problem(api.url, 0, 0, "", text) for text in reading.failures]
     forbidden = dict(reading.forbidden)
-    view = reading.view
+    view, saved = reading.view, progress.saved
     if view.namespaces and (missing := next((each for each in namespaces if each not in view.namespaces), "")):
         raise CannotJudgeError(f"error: -n {missing}: {api.url} has no such namespace")
     reader = Reader(api)
     served = await served_resources(reader.fetch)
     listed = listed_resources(bundle.index, served, cluster_scoped=not namespaces)
     nodes = {} if _NODES.key in forbidden else await _spot_nodes(reader, view, bundle)
-    judging = _Judging(bundle, view, listed, nodes, progress.saved)
+    judging = _Judging(bundle, view, listed, nodes, saved)
     for each in listed:
-        if str(each.served) in progress.saved.done:
+        if str(each.served) in saved.done:
             continue
         try:
             async for page in reader.objects(each, namespaces):
@@ -194,24 +163,15 @@ async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str], cluster: st
             elif problem not in problems:  # of node pools the reading of the cluster has said so
                 problems.append(problem)
             continue
-        progress.saved = judging.saved(str(each.served))
+        saved.done.append(str(each.served))
         if not reading.problems:  # what was judged without knowing the cluster is not worth keeping
             progress.save()
     problems += judging.problems
     problems += (Problem(api.url, 0, 0, "", text) for text in refusals(forbidden))
     if not problems:
         progress.finish()
-    found = judging.saved()
-    return Audited(
-        objects=found.objects,
-        judged=found.judged,
-        owned=found.owned,
-        on_spot=list(judging.on_spot.risks()),
-        problems=problems,
-        forbidden=list(forbidden),
-        served=served,
-        namespaces=frozenset(view.namespaces),
-    )
+    risks = list(judging.on_spot.risks())
+    return Audited(found=saved, on_spot=risks, problems=problems, forbidden=list(forbidden), served=served)
 
 
 async def _spot_nodes(reader: Reader, view: ClusterView, bundle: Bundle) -> dict[str, SpotNode]:
@@ -241,14 +201,7 @@ class _PodHead(_Head):
 
 
 class _Judging:
-    """Judge pages of objects.
-
-    Args:
-        bundle: the policies.
-        view: the cluster.
-        listed: the resources that are read.
-        nodes: the spot Nodes.
-        saved: what was read before.
+    """Judge pages of objects, and add what is found to ``saved``.
 
     Attributes:
         on_spot: the workloads on spot Nodes.
@@ -258,29 +211,15 @@ class _Judging:
     def __init__(
         self, bundle: Bundle, view: ClusterView, listed: Iterable[Listed], nodes: dict[str, SpotNode], saved: Saved
     ) -> None:
-        now = utc_now()
-        context = Context(
-            phase=Phase.VALIDATE,
-            now=now,
-            view=view,
-            api_server=view.api_server or ASSUMED_VERSION,
-            oldest_kubelet=view.oldest_kubelet or ASSUMED_VERSION,
-        )
+        context = Context(phase=Phase.VALIDATE, now=utc_now()).seeing(view, ASSUMED_VERSION)
         kinds = ResourceKinds(bundle, (), [each.served.resource for each in listed])
         self._judge = Judge(bundle.index, kinds, context, operation="CREATE", user=UserInfo())
         self._bundle = bundle
         self._view = view
         self._workloads = {(each.served.resource.group, each.served.resource.kind) for each in listed if each.workload}
         self._saved = saved
-        self.on_spot = OnSpot(bundle, view, nodes, self._judge)
-        self.on_spot.state = saved.spot
+        self.on_spot = OnSpot(bundle, view, nodes, self._judge, saved.spot)
         self.problems: list[Problem] = []
-
-    def saved(self, *done: str) -> Saved:
-        """Return what was found so far, and that these resources were read, too."""
-        self._saved.done += done
-        self._saved.spot = self.on_spot.state
-        return self._saved
 
     def take(self, listed: Listed, raws: Iterable[msgspec.Raw]) -> None:
         """Judge one page of objects."""
@@ -304,7 +243,6 @@ class _Judging:
         if owner is not None and (owner.group, owner.kind) in self._workloads:
             if not is_pod:
                 self.on_spot.pass_on(identity, owner)
-            self._saved.owned += 1
             return None
         manifest = _as_new(listed, metadata, raw)
         if listed.key == _NAMESPACES:

@@ -60,14 +60,7 @@ def configure(parser: ArgumentParser) -> None:
         help="only objects in this namespace; can be given again; default: all, and what is in none",
     )
     add_output(parser)
-    parser.add_argument(
-        "--fail-on",
-        choices=("deny", "warn", "indeterminate"),
-        default="deny",
-        help="lowest outcome that makes the exit code 1, and that --write-reports writes: deny, warn or indeterminate; "
-        "default: deny",
-    )
-    parser.add_argument("--verbose", action="store_true", help="let the table show every finding by itself")
+    parser.set_defaults(fail_on="deny")
     parser.add_argument(
         "--resume",
         metavar="FILE",
@@ -78,8 +71,8 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--write-reports",
         action="store_true",
-        help="write what fails into the cluster: one PolicyReport in each namespace; those that no longer apply are "
-        "deleted",
+        help="write what fails by --fail-on into the cluster: one PolicyReport in each namespace; those that no longer "
+        "apply are deleted",
     )
 
 
@@ -98,8 +91,9 @@ async def _audit(api: Api, options: Namespace, bundle: Bundle) -> tuple[Audited,
     from webhook.cli.audit.run import audit  # noqa: PLC0415
 
     audited = await audit(api, bundle, options.namespace, options.cluster, options.resume)
-    fine = audited.judged - len(audited.objects)
-    report = report_of(bundle, audited.objects, audited.problems, options, fine=fine, on_spot=audited.on_spot)
+    found = audited.found
+    fine = found.judged - len(found.objects)
+    report = report_of(bundle, found.objects, audited.problems, options, fine=fine, on_spot=audited.on_spot)
     if options.write_reports and not audited.problems:
         written, deleted = await write_reports(api, report_kinds(audited.served), report, options.namespace)
         complain(f"reports: {written} applied, {deleted} deleted")

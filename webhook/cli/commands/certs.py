@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cli.connection import add_connection, connected
 from webhook.cli.exits import FINE, FOUND, CannotJudgeError
-from webhook.cli.options import secret_name
+from webhook.cli.options import add_table_or_json, secret_name
 from webhook.cli.terminal import as_json, complain, counted, show
 from webhook.context import utc_now
 
@@ -74,7 +74,7 @@ def configure(parser: ArgumentParser) -> None:
         default=120,
         help="how long `rotate` waits for the replicas; default: %(default)s",
     )
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: %(default)s")
+    add_table_or_json(parser)
 
 
 def run(options: Namespace) -> int:

@@ -67,16 +67,6 @@ exit codes:
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
     add_output(parser)
-    parser.add_argument(
-        "--fail-on",
-        choices=("deny", "warn", "indeterminate"),
-        help="lowest outcome that makes the exit code 1: deny, warn or indeterminate; default: deny",
-    )
-    parser.add_argument(
-        "--verbose",
-        action="store_true",
-        help="let the table show every finding and every patch by itself, not those alike in one entry",
-    )
     add_operation(parser)
     add_inputs(parser)
     add_rendered(parser)

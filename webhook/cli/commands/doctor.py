@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from webhook.bundle import OWN_NAMESPACE
 from webhook.cli.connection import add_connection, connected
 from webhook.cli.exits import FINE, FOUND
-from webhook.cli.options import resource_name
+from webhook.cli.options import add_namespace, add_table_or_json
 from webhook.cli.terminal import as_json, counted, show
 
 if TYPE_CHECKING:
@@ -44,14 +43,8 @@ _STYLES: Final[Mapping[State, str]] = {"ok": "green", "warn": "yellow", "fail": 
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
     add_connection(parser)
-    parser.add_argument(
-        "--namespace",
-        metavar="NAME",
-        type=resource_name,
-        default=OWN_NAMESPACE,
-        help="where spotgate runs; default: %(default)s",
-    )
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: %(default)s")
+    add_namespace(parser, "where spotgate runs")
+    add_table_or_json(parser)
 
 
 def run(options: Namespace) -> int:

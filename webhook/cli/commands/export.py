@@ -5,12 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.bundle import OWN_NAMESPACE
 from webhook.capacity.placement.supply import supply_of
 from webhook.cli.connection import connected, missing_rules
 from webhook.cli.exits import FINE, CannotJudgeError
 from webhook.cli.export.admission_policies.export import export
-from webhook.cli.options import add_cluster, add_kubernetes_version, add_policies, read_policies, resource_name
+from webhook.cli.options import (
+    add_cluster,
+    add_kubernetes_version,
+    add_list,
+    add_namespace,
+    add_policies,
+    read_policies,
+    read_state,
+)
 from webhook.cli.terminal import complain
 from webhook.context import Context, Phase, utc_now
 from webhook.documents.yaml_writer import UNBROKEN, dump_documents
@@ -61,21 +68,10 @@ def configure(parser: ArgumentParser) -> None:
         help="ValidatingAdmissionPolicies, for Kubernetes 1.30 and later, or a MutatingAdmissionPolicy, for 1.36",
     )
     add_policies(parser)
-    parser.add_argument(
-        "--namespace",
-        metavar="NAME",
-        type=resource_name,
-        default=OWN_NAMESPACE,
-        help="where spotgate is, which they leave alone; default: %(default)s",
-    )
+    add_namespace(parser, "where spotgate is, which they leave alone")
     cluster = parser.add_argument_group("the cluster, for map")
-    cluster.add_argument(
-        "--state",
-        metavar="PATH",
-        action="append",
-        default=[],
-        help="manifests of its node pools, Namespaces and Nodes; files or folders; can be given again",
-    )
+    manifests = "manifests of its node pools, Namespaces and Nodes; files or folders; can be given again"
+    add_list(cluster, "--state", "PATH", manifests, Path)
     cluster.add_argument("--kubeconfig", metavar="FILE", type=Path, help="read them from the cluster of this file")
     cluster.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
     add_cluster(cluster)
@@ -112,15 +108,9 @@ def _contradiction(options: Namespace) -> str:
 def _print_mutating(options: Namespace, bundle: Bundle) -> None:
     from webhook.cli.export.mutating_policy.export import SINCE, export  # noqa: PLC0415 - for map alone
 
-    view = _live_view(options, bundle) if options.kubeconfig is not None else _view(options, bundle)
-    assumed = options.kubernetes_version
-    context = Context(
-        phase=Phase.MUTATE,
-        now=utc_now(),
-        view=view,
-        api_server=view.api_server or assumed,
-        oldest_kubelet=view.oldest_kubelet or assumed,
-    )
+    live = options.kubeconfig is not None
+    view = _live_view(options, bundle) if live else read_state(options.state, bundle)
+    context = Context(phase=Phase.MUTATE, now=utc_now()).seeing(view, options.kubernetes_version)
     if view.api_server is not None and view.api_server < SINCE:
         version = ".".join(map(str, view.api_server))
         complain(f"warning: the cluster has Kubernetes {version}; v1 of MutatingAdmissionPolicies came with 1.36")
@@ -149,16 +139,6 @@ def _print(
         complain(f"left to the webhook: {text}")
         print(printable(f"# Left to the webhook: {text}"))
     print(dump_documents(exported, width=UNBROKEN), end="")
-
-
-def _view(options: Namespace, bundle: Bundle) -> ClusterView:
-    from webhook.manifests.objects import read_manifests  # noqa: PLC0415 - as above
-    from webhook.manifests.state import view_of  # noqa: PLC0415
-
-    manifests = read_manifests(options.state)
-    if manifests.problems:
-        raise CannotJudgeError("\n".join(map(str, manifests.problems)))
-    return view_of(manifests.objects, bundle.providers, complete=True)
 
 
 def _live_view(options: Namespace, bundle: Bundle) -> ClusterView:

@@ -6,10 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli import terminal
-from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
-from webhook.cli.options import add_kubernetes_version, add_policies, read_policies
+from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND
+from webhook.cli.options import (
+    add_kubernetes_version,
+    add_list,
+    add_policies,
+    add_table_or_json,
+    read_policies,
+    read_state,
+)
 from webhook.cli.replay import Policies, change_lines, changes_json, changes_of_plain, changes_of_recorded, read_reviews
-from webhook.manifests.state import FileState, StateErrors
 from webhook.policy.errors import Problem
 
 if TYPE_CHECKING:
@@ -42,26 +48,16 @@ def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("files", metavar="FILE", nargs="+", help="files, folders; - is standard input")
     add_policies(parser)
-    parser.add_argument(
-        "--against",
-        metavar="PATH",
-        type=Path,
-        action="append",
-        default=[],
-        help="compare with what these policies answer; can be given again; default: with what was answered when the "
-        "review was recorded",
+    recorded = "default: with what was answered when the review was recorded"
+    add_list(
+        parser, "--against", "PATH", f"compare with what these policies answer; can be given again; {recorded}", Path
     )
-    parser.add_argument(
-        "--state",
-        metavar="PATH",
-        type=Path,
-        action="append",
-        default=[],
-        help="manifests of the cluster; files or folders; can be given again; default: as it was recorded, for other "
-        "reviews unknown",
+    default = "default: as it was recorded, for other reviews unknown"
+    add_list(
+        parser, "--state", "PATH", f"manifests of the cluster; files or folders; can be given again; {default}", Path
     )
     add_kubernetes_version(parser)
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table, for people")
+    add_table_or_json(parser)
 
 
 def run(options: Namespace) -> int:
@@ -93,8 +89,5 @@ def run(options: Namespace) -> int:
 
 def _policies(paths: Sequence[Path], options: Namespace) -> Policies:
     bundle = read_policies(paths)
-    try:
-        view = FileState(options.state, bundle.providers).view() if options.state else None
-    except StateErrors as errors:
-        raise CannotJudgeError(str(errors)) from None
+    view = read_state(options.state, bundle) if options.state else None
     return Policies(bundle, view, options.kubernetes_version)

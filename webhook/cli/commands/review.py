@@ -8,18 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cli.exits import FINE, CannotJudgeError
 from webhook.cli.judging.review_errors import position_of
-from webhook.cli.options import add_cluster, add_kubernetes_version, add_policies, read_policies
-from webhook.context import UNKNOWN, Context, Phase, utc_now
+from webhook.cli.options import add_cluster, add_kubernetes_version, add_list, add_policies, read_policies, read_state
+from webhook.context import Context, Phase, utc_now
 from webhook.engine import decide
-from webhook.manifests.state import FileState, StateErrors
 from webhook.response import respond
 from webhook.review import BadReviewError, decode_review
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-
-    from webhook.bundle import Bundle
-    from webhook.cluster.protocol import ClusterView
 
 DESCRIPTION: Final = """\
 Answer one AdmissionReview as the webhook does.
@@ -50,15 +46,9 @@ def configure(parser: ArgumentParser) -> None:
         help="which of the two webhooks answers: mutate gives patches, validate (the default) gives findings",
     )
     add_policies(parser)
-    parser.add_argument(
-        "--state",
-        metavar="PATH",
-        type=Path,
-        action="append",
-        default=[],
-        help="manifests of the cluster: node pools, Namespaces, Nodes, PodDisruptionBudgets; files or folders; can be "
-        "given again; default: the cluster is unknown, as to a webhook that can't reach it",
-    )
+    has = "node pools, Namespaces, Nodes, PodDisruptionBudgets; files or folders; can be given again"
+    unknown = "default: the cluster is unknown, as to a webhook that can't reach it"
+    add_list(parser, "--state", "PATH", f"manifests of the cluster: {has}; {unknown}", Path)
     add_cluster(parser)
     add_kubernetes_version(parser)
 
@@ -72,15 +62,9 @@ def run(options: Namespace) -> int:
         line, column = position_of(data, str(error))
         raise CannotJudgeError(f"{options.file}:{line}:{column}: {error}") from None
     bundle = read_policies(options.policies, cluster=options.cluster)
-    view = _view(options.state, bundle)
+    view = read_state(options.state, bundle)
     phase = Phase(options.phase)
-    context = Context(
-        phase=phase,
-        now=utc_now(),
-        api_server=options.kubernetes_version,
-        oldest_kubelet=view.oldest_kubelet or options.kubernetes_version,
-        view=view,
-    )
+    context = Context(phase=phase, now=utc_now()).seeing(view, options.kubernetes_version)
     sys.stdout.buffer.write(respond(request.uid, decide(request, bundle.index, context), phase))
     return FINE
 
@@ -90,12 +74,3 @@ def _read(file: str) -> bytes:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise CannotJudgeError(f"{file}: can't be read: {error.strerror or error}") from None
-
-
-def _view(state: list[Path], bundle: Bundle) -> ClusterView:
-    if not state:
-        return UNKNOWN
-    try:
-        return FileState(state, bundle.providers).view()
-    except StateErrors as errors:
-        raise CannotJudgeError(str(errors)) from None

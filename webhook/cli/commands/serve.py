@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.exits import FINE, CannotJudgeError
-from webhook.cli.options import add_cluster, add_policies, secret_name
+from webhook.cli.options import add_cluster, add_list, add_policies, secret_name
 from webhook.server.serve import Address, ServeOptions, serve
 
 if TYPE_CHECKING:
@@ -67,14 +67,8 @@ def _add_certificate(parser: ArgumentParser) -> None:
     certificate.add_argument(
         "--self-signed", action="store_true", help="make a certificate for this run, for trying out; logs the CA"
     )
-    certificate.add_argument(
-        "--tls-name",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="a DNS name or IP address that the certificate must be for, such as spotgate.spotgate-system.svc; can be "
-        "given again",
-    )
+    must = "a DNS name or IP address that the certificate must be for, such as spotgate.spotgate-system.svc"
+    add_list(certificate, "--tls-name", "NAME", f"{must}; can be given again")
 
 
 def _add_callers(parser: ArgumentParser) -> None:
@@ -85,31 +79,15 @@ def _add_callers(parser: ArgumentParser) -> None:
         type=Path,
         help="answer only callers with a client certificate of these CAs, PEM; read again when it changes",
     )
-    callers.add_argument(
-        "--client-name",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="of these, only callers whose certificate has this common name or DNS name; can be given again",
-    )
+    only = "of these, only callers whose certificate has this common name or DNS name; can be given again"
+    add_list(callers, "--client-name", "NAME", only)
 
 
 def _add_addresses(parser: ArgumentParser) -> None:
     addresses = parser.add_argument_group("addresses")
-    addresses.add_argument(
-        "--listen",
-        metavar="HOST:PORT",
-        type=_address,
-        default="0.0.0.0:8443",
-        help="the TLS port; default: %(default)s",
-    )
-    addresses.add_argument(
-        "--ops",
-        metavar="HOST:PORT",
-        type=_address,
-        default="0.0.0.0:8080",
-        help="the operators' port; default: %(default)s",
-    )
+    for flag, what, port in (("--listen", "TLS", 8443), ("--ops", "operators'", 8080)):
+        text, default = f"the {what} port; default: %(default)s", f"0.0.0.0:{port}"
+        addresses.add_argument(flag, metavar="HOST:PORT", type=_address, default=default, help=text)
 
 
 def _add_state(parser: ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.bundle import OWN_NAMESPACE
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
-from webhook.cli.options import policies_path, read_policies
+from webhook.cli.options import add_policies, read_policies
 from webhook.cli.policy_tests.coverage import coverage
 from webhook.cli.policy_tests.output import FORMATS, PolicyTestReport, show
 from webhook.cli.policy_tests.run import Runner, read_tests
@@ -46,15 +46,8 @@ exit codes:
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("paths", metavar="DIR", nargs="+", type=Path, help="folders, or files, with PolicyTests")
-    parser.add_argument(
-        "--policies",
-        metavar="PATH",
-        type=policies_path,
-        action="append",
-        default=[],
-        help="policy files, or a folder of them; `shipped` names those of spotgate; can be given again; default: those "
-        "among DIR, else the shipped ones",
-    )
+    default = "`shipped` names those of spotgate; can be given again; default: those among DIR, else the shipped ones"
+    add_policies(parser, default)
     parser.add_argument("-o", "--output", choices=("table", *FORMATS), default="table", help="default: %(default)s")
     parser.add_argument("--coverage", action="store_true", help="say what of each policy no case reaches")
     parser.add_argument("--update", action="store_true", help="write golden files instead of comparing with them")

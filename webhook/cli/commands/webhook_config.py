@@ -6,10 +6,9 @@ import base64
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.bundle import OWN_NAMESPACE
 from webhook.cli.exits import FINE, CannotJudgeError
 from webhook.cli.export.configurations import configurations, ignore_differences, unconditional_resources
-from webhook.cli.options import add_policies, read_policies, resource_name
+from webhook.cli.options import add_namespace, add_policies, read_policies, resource_name
 from webhook.documents.yaml_writer import UNBROKEN, dump, dump_documents
 from webhook.lint import too_wide
 
@@ -50,13 +49,7 @@ def configure(parser: ArgumentParser) -> None:
         default="spotgate",
         help="of the Service; default: %(default)s",
     )
-    parser.add_argument(
-        "--namespace",
-        metavar="NAME",
-        type=resource_name,
-        default=OWN_NAMESPACE,
-        help="where it is; default: %(default)s",
-    )
+    add_namespace(parser, "where it is")
     parser.add_argument(
         "--ca-file",
         metavar="FILE",

@@ -146,12 +146,7 @@ class Session:
             showing.add("Node")
         unread = [each for each in unread if each.may_hold(showing)]
         view = _with_unknown_pools(view, partial=options.partial, unread=unread)
-        context = replace(
-            self._context,
-            view=view,
-            api_server=view.api_server or options.kubernetes_version,
-            oldest_kubelet=view.oldest_kubelet or options.kubernetes_version,
-        )
+        context = self._context.seeing(view, options.kubernetes_version)
         judges = {
             operation: Judge(self.bundle.index, kinds, context, operation=operation, user=self._user, before=before)
             for operation in set(operations)

@@ -50,7 +50,7 @@ def format_named(name: str) -> Format:
 
 
 def add_output(parser: ArgumentParser) -> None:
-    """Declare ``-o``."""
+    """Add ``-o``, ``--fail-on`` and ``--verbose``."""
     parser.add_argument(
         "-o",
         "--output",
@@ -58,6 +58,16 @@ def add_output(parser: ArgumentParser) -> None:
         type=_output,
         action="append",
         help=f"{', '.join(FORMATS)}; to a file where one is named; can be given again; default: table",
+    )
+    parser.add_argument(
+        "--fail-on",
+        choices=("deny", "warn", "indeterminate"),
+        help="lowest outcome that makes the exit code 1: deny, warn or indeterminate; default: deny",
+    )
+    parser.add_argument(
+        "--verbose",
+        action="store_true",
+        help="let the table show every finding and every patch by itself, not those alike in one entry",
     )
 
 

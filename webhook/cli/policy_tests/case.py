@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, time
 from typing import TYPE_CHECKING, Any
 
-from webhook.context import ASSUMED_VERSION
 from webhook.documents.model import merge_patch
 from webhook.manifests.objects import Manifest
 
@@ -70,10 +69,6 @@ class PolicyTestCase:
     def now(self, now: datetime) -> datetime:
         """Return the time of the request: on the day that the case names, else now."""
         return datetime.combine(self.spec.date, time(), UTC) if self.spec.date is not None else now
-
-    def version(self) -> tuple[int, int]:
-        """Return the Kubernetes version."""
-        return self.spec.kubernetes_version or ASSUMED_VERSION
 
     def subject(self, kinds: ResourceKinds) -> Manifest:
         """Return the object of the request, or the object that a DELETE deletes.

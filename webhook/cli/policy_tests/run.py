@@ -16,7 +16,7 @@ from webhook.cli.judging.kinds import ResourceKinds
 from webhook.cli.policy_tests.case import CannotRunError, PolicyTestCase
 from webhook.cli.policy_tests.coverage import Reached, Watch
 from webhook.cli.policy_tests.expectations import differences, golden_difference, matched_by_none, silent
-from webhook.context import Context, Phase
+from webhook.context import ASSUMED_VERSION, Context, Phase
 from webhook.decision import Verdict
 from webhook.documents import DocumentError
 from webhook.manifests.objects import read_manifests
@@ -143,14 +143,8 @@ class Runner:
         subject, before = case.subject(kinds), case.before(kinds)
         things = [*state, *filter(None, (case.namespace(), before)), subject]
         view = self._view(case, things)
-        context = Context(
-            phase=Phase.VALIDATE,
-            now=case.now(self._now),
-            view=view,
-            api_server=case.version(),
-            oldest_kubelet=view.oldest_kubelet or case.version(),
-            trace=True,
-        )
+        context = Context(phase=Phase.VALIDATE, now=case.now(self._now), trace=True)
+        context = context.seeing(view, case.spec.kubernetes_version or ASSUMED_VERSION)
         watch = self._watch(case)
         user = UserInfo(case.spec.user, case.spec.groups)
         there = [before] if before is not None else []
