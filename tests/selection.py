@@ -11,7 +11,7 @@ from unittest import mock
 
 from tests.objects import BUNDLE
 from webhook.cel import library
-from webhook.cel.library import CelCpp
+from webhook.cel.library import Language
 from webhook.cel.limits import Budget
 from webhook.cli.export.configurations import configurations
 from webhook.policy.match import resource_matches
@@ -19,7 +19,7 @@ from webhook.policy.match import resource_matches
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from webhook.cel import Expression
+    from webhook.cel.library import Expression
 
 JSON = dict[str, Any]
 
@@ -28,7 +28,7 @@ WEBHOOKS: Final = {
     for configuration in configurations(BUNDLE, {"service": {"name": "spotgate", "namespace": "spotgate-system"}})
     for webhook in configuration["webhooks"]
 }
-_LANGUAGE: Final = CelCpp()
+_LANGUAGE: Final = Language()
 
 
 @cache

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gc
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from webhook.cel import HAS_NUL, NOT_KNOWN, EvaluationError, ExpressionError, Values, language
+from webhook.cel import language
+from webhook.cel.errors import HAS_NUL, NOT_KNOWN, EvaluationError, ExpressionError
 from webhook.cel.text import Text
+
+if TYPE_CHECKING:
+    from webhook.cel.library import Values
 
 JSON = dict[str, Any]
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.cel import EvaluationError, ExpressionError, Values, language
+from webhook.cel import language
+from webhook.cel.errors import EvaluationError, ExpressionError
 from webhook.cel.sizes import Measured
 from webhook.cel.text import Text
 from webhook.cluster.protocol import ClusterView
@@ -23,6 +24,7 @@ from webhook.rules.validation.values import values_of
 from webhook.subject import Subject
 
 if TYPE_CHECKING:
+    from webhook.cel.library import Values
     from webhook.cel.limits import Cost
 
 JSON = dict[str, Any]
@@ -199,7 +201,7 @@ def test_expressions_with_and_without_pools_have_the_same_budget() -> None:
 def test_node_pools_are_measured_once_and_not_for_each_object() -> None:
     pools: list[JSON] = [{"name": "gpu-spot"}]
     one, again, changed = (language().values({"pools": each}) for each in (pools, pools, [*pools]))
-    assert one.pools is again.pools is not changed.pools  # type: ignore[attr-defined]
+    assert one.pools is again.pools is not changed.pools
 
 
 # What a team writes, on what a cluster has

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from webhook.cel import ExpressionError, language
+from webhook.cel import language
 from webhook.cel.checks import KNOWN_FIELDS
+from webhook.cel.errors import ExpressionError
 from webhook.cel.text import Text
 
 OF_THE_REQUEST = "only operation, kind, resource, subResource, name, namespace, userInfo, dryRun"

@@ -6,36 +6,19 @@ Its library is an optional extra, ``pip install spotgate[cel]``, and is imported
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
-from webhook.cel.protocol import (
-    HAS_NUL,
-    NOT_KNOWN,
-    EvaluationError,
-    Expression,
-    ExpressionError,
-    Language,
-    MissingLibraryError,
-    Values,
-)
+from webhook.cel.errors import MissingLibraryError
 
-__all__ = [
-    "HAS_NUL",
-    "NOT_KNOWN",
-    "EvaluationError",
-    "Expression",
-    "ExpressionError",
-    "Language",
-    "MissingLibraryError",
-    "Values",
-    "language",
-]
+if TYPE_CHECKING:
+    from webhook.cel.library import Language
 
 
 @cache
 def language() -> Language:
     """Return the language. Raise MissingLibraryError if its library is not installed."""
     try:
-        from webhook.cel.library import CelCpp  # noqa: PLC0415 - 50 ms, and optional
+        from webhook.cel.library import Language  # noqa: PLC0415 - 50 ms, and optional
     except ImportError as error:
         raise MissingLibraryError(f"needs an optional library ({error.name}): pip install 'spotgate[cel]'") from None
-    return CelCpp()
+    return Language()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from webhook.cel.protocol import ExpressionError
+from webhook.cel.errors import ExpressionError
 from webhook.cel.reads import offset_of, shown_path
 from webhook.cel.tree import Loop, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from webhook.cel.protocol import ReadPath
+    from webhook.cel.errors import ReadPath
     from webhook.cel.tree import ExprNode
 
 KNOWN_FIELDS: Final = {

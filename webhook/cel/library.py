@@ -19,11 +19,10 @@ from cel_expr_python import cel  # type: ignore[import-untyped]
 
 from webhook.caching import identity_cache
 from webhook.cel.checks import check
-from webhook.cel.failures import failed
+from webhook.cel.errors import NOT_KNOWN, EvaluationError, ExpressionError
 from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, QUANTITY, URL
 from webhook.cel.limits import BUDGET_NS, Budget, Cost
-from webhook.cel.mistakes import refused, wrong_type
-from webhook.cel.protocol import NOT_KNOWN, EvaluationError, ExpressionError
+from webhook.cel.mistakes import failed, refused, wrong_type
 from webhook.cel.reads import hidden, names, paths, tested
 from webhook.cel.sizes import Measured
 from webhook.cel.tree import read_tree
@@ -31,7 +30,7 @@ from webhook.cel.tree import read_tree
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from webhook.cel.protocol import Expression, ReadPath, Values
+    from webhook.cel.errors import ReadPath
     from webhook.cel.tree import ExprNode
 
 LENGTH_AT_MOST: Final = 10_000
@@ -115,8 +114,11 @@ def _measured_pools(pools: object) -> Measured:
     return Measured({"pools": pools})
 
 
-class _Values:
-    """Hold the values of variables (the library's activation), their sizes, and the budget that is left."""
+class Values:
+    """Hold the values of variables (the library's activation), their sizes, and the budget that is left.
+
+    Each value is converted once, when the first expression reads it.
+    """
 
     __slots__ = ("activation", "budget", "pools", "shown", "unknown")
 
@@ -128,8 +130,15 @@ class _Values:
         self.unknown = frozenset(name for name, value in values.items() if value is NOT_KNOWN)
 
 
-class _Expression:
-    """Describe a compiled expression."""
+class Expression:
+    """Describe a compiled and type-checked expression.
+
+    Attributes:
+        names: the variables that it reads, such as ``pools`` or ``request.userInfo``.
+        paths: the fields of variables and bound names that it reads, and how each is written:
+            ``("object", "spec", "containers", None, "name")`` (None: an item) is ``c.name``.
+        tested: those of the paths that it tests, as ``has(c.name)``, so that they may be absent.
+    """
 
     __slots__ = ("_cost", "_expression", "_hidden", "_type", "names", "paths", "tested")
 
@@ -143,7 +152,10 @@ class _Expression:
         self.tested: frozenset[ReadPath] = frozenset(tested(tree))
 
     def evaluate(self, values: Values) -> bool | str:
-        assert isinstance(values, _Values)  # noqa: S101 - there is one library
+        """Return the result, of the type that the expression was compiled for.
+
+        Raise EvaluationError if it has no result. Never read that as true.
+        """
         shown = values.shown
         if shown.size > SIZE_AT_MOST:
             raise EvaluationError(f"more than {SIZE_AT_MOST // 1024} KiB are too much to judge")
@@ -194,8 +206,12 @@ def _named(request: object) -> Iterator[tuple[str, Any]]:
             yield from ((f"request.{field}.{each}", below) for each, below in value.items())
 
 
-class CelCpp:
-    """Hold the language with Kubernetes' functions, as a `webhook.cel.protocol.Language`."""
+class Language:
+    """Hold the language with Kubernetes' functions.
+
+    Attributes:
+        functions: the names of all functions, for suggestions where one is misspelt.
+    """
 
     functions = (
         *_STANDARD,
@@ -213,7 +229,11 @@ class CelCpp:
         self._nothing.budget = Budget(inf)
 
     def compile(self, text: str, result: type[bool | str] | None, bound: Mapping[str, str]) -> Expression:
-        """Compile an expression, see `webhook.cel.protocol.Language`."""
+        """Compile an expression.
+
+        ``result`` None admits any type. ``bound`` maps further names to expressions, which may name those before them;
+        each is evaluated where the name is first read. Raise ExpressionError if it can't be compiled.
+        """
         before = "".join(f"cel.bind({name},\n{value}\n,\n" for name, value in bound.items())
         whole = f"{before}{text}\n{')' * len(bound)}"
         if len(whole) > LENGTH_AT_MOST:
@@ -232,12 +252,12 @@ class CelCpp:
         if wanted and kind != wanted:
             raise wrong_type(kind, wanted)
         tree = read_tree(expression.serialize())
-        compiled = _Expression(expression, tree, wanted)
+        compiled = Expression(expression, tree, wanted)
         check(tree, compiled.paths, text)
         self._try(compiled)
         return compiled
 
-    def _try(self, compiled: _Expression) -> None:
+    def _try(self, compiled: Expression) -> None:
         """Evaluate an expression without values, to find functions that the library does not implement."""
         try:
             compiled.evaluate(self._nothing)
@@ -246,11 +266,14 @@ class CelCpp:
                 name = _HALF_THERE.get(found[1], f"no {found[1]}()")
                 raise ExpressionError(f"{name} is there") from None
 
-    def values(self, values: Mapping[str, Any], like: Values | None = None, part_of: int = 0) -> _Values:
-        """Return values for expressions, see `webhook.cel.protocol.Language`."""
-        assert isinstance(like, _Values | None)  # noqa: S101 - there is one library
+    def values(self, values: Mapping[str, Any], like: Values | None = None, part_of: int = 0) -> Values:
+        """Return values for expressions, with a budget of time for all evaluations over them.
+
+        Each variable has JSON, `NOT_KNOWN` or `HAS_NUL`. The budget is shared with ``like``, other values of the same
+        object; values of a part of an object get its share of the ``part_of`` bytes.
+        """
         named = {name: value for name, value in _named(values.get("request")) if name in VARIABLES}
-        made = _Values(self._environment.Activation({**named, **values}), values)
+        made = Values(self._environment.Activation({**named, **values}), values)
         if like is not None:
             made.budget = like.budget
         elif part_of:

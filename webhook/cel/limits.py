@@ -1,26 +1,24 @@
 """Bound the time of an evaluation before it begins: nothing can interrupt the library.
 
 The library stops after 10,000 rounds of all loops together, but not within one round, where ``x in object.spec.names``
-may look at a million items. So the tree of an expression is walked with the largest value that each node may have and
-the number of times that it is evaluated, and the time to read, copy and call is added up:
+may look at a million items. So the tree of an expression is walked with the number of times that each node is evaluated
+and the time that it takes to read what the node may be:
 
-- The values at a path like ``object.spec.containers[].name`` are measured on the object (`Sizes`).
-- A loop reads of its items no more than all values at their path, however many rounds it takes.
-- An item of a list that a function makes may be as large as the list.
-- The result of a function is no larger than its arguments, but for the few functions that are named here.
+- What stands at a path like ``object.spec.containers[].name`` is measured on the object (`Measured`). A loop reads of
+  its items no more than all values at their path, however many rounds it takes.
+- What a function makes is no larger than its arguments, but for the few functions that are named here.
 
-So an estimate is the longest time on any object of these sizes, and mostly far more than this object takes.
+An estimate is the longest time on any object of these sizes, and mostly far more than this object takes.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from webhook.cel.errors import ExpressionError, ReadPath
 from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, URL, pattern_of
-from webhook.cel.protocol import ExpressionError, ReadPath
-from webhook.cel.sizes import Sizes
+from webhook.cel.sizes import BYTE_NS, VALUE_NS, Extent
 from webhook.cel.tree import Call, Const, ExprNode, Ident, Loop, Make, Select
 
 if TYPE_CHECKING:
@@ -35,21 +33,16 @@ ROUNDS_AT_MOST: Final = 10_000
 _CHEAP_NS: Final = BUDGET_NS / 500
 """An expression that costs less by the size of the whole object is not estimated by the sizes of its fields."""
 
-# Nanoseconds
+# Nanoseconds, beside those of reading
 _STEP: Final = 120  # for each node of the tree, each time
 _PART: Final = 300  # for each part of a list or map that is written out, each time: it is made anew
-_VALUE: Final = 300  # to read or compare a value
-_BYTE_COUNTED: Final = 5  # by size()
-_BYTE: Final = 0.2  # to compare a byte of a string
-_BYTE_READ: Final = 15  # to do anything else with it
-_BYTE_MADE: Final = 3  # of a longer string
-_BYTE_SOUGHT: Final = 0.03  # for each byte of a string, and each of that which is sought in it
+_SOUGHT: Final = 0.03  # for each byte of a string, and each of that which is sought in it
 _COPIED_ITEM: Final = 60  # to copy an item with each that is added by `map`
 _PIECE: Final = 430  # to split off, or find
 _MATCH: Final = 20_000  # to find one by a pattern
 _CALL: Final = 15_000  # of a function in Python
 _CALL_OF_ADDRESS: Final = 60_000  # of one of addresses or URLs
-_VALUE_CONVERTED: Final = 1200  # for a function in Python that takes a list
+_CONVERTED: Final = 4  # as many times as reading: to convert a value for a function in Python
 
 _PATTERN_AT_MOST: Final = 1000
 _PATTERNS: Final = {"Matches": "matches", "find": "find", "findAll": "findAll"}
@@ -61,19 +54,16 @@ _LOGIC: Final = frozenset({"_&&_", "_||_", "!_", "@not_strictly_false", "optiona
 _COMPARING: Final = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "startsWith", "endsWith"})
 _SAME: Final = frozenset({"dyn", "optional.of", "optional.ofNonZeroValue", "value"})
 _FIELD: Final = frozenset({"_[_]", "_[?_]", "_?._"})
-_ITEM: Final = frozenset({"first", "last"})
-_SUBLISTS: Final = frozenset({"sort", "@sortByAssociatedKeys", "distinct", "slice", "reverse"})
-_EITHER: Final = frozenset({"or", "orValue"})
 _SETS: Final = frozenset({"sets.contains", "sets.equivalent", "sets.intersects", "distinct"})
 _SEEKING: Final = frozenset({"contains", "indexOf", "lastIndexOf", "split", "replace"})
 _SPLITTING: Final = frozenset({"split", "findAll", "getQuery"})
-_PLAIN: Final = frozenset({"size", "contains", "indexOf", "lastIndexOf", "int", "uint", "double", "bool"}) | {
-    each.name for each in FUNCTIONS if each.result in {"bool", "int", "double"}
-}
+_PLAIN: Final = _COMPARING.union(
+    ("@in", "size", "contains", "indexOf", "lastIndexOf", "int", "uint", "double", "bool"),
+    (each.name for each in FUNCTIONS if each.result in {"bool", "int", "double"}),
+)
 """Functions whose result is a number or a Boolean."""
-
-Paths = tuple[ReadPath, ...]
-_PATHS_AT_MOST: Final = 16
+_SCALAR_BYTES: Final = 64
+"""The most bytes of a number, a time or an address as a string."""
 
 
 class Budget:
@@ -105,7 +95,7 @@ class Cost:
 
     Attributes:
         paths: those that it reads.
-        of: returns the nanoseconds that it takes at most, given the sizes of the values at the paths.
+        of: returns the nanoseconds that it takes at most, given what stands at the paths.
     """
 
     __slots__ = ("of", "paths")
@@ -114,93 +104,71 @@ class Cost:
         """Collect the paths of an expression. Raise ExpressionError if its cost has no bound."""
         paths: dict[ReadPath, None] = {}
 
-        def read(path: ReadPath) -> Sizes:
+        def read(path: ReadPath) -> Extent:
             paths[path] = None
-            return Sizes()
+            return Extent()
 
         _Estimate(read).of(tree, {}, 1)
         self.paths = tuple(paths)
 
         @lru_cache(maxsize=512)
-        def of(sizes: Sequence[Sizes]) -> float:
-            estimate = _Estimate(dict(zip(paths, sizes, strict=True)).__getitem__)
+        def of(extents: Sequence[Extent]) -> float:
+            estimate = _Estimate(dict(zip(paths, extents, strict=True)).__getitem__)
             estimate.of(tree, {}, 1)
             return estimate.nanoseconds
 
-        self.of: Callable[[Sequence[Sizes]], float] = of
+        self.of: Callable[[Sequence[Extent]], float] = of
 
 
 class _Value(NamedTuple):
-    """Hold the largest value that a node may have, and all its values over all evaluations.
+    """Hold what a node may be.
 
     Attributes:
-        values: in the largest: itself and all in it.
-        size: bytes of the largest.
-        length: items of the longest, or bytes of a string.
-        all_values: values in all that the node has, over all evaluations.
-        all_size: bytes of all that the node has, over all evaluations.
-        paths: of the object where the value is; empty: a function makes it.
-        items: paths of its items; empty: a function makes them, and one may be as large as the whole value.
-        repeat: how many times the values at these paths are read.
-        nested: its items may be lists or maps.
+        one: nanoseconds to read the largest value that it may be; 0 for an empty list that is written out.
+        all: nanoseconds to read all that it is, over all evaluations.
+        items: of the longest, or bytes of the longest string.
+        item: nanoseconds to read the largest item; where the value stands in the object, that is measured instead.
+        path: where it stands in the object; empty: a function makes it.
+        repeat: how many times all that stands there is read.
     """
 
-    values: float = 1
-    size: float = 0
-    length: float = 0
-    all_values: float = 0
-    all_size: float = 0
-    paths: Paths = ()
-    items: Paths = ()
+    one: float
+    all: float
+    items: float = 0
+    item: float = VALUE_NS
+    path: ReadPath = ()
     repeat: float = 0
-    nested: bool = True
 
     @property
     def number(self) -> float:
         """Return the most items that one value can have."""
-        return min(self.length, self.values)
+        return min(self.items, self.one / VALUE_NS)
 
     @property
-    def comparing(self) -> float:
-        """Return the nanoseconds to compare all values."""
-        return self.all_values * _VALUE + self.all_size * _BYTE
+    def bytes(self) -> float:
+        """Return the most bytes that one value can have as a string."""
+        return max(self.one - VALUE_NS, 0) / BYTE_NS
 
     def again(self, times: float) -> _Value:
         """Return the value as it is if it is read so many times."""
-        return self._replace(all_values=times * self.values, all_size=times * self.size, repeat=times)
+        return self._replace(all=times * self.one, repeat=times)
 
 
 def _plain(times: float) -> _Value:
-    return _Value(all_values=times)
+    return _Value(VALUE_NS, times * VALUE_NS)
 
 
 def _text(size: float, times: float) -> _Value:
-    return _Value(size=size, all_values=times, all_size=times * size)
-
-
-def _together(values: Sequence[_Value]) -> _Value:
-    """Return one value for a list of all of these. The empty list that a loop begins with has no values."""
-    there = [each for each in values if each.values]
-    if len(there) == 1:
-        return there[0]
-    items = tuple(chain.from_iterable(each.items for each in there))
-    return _Value(
-        values=sum(each.values for each in there),
-        size=sum(each.size for each in there),
-        length=sum(each.length for each in there),
-        all_values=sum(each.all_values for each in there),
-        all_size=sum(each.all_size for each in there),
-        items=items if len(items) <= _PATHS_AT_MOST and all(each.items or not each.length for each in there) else (),
-        repeat=max((each.repeat for each in there), default=0),
-    )
+    one = VALUE_NS + size * BYTE_NS
+    return _Value(one, times * one, size)
 
 
 class _Estimate:
     """Add up the nanoseconds of the nodes of a tree."""
 
-    def __init__(self, sizes: Callable[[ReadPath], Sizes]) -> None:
+    def __init__(self, extent: Callable[[ReadPath], Extent]) -> None:
         self.nanoseconds = 0.0
-        self._sizes = sizes
+        self._extent = extent
 
     def of(  # noqa: PLR0911 - one for each sort of node
         self, node: ExprNode, names: Mapping[str, _Value], times: float
@@ -211,13 +179,21 @@ class _Estimate:
             case Const(value):
                 return _text(len(value.encode()), times) if isinstance(value, str) else _plain(times)
             case Ident(name):
-                return names[name] if name in names else self._at(((name,),), times, times)
+                return names[name] if name in names else self._at((name,), times, times)
             case Select(operand, field, test=test):
                 of = self.of(operand, names, times)
                 return _plain(times) if test else self._below(of, field, times)
+            case Make(()):
+                return _Value(0, 0)
             case Make(parts):
                 self.nanoseconds += times * len(parts) * _PART
-                return _made([self.of(part, names, times) for part in parts], times)
+                made = [self.of(part, names, times) for part in parts]
+                return _Value(
+                    VALUE_NS + sum(each.one for each in made),
+                    VALUE_NS * times + sum(each.all for each in made),
+                    len(parts),
+                    max(each.one for each in made),
+                )
             case Loop():
                 return self._loop(node, names, times)
             case Call("lists.range", (number,)):
@@ -226,63 +202,50 @@ class _Estimate:
                 _check_pattern(node)
                 return self._call(node, [self.of(arg, names, times) for arg in node.args], times)
 
-    def _at(self, paths: Paths, times: float, repeat: float) -> _Value:
-        """Return the value of a node that reads one of the paths."""
-        sizes = list(map(self._sizes, paths))
-        values, size, length = (max(each[number] for each in sizes) for number in range(3))
-        return _Value(
-            values,
-            size,
-            length,
-            min(times * values, repeat * sum(each.all_values for each in sizes)),
-            min(times * size, repeat * sum(each.all_size for each in sizes)),
-            paths,
-            tuple((*path, None) for path in paths),
-            repeat,
-        )
+    def _at(self, path: ReadPath, times: float, repeat: float) -> _Value:
+        """Return the value of a node that reads a path."""
+        there = self._extent(path)
+        return _Value(there.one, min(times * there.one, repeat * there.all), there.items, path=path, repeat=repeat)
 
-    def _below(self, of: _Value, field: str, times: float) -> _Value:
-        """Return the value of a field."""
-        if of.paths:
-            return self._at(tuple((*path, field) for path in of.paths), times, of.repeat)
-        return self._item(of, times)
+    def _below(self, of: _Value, field: str | None, times: float) -> _Value:
+        """Return the value of a field, or of any item."""
+        if of.path:
+            return self._at((*of.path, field), times, of.repeat)
+        return _Value(of.item, min(of.all, times * of.item), of.item / BYTE_NS, of.item)
 
-    def _item(self, of: _Value, times: float) -> _Value:
-        """Return the value of any item."""
-        if of.items:
-            return self._at(of.items, times, of.repeat)
-        values, length = (of.values, of.values) if of.nested else (1, 0)
-        return _Value(values, of.size, length, min(of.all_values, times * values), min(of.all_size, times * of.size))
+    def _together(self, values: Sequence[_Value]) -> _Value:
+        """Return a value that is as large as all of these, or as any of them."""
+        there = [each for each in values if each.one]
+        if len(there) == 1:
+            return there[0]
+        items = [self._below(each, None, 1).one for each in there]
+        one, every = sum(each.one for each in there), sum(each.all for each in there)
+        return _Value(one, every, sum(each.items for each in there), max(items, default=0))
 
     def _loop(self, loop: Loop, names: Mapping[str, _Value], times: float) -> _Value:
         start = self.of(loop.start, names, times)
         if loop.binds:
             return self.of(loop.result, {**names, loop.accumulator: start}, times)
         span = self.of(loop.range, names, times)
-        items = sum(self._sizes(path).number for path in span.items) * span.repeat if span.items else span.all_values
+        items = self._extent((*span.path, None)).number * span.repeat if span.path else span.all / VALUE_NS
         rounds = min(times * span.number, items, ROUNDS_AT_MOST)
         inside = {name: value.again(rounds) for name, value in names.items()}
-        inside |= dict.fromkeys(loop.variables, self._item(span, rounds))
-        inside[loop.accumulator] = _Value(values=0)
+        inside |= dict.fromkeys(loop.variables, self._below(span, None, rounds))
+        inside[loop.accumulator] = _Value(0, 0)
         self.of(loop.condition, inside, rounds)
         step = self.of(loop.step, inside, rounds)
         if not isinstance(loop.start, Make):
             return _plain(times)
         self.nanoseconds += rounds * span.number * _COPIED_ITEM
-        return step._replace(
-            values=1 + min(step.all_values, span.number * step.values),
-            size=min(step.all_size, span.number * step.size),
-            length=span.number,
-            all_values=times + step.all_values,
-        )
+        largest = VALUE_NS + min(step.all, span.number * step.one)
+        return _Value(largest, times * VALUE_NS + step.all, span.number, self._below(step, None, 1).one)
 
     def _range(self, number: ExprNode, names: Mapping[str, _Value], times: float) -> _Value:
         match number:
             case Const(int(literal)) if literal <= ROUNDS_AT_MOST:
                 length: float = max(literal, 0)
             case Call("size", (of,)):
-                sized = self.of(of, names, times)
-                length = max(sized.length, sized.size if sized.values <= 1 else 0)
+                length = self.of(of, names, times).items
             case Call("_-_", (size, Const(int(less)))) if less >= 0:
                 return self._range(size, names, times)
             case _:
@@ -290,7 +253,8 @@ class _Estimate:
                     "lists.range() takes a literal of at most 10000 or a size(): no object may choose how many"
                 )
         self.nanoseconds += times * length * _PIECE
-        return _Value(length + 1, 0, length, times * (length + 1))
+        one = (length + 1) * VALUE_NS
+        return _Value(one, times * one, length)
 
     def _call(  # noqa: PLR0911 - one for each sort of function
         self, call: Call, args: list[_Value], times: float
@@ -298,81 +262,60 @@ class _Estimate:
         function = call.function
         if not args or function in _LOGIC:
             return _plain(times)
-        first, last = args[0], args[-1]
+        first = args[0]
         if function in _SAME:
             return first
         if function in _FIELD:
-            field = _literal(call.args[1])
-            return self._item(first, times) if field is None else self._below(first, field, times)
-        if function in _ITEM:
-            return self._item(first, times)
-        if function in _EITHER:
-            return _together(args)
-        if function == "_?_:_":
-            return last if call.args[1] == Make(()) else _together(args[1:])  # an empty map for what may be null
-        if function in _COMPARING:  # they stop where the shorter of the two ends
-            self.nanoseconds += min(each.comparing for each in args)
-            return _plain(times)
-        if function == "@in":
-            self.nanoseconds += last.comparing
-            return _plain(times)
-        if function in _SETS:
-            self.nanoseconds += first.number * last.comparing
-        self.nanoseconds += self._read(call, args, times)
+            return self._below(first, _literal(call.args[1]), times)
+        if function in {"first", "last"}:
+            return self._below(first, None, times)
+        if function in {"or", "orValue", "_?_:_"}:
+            return self._together(args[-2:])
+        if function == "_+_" and not all(each.one for each in args):  # an item is added to what a loop makes
+            self.nanoseconds += times * _COPIED_ITEM * sum(each.number for each in args)
+            return self._together(args)
+        self.nanoseconds += self._read(function, args, times)
         return _plain(times) if function in _PLAIN else self._result(call, args, times)
 
-    def _read(self, call: Call, args: list[_Value], times: float) -> float:
-        """Return the nanoseconds of most functions: they read their strings and lists once."""
-        called = _IN_PYTHON.get(call.function, 0)
-        if call.function == "size":  # of a list it is known
-            return args[0].all_size * _BYTE_COUNTED
-        of_a_byte = _BYTE_READ + (args[1].size * _BYTE_SOUGHT if call.function in _SEEKING else 0)
-        of_a_value = _VALUE_CONVERTED if called else _VALUE
-        return times * called + sum(each.all_size * of_a_byte + each.all_values * of_a_value for each in args)
+    def _read(self, function: str, args: list[_Value], times: float) -> float:
+        """Return the nanoseconds of a function: most read all their arguments once."""
+        first, last = args[0], args[-1]
+        if function in _COMPARING:  # they stop where the shorter of the two ends
+            return min(each.all for each in args)
+        if function == "@in":
+            return last.all
+        if function == "size":
+            return first.all / 3
+        called = _IN_PYTHON.get(function, 0)
+        read = times * called + sum(each.all for each in args) * (_CONVERTED if called else 1)
+        if function in _SETS:
+            read += first.number * last.all
+        if function in _SEEKING:
+            read += first.all / BYTE_NS * last.bytes * _SOUGHT
+        return read
 
     def _result(self, call: Call, args: list[_Value], times: float) -> _Value:
         first = args[0]
         match call.function:
             case name if name in _SPLITTING:
-                pieces = first.size + 1
-                together = first.all_size + times
-                self.nanoseconds += together * (_PIECE if call.function == "split" else _MATCH)
-                nested = call.function == "getQuery"
-                return _Value(1 + pieces, first.size, pieces, times + together, first.all_size, nested=nested)
+                pieces = min(first.all / BYTE_NS, times * first.bytes) + times
+                self.nanoseconds += pieces * (_PIECE if name == "split" else _MATCH)
+                one = first.one + (first.bytes + 1) * VALUE_NS
+                item = one if name == "getQuery" else first.one
+                return _Value(one, first.all + pieces * VALUE_NS, first.bytes + 1, item)
             case "join":
-                text = first.size + sum(first.number * each.size for each in args[1:])
+                made = _text(first.bytes + sum(first.number * each.bytes for each in args[1:]), times)
             case "replace":
                 found = len(_literal(call.args[1]) or "")
-                text = first.size * (1 + args[2].size / max(found, 1)) + args[2].size
-            case "flatten":
-                return first._replace(length=first.values, paths=(), items=())
+                made = _text(first.bytes * (1 + args[2].bytes / max(found, 1)) + args[2].bytes, times)
             case "string":
-                return _text(first.size + _SCALAR_BYTES, times)
-            case name if name in _SUBLISTS:
-                return first._replace(paths=())
-            case _:
-                return _together(args)._replace(paths=())
-        self.nanoseconds += times * text * _BYTE_MADE
-        return _text(text, times)
-
-
-_SCALAR_BYTES: Final = 64
-"""The most bytes of a number, a time or an address as a string."""
-
-
-def _made(parts: Sequence[_Value], times: float) -> _Value:
-    """Return the value of a list or map of these parts."""
-    together = _together(parts)
-    items = tuple(chain.from_iterable(each.paths for each in parts))
-    return _Value(
-        together.values + 1,
-        together.size,
-        len(parts),
-        together.all_values + times,
-        together.all_size,
-        items=items if all(each.paths for each in parts) else (),
-        repeat=together.repeat,
-    )
+                return _text(first.bytes + _SCALAR_BYTES, times)
+            case name:
+                made = self._together(args)
+                items = first.one / VALUE_NS if name == "flatten" else made.items
+                return made._replace(path=(), items=items, item=self._below(made, None, 1).one)
+        self.nanoseconds += made.all
+        return made
 
 
 def _literal(node: ExprNode) -> str | None:

@@ -11,7 +11,7 @@ from webhook.cel.tree import Call, Const, Ident, Loop, Make, Select, children
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from webhook.cel.protocol import ReadPath
+    from webhook.cel.errors import ReadPath
     from webhook.cel.tree import ExprNode
 
 _NAME: Final = re.compile(r"@?[A-Za-z_]\w*")

@@ -11,30 +11,30 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from webhook.cel.protocol import ReadPath
+    from webhook.cel.errors import ReadPath
 
+VALUE_NS: Final = 300
+"""Nanoseconds to read or compare a value."""
+BYTE_NS: Final = 15
+"""Nanoseconds to do anything with a byte of it."""
 _MEASURED_AT_MOST: Final = 1000
 """Values at a path that are measured one by one, which takes 4 ms. If there are more, one counts as large as all."""
 
 
-class Sizes(NamedTuple):
-    """Hold the largest sizes of the values at a path. Numbers are rounded up, because estimates are cached by them.
+class Extent(NamedTuple):
+    """Say how much stands at a path. Numbers are rounded up, because estimates are cached by them.
 
     Attributes:
-        values: in one value: itself and all in it, at any depth.
-        size: bytes of its JSON.
-        length: items of it, or bytes of a string.
+        one: nanoseconds to read the largest value there, with all in it.
+        all: nanoseconds to read all of them.
+        items: of the longest, or bytes of the longest string.
         number: how many values are at the path: one for each item of a list, where the path leads through items.
-        all_values: the values in all of them.
-        all_size: bytes of all of them.
     """
 
-    values: float = 1
-    size: float = 0
-    length: float = 0
+    one: float = VALUE_NS
+    all: float = VALUE_NS
+    items: float = 0
     number: float = 1
-    all_values: float = 1
-    all_size: float = 0
 
 
 class Measured:
@@ -42,7 +42,7 @@ class Measured:
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = {name: value for name, value in values.items() if isinstance(value, list | dict | str)}
-        self._sizes: dict[ReadPath, Sizes] = {}
+        self._extents: dict[ReadPath, Extent] = {}
         self.size = len(msgspec.json.encode(self._values))
 
     @cached_property
@@ -51,16 +51,24 @@ class Measured:
         return _counted(self._values)[0]
 
     @cached_property
-    def whole(self) -> Sizes:
-        """Return sizes that no value at any path exceeds."""
-        values, size = _up(self.values), _up(self.size)
-        return Sizes(values, size, size, values, values, size)
+    def whole(self) -> Extent:
+        """Return an extent that nothing at any path exceeds."""
+        cost = _up(self.values * VALUE_NS + self.size * BYTE_NS)
+        return Extent(cost, cost, _up(self.size), _up(self.values))
 
-    def at(self, path: ReadPath) -> Sizes:
-        """Return the sizes of the values at a path."""
-        if path not in self._sizes:
-            self._sizes[path] = _sizes(self._found(path))
-        return self._sizes[path]
+    def at(self, path: ReadPath) -> Extent:
+        """Return how much stands at a path."""
+        if path not in self._extents:
+            found = self._found(path)
+            every = _cost(found)
+            one = max(map(_cost, found), default=VALUE_NS) if len(found) <= _MEASURED_AT_MOST else every
+            lengths = (
+                len(each.encode() if isinstance(each, str) else each)
+                for each in found
+                if isinstance(each, str | list | dict)
+            )
+            self._extents[path] = Extent(*map(_up, (one, every, max(lengths, default=0), len(found))))
+        return self._extents[path]
 
     def _found(self, path: ReadPath) -> list[Any]:
         found: list[Any] = [self._values]
@@ -80,17 +88,10 @@ def _counted(value: object) -> tuple[int, int]:
     return sum(map(outside.count, (b",", b"[", b"{"))) + 1, len(json)
 
 
-def _sizes(found: list[Any]) -> Sizes:
-    all_values, all_size = _counted(found)
-    values, size = all_values, all_size
-    if len(found) <= _MEASURED_AT_MOST:
-        values, size = map(max, zip(*map(_counted, found), strict=True)) if found else (1, 0)
-    length = max((size if isinstance(each, str) else len(each) for each in found if _has_size(each)), default=0)
-    return Sizes(*map(_up, (values, size, length, len(found), all_values, all_size)))
-
-
-def _has_size(value: object) -> bool:
-    return isinstance(value, list | dict | str)
+def _cost(value: object) -> int:
+    """Return the nanoseconds to read a value."""
+    values, size = _counted(value)
+    return values * VALUE_NS + size * BYTE_NS
 
 
 def _up(number: int) -> int:

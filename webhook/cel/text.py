@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from webhook.cel.protocol import ExpressionError
+from webhook.cel.errors import ExpressionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

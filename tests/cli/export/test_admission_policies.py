@@ -24,7 +24,7 @@ from webhook.policy.match import compile_selector
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from webhook.cel import Expression
+    from webhook.cel.library import Expression
 
 JSON = dict[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.cel import ExpressionError
+from webhook.cel.errors import ExpressionError
 from webhook.cel.reads import offset_of, shown_path
 from webhook.cel.text import Text, bound_name, shown_name
 from webhook.policy.errors import SpecError, did_you_mean
@@ -13,7 +13,7 @@ from webhook.policy.errors import SpecError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from webhook.cel import Expression, Language
+    from webhook.cel.library import Expression, Language
     from webhook.documents import FieldPath
     from webhook.rules.validation.spec import ValidationSpec
 

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.cel import EvaluationError, MissingLibraryError, language
+from webhook.cel import language
+from webhook.cel.errors import EvaluationError, MissingLibraryError
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome, Violation
 from webhook.policy.errors import SpecError, SpecErrors
@@ -32,7 +33,7 @@ from webhook.rules.validation.values import values_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.cel import Expression, Language, Values
+    from webhook.cel.library import Expression, Language, Values
     from webhook.context import Context
     from webhook.policy.match import ResourceRule
     from webhook.rules.protocol import Facts

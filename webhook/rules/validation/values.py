@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.caching import identity_cache
-from webhook.cel import HAS_NUL, NOT_KNOWN
+from webhook.cel.errors import HAS_NUL, NOT_KNOWN
 from webhook.policy.match import RequestAttributes
 
 if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
-    from webhook.cel import Language, Values
+    from webhook.cel.library import Language, Values
     from webhook.context import Context
     from webhook.subject import Subject
 
