@@ -98,7 +98,7 @@ class Bundle(msgspec.Struct, frozen=True):
     index: Index
     hash: str
     documents: tuple[PolicyDocument, ...]
-    mode: ModeSpec = ModeSpec()
+    mode: ModeSpec = ModeSpec.model_construct()
 
     @property
     def policies(self) -> tuple[Policy, ...]:

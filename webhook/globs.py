@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 _META = frozenset("*?[")
 
@@ -16,15 +17,17 @@ _LONGEST: Final = 1024
 
 
 class Globs:
-    """A set of globs: exact names in a set, and one compiled expression for those with wildcards."""
-
-    __slots__ = ("_exact", "_match", "patterns")
+    """Hold globs: exact names in a set, and one expression for those with wildcards."""
 
     def __init__(self, patterns: Iterable[str] = ()) -> None:
         self.patterns = tuple(patterns)
         self._exact = frozenset(pattern for pattern in self.patterns if not _META & set(pattern))
+
+    @cached_property
+    def _match(self) -> Callable[[str], object] | None:
+        """Return the match method of the expression; compiled when first asked, as most are never."""
         wild = [fnmatch.translate(pattern) for pattern in self.patterns if pattern not in self._exact]
-        self._match = re.compile("|".join(wild)).match if wild else None
+        return re.compile("|".join(wild)).match if wild else None
 
     def __bool__(self) -> bool:
         return bool(self.patterns)

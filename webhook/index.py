@@ -231,19 +231,19 @@ class Index:
         self._routes: dict[RouteKey, Route | None] = {}
         self._of_templates = tuple(policy for policy in self.policies if policy.matches_templates())
         self._restricted = frozenset((policy.kind, policy.name) for policy in self.policies if policy.restricted)
-        for group, path in self._declared():
-            self._routes |= self._routes_of(group, path)
+        self._declared = self._declared_resources()
 
     def route(self, phase: Phase, request: Request) -> Route | None:
         """Return the policies for this request, or None if no policy matches its kind."""
         key = (phase, request.operation, request.resource.group, request.path)
         if key in self._routes:
             return self._routes[key]
-        if not self._wildcards:
-            return None
         _, _, group, path = key
+        is_declared = (group, path) in self._declared
+        if not is_declared and not self._wildcards:
+            return None
         routes = self._routes_of(group, path)
-        if len(self._routes) < _MEMO and len(group) + len(path) <= 2 * _NAME:
+        if is_declared or (len(self._routes) < _MEMO and len(group) + len(path) <= 2 * _NAME):
             self._routes |= routes
         return routes.get(key)
 
@@ -302,7 +302,7 @@ class Index:
         """
         return is_namespace(request) and not self.system_namespaces.match(namespace_of(request) or "")
 
-    def _declared(self) -> set[tuple[str, str]]:
+    def _declared_resources(self) -> set[tuple[str, str]]:
         """Return the API group and path of each resource that a policy or a WorkloadTemplates document names."""
         named = {
             each

@@ -3,11 +3,9 @@
 The descriptions are the documentation: ``spotgate schema`` prints them for editors.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import date
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -15,10 +13,11 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    ModelWrapValidatorHandler,
     StrictBool,
     StrictInt,
+    ValidationError,
     WithJsonSchema,
-    field_validator,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
@@ -90,16 +89,29 @@ NOT_BLANK: Final = r"\s*\S[\s\S]*"
 class Model(BaseModel):
     """Set the options of all models: strict and frozen, with camelCase field names in files."""
 
-    # defer_build: most models are parts of others, and are built with those alone that a command validates with
+    # Every start of the command line pays for the models. defer_build: most are parts of others, and are built with
+    # those alone that a command validates with. Their modules do without `from __future__ import annotations`, whose
+    # texts pydantic would evaluate, and `model_construct` makes the defaults, which need no validator.
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, defer_build=True)
 
-    @field_validator("*", mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _is_written(cls, value: object) -> object:
-        """Reject an empty field: its content is commented out, or in the wrong column."""
-        if value is None:
-            raise ValueError("is empty; write it, or leave it out")
-        return value
+    def _is_written(cls, value: object, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        """Reject empty fields, whose content is commented out, or in the wrong column, beside all other mistakes."""
+        if not isinstance(value, dict) or None not in value.values():
+            return validate(value)
+        fields = {each.alias or name for name, each in cls.model_fields.items()}
+        empty = {key for key, each in value.items() if each is None and key in fields}
+        mistakes: list[Any] = []
+        try:
+            validate({key: each for key, each in value.items() if key not in empty})
+        except ValidationError as error:
+            mistakes += (each for each in error.errors() if not empty.issuperset(each["loc"]))
+        for key in value:
+            if key in empty:
+                said = ValueError("is empty; write it, or leave it out")
+                mistakes.append({"type": "value_error", "loc": (key,), "input": None, "ctx": {"error": said}})
+        raise ValidationError.from_exception_data(cls.__name__, mistakes)
 
 
 def _off(value: object) -> object:
@@ -221,7 +233,9 @@ class MatchSpec(Model):
         description="Resources and operations; default: what this policy kind is for.",
     )
     exclude_resource_rules: tuple[ResourceRuleSpec, ...] = Field(default=(), description="Taken out of resourceRules.")
-    namespaces: NamespaceGlobs = Field(default=NamespaceGlobs(), description="Namespaces by name (globs).")
+    namespaces: NamespaceGlobs = Field(
+        default=NamespaceGlobs.model_construct(), description="Namespaces by name (globs)."
+    )
     namespace_selector: LabelSelectorSpec | None = Field(default=None, description="Namespaces by their labels.")
     object_selector: LabelSelectorSpec | None = Field(
         default=None, description="Objects by their labels (on UPDATE: before or after)."
@@ -316,7 +330,7 @@ class PolicySpec(Model):
         description="The most that a finding of this policy may become.",
     )
     match: MatchSpec = Field(
-        default=MatchSpec(),
+        default=MatchSpec.model_construct(),
         examples=[{"namespaces": {"include": ["team-*"]}}],
         description="What the policy looks at.",
     )

@@ -3,8 +3,6 @@
 A team corrects or adds a workload kind by editing YAML; no Python knows one by name.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -12,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from webhook.kube.layouts import steps_of
 from webhook.kube.templates import TemplatePath
 from webhook.policy.common import Flag, Model, NonEmpty
-from webhook.policy.fields import ApiGroup, KindName, ResourceName  # noqa: TC001 - pydantic reads the annotations
+from webhook.policy.fields import ApiGroup, KindName, ResourceName
 
 
 def _check_template_path(text: str) -> str:

@@ -1,24 +1,20 @@
 """Define the part of a ``CapacityProvider`` document that says how node pools are read."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Mapping  # noqa: TC003 - pydantic reads the annotations
+from collections.abc import Mapping
 from decimal import Decimal
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Annotated, Final, Literal, Self, get_args
+from typing import Annotated, Final, Literal, Self, get_args
 
 from pydantic import Field, StrictInt, model_validator
 
 from webhook.capacity.providers.pool import CapacityType
 from webhook.capacity.providers.query import Query, QueryPath, problem_with
+from webhook.capacity.providers.query_results import QueryResults
 from webhook.kube.quantity import amount_of
 from webhook.policy.common import Flag, Model, NonEmpty, Seconds
-from webhook.policy.fields import ApiGroup, KindName, LabelKey, ResourceName  # noqa: TC001 - pydantic reads the annotations
+from webhook.policy.fields import ApiGroup, KindName, LabelKey, ResourceName
 from webhook.policy.schema_annotations import EnumDescriptions, Parsed
-
-if TYPE_CHECKING:
-    from webhook.capacity.providers.query_results import QueryResults
 
 _SPEC_FIELD: Final = re.compile(r"spec(\.[A-Za-z]\w*)+", re.ASCII)
 
@@ -147,7 +143,9 @@ class SizeReaderSpec(Model):
         description="JMESPath of a map: resource -> the most that all its nodes have together. Zero leaves no nodes; "
         "zero of a GPU resource leaves no GPUs.",
     )
-    least: LeastSpec = Field(default=LeastSpec(), description="What a machine has at least of what `limits` names.")
+    least: LeastSpec = Field(
+        default=LeastSpec.model_construct(), description="What a machine has at least of what `limits` names."
+    )
 
     @model_validator(mode="after")
     def _says_the_size(self) -> Self:
@@ -237,7 +235,7 @@ class MachinesSpec(Model):
         "something says it that can't be read, as a launch template.",
     )
     accelerators: AcceleratorsReaderSpec = Field(
-        default=AcceleratorsReaderSpec(),
+        default=AcceleratorsReaderSpec.model_construct(),
         description="Where it says that its nodes have GPUs, beside the instance type.",
     )
     known_labels: dict[LabelKey, JMESPath] = Field(
@@ -322,7 +320,8 @@ class NodePoolReaderSpec(MachinesSpec):
         default=(), description="Only labels of these domains and their subdomains are given to nodes; default: all."
     )
     grace_period: PoolGraceSpec = Field(
-        default=PoolGraceSpec(), description="What it says itself of the time that its Pods have to stop."
+        default=PoolGraceSpec.model_construct(),
+        description="What it says itself of the time that its Pods have to stop.",
     )
     unusable: tuple[UnusableSpec, ...] = Field(
         default=(), description="Conditions under which it gives no nodes; any of them."

@@ -3,17 +3,15 @@
 A team corrects or adds a provider or a node-pool kind by editing YAML; no Python knows one by name.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from webhook.capacity.providers.pool import Taint
-from webhook.capacity.providers.reader_schema import EffectName, NodePoolReaderSpec  # noqa: TC001 - pydantic reads them
+from webhook.capacity.providers.reader_schema import EffectName, NodePoolReaderSpec
 from webhook.globs import Globs
 from webhook.policy.common import Flag, Glob, Model, NonEmpty, Seconds
-from webhook.policy.fields import LabelKey, LabelValue  # noqa: TC001 - pydantic reads the annotations
+from webhook.policy.fields import LabelKey, LabelValue
 from webhook.policy.schema_annotations import EnumDescriptions, Parsed
 
 RequireName = Annotated[
@@ -241,9 +239,10 @@ class CapacityProviderSpec(Model):
     never_tolerate: tuple[ForbiddenTaintSpec, ...] = Field(
         default=(), description="Taints for which no toleration is ever injected."
     )
-    gpu: GpuSpec = Field(default=GpuSpec(), description="How GPUs are requested, and guarded.")
+    gpu: GpuSpec = Field(default=GpuSpec.model_construct(), description="How GPUs are requested, and guarded.")
     instance_types: InstanceTypesSpec = Field(
-        default=InstanceTypesSpec(), description="Which instance types have GPUs, and which can't be spot."
+        default=InstanceTypesSpec.model_construct(),
+        description="Which instance types have GPUs, and which can't be spot.",
     )
     machine_labels: tuple[MachineLabelSpec, ...] = Field(
         default=(),
@@ -262,7 +261,8 @@ class CapacityProviderSpec(Model):
         default=(), description="Keys of node labels; Pods that select by them are left alone."
     )
     system_namespaces: SystemNamespacesSpec = Field(
-        default=SystemNamespacesSpec(), description="The provider's own namespaces; nothing in them is ever touched."
+        default=SystemNamespacesSpec.model_construct(),
+        description="The provider's own namespaces; nothing in them is ever touched.",
     )
     interruption: TimelineSpec = Field(description="What happens to a reclaimed node, in seconds after the notice.")
     grace_period: GracePeriodSpec = Field(description="What an ordinary Pod on a reclaimed node gets to stop.")

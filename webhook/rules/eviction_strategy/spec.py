@@ -1,7 +1,5 @@
 """Define the ``spec`` of EvictionStrategy. The defaults are CoreWeave's, from its documentation."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
@@ -42,15 +40,15 @@ class EvictionStrategySpec(PolicySpec):
         description="The most that a finding of this policy may become. Unlike other kinds, warn by default.",
     )
     findings: EvictionFindingsSpec = Field(
-        default=EvictionFindingsSpec(),
+        default=EvictionFindingsSpec.model_construct(),
         description="The most that single findings may become; enforcement lowers them further.",
     )
     interruptible: LabelSpec = Field(
-        default=LabelSpec(key="qos.coreweave.cloud/interruptable", value="true"),
+        default=LabelSpec.model_construct(key="qos.coreweave.cloud/interruptable", value="true"),
         description="The label of Pods that may be deleted without their full grace period (spelt so).",
     )
     graceful: LabelSpec = Field(
-        default=LabelSpec(key="qos.coreweave.com/graceful-interruptible", value="true"),
+        default=LabelSpec.model_construct(key="qos.coreweave.com/graceful-interruptible", value="true"),
         description="The label of Pods that get their grace period before the node is touched.",
     )
     bypassing_taints: tuple[TaintPatternSpec, ...] = Field(

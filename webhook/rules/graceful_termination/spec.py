@@ -42,7 +42,7 @@ class ClassSpec(Model):
 
 
 DEFAULT_CLASSES: Final[Mapping[str, ClassSpec]] = {
-    name: ClassSpec.model_validate({"graceSeconds": grace, "preStopSeconds": sleep})
+    name: ClassSpec.model_construct(grace_seconds=grace, pre_stop_seconds=sleep)
     for name, grace, sleep in (
         (STATELESS, 60, 5),
         (QUEUE_WORKER, 120, 5),

@@ -1,13 +1,11 @@
 """Define the ``spec`` of NodePoolRules."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from jmespath.exceptions import JMESPathError
 from pydantic import AfterValidator, Field, JsonValue, StrictInt, WithJsonSchema, model_validator
 
-from webhook.capacity.providers.reader_schema import JMESPath  # noqa: TC001 - pydantic reads it
+from webhook.capacity.providers.reader_schema import JMESPath
 from webhook.policy.common import EnforcementWord, Flag, Model, NonEmpty, PolicySpec
 from webhook.policy.schema_annotations import TextPattern
 from webhook.policy.terms import Enforcement

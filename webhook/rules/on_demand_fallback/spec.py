@@ -1,10 +1,8 @@
 """Define the ``spec`` of OnDemandFallback."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
-from webhook.capacity.providers.schema import RequireName  # noqa: TC001 - pydantic reads the annotations
+from webhook.capacity.providers.schema import RequireName
 from webhook.policy.common import NonEmpty, PolicySpec
 
 

@@ -1,7 +1,5 @@
 """Define the ``spec`` of ReservedLabels."""
 
-from __future__ import annotations
-
 from typing import Annotated, Final
 
 from pydantic import Field

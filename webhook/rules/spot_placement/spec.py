@@ -1,10 +1,8 @@
 """Define the ``spec`` of SpotPlacement."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
-from webhook.capacity.providers.schema import LabelSpec, TaintPatternSpec  # noqa: TC001 - pydantic reads these
+from webhook.capacity.providers.schema import LabelSpec, TaintPatternSpec
 from webhook.policy.common import Flag, PolicySpec
 
 

@@ -1,15 +1,13 @@
 """Define the ``spec`` of SpotSuitability."""
 
-from __future__ import annotations
-
 from typing import Annotated, Final, Self
 
 from pydantic import Field, StrictInt, model_validator
 
-from webhook.capacity.providers.schema import LabelSpec  # noqa: TC001 - pydantic reads the annotation
+from webhook.capacity.providers.schema import LabelSpec
 from webhook.policy.common import EnforcementWord, Flag, Glob, KindGlob, Level, Model, NonEmpty, PolicySpec
 from webhook.policy.terms import Enforcement
-from webhook.policy.workload_schema import RelativePath  # noqa: TC001 - pydantic reads the annotation
+from webhook.policy.workload_schema import RelativePath
 
 
 class FaultToleranceSpec(Model):
@@ -82,13 +80,15 @@ class GangSpec(Model):
 
 
 DEFAULT_GANGS: Final = (
-    GangSpec(name="JobSet", kinds=("JobSet.jobset.x-k8s.io",)),
-    GangSpec(name="Trainer", kinds=("TrainJob.trainer.kubeflow.org", "*TrainingRuntime.trainer.kubeflow.org")),
-    GangSpec(name="LeaderWorkerSet", kinds=("LeaderWorkerSet.leaderworkerset.x-k8s.io",)),
-    GangSpec(name="Training operator", kinds=("*Job.kubeflow.org",), elastic="spec.elasticPolicy"),
-    GangSpec(name="PodGroup", key="scheduling.x-k8s.io/pod-group"),
-    GangSpec(name="Volcano", kinds=("Job.batch.volcano.sh",), restarts=False),
-    GangSpec(name="Kueue", key="kueue.x-k8s.io/queue-name", restarts=False),
+    GangSpec.model_construct(name="JobSet", kinds=("JobSet.jobset.x-k8s.io",)),
+    GangSpec.model_construct(
+        name="Trainer", kinds=("TrainJob.trainer.kubeflow.org", "*TrainingRuntime.trainer.kubeflow.org")
+    ),
+    GangSpec.model_construct(name="LeaderWorkerSet", kinds=("LeaderWorkerSet.leaderworkerset.x-k8s.io",)),
+    GangSpec.model_construct(name="Training operator", kinds=("*Job.kubeflow.org",), elastic="spec.elasticPolicy"),
+    GangSpec.model_construct(name="PodGroup", key="scheduling.x-k8s.io/pod-group"),
+    GangSpec.model_construct(name="Volcano", kinds=("Job.batch.volcano.sh",), restarts=False),
+    GangSpec.model_construct(name="Kueue", key="kueue.x-k8s.io/queue-name", restarts=False),
 )
 
 
@@ -132,7 +132,7 @@ class SpotSuitabilitySpec(PolicySpec):
         description="The most that a finding of this policy may become. Unlike other kinds, warn by default.",
     )
     findings: SuitabilityFindingsSpec = Field(
-        default=SuitabilityFindingsSpec(),
+        default=SuitabilityFindingsSpec.model_construct(),
         description="The most that single findings may become; enforcement lowers them further.",
     )
     provider: str = Field(

@@ -1,7 +1,5 @@
 """Define the ``spec`` of Validation, in the words of a ValidatingAdmissionPolicy."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
