@@ -23,6 +23,7 @@ GITOPS = ROOT / "examples" / "gitops"
 OFFLINE_PIP = {
     "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     "PIP_NO_BUILD_ISOLATION": "0",
+    "PIP_NO_COMPILE": "1",
     "PIP_NO_DEPS": "1",
     "PIP_NO_INDEX": "1",
     "PYTHONPATH": sysconfig.get_path("purelib"),

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import jsonpatch
 import msgspec
-import yaml
 
-from webhook.capacity.providers.provider import Provider
-from webhook.capacity.providers.schema import CapacityProviderSpec
+from webhook.bundle import load_bundle
 from webhook.decision import NO_TRACE, Trace
 from webhook.documents import field_path
 from webhook.kube.edit import PodEditor
@@ -23,6 +21,8 @@ from webhook.subject import Subject
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from webhook.capacity.providers.provider import Provider
+
 PROVIDERS = Path(__file__).parents[2] / "policies" / "providers"
 
 M = TypeVar("M", bound="BaseModel")
@@ -31,9 +31,8 @@ PODS = GroupVersionResource("", "v1", "pods")
 
 
 def shipped_provider(name: str) -> Provider:
-    """Return a provider as its shipped document has it."""
-    document = yaml.safe_load((PROVIDERS / f"{name}.yaml").read_text())
-    return Provider.of(name, CapacityProviderSpec.model_validate(document["spec"]))
+    """Return a shipped provider."""
+    return load_bundle().providers[name]
 
 
 def with_fields(model: M, **changes: Any) -> M:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,8 @@ from jsonschema import Draft7Validator
 
 from tests.reference import resolved
 from webhook.bundle import SHIPPED, document_kinds, load_bundle
-from webhook.cli.export.policy_schema import editor_schema, spec_models
+from webhook.cli.export import policy_schema
+from webhook.cli.export.policy_schema import spec_models
 from webhook.documents import read_documents
 from webhook.policy.document import policy_files
 from webhook.policy.errors import PolicyErrors
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from tests.cli.conftest import Run
 
+editor_schema = cache(policy_schema.editor_schema)
 
 SHIPPED_FILES = [*policy_files([SHIPPED]), *sorted((SHIPPED / "tests").glob("*.yaml"))]
 OTHER_FILES = [

@@ -14,10 +14,13 @@ import pytest
 from certs.authority import KeyPair, create_authority, issue_leaf
 from tests.cli.doctor.recorded import HOST, NAMESPACE, Answer, RecordedApi, certificates, recorded
 from webhook import __version__
+from webhook.cli.doctor import configurations as check
 from webhook.cli.doctor.examine import examine
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+    from webhook.bundle import Bundle
 
 DEPLOYMENT, PODS, NODES = "/deployments/spotgate", "/pods?labelSelector", "/api/v1/nodes?"
 PROXY, REPLICA, METRICS = "/proxy/", "/proxy/version", "/proxy/metrics"
@@ -69,6 +72,22 @@ def mutated(change: Any) -> Answer:
     (body,) = (json.loads(answer.body) for key, answer in recorded().items() if key.endswith(MUTATING))
     change(body["webhooks"])
     return Answer(200, json.dumps(body))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _rendered_once() -> Iterator[None]:
+    """Render the configurations of the same policies once: each case needs them."""
+    rendered: dict[str, list[dict[str, Any]]] = {}
+    render = vars(check)["configurations"]
+
+    def once(bundle: Bundle, client_config: dict[str, Any]) -> list[dict[str, Any]]:
+        if bundle.hash not in rendered:
+            rendered[bundle.hash] = render(bundle, client_config)
+        return rendered[bundle.hash]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check, "configurations", once)
+        yield
 
 
 async def found(api: RecordedApi) -> dict[str, list[str]]:
