@@ -57,9 +57,9 @@ OWN_NAMESPACE: Final = "spotgate-system"
 
 @cache
 def policy_kinds() -> Mapping[str, PolicyKind]:
-    """Return every policy kind by name: the ``KIND`` of each folder in `webhook.rules`."""
+    """Return every policy kind by name: the ``KIND`` in ``rule.py`` of each folder in `webhook.rules`."""
     folders = [each.name for each in pkgutil.iter_modules(webhook.rules.__path__) if each.ispkg]
-    kinds: list[PolicyKind] = [importlib.import_module(f"webhook.rules.{name}").KIND for name in folders]
+    kinds: list[PolicyKind] = [importlib.import_module(f"webhook.rules.{name}.rule").KIND for name in folders]
     return {kind.name: kind for kind in sorted(kinds, key=lambda kind: kind.name)}
 
 

@@ -70,7 +70,7 @@ def terms_of(spec: PodSpec) -> tuple[Term, ...]:
     A Pod without constraints has one term without requirements. A Pod that no node can suit has no term.
     """
     selector = tuple(Requirement(key, "In", (value,)) for key, value in (spec.nodeSelector or {}).items())
-    required = _required(spec)
+    required = required_of(spec)
     if required is None:
         return (Term(selector),)
     return tuple(
@@ -82,7 +82,7 @@ def terms_of(spec: PodSpec) -> tuple[Term, ...]:
 
 def constrained(spec: PodSpec) -> bool:
     """Return whether the Pod has a nodeSelector or a required node affinity."""
-    return bool(spec.nodeSelector) or _required(spec) is not None
+    return bool(spec.nodeSelector) or required_of(spec) is not None
 
 
 def admits(terms: tuple[Term, ...], labels: Mapping[str, str], absent: Collection[str] = ()) -> Tristate:
@@ -108,7 +108,7 @@ def unmet_constraint(spec: PodSpec, suits: Callable[[Term], bool]) -> tuple[str,
             return f'spec.nodeSelector["{key}"]', f"{key}: {value}"
     if any(map(suits, terms_of(spec))):
         return "", ""
-    required = _required(spec)
+    required = required_of(spec)
     for number, term in enumerate(required.nodeSelectorTerms if required is not None else ()):
         for index, requirement in enumerate(term.matchExpressions or ()):
             if not suits(Term((requirement,))):
@@ -123,7 +123,8 @@ def describe(requirement: Requirement) -> str:
     return f"{requirement.key} {requirement.operator}{values}"
 
 
-def _required(spec: PodSpec) -> NodeSelector | None:
+def required_of(spec: PodSpec) -> NodeSelector | None:
+    """Return the required node affinity, or None if there is none."""
     if spec.affinity is None or spec.affinity.nodeAffinity is None:
         return None
     return spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution

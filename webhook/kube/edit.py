@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from webhook.kube.affinity import required_of
 from webhook.kube.pod import (
     Affinity,
     ExecAction,
@@ -77,12 +78,8 @@ class PodEditor:
 
         A term without any requirement matches no node and is left alone: with a requirement it would begin to match.
         """
-        affinity = self.pod.spec.affinity
-        node_affinity = affinity.nodeAffinity if affinity is not None else None
-        required = node_affinity.requiredDuringSchedulingIgnoredDuringExecution if node_affinity is not None else None
-        if required is None:
-            required = NodeSelector([NodeSelectorTerm([requirement])])
-            self._node_affinity(_REQUIRED, as_json(required)).requiredDuringSchedulingIgnoredDuringExecution = required
+        if (required := required_of(self.pod.spec)) is None:
+            self._require_new([requirement])
             return
         for index, term in enumerate(required.nodeSelectorTerms):
             if not term.matchExpressions and not term.matchFields:
@@ -102,12 +99,8 @@ class PodEditor:
         the others are appended. A term without any requirement is left alone, as in `require`.
         """
         first, *others = alternatives
-        affinity = self.pod.spec.affinity
-        node_affinity = affinity.nodeAffinity if affinity is not None else None
-        required = node_affinity.requiredDuringSchedulingIgnoredDuringExecution if node_affinity is not None else None
-        if required is None:
-            required = NodeSelector([NodeSelectorTerm(list(each)) for each in alternatives])
-            self._node_affinity(_REQUIRED, as_json(required)).requiredDuringSchedulingIgnoredDuringExecution = required
+        if (required := required_of(self.pod.spec)) is None:
+            self._require_new(*alternatives)
             return
         copies = [
             NodeSelectorTerm([*(term.matchExpressions or ()), *each], term.matchFields)
@@ -148,6 +141,10 @@ class PodEditor:
         else:
             container.lifecycle.preStop = handler
             self._recorder.add(f"{path}/preStop", as_json(handler))
+
+    def _require_new(self, *alternatives: Sequence[Requirement]) -> None:
+        required = NodeSelector([NodeSelectorTerm(list(each)) for each in alternatives])
+        self._node_affinity(_REQUIRED, as_json(required)).requiredDuringSchedulingIgnoredDuringExecution = required
 
     def _node_affinity(self, member: str, value: Any) -> NodeAffinity:  # noqa: ANN401 - JSON
         """Record a new member of the node affinity with its missing parents. Return the typed node affinity."""

@@ -84,15 +84,26 @@ def not_targeting(
         yield pools_unknown(pod, view)
         return
     said = pod.labels.get(CAPACITY_LABEL)
-    inherited = namespace_labels.get(CAPACITY_LABEL)
-    if said is not None and said not in CAPACITIES:
-        yield _unknown_capacity(said, _LABEL, "the label")
-    elif said is None and inherited is not None and inherited not in CAPACITIES:
-        yield _unknown_capacity(inherited, "", "the namespace's label")
+    value = namespace_labels.get(CAPACITY_LABEL) if said is None else said
+    if value is not None and value not in CAPACITIES:
+        shown, whose = value[:_LONGEST], "the namespace's label" if said is None else "the label"
+        yield finding(
+            "unknown-capacity",
+            f"{whose} {CAPACITY_LABEL} has the unknown value `{shown}`{did_you_mean(shown, CAPACITIES)}",
+            "" if said is None else _LABEL,
+            f"It has no effect: the Pod is not placed on spot by it. There are: {', '.join(CAPACITIES)}.",
+            f"write `{CAPACITY_LABEL}: spot`, or one of the others",
+        )
     if said == ON_DEMAND:
         own = own_choice(pod, terms_of(pod.spec), supply_of(view, providers), providers)
         if not isinstance(own, NotTargeting):
-            yield _on_demand_and_spot(pod, own)
+            yield finding(
+                "on-demand-and-spot",
+                f"label {CAPACITY_LABEL}: {ON_DEMAND} contradicts the Pod's own choice of spot",
+                choice(pod),
+                f"The label holds, and nothing is injected; but {own}. On tainted spot nodes the Pod stays pending.",
+                f"remove the choice of spot, or set `{CAPACITY_LABEL}: spot`",
+            )
     elif NODE_POOL_ANNOTATION in pod.annotations and view.pools is not None:
         yield from no_such_spot_pool(pod.annotations[NODE_POOL_ANNOTATION], view, supply_of(view, providers))
 
@@ -108,27 +119,6 @@ def bound_by_hand(view: ClusterView, supply: Supply) -> Iterator[Violation]:
         "No scheduler looks at its constraints or at the node's taints, and nothing is injected: on a spot node it is "
         "killed with the node.",
         "leave spec.nodeName to the scheduler; `kubernetes.io/hostname` in a nodeSelector names a node, too",
-    )
-
-
-def _unknown_capacity(value: str, field: str, whose: str) -> Violation:
-    shown = value[:_LONGEST]
-    return finding(
-        "unknown-capacity",
-        f"{whose} {CAPACITY_LABEL} has the unknown value `{shown}`{did_you_mean(shown, CAPACITIES)}",
-        field,
-        f"It has no effect: the Pod is not placed on spot by it. There are: {', '.join(CAPACITIES)}.",
-        f"write `{CAPACITY_LABEL}: spot`, or one of the others",
-    )
-
-
-def _on_demand_and_spot(pod: Pod, own: str) -> Violation:
-    return finding(
-        "on-demand-and-spot",
-        f"label {CAPACITY_LABEL}: {ON_DEMAND} contradicts the Pod's own choice of spot",
-        choice(pod),
-        f"The label holds, and nothing is injected; but {own}. On tainted spot nodes the Pod stays pending.",
-        f"remove the choice of spot, or set `{CAPACITY_LABEL}: spot`",
     )
 
 
@@ -149,8 +139,17 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
     named = next((pool for pool in supply.pools if pool.is_named(name)), None)
     elsewhere = next((pool for pool in view.pools or () if pool.is_named(name)), None)
     unseen = [nodes.provider for nodes in supply.unseen if nodes.provider.name in view.providers]
+    shown = name[:_LONGEST]
     if unseen and named is None and elsewhere is None:
-        yield _unseen_pool(name[:_LONGEST], unseen, names)
+        yield finding(
+            "pool-unseen",
+            f"can't tell whether node pool `{shown}` is spot: pools of {listed(each.title for each in unseen)} can't "
+            f"be seen here{did_you_mean(shown, names)}",
+            _ANNOTATION,
+            f"No object describes these pools, and no Node of a pool of that name is there. {UNCHANGED}",
+            f"name a pool that has Nodes; or, instead of the annotation, write the label `{CAPACITY_LABEL}: spot` and "
+            "the nodeSelector " + " or ".join(f"`{each.pool_name_label}: {shown}`" for each in unseen),
+        )
         return
     mend = "name one of these pools, or remove the annotation" if usable else "remove the annotation"
     if named is not None:
@@ -159,7 +158,7 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
         reason = f"{elsewhere} belongs to another cluster, {elsewhere.cluster_id}"
         mend = f"if that is this cluster, {this_cluster([elsewhere.cluster_id])}; else {mend}"
     else:
-        reason = f"there is no node pool `{name[:_LONGEST]}`{did_you_mean(name[:_LONGEST], names)}"
+        reason = f"there is no node pool `{shown}`{did_you_mean(shown, names)}"
     known = (
         f"Spot pools that take Pods: {listed(pool.name for pool in usable)}."
         if usable
@@ -188,19 +187,6 @@ def this_cluster(names: list[str]) -> str:
 def given_cluster(providers: Mapping[str, Provider]) -> str:
     """Return the name that this cluster has by `--cluster` or `thisCluster`. Return an empty string without one."""
     return next((each.this_cluster for each in providers.values() if each.this_cluster), "")
-
-
-def _unseen_pool(name: str, providers: list[Provider], names: list[str]) -> Violation:
-    """Return the violation for a pool that may be one of these providers', of which only Nodes are visible."""
-    return finding(
-        "pool-unseen",
-        f"can't tell whether node pool `{name}` is spot: pools of {listed(each.title for each in providers)} can't be "
-        f"seen here{did_you_mean(name, names)}",
-        _ANNOTATION,
-        f"No object describes these pools, and no Node of a pool of that name is there. {UNCHANGED}",
-        f"name a pool that has Nodes; or, instead of the annotation, write the label `{CAPACITY_LABEL}: spot` and the "
-        "nodeSelector " + " or ".join(f"`{each.pool_name_label}: {name}`" for each in providers),
-    )
 
 
 def pools_unknown(pod: Pod, view: ClusterView) -> Violation:

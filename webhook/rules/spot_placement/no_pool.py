@@ -75,9 +75,22 @@ def _one_unfit(pod: Pod, target: Target, supply: Supply) -> Violation | None:
         return None
     (nodes,) = chosen
     if target.gpu and nodes.gpu is Gpu.NO:
-        return _no_gpus(pod, nodes)
+        return finding(
+            "pool-without-gpus",
+            f"{nodes.pool} has no GPUs, and the Pod requests some",
+            choice(pod),
+            f"The Pod names this pool, and none of its nodes can run it. {UNCHANGED}",
+            "name a pool with GPUs, or remove the GPU request",
+        )
     if not target.gpu and (taint := guarding_taint(pod, nodes, target.requested)) is not None:
-        return _for_gpus_only(pod, nodes, taint)
+        return finding(
+            "pool-for-gpus-only",
+            f"{nodes.pool} takes only Pods that request GPUs, and this one requests none",
+            choice(pod),
+            f"Its taint {taint} keeps other Pods off GPU nodes. A toleration for it is injected only with a GPU "
+            f"request. {UNCHANGED}",
+            "request GPUs (`resources.limits`), name a pool without them, or add the toleration yourself",
+        )
     return None
 
 
@@ -181,29 +194,6 @@ def _pool_dedicated(subject: Subject, target: Target, nodes: SpotNodes, taint: T
         f"It targets spot by {target.because}. A taint is taken for dedication unless it is known to mean spot. "
         f"{_reasons(target.rejected)} {UNCHANGED}",
         f"{means}; if the Pod belongs there, let {noun} tolerate it{named}",
-    )
-
-
-def _for_gpus_only(pod: Pod, nodes: SpotNodes, taint: Taint) -> Violation:
-    """Return the violation for a Pod without GPUs that names a pool dedicated to Pods with GPUs."""
-    return finding(
-        "pool-for-gpus-only",
-        f"{nodes.pool} takes only Pods that request GPUs, and this one requests none",
-        choice(pod),
-        f"Its taint {taint} keeps other Pods off GPU nodes. A toleration for it is injected only with a GPU request. "
-        f"{UNCHANGED}",
-        "request GPUs (`resources.limits`), name a pool without them, or add the toleration yourself",
-    )
-
-
-def _no_gpus(pod: Pod, nodes: SpotNodes) -> Violation:
-    """Return the violation for a Pod with GPUs that names a pool without them."""
-    return finding(
-        "pool-without-gpus",
-        f"{nodes.pool} has no GPUs, and the Pod requests some",
-        choice(pod),
-        f"The Pod names this pool, and none of its nodes can run it. {UNCHANGED}",
-        "name a pool with GPUs, or remove the GPU request",
     )
 
 

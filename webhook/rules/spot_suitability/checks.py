@@ -61,7 +61,7 @@ class SuitabilityCase(msgspec.Struct, frozen=True, kw_only=True):
         """Return the metadata of a new object in the namespace of the workload."""
         return {"name": name, "namespace": self.namespace} if self.namespace else {"name": name}
 
-    def moved(self, id_: str, reason: str, detail: str, lead: str, field: str = _CAPACITY) -> Violation:
+    def finding(self, id_: str, reason: str, detail: str, lead: str, field: str = _CAPACITY) -> Violation:
         """Return a violation of work that belongs on demand; ``lead`` says what else can be done."""
         fix = lead if self.labelled else f"{lead}, and remove its own choice of spot"
         return Violation(id=id_, reason=reason, field=field, detail=detail, fix=fix, yaml=_ON_DEMAND)
@@ -69,7 +69,7 @@ class SuitabilityCase(msgspec.Struct, frozen=True, kw_only=True):
 
 def job_leader(case: SuitabilityCase, name: str) -> Violation:
     """Return the violation for a Pod that leads the work of others."""
-    return case.moved(
+    return case.finding(
         "driver",
         f"the {name[:_SHOWN]} holds the state of the whole job: one reclaimed node ends all of it",
         "Workers are made again and go on as long as it lives: they belong on spot, it belongs on demand.",
@@ -96,7 +96,7 @@ def bare_pod(case: SuitabilityCase) -> Violation:
 
 def stateful_singleton(case: SuitabilityCase, state: str) -> Violation:
     """Return the violation for the only replica of stateful work; ``state`` is what holds it, as a phrase."""
-    return case.moved(
+    return case.finding(
         "stateful-singleton",
         "its only replica holds state: a reclaim stops it until its volume is attached to another node",
         f"spec.replicas is 1, and {state}. Nobody stands in for it meanwhile, and what was not written is lost.",
@@ -209,7 +209,7 @@ def judge_protections(case: SuitabilityCase, protections: Mapping[str, str]) -> 
     """Yield violations of annotations that do not protect from a reclaim."""
     for key, value in protections.items():
         if case.pod.annotations.get(key) == value:
-            yield case.moved(
+            yield case.finding(
                 "protection",
                 f"{key} does not stop a reclaim: the provider takes the node all the same",
                 f"`{key}: {value}` only keeps the autoscaler from moving the Pod.",
