@@ -59,7 +59,7 @@ _COUNTERS: Final = {
 
 
 class Metrics(Collector):
-    """Count in plain dicts, which costs a fifth of what the library's own counters do.
+    """Count in plain dicts, of which `collect` makes the families of Prometheus.
 
     Attributes:
         registry: what is served as ``/metrics``.

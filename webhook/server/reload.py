@@ -51,7 +51,7 @@ def self_test(bundle: Bundle) -> None:
 
 
 class Reload(msgspec.Struct, frozen=True):
-    """Hold the result of the last attempt to load changed files, and the Unix time of the last success, or the start."""
+    """Hold the result of the last attempt to load changed files, and the Unix time of the last success."""
 
     success: bool
     last_success: float
