@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum, StrEnum
 from textwrap import indent
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -116,41 +116,28 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(lines)
 
 
-class Trace(Protocol):
-    """The protocol for recording why rules did or did not act.
+class Trace:
+    """Record why rules did or did not act, as steps of ``(policy, where, text)``; the engine sets policy and where.
 
-    ``say`` takes a %-format and its arguments, and formats only if the trace is kept.
+    Attributes:
+        kept: steps are recorded; else each is discarded before it is formatted.
     """
 
-    def say(self, text: str, *args: object) -> None:
-        """Record one step."""
+    __slots__ = ("kept", "policy", "steps", "where")
 
-
-class NoTrace:
-    """The trace that discards every step."""
-
-    __slots__ = ()
-
-    def say(self, text: str, *args: object) -> None:
-        """Discard the step."""
-
-
-NO_TRACE: Final = NoTrace()
-
-
-class RecordedTrace:
-    """The trace that keeps every step as ``(policy, where, text)``; the engine sets policy and where."""
-
-    __slots__ = ("policy", "steps", "where")
-
-    def __init__(self) -> None:
+    def __init__(self, *, kept: bool = True) -> None:
+        self.kept = kept
         self.steps: list[tuple[str, str, str]] = []
         self.policy = ""
         self.where = ""
 
     def say(self, text: str, *args: object) -> None:
-        """Keep the step."""
-        self.steps.append((self.policy, self.where, text % args if args else text))
+        """Record one step: a %-format and its arguments."""
+        if self.kept:
+            self.steps.append((self.policy, self.where, text % args if args else text))
+
+
+NO_TRACE: Final = Trace(kept=False)
 
 
 class Decision(msgspec.Struct, frozen=True):

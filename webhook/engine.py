@@ -16,13 +16,12 @@ from msgspec.structs import replace
 
 from webhook.bounds import DECODED_AT_MOST, READ_AT_MOST, OverBoundError
 from webhook.context import Phase
-from webhook.decision import ENGINE, NO_TRACE, NOTHING, Decision, Finding, Outcome, RecordedTrace, Violation
+from webhook.decision import ENGINE, NO_TRACE, NOTHING, Decision, Finding, Outcome, Trace, Violation
 from webhook.documents import field_path
 from webhook.enforcement import FindingBuilder, UnknownMatch
 from webhook.kube.affinity import Tristate
 from webhook.kube.defaults import LABELLED_BY_TEMPLATE
 from webhook.kube.edit import PodEditor
-from webhook.patch import PatchRecorder
 from webhook.policy.match import is_namespace, namespace_of
 from webhook.review import MalformedObjectError, is_null, leaves_spec
 from webhook.rules.protocol import NO_NEEDS
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
     from webhook.cluster.protocol import Needs
     from webhook.context import Context
-    from webhook.decision import Trace
     from webhook.index import Index, Policy, Route
     from webhook.kube.templates import FoundTemplate, Workload
     from webhook.patch import Operation
@@ -105,8 +103,7 @@ class _Evaluation:
         self.owner_unknown = owned is Tristate.UNKNOWN
         self.index = index
         self.context = context
-        self.recording = RecordedTrace() if context.trace else None
-        self.trace: Trace = self.recording or NO_TRACE
+        self.trace = Trace() if context.trace else NO_TRACE
         self.subject = Subject(request, self.trace, READ_AT_MOST if route.expressions else DECODED_AT_MOST)
         self.findings: list[Finding] = []
         self.operations: list[Operation] = []
@@ -125,11 +122,11 @@ class _Evaluation:
         if self.subject.is_mirror_pod:
             self.trace.say("a mirror Pod is never touched: with it a kubelet only shows what it runs already")
         elif self.context.phase is Phase.MUTATE:
-            self.mutate(direct)
+            self.operations += self._mutate(direct, self.subject)
             if self.context.patch_templates and workload is not None:
                 self.mutate_templates(workload, projected)
         else:
-            self.validate(direct)
+            self._validate(direct, self.subject)
             self.guard_break_glass(self.route.guards)
             if workload is not None:
                 self.validate_templates(workload, projected)
@@ -179,13 +176,12 @@ class _Evaluation:
         for (policy, text), count in said.items():
             counted = f"{text} ({count} x)" if count > 1 else text
             self.audit[policy] = "; ".join(filter(None, (self.audit.get(policy), counted)))
-        steps = tuple(self.recording.steps) if self.recording is not None else ()
         return Decision(
             findings=tuple(self.findings),
             patch=tuple(self.operations),
             audit=self.audit,
             unknown=self.unknown,
-            steps=steps,
+            steps=tuple(self.trace.steps),
         )
 
     def in_system_namespace(self, policies: tuple[Policy, ...]) -> None:
@@ -195,19 +191,11 @@ class _Evaluation:
             self.trace.say("namespace %s is a system namespace: never touched", self.namespace)
             return
         try:
-            self.validate(named)
+            self._validate(named, self.subject)
         except MalformedObjectError as error:
             self.trace.say("not judged: the object can't be read: %s", error.problem)
         except OverBoundError as error:
             self.trace.say("not judged: %s", error)
-
-    def mutate(self, policies: tuple[Policy, ...]) -> None:
-        recorder = PatchRecorder()
-        self._mutate(policies, self.subject, recorder)
-        self.operations += recorder.operations
-
-    def validate(self, policies: tuple[Policy, ...]) -> None:
-        self._validate(policies, self.subject)
 
     def guard_break_glass(self, policies: tuple[Policy, ...]) -> None:
         """Find a break-glass annotation that the user may not write under any policy on the object."""
@@ -221,19 +209,15 @@ class _Evaluation:
 
     def mutate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
         for found, subject in self._templates(workload, ()):
-            recorder = PatchRecorder()
-            self._mutate(policies, subject, recorder)
-            self.operations += found.operations(recorder.operations)
+            self.operations += found.operations(self._mutate(policies, subject))
 
     def validate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
         counting = tuple(policy for policy in policies if policy.counts_replicas)
         for found, subject in self._templates(workload, counting):
-            recorder = PatchRecorder()
-            said = len(self.recording.steps) if self.recording is not None else 0
-            self._mutate(policies, subject, recorder)
-            if subject.unchanged and self.recording is not None:
-                del self.recording.steps[said:]  # nothing comes of it: it stays as it is
-            subject.changes = recorder.operations
+            said = len(self.trace.steps)
+            subject.changes = self._mutate(policies, subject)
+            if subject.unchanged:
+                del self.trace.steps[said:]  # nothing comes of it: it stays as it is
             self._validate(counting if subject.unchanged else policies, subject)
             if self.request.kind.kind in LABELLED_BY_TEMPLATE:
                 self._leave_out_copied(subject.pod.labels, found.path)
@@ -269,10 +253,9 @@ class _Evaluation:
                 self._unreadable(subject)
 
     def _say_of_template(self, found: FoundTemplate, text: str) -> None:
-        if self.recording is not None:
-            self.recording.policy = ""
-            self.recording.where = field_path(found.path)
-            self.recording.say(text)
+        if self.trace.kept:
+            self.trace.policy, self.trace.where = "", field_path(found.path)
+            self.trace.say(text)
 
     def _unreadable(self, error: MalformedObjectError) -> None:
         self.unknown += 1
@@ -287,7 +270,8 @@ class _Evaluation:
             )
         )
 
-    def _mutate(self, policies: tuple[Policy, ...], subject: Subject, recorder: PatchRecorder) -> None:
+    def _mutate(self, policies: tuple[Policy, ...], subject: Subject) -> list[Operation]:
+        """Apply the mutating policies to the subject's Pod. Return the operations."""
         editor: PodEditor | None = None
         for policy in policies:
             if policy.mutator is None or not self._applies(policy, subject):
@@ -298,9 +282,10 @@ class _Evaluation:
             if self._unknown_match(policy):
                 continue
             if editor is None:
-                editor = PodEditor(subject.pod, recorder)
-            recorder.policy = policy.name
+                editor = PodEditor(subject.pod)
+            editor.policy = policy.name
             policy.mutator.mutate(subject, editor, self.context)
+        return editor.operations if editor is not None else []
 
     def _validate(self, policies: tuple[Policy, ...], subject: Subject) -> None:
         for policy in policies:
@@ -316,9 +301,8 @@ class _Evaluation:
     def _applies(self, policy: Policy, subject: Subject) -> bool:
         """Return whether the policy matches the subject and does not exempt it."""
         request = self.request
-        if self.recording is not None:
-            self.recording.policy = policy.name
-            self.recording.where = field_path(subject.path)
+        if self.trace.kept:
+            self.trace.policy, self.trace.where = policy.name, field_path(subject.path)
         if self._is_foreign(policy):
             self.trace.say("%s is a namespace of the provider's own: never touched", self.namespace)
             return False

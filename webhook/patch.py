@@ -1,4 +1,4 @@
-"""Record a JSON Patch (RFC 6902) while an object is changed.
+"""Hold and apply a JSON Patch (RFC 6902).
 
 The webhook only ever emits ``add``. On a member that is there ``add`` replaces it, so one operation fits an object
 before and after the API server's defaulting. Whole arrays are never replaced: ``/-`` appends.
@@ -50,22 +50,3 @@ def apply_json(patch: Sequence[dict[str, Any]], value: Any) -> Any:  # noqa: ANN
     import jsonpatch  # noqa: PLC0415 - 10 ms, and few need it
 
     return jsonpatch.apply_patch(value, patch, in_place=True)
-
-
-class PatchRecorder:
-    """The recorder of operations on an object, or on the Pod of a pod template.
-
-    Attributes:
-        policy: the policy at work; the engine sets it.
-        operations: what was recorded, in order.
-    """
-
-    __slots__ = ("operations", "policy")
-
-    def __init__(self) -> None:
-        self.policy = ""
-        self.operations: list[Operation] = []
-
-    def add(self, path: str, value: Any) -> None:  # noqa: ANN401 - JSON
-        """Record ``add`` of ``value`` at ``path``, a JSON pointer."""
-        self.operations.append(Operation(path, value, self.policy))

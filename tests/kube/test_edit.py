@@ -12,7 +12,6 @@ import pytest
 from webhook.kube.edit import PodEditor, exec_sleep, native_sleep
 from webhook.kube.pod import Pod, Requirement, Toleration
 from webhook.kube.pod_decoding import decode_pod
-from webhook.patch import PatchRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,44 +76,41 @@ def read(value: dict[str, Any]) -> Pod:
 @pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 def test_the_patched_json_is_the_edited_pod(pod: dict[str, Any], edit: Callable[[PodEditor], None]) -> None:
-    recorder = PatchRecorder()
-    editor = PodEditor(read(pod), recorder)
+    editor = PodEditor(read(pod))
     edit(editor)
-    edit_again = PodEditor(editor.pod, PatchRecorder())
-    patched = jsonpatch.apply_patch(copy.deepcopy(pod), [operation.as_json() for operation in recorder.operations])
+    edit_again = PodEditor(editor.pod)
+    patched = jsonpatch.apply_patch(copy.deepcopy(pod), [operation.as_json() for operation in editor.operations])
     assert read(patched) == edit_again.pod
-    assert recorder.operations
+    assert editor.operations
 
 
 @pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
 def test_all_edits_together_apply_in_order(pod: dict[str, Any]) -> None:
-    recorder = PatchRecorder()
-    editor = PodEditor(read(pod), recorder)
+    editor = PodEditor(read(pod))
     for edit in EDITS.values():
         edit(editor)
-    patched = jsonpatch.apply_patch(copy.deepcopy(pod), [operation.as_json() for operation in recorder.operations])
+    patched = jsonpatch.apply_patch(copy.deepcopy(pod), [operation.as_json() for operation in editor.operations])
     assert read(patched) == editor.pod
 
 
 def test_an_empty_affinity_term_matches_no_node_and_keeps_doing_so() -> None:
-    recorder = PatchRecorder()
-    editor = PodEditor(read(PODS["full"]), recorder)
+    editor = PodEditor(read(PODS["full"]))
     editor.require(IN_POOL)
-    paths = [operation.path for operation in recorder.operations]
+    paths = [operation.path for operation in editor.operations]
     base = f"/spec/affinity/nodeAffinity/{REQUIRED}/nodeSelectorTerms"
     assert paths == [f"{base}/0/matchExpressions/-", f"{base}/1/matchExpressions"]
 
 
 def test_a_patch_carries_its_policy() -> None:
-    recorder = PatchRecorder()
-    recorder.policy = "placement"
-    PodEditor(read(PODS["bare"]), recorder).add_node_selector("a/b~c", "d")
-    (operation,) = recorder.operations
+    editor = PodEditor(read(PODS["bare"]))
+    editor.policy = "placement"
+    editor.add_node_selector("a/b~c", "d")
+    (operation,) = editor.operations
     assert operation.path == "/spec/nodeSelector"
     assert operation.policy == "placement"
 
 
 def test_slashes_and_tildes_in_keys_are_escaped() -> None:
-    recorder = PatchRecorder()
-    PodEditor(read(PODS["full"]), recorder).add_node_selector("a/b~c", "d")
-    assert recorder.operations[0].path == "/spec/nodeSelector/a~1b~0c"
+    editor = PodEditor(read(PODS["full"]))
+    editor.add_node_selector("a/b~c", "d")
+    assert editor.operations[0].path == "/spec/nodeSelector/a~1b~0c"

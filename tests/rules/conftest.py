@@ -14,7 +14,6 @@ from webhook.documents import field_path
 from webhook.kube.edit import PodEditor
 from webhook.kube.pod import OwnerReference, Pod
 from webhook.kube.pod_decoding import decode_pod
-from webhook.patch import PatchRecorder
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
 from webhook.subject import Subject
 
@@ -98,9 +97,9 @@ def patched(value: dict[str, Any], subject: FakeSubject, mutate: Any) -> tuple[d
 
     The editor's own view of the Pod and the independently patched JSON are the same.
     """
-    recorder = PatchRecorder()
-    mutate(subject, PodEditor(subject.pod, recorder))
-    patch = [operation.as_json() for operation in recorder.operations]
+    editor = PodEditor(subject.pod)
+    mutate(subject, editor)
+    patch = [operation.as_json() for operation in editor.operations]
     result: dict[str, Any] = jsonpatch.apply_patch(value, patch)
     assert decode_pod(msgspec.json.encode(result)) == subject.pod
     return result, patch

@@ -14,7 +14,7 @@ from tests.rules.conftest import owned_by, patched, request_for, shipped_provide
 from webhook.capacity.providers.pool import Taint
 from webhook.cluster.protocol import ClusterView, Needs
 from webhook.context import Context, Phase
-from webhook.decision import Outcome, RecordedTrace, Violation
+from webhook.decision import Outcome, Trace, Violation
 from webhook.kube.containers import hook_sleeps
 from webhook.kube.pod_decoding import decode_pod
 from webhook.policy.errors import SpecError
@@ -669,7 +669,7 @@ def test_the_strictest_of_the_pools_that_the_pod_can_land_on_counts() -> None:
 
 
 def test_the_trace_says_why() -> None:
-    recording = RecordedTrace()
+    recording = Trace()
     rule().plan(subject_of(pod(owner=("Job", "batch/v1")), trace=recording), context())
 
     assert [text for _, _, text in recording.steps][1:] == [

@@ -24,7 +24,7 @@ from tests.rules.nodepools import (
     subject_of,
     told,
 )
-from webhook.decision import Outcome, RecordedTrace
+from webhook.decision import Outcome, Trace
 from webhook.rules.node_pool_rules.checks import FieldRule
 
 DENY, WARN = Outcome.DENY, Outcome.WARN
@@ -156,7 +156,7 @@ def test_an_update_may_mend_a_pool() -> None:
 
 
 def test_deletions_and_scaling_are_not_its_business() -> None:
-    trace = RecordedTrace()
+    trace = Trace()
     for request in (subject_of(CKS, None, BROKEN), subject_of(CKS, {"spec": {}}, {"spec": {"replicas": 1}}, "scale")):
         request.trace = trace
         assert list(shipped().validate(request, nodepools.CONTEXT)) == []
@@ -309,7 +309,7 @@ def test_no_type_makes_a_shipped_check_fail(policy: str) -> None:
                 for parent in parents:
                     place = place.setdefault(parent, {})
                 place[last] = value
-            found = {each.id for each in resource.judge(thing, None, RecordedTrace())}
+            found = {each.id for each in resource.judge(thing, None, Trace())}
             assert "check-failed" not in found, (check.part, thing)
 
 

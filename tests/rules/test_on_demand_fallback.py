@@ -17,7 +17,7 @@ from webhook.capacity.providers.provider import Provider
 from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.cluster.protocol import ClusterView, Needs
 from webhook.context import Context, Phase, utc_now
-from webhook.decision import Outcome, RecordedTrace, Violation
+from webhook.decision import Outcome, Trace, Violation
 from webhook.kube.pod import Pod
 from webhook.policy.errors import SpecError
 from webhook.review import GroupVersionResource
@@ -285,7 +285,7 @@ def test_the_autoscaler_may_scale_to_zero_while_autoscaling_is_on() -> None:
 
 
 def test_a_spot_pool_whose_fallback_has_long_been_gone_can_still_be_updated_and_the_trace_says_why() -> None:
-    trace = RecordedTrace()
+    trace = Trace()
     subject = subject_of(changed(SPOT, targetNodes=0), SPOT).but(trace=trace)
     assert not list(RULE.validate(subject, context_of([SPOT])))
     assert [text for _, _, text in trace.steps] == [
@@ -294,7 +294,7 @@ def test_a_spot_pool_whose_fallback_has_long_been_gone_can_still_be_updated_and_
 
 
 def test_a_pool_that_loses_what_nobody_was_covered_by_can_be_changed() -> None:
-    trace = RecordedTrace()
+    trace = Trace()
     subject = subject_of(changed(CPU_POOL, targetNodes=0), CPU_POOL).but(trace=trace)
     assert not list(RULE.validate(subject, context_of([SPOT, CPU_POOL])))
     assert [text for _, _, text in trace.steps] == ["no GPU spot pool is left with less to fall back on"]

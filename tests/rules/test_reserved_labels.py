@@ -15,7 +15,7 @@ from tests.objects import BUNDLE
 from tests.rules.conftest import FakeSubject, request_for
 from webhook.bounds import OverBoundError
 from webhook.context import Context, Phase, utc_now
-from webhook.decision import Outcome, RecordedTrace, Violation
+from webhook.decision import Outcome, Trace, Violation
 from webhook.kube.pod import ObjectMeta, Pod
 from webhook.kube.templates import TEMPLATES_AT_MOST
 from webhook.policy.terms import BREAK_GLASS, Enforcement
@@ -274,7 +274,7 @@ def test_an_object_without_labels_or_with_none_that_can_be_read_is_passed(value:
 
 
 def test_the_trace_says_why_a_reserved_label_is_passed() -> None:
-    trace = RecordedTrace()
+    trace = Trace()
     old = {"foo.coreweave.com/bar": "true"}
     judge(of_pod("foo.coreweave.com/bar", "qos.coreweave.cloud/interruptable", old=old, trace=trace))
     assert [text for _, _, text in trace.steps] == [

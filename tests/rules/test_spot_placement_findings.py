@@ -31,7 +31,7 @@ from tests.rules.placement import (
 from webhook.capacity.providers.nodes import KIND as NODE_GROUP
 from webhook.capacity.providers.pool import CapacityType, Gpu, Taint
 from webhook.cluster.protocol import ClusterView
-from webhook.decision import Outcome, RecordedTrace
+from webhook.decision import Outcome, Trace
 
 if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
@@ -419,7 +419,7 @@ def test_validation_says_what_a_skipped_mutation_left_out(labels: JSON, pools: t
     ],
 )
 def test_the_trace_says_why(pod: JSON, expected: list[str]) -> None:
-    trace = RecordedTrace()
+    trace = Trace()
     rule().plan(subject_of(pod, trace=trace), context_of(view_of(*CLUSTER)))
 
     assert [text for _, _, text in trace.steps] == expected

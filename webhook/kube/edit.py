@@ -25,12 +25,11 @@ from webhook.kube.pod import (
     Sleep,
     Toleration,
 )
-from webhook.patch import pointer
+from webhook.patch import Operation, pointer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from webhook.patch import PatchRecorder
 
 _AFFINITY: Final = "/spec/affinity"
 _NODE: Final = f"{_AFFINITY}/nodeAffinity"
@@ -44,13 +43,22 @@ def as_json(value: msgspec.Struct) -> Any:  # noqa: ANN401 - JSON
 
 
 class PodEditor:
-    """Hold a Pod and the record of its changes."""
+    """Hold a Pod and the record of its changes.
 
-    __slots__ = ("_recorder", "pod")
+    Attributes:
+        policy: the name of the policy at work; the engine sets it.
+        operations: the changes, in order.
+    """
 
-    def __init__(self, pod: Pod, recorder: PatchRecorder) -> None:
+    __slots__ = ("operations", "pod", "policy")
+
+    def __init__(self, pod: Pod) -> None:
         self.pod = pod
-        self._recorder = recorder
+        self.policy = ""
+        self.operations: list[Operation] = []
+
+    def _add(self, path: str, value: Any) -> None:  # noqa: ANN401 - JSON
+        self.operations.append(Operation(path, value, self.policy))
 
     def add_toleration(self, toleration: Toleration) -> None:
         """Append a toleration. The caller has checked that no existing one covers it."""
@@ -58,20 +66,20 @@ class PodEditor:
         value = msgspec.to_builtins(toleration)
         if spec.tolerations is None:
             spec.tolerations = [toleration]
-            self._recorder.add("/spec/tolerations", [value])
+            self._add("/spec/tolerations", [value])
         else:
             spec.tolerations.append(toleration)
-            self._recorder.add("/spec/tolerations/-", value)
+            self._add("/spec/tolerations/-", value)
 
     def add_node_selector(self, key: str, value: str) -> None:
         """Add one entry to ``nodeSelector``. The caller has checked that the key is absent."""
         spec = self.pod.spec
         if spec.nodeSelector is None:
             spec.nodeSelector = {key: value}
-            self._recorder.add("/spec/nodeSelector", {key: value})
+            self._add("/spec/nodeSelector", {key: value})
         else:
             spec.nodeSelector[key] = value
-            self._recorder.add(f"/spec/nodeSelector{pointer((key,))}", value)
+            self._add(f"/spec/nodeSelector{pointer((key,))}", value)
 
     def require(self, requirement: Requirement) -> None:
         """Add a requirement to every term of the required node affinity, or to a new term if there is none.
@@ -87,10 +95,10 @@ class PodEditor:
             path = f"{_NODE}/{_REQUIRED}/nodeSelectorTerms/{index}/matchExpressions"
             if term.matchExpressions is None:
                 term.matchExpressions = [requirement]
-                self._recorder.add(path, [as_json(requirement)])
+                self._add(path, [as_json(requirement)])
             else:
                 term.matchExpressions.append(requirement)
-                self._recorder.add(f"{path}/-", as_json(requirement))
+                self._add(f"{path}/-", as_json(requirement))
 
     def require_any(self, alternatives: Sequence[Sequence[Requirement]]) -> None:
         """Require one of these alternatives, each a list of requirements that AND, in the required node affinity.
@@ -112,7 +120,7 @@ class PodEditor:
             self.require(requirement)
         for term in copies:
             required.nodeSelectorTerms.append(term)
-            self._recorder.add(f"{_NODE}/{_REQUIRED}/nodeSelectorTerms/-", as_json(term))
+            self._add(f"{_NODE}/{_REQUIRED}/nodeSelectorTerms/-", as_json(term))
 
     def prefer(self, weight: int, *requirements: Requirement) -> None:
         """Append a preferred node affinity term with these requirements, which AND."""
@@ -124,12 +132,12 @@ class PodEditor:
             self._node_affinity(_PREFERRED, [as_json(term)]).preferredDuringSchedulingIgnoredDuringExecution = [term]
         else:
             preferred.append(term)
-            self._recorder.add(f"{_NODE}/{_PREFERRED}/-", as_json(term))
+            self._add(f"{_NODE}/{_PREFERRED}/-", as_json(term))
 
     def set_grace(self, seconds: int) -> None:
         """Set ``terminationGracePeriodSeconds``, replacing any value."""
         self.pod.spec.terminationGracePeriodSeconds = seconds
-        self._recorder.add("/spec/terminationGracePeriodSeconds", seconds)
+        self._add("/spec/terminationGracePeriodSeconds", seconds)
 
     def set_pre_stop(self, index: int, handler: Handler) -> None:
         """Add a preStop hook to the container at ``spec.containers[index]``, which has none."""
@@ -137,10 +145,10 @@ class PodEditor:
         path = f"/spec/containers/{index}/lifecycle"
         if container.lifecycle is None:
             container.lifecycle = Lifecycle(preStop=handler)
-            self._recorder.add(path, {"preStop": as_json(handler)})
+            self._add(path, {"preStop": as_json(handler)})
         else:
             container.lifecycle.preStop = handler
-            self._recorder.add(f"{path}/preStop", as_json(handler))
+            self._add(f"{path}/preStop", as_json(handler))
 
     def _require_new(self, *alternatives: Sequence[Requirement]) -> None:
         required = NodeSelector([NodeSelectorTerm(list(each)) for each in alternatives])
@@ -151,15 +159,15 @@ class PodEditor:
         affinity = self.pod.spec.affinity
         node_affinity = affinity.nodeAffinity if affinity is not None else None
         if node_affinity is not None:
-            self._recorder.add(f"{_NODE}/{member}", value)
+            self._add(f"{_NODE}/{member}", value)
             return node_affinity
         node_affinity = NodeAffinity()
         if affinity is not None:
             affinity.nodeAffinity = node_affinity
-            self._recorder.add(_NODE, {member: value})
+            self._add(_NODE, {member: value})
         else:
             self.pod.spec.affinity = Affinity(node_affinity)
-            self._recorder.add(_AFFINITY, {"nodeAffinity": {member: value}})
+            self._add(_AFFINITY, {"nodeAffinity": {member: value}})
         return node_affinity
 
 

@@ -27,7 +27,6 @@ from webhook.globs import is_glob
 from webhook.kube.containers import ARCH_LABEL, OS_LABEL
 from webhook.kube.edit import PodEditor, as_json
 from webhook.kube.tolerations import HARD_EFFECTS, any_covers, toleration_for
-from webhook.patch import PatchRecorder
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
 from webhook.subject import Subject
 
@@ -214,7 +213,7 @@ def _placed(shape: PodShape, keeps: Iterable[str], rule: SpotPlacement, context:
     target = subject.target(context.view, rule.providers, provider=rule.provider, tolerating=rule.tolerating)
     if not isinstance(target, Target) or not plan.because:
         return {}
-    rule.mutate(subject, PodEditor(subject.pod, PatchRecorder()), context)
+    rule.mutate(subject, PodEditor(subject.pod), context)
     spec = subject.pod.spec
     own = dict([shape.selector] if shape.selector else [])
     found: JSON = {}
