@@ -19,9 +19,10 @@ from webhook.globs import Globs
 from webhook.index import Index, Policy
 from webhook.kube.pod import OwnerReference, Toleration
 from webhook.kube.templates import TemplatePath, Workload
-from webhook.policy.common import ExemptSpec, MatchSpec
+from webhook.policy.common import ExemptSpec, MatchSpec, PolicySpec
 from webhook.policy.match import PODS_CREATE, Exemption, Matcher, ResourceRule
 from webhook.review import Request, decode_review
+from webhook.rules.protocol import PolicyKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,8 +75,6 @@ class JudgesPools:
 
 def policy(rule: Any, name: str = "policy", **changes: Any) -> Policy:
     defaults: dict[str, Any] = {
-        "kind": "Test",
-        "slug": "test",
         "enforcement": Outcome.DENY,
         "rules": (PODS_CREATE,),
         "exclude": (),
@@ -86,10 +85,10 @@ def policy(rule: Any, name: str = "policy", **changes: Any) -> Policy:
         "mutator": rule if hasattr(rule, "mutate") else None,
         "validator": rule if hasattr(rule, "validate") else None,
         "needs": Needs(),
-        "template_outcome": Outcome.WARN,
-        "unknown_outcome": Outcome.WARN,
     }
-    return Policy(name=name, **{**defaults, **changes})
+    of = {each: changes.pop(each) for each in changes.keys() - set(Policy.__struct_fields__)}
+    kind = PolicyKind(**{"name": "Test", "spec": PolicySpec, "compile": None, "rules": None, **of})
+    return Policy(name=name, of=kind, **{**defaults, **changes})
 
 
 DEPLOYMENTS = Workload(

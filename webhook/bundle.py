@@ -32,8 +32,7 @@ from webhook.policy.errors import PolicyErrors, Problem, SpecError, SpecErrors, 
 from webhook.policy.loader import duplicates, load_documents
 from webhook.policy.match import Exemption, Matcher, ResourceRule
 from webhook.policy.terms import Enforcement
-from webhook.policy.workload_schema import WorkloadTemplatesSpec
-from webhook.policy.workloads import workloads_in
+from webhook.policy.workloads import WorkloadTemplatesSpec, workloads_in
 from webhook.rules.protocol import Facts, HasNeeds, Mutator, PolicyKind, Validator
 from webhook.rules.spot_placement.spec import SpotPlacementSpec
 
@@ -191,7 +190,7 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
         for each in documents
         if each.kind == "CapacityProvider"
     }
-    facts = Facts(providers, workloads_in(documents))
+    facts = Facts(providers, workloads_in(each.spec for each in documents if each.kind == "WorkloadTemplates"))
     written = [each for each in documents if each.kind in policy_kinds()]
     exemptions = [each for each in documents if each.kind == EXEMPTION]
     problems += _unmatched_names(exemptions, names)
@@ -214,7 +213,7 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
         raise PolicyErrors(problems)
 
     namespace = own_namespace or os.environ.get("POD_NAMESPACE") or OWN_NAMESPACE
-    policies.sort(key=lambda policy: (policy_kinds()[policy.kind].order, policy.kind, policy.name))
+    policies.sort(key=lambda policy: (policy.of.order, policy.kind, policy.name))
     return Bundle(
         index=Index(policies, facts.workloads, providers, namespace),
         hash=_hash(documents),
@@ -262,8 +261,7 @@ def _compile(document: PolicyDocument, facts: Facts, shared: Iterable[tuple[Glob
     declared = spec.match.resource_rules
     return Policy(
         name=document.name,
-        kind=document.kind,
-        slug=kind.slug,
+        of=kind,
         enforcement=Outcome[spec.enforcement.name] if spec.enforcement is not Enforcement.OFF else Outcome.AUDIT,
         rules=kind.rules(facts) if declared is None else tuple(map(_rule, declared)),
         exclude=tuple(map(_rule, spec.match.exclude_resource_rules)),
@@ -279,25 +277,12 @@ def _compile(document: PolicyDocument, facts: Facts, shared: Iterable[tuple[Glob
         controller_denies=spec.controller_created == "deny",
         mutator=mutator,
         validator=rule if isinstance(rule, Validator) else None,
-        guards_namespaces=kind.guards_namespaces,
         needs=rule.needs if isinstance(rule, HasNeeds) else kind.needs,
-        template_outcome=kind.template_outcome,
-        unknown_outcome=kind.unknown_outcome,
-        counts_replicas=kind.counts_replicas,
-        expressions=kind.expressions,
-        any_size=kind.any_size,
     )
 
 
 def _rule(spec: ResourceRuleSpec) -> ResourceRule:
-    return ResourceRule(
-        api_groups=spec.api_groups,
-        api_versions=spec.api_versions,
-        resources=spec.resources,
-        operations=spec.operations,
-        resource_names=spec.resource_names,
-        scope=spec.scope,
-    )
+    return ResourceRule(**dict(spec))
 
 
 def _refuse_other_than_pods(spec: PolicySpec, *, changes: bool) -> None:

@@ -144,7 +144,7 @@ class _Evaluation:
         if self.context.phase is Phase.MUTATE:
             return
         subject = self.subject = self.subject.with_labels_only()
-        self._validate(tuple(policy for policy in direct if policy.any_size), subject)
+        self._validate(tuple(policy for policy in direct if policy.of.any_size), subject)
         self.guard_break_glass(self.route.guards)
         over = Violation(
             id="too-large",
@@ -156,7 +156,7 @@ class _Evaluation:
         most = Outcome.WARN if leaves_spec(self.request) else Outcome.DENY
         outcomes = [
             *((each, most) for each in direct),
-            *((each, min(most, each.template_outcome)) for each in projected),
+            *((each, min(most, each.of.template_outcome)) for each in projected),
         ]
         found = [
             self._builder.finding(policy, replace(over, outcome=outcome), subject, unknown_match=None)
@@ -212,7 +212,7 @@ class _Evaluation:
             self.operations += found.operations(self._mutate(policies, subject))
 
     def validate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
-        counting = tuple(policy for policy in policies if policy.counts_replicas)
+        counting = tuple(policy for policy in policies if policy.of.counts_replicas)
         for found, subject in self._templates(workload, counting):
             said = len(self.trace.steps)
             subject.changes = self._mutate(policies, subject)
@@ -323,7 +323,7 @@ class _Evaluation:
 
     def _is_foreign(self, policy: Policy) -> bool:
         """Return whether the namespace is a provider's own and the policy does not guard such namespaces."""
-        return self.in_provider_namespace and not policy.guards_namespaces
+        return self.in_provider_namespace and not policy.of.guards_namespaces
 
     def _is_exempt(self, policy: Policy, subject: Subject) -> bool:
         for exemption in policy.exemptions:
@@ -344,7 +344,7 @@ class _Evaluation:
 
     def _unknown_match(self, policy: Policy) -> UnknownMatch | None:
         """Return why it is unknown whether the policy matches, or None if it is known."""
-        if self.owner_unknown and not (is_namespace(self.request) and policy.guards_namespaces):
+        if self.owner_unknown and not (is_namespace(self.request) and policy.of.guards_namespaces):
             return UnknownMatch.of_owner(self.namespace or "", self.context.view)
         if not policy.matcher.trivial and self._is_match_unknown(policy):
             return UnknownMatch.of_selector(self.request.namespace)

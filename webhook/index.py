@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from webhook.kube.templates import Workload
     from webhook.policy.match import Exemption, Matcher, ResourceRule
     from webhook.review import Request
+    from webhook.rules.protocol import PolicyKind
 
 SYSTEM_NAMESPACES: Final = ("kube-system", "kube-node-lease")
 """Namespaces that no policy affects: a webhook that stops these stops the recovery of the cluster."""
@@ -45,7 +46,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """A compiled policy.
 
     Attributes:
-        slug: the kind in kebab case; the first part of its findings' ids.
+        of: the kind of the policy.
         enforcement: the greatest outcome of a finding.
         rules: the resource rules; those in ``exclude`` are subtracted.
         matcher: the other parts of ``match``.
@@ -55,17 +56,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         mutator: the rule, if it changes Pods.
         validator: the rule, if it judges.
         needs: what the rule must know of the cluster.
-        template_outcome: the greatest outcome of a finding on a pod template.
-        unknown_outcome: the greatest outcome of a finding on unknown state on the server.
-        counts_replicas: an unchanged pod template is judged again if ``spec.replicas`` decreases.
-        guards_namespaces: it judges Namespaces that are a provider's own, or claim to be.
-        expressions: a team's own expressions iterate over the whole object.
-        any_size: it judges labels, also those of objects over a bound.
     """
 
     name: str
-    kind: str
-    slug: str
+    of: PolicyKind
     enforcement: Outcome
     rules: tuple[ResourceRule, ...]
     exclude: tuple[ResourceRule, ...]
@@ -76,12 +70,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     mutator: Mutator | None
     validator: Validator | None
     needs: Needs
-    template_outcome: Outcome
-    unknown_outcome: Outcome
-    counts_replicas: bool = False
-    guards_namespaces: bool = False
-    expressions: bool = False
-    any_size: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Return the name of its kind."""
+        return self.of.name
 
     def matches(self, operation: str, group: str, path: str) -> bool:
         """Return whether the policy may match requests of this kind; `why_not_request` compares the rest."""
@@ -366,5 +359,5 @@ class Index:
             guards,
             reduce(Needs.__or__, (policy.needs for policy in chosen), NO_NEEDS),
             any((policy.kind, policy.name) in self._restricted for policy in chosen),
-            (group, path) in self._pools or any(policy.expressions for policy in chosen),
+            (group, path) in self._pools or any(policy.of.expressions for policy in chosen),
         )

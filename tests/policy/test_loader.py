@@ -12,7 +12,7 @@ from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.policy.common import KindGlob, PolicySpec
 from webhook.policy.document import PolicyDocument, policy_files
 from webhook.policy.loader import load_documents
-from webhook.policy.workload_schema import WorkloadTemplatesSpec
+from webhook.policy.workloads import WorkloadTemplatesSpec
 
 if TYPE_CHECKING:
     from pathlib import Path

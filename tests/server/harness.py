@@ -29,8 +29,9 @@ from webhook.context import utc_now
 from webhook.decision import Outcome
 from webhook.globs import Globs
 from webhook.index import Index, Policy
-from webhook.policy.common import MatchSpec
+from webhook.policy.common import MatchSpec, PolicySpec
 from webhook.policy.match import Matcher, ResourceRule
+from webhook.rules.protocol import PolicyKind
 from webhook.server.lifecycle import Replica, Stop
 from webhook.server.limits import Limits
 from webhook.server.log import configure_logging
@@ -78,8 +79,9 @@ def bundle_of(judge: Judge = _silent, *, needs: Needs | None = None, name: str =
     """Return a bundle of one policy that looks at everything."""
     policy = Policy(
         name=name,
-        kind="Test",
-        slug="test",
+        of=PolicyKind(
+            name="Test", spec=PolicySpec, compile=lambda *_: None, rules=lambda _: (), unknown_outcome=Outcome.DENY
+        ),
         enforcement=Outcome.DENY,
         rules=(ResourceRule(api_groups=("*",), resources=("*",), operations=("*",)),),
         exclude=(),
@@ -90,8 +92,6 @@ def bundle_of(judge: Judge = _silent, *, needs: Needs | None = None, name: str =
         mutator=None,
         validator=Rule(judge),
         needs=needs or Needs(),
-        template_outcome=Outcome.WARN,
-        unknown_outcome=Outcome.DENY,
     )
     return Bundle(index=Index([policy], (), {}, "spotgate-system"), hash=name, documents=())
 

@@ -118,25 +118,17 @@ class Exemption:
     ``name`` is for people (``exempt[0]``, ``Exemption team-a``), ``place`` the file and line.
     """
 
-    __slots__ = (
-        "_groups",
-        "_names",
-        "_namespaces",
-        "_object_selector",
-        "_service_accounts",
-        "_users",
-        "expires",
-        "name",
-        "place",
-        "reason",
-    )
+    __slots__ = ("_globs", "_object_selector", "expires", "name", "place", "reason")
 
     def __init__(self, spec: ExemptSpec, name: str, place: str) -> None:
-        self._users = Globs(spec.users)
-        self._groups = Globs(spec.groups)
-        self._service_accounts = Globs(spec.service_accounts)
-        self._namespaces = Globs(spec.namespaces)
-        self._names = Globs(spec.names)
+        parts = {
+            "users": spec.users,
+            "groups": spec.groups,
+            "serviceAccounts": spec.service_accounts,
+            "namespaces": spec.namespaces,
+            "names": spec.names,
+        }
+        self._globs = {part: Globs(patterns) for part, patterns in parts.items() if patterns}
         self._object_selector = compile_selector(spec.object_selector)
         self.reason: str = spec.reason
         self.expires: date | None = spec.expires
@@ -153,9 +145,9 @@ class Exemption:
 
     def is_for(self, namespace: str) -> bool:
         """Return whether the exemption can apply in a namespace of this name."""
-        return not self._namespaces or self._namespaces.match(namespace)
+        return "namespaces" not in self._globs or self._globs["namespaces"].match(namespace)
 
-    def failing(self, request: Request, labels: Callable[[], Iterable[Mapping[str, str]]], today: date) -> str:  # noqa: PLR0911 - one for each part
+    def failing(self, request: Request, labels: Callable[[], Iterable[Mapping[str, str]]], today: date) -> str:
         """Return the first field of the entry that does not hold today. Return an empty string if all hold.
 
         An unknown user is exempt by no user, group or service account, and an object without a name by no name.
@@ -164,19 +156,17 @@ class Exemption:
         """
         if self.expires is not None and today > self.expires:
             return "expires"
-        user = request.user_info.username
-        if self._users and not (user and self._users.match(user)):
-            return "users"
-        if self._groups and not any(self._groups.match(group) for group in request.user_info.groups or ()):
-            return "groups"
-        if self._service_accounts and not (
-            (account := service_account(user)) and self._service_accounts.match(account)
-        ):
-            return "serviceAccounts"
-        if self._namespaces and not ((namespace := namespace_of(request)) and self._namespaces.match(namespace)):
-            return "namespaces"
-        if self._names and not (request.name and self._names.match(request.name)):
-            return "names"
+        user = request.user_info
+        asked = {
+            "users": (user.username,),
+            "groups": user.groups or (),
+            "serviceAccounts": (service_account(user.username),),
+            "namespaces": (namespace_of(request),),
+            "names": (request.name,),
+        }
+        for part, globs in self._globs.items():
+            if not any(each and globs.match(each) for each in asked[part]):
+                return part
         # The object as it will be: one that loses the label loses the exemption with it.
         if self._object_selector is not None and not (
             request.sub_resource in SAME_OBJECT and self._object_selector.matches(next(iter(labels()), {}))

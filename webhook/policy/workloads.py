@@ -1,33 +1,138 @@
-"""Merge the WorkloadTemplates documents into the kinds of workload they describe."""
+"""Define ``WorkloadTemplates`` documents, which say where the pod templates of a kind of workload are.
 
-from __future__ import annotations
+A team corrects or adds a workload kind by editing YAML; no Python knows one by name.
+"""
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Annotated, Self
 
-from webhook.kube.layouts import Layout, Source, steps_of
+from pydantic import AfterValidator, Field, model_validator
+
+from webhook.kube.layouts import Layout, Source, Steps, steps_of
 from webhook.kube.pod import OwnerReference
 from webhook.kube.templates import CarriedLabels, TemplatePath, Workload
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from webhook.kube.layouts import Steps
-    from webhook.policy.document import PolicyDocument
-    from webhook.policy.workload_schema import InheritedSpec, PodPlaceSpec, WorkloadSpec
-
-WORKLOAD_TEMPLATES: Final = "WorkloadTemplates"
+from webhook.policy.common import Flag, Model, NonEmpty
+from webhook.policy.fields import ApiGroup, KindName, ResourceName
 
 
-def workloads_in(documents: Iterable[PolicyDocument]) -> tuple[Workload, ...]:
+def _check_template_path(text: str) -> str:
+    TemplatePath(text)
+    return text
+
+
+TemplatePathText = Annotated[str, AfterValidator(_check_template_path)]
+
+
+class PodOwnerSpec(Model):
+    """Hold the controller that a workload's Pods name as their owner."""
+
+    api_version: NonEmpty = Field(examples=["apps/v1"], description="Its apiVersion.")
+    kind: KindName = Field(examples=["ReplicaSet"], description="Its kind.")
+
+
+class CarriedLabelsSpec(Model):
+    """Hold labels in a workload that end up on what its controller makes, beside those of its pod templates."""
+
+    path: TemplatePathText = Field(description="Field path of the map of labels, as in `templates`.")
+    of: ResourceName = Field(default="pods", description="Plural resource name of what gets them.")
+
+
+def _check_steps(text: str) -> str:
+    steps_of(text)
+    return text
+
+
+RelativePath = Annotated[str, AfterValidator(_check_steps)]
+"""Field names joined by dots; ``.`` is the place itself."""
+
+
+class InheritedSpec(Model):
+    """Name the fields that a workload gives to all its Pods, where these do not say otherwise."""
+
+    metadata: RelativePath = Field(default="", description="Field path of what holds labels and annotations.")
+    spec: RelativePath = Field(
+        default="", description="Field path of what holds nodeSelector, tolerations, affinity and schedulerName."
+    )
+    template: RelativePath = Field(
+        default="", description="Instead of both, field path of a pod template, of which all fields count."
+    )
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if self.template and (self.metadata or self.spec):
+            raise ValueError("write `template` alone, or `metadata` and `spec`")
+        return self
+
+
+class PodPlaceSpec(Model):
+    """Say where the fields of a Pod stand, if not in a pod template."""
+
+    path: TemplatePathText = Field(description="Field path of the place, as in `templates`.")
+    metadata: RelativePath = Field(
+        default="metadata",
+        description="What holds labels and annotations, seen from there; '.' is the place itself, '' nothing.",
+    )
+    spec: RelativePath = Field(
+        default="spec", description="What holds the fields of the Pod's spec, seen from there; '.' is the place itself."
+    )
+    containers: tuple[RelativePath, ...] = Field(
+        default=(),
+        description="Fields of the spec that hold a container, or a list of them, beside `containers`. Without any "
+        "container the place makes no Pods.",
+    )
+    gpus: RelativePath = Field(
+        default="",
+        description="Field with the number of NVIDIA GPUs, seen from there, where no container requests them.",
+    )
+    inherits: tuple[InheritedSpec, ...] = Field(
+        default=(), description="What the object gives to all its Pods, the more particular first."
+    )
+    written: tuple[NonEmpty, ...] | None = Field(
+        default=None,
+        description="Fields of the Pod's spec that `fix` may write there; default: all. The webhook injects into Pods.",
+    )
+
+
+class WorkloadSpec(Model):
+    """Say where the pod templates of one kind of workload are."""
+
+    group: ApiGroup = Field(examples=["example.com"], description="API group; '' is the core group.")
+    kind: KindName = Field(examples=["Training"], description="Kind.")
+    resource: ResourceName = Field(examples=["trainings"], description="Plural resource name.")
+    namespaced: Flag = Field(default=True, description="Its objects are in namespaces.")
+    templates: tuple[TemplatePathText, ...] = Field(
+        default=(),
+        examples=[["spec.template"]],
+        description="Field paths; '[*]' is every item of a list, '.*' every member of a map.",
+    )
+    pods: tuple[PodPlaceSpec, ...] = Field(
+        default=(), description="Places of Pods whose fields stand otherwise than in a pod template."
+    )
+    labels: tuple[CarriedLabelsSpec, ...] = Field(
+        default=(), description="Further labels that it gives to Pods, or to the Jobs that it makes."
+    )
+    pod_owner: PodOwnerSpec | None = Field(default=None, description="Who owns the Pods; default: the workload itself.")
+
+    @model_validator(mode="after")
+    def _has_pods(self) -> Self:
+        if not (self.templates or self.pods):
+            raise ValueError("say where the Pods are: `templates`, or `pods` where they are no pod templates")
+        return self
+
+
+class WorkloadTemplatesSpec(Model):
+    """Say where pod templates sit inside which resources."""
+
+    workloads: tuple[WorkloadSpec, ...] = Field(min_length=1, description="Kinds of workload.")
+
+
+def workloads_in(specs: Iterable[WorkloadTemplatesSpec]) -> tuple[Workload, ...]:
     """Return the kinds of workload in all documents. A kind in several documents gets the templates of all."""
     found: dict[tuple[str, str], Workload] = {}
-    for document in documents:
-        if document.kind != WORKLOAD_TEMPLATES:
-            continue
-        for item in document.spec.workloads:
-            workload = _workload(item)
-            known = found.get((item.group, item.kind))
-            found[item.group, item.kind] = workload if known is None else known.and_also(workload)
+    for item in (item for spec in specs for item in spec.workloads):
+        workload = _workload(item)
+        known = found.get((item.group, item.kind))
+        found[item.group, item.kind] = workload if known is None else known.and_also(workload)
     return tuple(found.values())
 
 

@@ -140,7 +140,8 @@ class ObjectConditions:
         yield _NOT_UPDATED
         yield "object == null"
         yield from changed_metadata(self._concern_of_others())
-        counting = any(policy.counts_replicas for each in self._others.values() for policy in each.projected.values())
+        projected = (policy for each in self._others.values() for policy in each.projected.values())
+        counting = any(policy.of.counts_replicas for policy in projected)
         yield from changed_templates(self._workloads, counting=counting)
 
     def _concerns(self, concern: Concern) -> Iterator[str]:

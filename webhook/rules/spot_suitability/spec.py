@@ -7,7 +7,7 @@ from pydantic import Field, StrictInt, model_validator
 from webhook.capacity.providers.schema import LabelSpec
 from webhook.policy.common import EnforcementWord, Flag, Glob, KindGlob, Level, Model, NonEmpty, PolicySpec
 from webhook.policy.terms import Enforcement
-from webhook.policy.workload_schema import RelativePath
+from webhook.policy.workloads import RelativePath
 
 
 class FaultToleranceSpec(Model):
