@@ -13,7 +13,7 @@ from collections import Counter
 from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import aiohttp
 import msgspec
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from kubernetes.aio.config.kube_config import ConfigNode, KubeConfigLoader
     from structlog.typing import FilteringBoundLogger
+
+T = TypeVar("T")
 
 JSON_TYPE: Final = "application/json"
 
@@ -121,6 +123,16 @@ class Api:
         """Return the body of the response to a GET, as `get` yields it."""
         async with self.get(path, aiohttp.ClientTimeout(total=seconds), accept) as response:
             return await response.read()
+
+    async def find(self, path: str, kind: type[T], seconds: float) -> T | None:
+        """Return the object at a path, or None if there is none. Raise ApiError as `get` does."""
+        try:
+            async with self.get(path, aiohttp.ClientTimeout(total=seconds)) as response:
+                return msgspec.json.decode(await response.read(), type=kind)
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+        return None
 
     async def write(
         self, method: str, path: str, body: Mapping[str, Any], seconds: float, media_type: str = JSON_TYPE

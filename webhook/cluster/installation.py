@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import base64
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-import aiohttp
 import msgspec
-
-from webhook.cluster.api import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,12 +98,8 @@ async def read_ca_bundles(api: Api, seconds: float, *, newest: bool = True) -> l
     found: list[CaBundles] = []
     for kind in CONFIGURATIONS:
         path = _path(kind) + ("" if newest else "?resourceVersion=0")
-        try:
-            async with api.get(path, aiohttp.ClientTimeout(total=seconds)) as response:
-                read = msgspec.json.decode(await response.read(), type=_WebhookConfiguration)
-        except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
+        read = await api.find(path, _WebhookConfiguration, seconds)
+        if read is None:
             continue
         by_webhook = {each.name: each.clientConfig.caBundle for each in read.webhooks}
         hosts = frozenset(each.clientConfig.host for each in read.webhooks) - {""}
@@ -143,15 +135,8 @@ async def write_ca_bundles(api: Api, bundles: CaBundles, seconds: float) -> None
 
 async def read_secret(api: Api, namespace: str, name: str, seconds: float) -> Secret:
     """Return a Secret; an empty one if there is none. Raise `ApiError` if it can't be read."""
-    path = f"/api/v1/namespaces/{namespace}/secrets/{name}"
-    try:
-        async with api.get(path, aiohttp.ClientTimeout(total=seconds)) as response:
-            read = msgspec.json.decode(await response.read(), type=_SecretObject)
-    except ApiError as error:
-        if error.status != HTTPStatus.NOT_FOUND:
-            raise
-        return Secret("", {})
-    return Secret(read.metadata.resourceVersion, read.data or {})
+    read = await api.find(f"/api/v1/namespaces/{namespace}/secrets/{name}", _SecretObject, seconds)
+    return Secret(read.metadata.resourceVersion, read.data or {}) if read is not None else Secret("", {})
 
 
 async def write_secret(

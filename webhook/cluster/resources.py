@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import msgspec
 
 from webhook.capacity.providers.joins import sizes_in
@@ -16,66 +16,58 @@ from webhook.cluster.view import namespace_labels, node_facts, version_of
 from webhook.kube import disruption
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from webhook.capacity.providers.joins import Sizer
     from webhook.capacity.providers.pool import Pool, Size
-    from webhook.capacity.providers.provider import Provider, ResourceReader
+    from webhook.capacity.providers.provider import Provider
+    from webhook.capacity.providers.reader import PoolReader
     from webhook.cluster.api import Api
-    from webhook.cluster.source import ListedMetadata
     from webhook.cluster.view import NodeFacts
     from webhook.kube.disruption import DisruptionBudget
 
 
 def all_pools(providers: Collection[Provider]) -> list[WatchedResource[Pool | tuple[Size, ...]]]:
     """Return the sources of node pools of every kind, and of their sizes. Many clusters lack some of them."""
+    readers = [each for each in readers_by_resource(providers).values() if each.any.listed_in is None]
     return [
-        *(_pools(readers) for readers in readers_by_resource(providers).values() if readers.any.listed_in is None),
-        *(_sizes(sizers) for sizers in sizers_by_resource(providers).values()),
+        *(_of_kind(each.any, each.read) for each in readers),
+        *(_of_kind(sizers[0], partial(sizes_in, sizers=sizers)) for sizers in sizers_by_resource(providers).values()),
     ]
 
 
-def _pools(readers: ResourceReader) -> WatchedResource[Pool | tuple[Size, ...]]:
-    def read(_: ListedMetadata, raw: msgspec.Raw) -> Pool:
-        return readers.read(msgspec.json.decode(raw))
-
-    kind = readers.any
-    return WatchedResource(group=kind.group, versions=kind.versions, resource=kind.resource, read=read, optional=True)
-
-
-def _sizes(sizers: tuple[Sizer, ...]) -> WatchedResource[Pool | tuple[Size, ...]]:
-    def read(_: ListedMetadata, raw: msgspec.Raw) -> tuple[Size, ...]:
-        return sizes_in(msgspec.json.decode(raw), sizers)
-
-    kind = sizers[0]
-    return WatchedResource(group=kind.group, versions=kind.versions, resource=kind.resource, read=read, optional=True)
+def _of_kind(
+    kind: PoolReader | Sizer, read: Callable[[dict[str, Any]], Pool | tuple[Size, ...]]
+) -> WatchedResource[Pool | tuple[Size, ...]]:
+    return WatchedResource(
+        group=kind.group,
+        versions=kind.versions,
+        resource=kind.resource,
+        read=lambda _, raw: read(msgspec.json.decode(raw)),
+        optional=True,
+    )
 
 
 def all_namespaces() -> WatchedResource[Mapping[str, str]]:
     """Return the source of the labels of each Namespace."""
-
-    def read(metadata: ListedMetadata, _: msgspec.Raw) -> Mapping[str, str]:
-        return namespace_labels(metadata.name, metadata.labels or {})
-
-    return WatchedResource(resource="namespaces", read=read, metadata_only=True)
+    return WatchedResource(
+        resource="namespaces", read=lambda each, _: namespace_labels(each.name, each.labels or {}), metadata_only=True
+    )
 
 
 def all_nodes(providers: Collection[Provider]) -> WatchedResource[NodeFacts]:
     """Return the source of the facts that Nodes tell about their cluster."""
-
-    def read(metadata: ListedMetadata, raw: msgspec.Raw) -> NodeFacts:
-        return node_facts(metadata.labels or {}, msgspec.json.decode(raw, type=Node), providers)
-
-    return WatchedResource(resource="nodes", read=read)
+    return WatchedResource(
+        resource="nodes",
+        read=lambda each, raw: node_facts(each.labels or {}, msgspec.json.decode(raw, type=Node), providers),
+    )
 
 
 def all_budgets() -> WatchedResource[DisruptionBudget]:
     """Return the source of the PodDisruptionBudgets."""
-
-    def read(_: ListedMetadata, raw: msgspec.Raw) -> DisruptionBudget:
-        return disruption.decode_budget(raw)
-
-    return WatchedResource(group=disruption.GROUP, resource=disruption.RESOURCE, read=read)
+    return WatchedResource(
+        group=disruption.GROUP, resource=disruption.RESOURCE, read=lambda _, raw: disruption.decode_budget(raw)
+    )
 
 
 class _Version(msgspec.Struct):
@@ -84,8 +76,8 @@ class _Version(msgspec.Struct):
 
 async def api_server_release(api: Api, seconds: float) -> str:
     """Read the API server's version as it writes it, such as ``v1.31.4-gke.100``. Raise ApiError on failure."""
-    async with api.get("/version", aiohttp.ClientTimeout(total=seconds)) as response:
-        return msgspec.json.decode(await response.read(), type=_Version).gitVersion
+    version = await api.find("/version", _Version, seconds)
+    return version.gitVersion if version is not None else ""
 
 
 async def api_server_version(api: Api, seconds: float) -> tuple[int, int] | None:

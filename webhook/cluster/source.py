@@ -134,11 +134,10 @@ class WatchedResource(Generic[T]):
             return error.status == HTTPStatus.NOT_FOUND
         # Permission is looked at before existence. Discovery, which everybody may read, tells the two apart.
         try:
-            async with api.get(f"/apis/{self.group}/{version}", aiohttp.ClientTimeout(total=seconds)) as response:
-                served = msgspec.json.decode(await response.read(), type=_Discovered).resources
-        except ApiError as undiscovered:
-            return undiscovered.status == HTTPStatus.NOT_FOUND
-        return not any(each.name == self.resource for each in served)
+            served = await api.find(f"/apis/{self.group}/{version}", _Discovered, seconds)
+        except ApiError:
+            return False
+        return served is None or all(each.name != self.resource for each in served.resources)
 
     def _path(self, version: str) -> str:
         prefix = f"/apis/{self.group}" if self.group else "/api"
