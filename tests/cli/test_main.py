@@ -142,7 +142,7 @@ import sys
 from webhook.cli import main
 assert main(["check", "namespace.yaml", "--policies", {str(policies)!r}]) == 0
 heavy = {{"aiohttp", "asyncio", "cryptography", "jsonpatch", "kubernetes", "prometheus_client", "rich", "structlog",
-         "uvloop", "watchfiles", "webhook.server"}}
+         "uvloop", "webhook.server"}}
 sys.exit(", ".join(sorted(heavy & set(sys.modules))) or None)
 """
     done = subprocess.run(

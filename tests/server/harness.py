@@ -55,7 +55,7 @@ LOOPBACK = Address("127.0.0.1", 0)
 PATIENCE = 60.0
 """Seconds after which a test gives up waiting for what must happen."""
 
-SHORT = Limits(quiet=0.3, drain=5, finish=1, fresh=20, certificate_poll=0.05, policy_poll=0.2)
+SHORT = Limits(quiet=0.3, drain=5, finish=1, fresh=20, certificate_poll=0.05, policy_poll=0.1)
 """What nobody has to keep up with is short: a client of the test may be held up as long as any other."""
 
 AUTHORITY, PAIR = self_signed(["localhost"], ["127.0.0.1"], utc_now())

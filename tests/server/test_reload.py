@@ -172,7 +172,9 @@ def test_P1_what_takes_the_place_of_a_policy_file_and_is_none_keeps_the_last_goo
 ) -> None:
     put(policies / "second.yaml", second_policy(policies))
     served = start(reloader=reloader_of(policies))
-    (policies / "second.yaml").unlink()  # and the next before anything is looked at: changes are gathered for 0.2 s
+    (
+        policies / "second.yaml"
+    ).unlink()  # and the next before anything is looked at: what changed is read once two looks agree
     make(policies / "second.yaml")
     eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
     assert denies(served, "second.example.com")

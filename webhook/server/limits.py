@@ -48,7 +48,7 @@ class Limits:
             the second that API servers take to notice.
         ca_retention: that an old CA stays in the caBundles once all known replicas serve certificates of the new one. A
             rollout ends in less: replicas that take their certificate from files are not known.
-        policy_poll: between looks at the policies' files, for what no event announced (network volumes, git-sync).
+        policy_poll: between looks at the policies' files, a few dozen. A change is in force after two of them.
     """
 
     body_bytes: int = 19 * _MIB
@@ -72,7 +72,7 @@ class Limits:
     certificate_poll: float = 5
     certificate_settle: float = 10
     ca_retention: float = 600
-    policy_poll: float = 10
+    policy_poll: float = 2
 
 
 LIMITS: Final = Limits()

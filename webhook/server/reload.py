@@ -12,7 +12,6 @@ import time
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from watchfiles import awatch
 
 from webhook.context import Context, Phase, utc_now
 from webhook.engine import decide
@@ -25,14 +24,11 @@ from webhook.review import decode_review
 from webhook.server.log import log, where
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from webhook.bundle import Bundle
     from webhook.server.app import Snapshot
-
-_DEBOUNCE: Final = 200
-"""Milliseconds without another event: files of one change are written one after another."""
 
 _SAMPLE: Final = decode_review(
     b"""{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "self-test",
@@ -67,7 +63,7 @@ class Reload(msgspec.Struct, frozen=True):
 
 
 class Reloader:
-    """Builds a snapshot, and builds it anew when files below ``paths`` change.
+    """Build a snapshot, and build it anew when files below ``paths`` change.
 
     Args:
         build: reads all files; runs in a thread. Raises PolicyErrors or StateErrors for what is wrong with them.
@@ -91,17 +87,20 @@ class Reloader:
     async def watch(self, use: Callable[[Snapshot], None], seconds: float) -> None:
         """Hand each new good snapshot to ``use``, until cancelled.
 
+        Files of one change are written one after another, so what has changed is read once two looks agree.
+
         Args:
             use: puts a snapshot into force.
-            seconds: between looks of our own, for changes that the system does not announce.
+            seconds: between two looks.
         """
-        async for _ in _file_events(self._paths, seconds):
-            seen = await asyncio.to_thread(_fingerprint, self._paths)
-            if seen == self._seen:
-                continue
-            self._seen = seen
-            if await self._renew():
-                use(self.snapshot)
+        looked = self._seen
+        while True:
+            await asyncio.sleep(seconds)
+            before, looked = looked, await asyncio.to_thread(_fingerprint, self._paths)
+            if looked == before != self._seen:
+                self._seen = looked
+                if await self._renew():
+                    use(self.snapshot)
 
     async def _renew(self) -> bool:
         try:
@@ -150,23 +149,3 @@ def _fingerprint(paths: Iterable[Path]) -> frozenset[tuple[str, int, int, int]]:
             seen = (status.st_ino, status.st_mtime_ns, status.st_size) if regular else (0, 0, 0)
             found.add((str(file), *seen))
     return frozenset(found)
-
-
-async def _file_events(paths: Iterable[Path], seconds: float) -> AsyncIterator[None]:
-    """Yield when something in the folders has changed, and every so many seconds."""
-    folders = {path if path.is_dir() else path.parent for path in paths}
-    while True:
-        try:
-            events = awatch(
-                *folders,
-                watch_filter=None,
-                step=_DEBOUNCE,
-                rust_timeout=int(seconds * 1000),
-                yield_on_timeout=True,
-            )
-            async for _ in events:
-                yield
-        except (OSError, RuntimeError) as error:  # no folder any more, or no watches left on this system
-            log.warning("folders can't be watched, so they are looked at", error=str(error))
-            await asyncio.sleep(seconds)
-            yield
