@@ -16,6 +16,9 @@ from webhook.cli import main
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    Write = Callable[[str, str | bytes], Path]
+    Check = Callable[..., "Done"]
+
 POLICIES = """\
 apiVersion: spotgate.dev/v1
 kind: ReservedLabels
@@ -125,7 +128,7 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
 
 
 @pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str | bytes], Path]:
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     """Write a file below a temporary folder, which is also the working directory; return its path from there."""
     monkeypatch.chdir(tmp_path)
 
@@ -147,7 +150,7 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def check(run: Run, policies: Path) -> Callable[..., Done]:
+def check(run: Run, policies: Path) -> Check:
     """Judge files, or what is read from standard input, by these policies."""
 
     def check(*arguments: str | Path, stdin: str = "") -> Done:

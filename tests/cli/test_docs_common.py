@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tests.cli.conftest import Run, Write
 
-    from tests.cli.conftest import Run
-
-    Write = Callable[[str, str | bytes], Path]
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "policies" / "common.md").read_text()
 FILES: Final = re.findall(

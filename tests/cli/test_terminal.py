@@ -10,12 +10,7 @@ import pytest
 from webhook.cli.terminal import plain, show_in_colour
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.cli.conftest import Run
-
-    Write = Callable[[str, str | bytes], Path]
+    from tests.cli.conftest import Run, Write
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,8 @@ from tests.cli.conftest import POD
 from webhook.cli import options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from tests.cli.conftest import Run, Write
 
-    from tests.cli.conftest import Run
-
-    Write = Callable[[str, str | bytes], Path]
 
 POLICY = """\
 apiVersion: spotgate.dev/v1

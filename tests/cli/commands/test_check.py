@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, date, datetime, time, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jsonpatch
 import pytest
@@ -15,17 +15,12 @@ from webhook.cli import options
 from webhook.documents import field_path, parse_field_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.cli.conftest import Run
+    from tests.cli.conftest import Check, Run, Write
 
-    Write = Callable[[str, str], Path]
 
 CLEAN_POD = POD.replace("example.com/team", "team")
-
-
-Check = Any
 
 
 def test_finding_says_where_what_why_and_how_to_mend_it(check: Check, write: Write) -> None:

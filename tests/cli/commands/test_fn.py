@@ -11,12 +11,10 @@ import yaml
 from tests.cli.conftest import ON_DEMAND_POOL, POD, SPOT_POD, SPOT_POOL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.cli.conftest import Done, Run
+    from tests.cli.conftest import Done, Run, Write
 
-    Write = Callable[[str, str | bytes], Path]
 
 TAINTED = SPOT_POOL + "  nodeTaints: [{key: example.com/spot, effect: NoSchedule}]\n"
 INJECTED = ["spec.tolerations", "spec.terminationGracePeriodSeconds", "spec.containers[0].lifecycle"]

@@ -12,12 +12,9 @@ import yaml
 from tests.cli.conftest import ON_DEMAND_POOL, POD, SPOT_POD, SPOT_POOL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.cli.conftest import Run
-
-    Write = Callable[[str, str | bytes], Path]
+    from tests.cli.conftest import Run, Write
 
 
 def review(manifest: str, resource: str, group: str = "", operation: str = "CREATE", **request: Any) -> bytes:

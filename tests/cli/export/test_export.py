@@ -19,9 +19,8 @@ from webhook.documents import read_documents
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.cli.conftest import Run
+    from tests.cli.conftest import Run, Write
 
-    Write = Callable[[str, str | bytes], Path]
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "export-vap.md"

@@ -12,11 +12,8 @@ import yaml
 from webhook.cli.export.mutating_policy import shapes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tests.cli.conftest import Run, Write
 
-    from tests.cli.conftest import Run
-
-    Write = Callable[[str, str | bytes], Path]
 
 PAGE = Path(__file__).parents[3] / "docs" / "export-map.md"
 POOLS = "\n---\n".join(

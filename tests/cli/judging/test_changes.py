@@ -13,12 +13,7 @@ import pytest
 from tests.cli.conftest import ON_DEMAND_POOL, POD, SPOT_POD, SPOT_POOL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.cli.conftest import Done, Run
-
-    Write = Callable[[str, str | bytes], Path]
-    Check = Callable[..., Done]
+    from tests.cli.conftest import Check, Done, Run, Write
 
 
 def git(*arguments: str) -> None:

@@ -12,11 +12,8 @@ from tests.cli.conftest import ON_DEMAND_POOL, POD, SPOT_POOL
 from webhook.manifests.objects import read_manifest_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tests.cli.conftest import Check, Done, Run, Write
 
-    from tests.cli.conftest import Done, Run
-
-    Write = Callable[[str, str | bytes], Path]
 
 CLEAN_POD = POD.replace("example.com/team", "team")
 
@@ -57,9 +54,6 @@ MALFORMED: dict[str, tuple[str | bytes, str]] = {
     ),
     "spec is a list": ("apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: []\n", "bad.yaml:4:1: spec: the object"),
 }  # fmt: skip
-
-
-Check = Any
 
 
 @pytest.mark.parametrize("case", BAD | MALFORMED)

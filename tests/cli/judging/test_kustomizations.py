@@ -11,11 +11,8 @@ import pytest
 from tests.cli.conftest import ON_DEMAND_POOL, SPOT_POOL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tests.cli.conftest import Run, Write
 
-    from tests.cli.conftest import Run
-
-    Write = Callable[[str, str | bytes], Path]
 
 PATCH = SPOT_POOL  # a spot pool by itself is denied
 POOLS = f"{SPOT_POOL}---\n{ON_DEMAND_POOL}"

@@ -23,10 +23,9 @@ from webhook.cli.judging import live_state
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.cli.conftest import Run
+    from tests.cli.conftest import Run, Write
 
 ROOT = Path(__file__).parents[3]
-Write = Any  # the fixture: (name, text) -> path
 
 
 EXEC = "client.authentication.k8s.io/v1"

@@ -19,7 +19,8 @@ from tests.cli.conftest import NODE, ON_DEMAND_POOL, POD, SPOT_POD, SPOT_POOL
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Write = Callable[[str, str | bytes], Path]
+    from tests.cli.conftest import Write
+
 
 PROGRAM: Final = Path(__file__).with_name("parallel_program.py")
 ROOT: Final = Path(__file__).parents[3]

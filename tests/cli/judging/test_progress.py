@@ -14,9 +14,8 @@ import pytest
 from tests.cli.conftest import POD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tests.cli.conftest import Write
 
-    Write = Callable[[str, str | bytes], Path]
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """

@@ -13,11 +13,8 @@ from tests.cli.conftest import NODE, ON_DEMAND_POOL, POD, POLICIES, SPOT_POD, SP
 from webhook.cli.judging.project_file import ProjectFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tests.cli.conftest import Run, Write
 
-    from tests.cli.conftest import Run
-
-    Write = Callable[[str, str | bytes], Path]
 
 PROJECT = """\
 policies: [policy]

@@ -12,12 +12,8 @@ import pytest
 from tests.cli.conftest import ON_DEMAND_POOL, POD, SPOT_POOL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tests.cli.conftest import Check, Done, Run, Write
 
-    from tests.cli.conftest import Done, Run
-
-    Write = Callable[[str, str | bytes], Path]
-    Check = Callable[..., Done]
 
 CHART = "apiVersion: v2\nname: {}\nversion: 1.0.0\n"
 TEMPLATE = POD.replace("name: web", "name: {{ .Release.Name }}-{{ .Values.suffix }}")

@@ -10,12 +10,8 @@ import pytest
 from tests.cli.conftest import POLICIES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from tests.cli.conftest import Run, Write
 
-    from tests.cli.conftest import Run
-
-    Write = Callable[[str, str | bytes], Path]
 
 WEB = """\
 apiVersion: v1

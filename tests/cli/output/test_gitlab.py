@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 from tests.cli.conftest import POD, SPOT_POOL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.cli.conftest import Run
+    from tests.cli.conftest import Run, Write
 
-    Write = Callable[[str, str | bytes], Path]
 
 TWO_LABELS = POD.replace("team: a", 'team: a\n    example.com/owner: "b"')
 

@@ -19,11 +19,8 @@ from webhook.cli.output import table as output_table
 from webhook.cli.report import ObjectReport, Report, Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tests.cli.conftest import Run, Write
 
-    from tests.cli.conftest import Run
-
-    Write = Callable[[str, str | bytes], Path]
 
 FINDING = Result(
     file="deploy/web.yaml",

@@ -11,11 +11,8 @@ import pytest
 from tests.cli.conftest import POD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tests.cli.conftest import Run, Write
 
-    from tests.cli.conftest import Run
-
-    Write = Callable[[str, str | bytes], Path]
 
 HERE = "«"
 """Stands before the field, and is not in the file."""

@@ -11,11 +11,7 @@ from tests.cli.conftest import POD
 from webhook.cli.report import repository_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.cli.conftest import Run
-
-    Write = Callable[[str, str | bytes], Path]
+    from tests.cli.conftest import Run, Write
 
 
 @pytest.fixture(autouse=True)

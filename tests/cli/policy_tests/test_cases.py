@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.cli.conftest import Run
-
-    Write = Callable[[str, str | bytes], Path]
+    from tests.cli.conftest import Run, Write
 
 
 @pytest.fixture

@@ -9,12 +9,7 @@ import pytest
 from tests.cli.policy_tests.documents import OTHERS, POLICY, RESERVED, SPOT_POOL, expecting, policy_test
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.cli.conftest import Run
-
-    Write = Callable[[str, str | bytes], Path]
+    from tests.cli.conftest import Run, Write
 
 
 def test_coverage_names_what_no_case_reaches(run: Run, write: Write) -> None:

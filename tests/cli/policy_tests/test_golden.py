@@ -17,11 +17,7 @@ from webhook.decision import Verdict
 from webhook.policy.policy_test import ExpectSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.cli.conftest import Run
-
-    Write = Callable[[str, str | bytes], Path]
+    from tests.cli.conftest import Run, Write
 
 
 def test_a_golden_file_is_written_and_compared(run: Run, write: Write) -> None:

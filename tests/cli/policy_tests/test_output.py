@@ -12,12 +12,7 @@ import yaml
 from tests.cli.policy_tests.documents import POD, POLICY, expecting, policy_test
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.cli.conftest import Run
-
-    Write = Callable[[str, str | bytes], Path]
+    from tests.cli.conftest import Run, Write
 
 
 def test_control_characters_of_a_test_do_not_reach_the_terminal(run: Run, write: Write) -> None:

@@ -17,11 +17,10 @@ from webhook.review import decode_review
 from webhook.server.recording import encode_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from tests.cli.conftest import Run
+    from tests.cli.conftest import Run, Write
 
-    Write = Callable[[str, str | bytes], Path]
 
 ROOT = Path(__file__).parents[3]
 STATE = ROOT / "examples" / "state"
