@@ -23,7 +23,6 @@ JSON = dict[str, Any]
 MANIFESTS: Final = Path(__file__).parents[1] / "manifests"
 CHART: Final = MANIFESTS / "chart"
 REPOSITORY, DIGEST = "registry.example.com/spotgate", f"sha256:{64 * 'a'}"
-SELF: Final = "certificates.from=self-managed"
 
 # Overlays, with other components for certificates and the mode, and the values of the chart that mean the same.
 COMBINATIONS: Final[dict[str, tuple[str, list[str], list[str]]]] = {

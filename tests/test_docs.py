@@ -12,23 +12,19 @@ import pytest
 import yaml
 
 import webhook.rules
+from tests.pages import blocks
 from webhook import bundle
 from webhook.cli import main, output
 from webhook.findings import FindingText
 
 ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
-
-
-def blocks(page: str, language: str) -> list[str]:
-    return [text for found, text in BLOCK.findall((ROOT / page).read_text()) if found == language]
 
 
 def test_a_policy_kind_is_a_folder_that_is_found_by_looking(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model, rule, face, _ = blocks("docs/adding-a-policy-kind.md", "python")
-    texts, policy = blocks("docs/adding-a-policy-kind.md", "yaml")
+    model, rule, face, _ = blocks(ROOT / "docs/adding-a-policy-kind.md", "python")
+    texts, policy = blocks(ROOT / "docs/adding-a-policy-kind.md", "yaml")
     msgspec.convert(yaml.safe_load(texts), dict[str, FindingText])
     folder = tmp_path / "rules" / "priority_class"
     folder.mkdir(parents=True)
@@ -61,7 +57,7 @@ def test_a_policy_kind_is_a_folder_that_is_found_by_looking(
 def test_an_output_format_is_a_module_that_is_found_by_looking(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    module, _ = blocks("docs/adding-an-output-format.md", "python")
+    module, _ = blocks(ROOT / "docs/adding-an-output-format.md", "python")
     (tmp_path / "markdown.py").write_text(module)
     monkeypatch.setattr(output, "__path__", [*output.__path__, str(tmp_path)])
     monkeypatch.setattr(output, "FORMATS", (*output.FORMATS, "markdown"))
@@ -104,10 +100,10 @@ def test_the_denial_in_the_readme_is_what_the_webhook_says(capsys: pytest.Captur
 
 
 def test_the_steps_of_a_rollout_begin_with_what_they_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command, _ = blocks("docs/roll-out.md", "console")
+    command, _ = blocks(ROOT / "docs/roll-out.md", "console")
     assert main(shlex.split(command.removeprefix("$ spotgate "))) == 1
     assert "reserved-labels/reserved" in capsys.readouterr().out
-    (policy,) = blocks("docs/roll-out.md", "yaml")
+    (policy,) = blocks(ROOT / "docs/roll-out.md", "yaml")
     (tmp_path / "policy.yaml").write_text(policy)
     example = str(ROOT / "examples/deployment-misspelt-qos-label.yaml")
     assert main(["check", example, "--policies", str(tmp_path)]) == 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from tests.pages import blocks
 from tests.reference import ROOT
 from webhook.bundle import SHIPPED, load_bundle
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
@@ -22,13 +23,8 @@ PAGE = ROOT / "docs" / "providers.md"
 EXAMPLE = ROOT / "examples" / "own-node-pool"
 
 
-def blocks(language: str) -> list[str]:
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    return [text for name, text in found if name == language]
-
-
 def test_the_worked_example_prints_what_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
-    (shown,) = (block for block in blocks("") if block.startswith("$ spotgate check"))
+    (shown,) = (block for block in blocks(PAGE) if block.startswith("$ spotgate check"))
     command, _, output = shown.partition("\n")
     assert (
         main(
@@ -81,7 +77,7 @@ def test_a_mistake_in_an_expression_has_file_line_and_field(tmp_path: Path) -> N
     file.write_text(file.read_text().replace("from: spec.lease.type", "from: spec.lease[.type"))
     with pytest.raises(PolicyErrors) as raised:
         load_bundle([tmp_path / "policies"])
-    (said,) = (block for block in blocks("") if "not a JMESPath expression" in block)
+    (said,) = (block for block in blocks(PAGE) if "not a JMESPath expression" in block)
     assert str(raised.value).replace(f"{tmp_path}/", "").startswith(said.strip().removesuffix("..."))
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.capacity.providers.manifest import on_demand_manifest
@@ -281,52 +280,6 @@ condition = st.fixed_dictionaries(
         "reason": st.sampled_from(("Invalid", "NoneAvailable", "Over")) | json_values,
     },
 )
-odd_pools = st.fixed_dictionaries(
-    {},
-    optional={
-        "metadata": json_values
-        | st.fixed_dictionaries(
-            {}, optional=dict.fromkeys(("name", "generateName", "namespace", "deletionTimestamp"), json_values)
-        ),
-        "spec": json_values
-        | st.fixed_dictionaries(
-            {},
-            optional={
-                "computeClass": st.sampled_from(("spot", "Spot", "default")) | json_values,
-                "instanceType": st.sampled_from(("b200-8x", "turin-gp", "gb200-4x")) | json_values,
-                "nodeTaints": json_values | st.lists(json_values, max_size=3),
-                "nodeLabels": json_values | st.dictionaries(st.text(max_size=8), json_values, max_size=3),
-                **dict.fromkeys(("targetNodes", "minNodes", "maxNodes", "autoscaling"), json_values),
-            },
-        ),
-        "status": json_values
-        | st.fixed_dictionaries(
-            {},
-            optional={"currentNodes": json_values, "conditions": json_values | st.lists(condition, max_size=3)},
-        ),
-    },
-)
-
-
-@given(st.dictionaries(st.text(max_size=8), json_values, max_size=4) | odd_pools)
-def test_reading_never_raises_and_always_gives_the_declared_types(value: dict[str, Any]) -> None:
-    pool = READER.read(value)
-    assert isinstance(pool.name, str)
-    assert isinstance(pool.instance_type, str)
-    assert isinstance(pool.blocked, str)
-    assert pool.autoscaling in {True, False}
-    assert all(isinstance(each, str) for each in (*pool.problems, *pool.labels, *pool.labels.values(), pool.unusable))
-    assert all(size is None or type(size) is int for size in (pool.desired, pool.maximum))
-    assert all(isinstance(part, str) for taint in pool.taints for part in (taint.key, taint.value, taint.effect))
-    assert hash(pool.identity) == hash(READER.read(value).identity)
-
-
-@given(odd_pools)
-def test_a_pool_that_could_not_be_read_in_full_says_so(value: dict[str, Any]) -> None:
-    pool = READER.read(value)
-    if not pool.problems:
-        assert pool.gpu is not Gpu.UNKNOWN or pool.instance_type
-        assert pool.capacity is not CapacityType.UNKNOWN
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.integrations.conftest import REPOS, ROOT
+from tests.pages import assert_shown
 
 if TYPE_CHECKING:
     from tests.integrations.conftest import Shell
@@ -42,8 +43,7 @@ def test_command_prints_what_the_page_says(
     done = shell(f"set +eo pipefail\n{command}", folder, kustomize, helm, environment={"HOME": str(tmp_path)})
 
     assert done.returncode == 0, done.stderr
-    pattern = re.escape(expected).replace(re.escape("...\n"), r"(?s:.*)")
-    assert re.fullmatch(pattern, done.stdout), done.stdout + done.stderr
+    assert_shown(expected, done.stdout)
 
 
 def test_page_names_every_integration_that_there_is() -> None:

@@ -12,7 +12,6 @@ from webhook.kube.defaults_objects import default_object
 
 RBAC = "rbac.authorization.k8s.io"
 SCALE = {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}
-CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
 PERCENT = {"type": "Percent", "value": 100, "periodSeconds": 15}
 
 KINDS = [

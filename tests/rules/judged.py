@@ -14,6 +14,7 @@ import msgspec
 import yaml
 
 from tests.objects import cks_pool, view_of
+from tests.pages import blocks
 from webhook.bundle import load_bundle
 from webhook.context import Context, Phase
 from webhook.decision import Decision
@@ -125,12 +126,7 @@ def warned(findings: list[Finding]) -> str:
 
 def blocks_of(page: str, language: str = "") -> list[str]:
     """Return the fenced blocks of a page in ``docs/policies``."""
-    text = (Path(__file__).parents[2] / "docs" / "policies" / page).read_text()
-    return [
-        block
-        for found, block in re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-        if found == language
-    ]
+    return blocks(Path(__file__).parents[2] / "docs" / "policies" / page, language)
 
 
 def loaded(policy: str) -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
+from tests.pages import blocks
 from tests.rules.nodepools import CKS, JSON, KARPENTER, TAINT, judge, pool, told
 from webhook.bundle import load_bundle
 from webhook.decision import Finding, Outcome
@@ -192,7 +192,7 @@ def test_values_are_shown_on_one_short_line(value: object, text: str) -> None:
 
 
 def test_the_pages_own_policy_does_what_the_page_says(tmp_path: Path) -> None:
-    (text,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (text,) = blocks(PAGE, "yaml")
     (tmp_path / "page.yaml").write_text(text)
     (policy,) = load_bundle([tmp_path]).policies
     assert isinstance(policy.validator, NodePoolRules)

@@ -35,8 +35,6 @@ from webhook.context import utc_now
 from webhook.server.serve import Address, ServeOptions, serve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.server.conftest import Spawn
     from tests.server.harness import Process
 
@@ -245,10 +243,6 @@ def catches(pid: int, number: signal.Signals) -> bool:
 
 
 # Memory -------------------------------------------------------------------------------------------------------------
-
-
-def megabytes(count: int, unit: bytes) -> Callable[[], Any]:
-    return lambda: (unit * MIB for _ in range(count))
 
 
 @pytest.mark.parametrize("count", [6, 20])

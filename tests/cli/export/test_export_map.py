@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from tests.pages import assert_shown, blocks, commands
 from webhook.cli.export.mutating_policy import shapes
 
 if TYPE_CHECKING:
@@ -30,16 +31,13 @@ def policy(kind: str, name: str, spec: str = "{}") -> str:
 def test_the_example_of_the_page_prints_what_the_page_says(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    blocks = re.findall(r"```(\w+)\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    (pool,) = [text for language, text in blocks if language == "yaml"]
-    (example,) = [text for language, text in blocks if language == "console"]
-    command, _, expected = example.removeprefix("$ ").partition("\n")
+    (pool,) = blocks(PAGE, "yaml")
+    ((command, expected),) = commands(PAGE)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cluster").mkdir()
     (tmp_path / "cluster" / "nodepool.yaml").write_text(pool)
     done = run(*command.split()[1:])
-    pattern = re.escape(expected).replace(re.escape("...\n"), r"(?s:.*?)").replace(re.escape(" ... "), " .* ")
-    assert re.fullmatch(pattern, done.out), done.out
+    assert_shown(expected, done.out)
     assert done.err.count("left to the webhook: ") == done.out.count("# Left to the webhook: ")
 
 

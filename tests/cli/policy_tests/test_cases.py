@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +19,7 @@ from tests.cli.policy_tests.documents import (
     expecting,
     policy_test,
 )
+from tests.pages import blocks
 from webhook.bundle import SHIPPED
 
 if TYPE_CHECKING:
@@ -446,8 +446,7 @@ def test_policies_elsewhere_are_named(run: Run, write: Write, policies: Path) ->
 
 
 def test_example_of_the_page_passes(run: Run, write: Write) -> None:
-    page = (SHIPPED.parent / "docs" / "policy-tests.md").read_text()
-    (example,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (example,) = blocks(SHIPPED.parent / "docs" / "policy-tests.md", "yaml")
     write("t.yaml", example)
     done = run("test", "t.yaml")
     assert (done.code, done.out) == (0, "3 cases against the policies that ship with spotgate: 3 passed\n")

@@ -1,0 +1,28 @@
+"""What pages of the documentation show: code blocks, commands, and what these print."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_BLOCK: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_COMMAND: Final = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+
+
+def blocks(page: Path, language: str = "") -> list[str]:
+    """Return the fenced blocks of a page that are in this language."""
+    return [text for found, text in _BLOCK.findall(page.read_text()) if found == language]
+
+
+def commands(*pages: Path) -> list[tuple[str, str]]:
+    """Return the commands that the pages show, each with what it prints."""
+    return [each for page in pages for block in blocks(page, "console") for each in _COMMAND.findall(block)]
+
+
+def assert_shown(expected: str, printed: str) -> None:
+    """Compare what a page shows with what was printed; ``...`` is any text, on a line of its own any lines."""
+    pattern = re.escape(expected).replace(re.escape("...\n"), r"(?s:.*)").replace(re.escape(" ..."), " .*")
+    assert re.fullmatch(pattern, printed), printed
