@@ -333,7 +333,7 @@ def test_a_pool_is_refused_for_a_reason_also_when_it_is_named(pool: Pool, expect
     found = target(pod, pool)
 
     assert isinstance(found, Target)
-    assert [because for _, because in found.rejected] == ([expected] if expected else [])
+    assert [each.because for each in found.rejected] == ([expected] if expected else [])
     assert bool(found.pools) is not bool(expected)
 
 
@@ -367,7 +367,7 @@ def test_a_pool_is_said_to_be_excluded_only_if_it_would_take_the_pod_otherwise()
     )
     found = target(pod_of(labels=SPOT, gpu=True, selector={"example.com/tier": "b"}), *pools)
     assert isinstance(found, Target)
-    assert {pool.name: because for pool, because in found.rejected} == {
+    assert {str(each.nodes.pool).rpartition(" ")[2]: each.because for each in found.rejected} == {
         "fit": "the Pod's own nodeSelector or affinity excludes it",
         "closed": "it is being deleted",
         "cpu": "it has no GPUs, and the Pod requests some",

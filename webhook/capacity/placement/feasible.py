@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from webhook.capacity.placement.supply import SpotNodes, Supply
-    from webhook.capacity.providers.pool import Pool, Taint
+    from webhook.capacity.providers.pool import Taint
     from webhook.capacity.providers.provider import Provider
     from webhook.kube.pod import Pod, Toleration
 
@@ -29,91 +29,133 @@ _ARM: Final = "arm64"
 _SAYING: Final = frozenset({"In", "NotIn"})
 
 
-class Feasible(msgspec.Struct, frozen=True):
-    """Hold the spot nodes that can run a Pod, and the spot pools that can't.
-
-    Attributes:
-        nodes: the spot nodes that can run the Pod, of pools and of providers whose pools can't be seen. The latter
-            count if no pool fits, or if the cluster shows spot nodes of the provider.
-        rejected: the other spot pools, each with why it can't run the Pod.
-        gpu: whether the Pod requests GPUs; None if a resource claim may be for one.
-        tolerations: the tolerations for the taints of these nodes that the Pod may tolerate.
-        opened: spot nodes of another platform than the Pod's, which nothing but these taints keeps it off.
-    """
-
-    nodes: tuple[SpotNodes, ...]
-    rejected: tuple[tuple[Pool, str], ...]
-    gpu: bool | None
-    tolerations: tuple[Toleration, ...]
-    opened: tuple[SpotNodes, ...]
-
-
-class _Refusal(msgspec.Struct, frozen=True):
+class Rejected(msgspec.Struct, frozen=True):
     """Say why spot nodes can't run a Pod.
 
     Attributes:
         certain: the scheduler keeps the Pod off these nodes, too, whatever is injected.
         foreign: they are of another platform.
+        dedicated: the Pod's constraints admit them, and this taint dedicates them to others.
     """
 
+    nodes: SpotNodes
     because: str
     certain: bool = False
     foreign: bool = False
+    dedicated: Taint | None = None
+
+
+class PodDemands(msgspec.Struct, frozen=True, eq=False):
+    """Hold what a Pod that targets spot demands of its nodes.
+
+    Attributes:
+        terms: its own nodeSelector and required affinity.
+        named: the pool that its annotation names.
+        requested: the accelerators that it requests.
+    """
+
+    pod: Pod
+    terms: tuple[Term, ...]
+    named: str | None
+    requested: frozenset[str]
+
+    @property
+    def gpu(self) -> bool | None:
+        """Return whether the Pod requests GPUs; None if a resource claim may be for one."""
+        return True if self.requested else None if self.pod.spec.resourceClaims else False
+
+    def chooses(self, nodes: SpotNodes) -> bool:
+        """Return whether the Pod names the pool: by its annotation, or in each term by the pool-name label."""
+        if nodes.pool is None:
+            return False
+        if self.named is not None:
+            return nodes.pool.is_named(self.named)
+        return bool(self.terms) and all(term.demands(nodes.provider.pool_labels) for term in self.terms)
+
+    def rejects(self, nodes: SpotNodes) -> Rejected | None:
+        """Return why the nodes can't run the Pod, or None if they can."""
+        if because := nodes.closed or self._unable(nodes):
+            return Rejected(nodes, because, certain=True)
+        admitted, chosen = nodes.admitted(self.terms, nodes.absent), self.chooses(nodes)
+        if admitted and (because := self._wrong_platform(nodes, chosen=chosen)):
+            return Rejected(nodes, because, foreign=True)
+        wasted = self.gpu is False and nodes.gpu is Gpu.YES
+        taint = None if chosen else dedicating_taint(self.pod, nodes)
+        if taint is not None and not wasted:
+            because = f"its taint {taint} dedicates it to Pods that tolerate that"
+            return Rejected(nodes, because, certain=not admitted, dedicated=taint if admitted else None)
+        if wasted:
+            return Rejected(nodes, _GPU, certain=taint is not None or not admitted)
+        return None if admitted else Rejected(nodes, EXCLUDED, certain=True)
+
+    def tolerations(self, found: Iterable[SpotNodes]) -> tuple[Toleration, ...]:
+        """Return the tolerations of all taints on these nodes that the Pod may tolerate."""
+        wanted: dict[Toleration, None] = {}
+        for nodes in found:
+            guards = [taint for taint in nodes.guards if nodes.provider.serves(taint, self.requested)]
+            dedicated = nodes.dedicated if self.chooses(nodes) else ()
+            wanted |= dict.fromkeys((*nodes.tolerations, *tolerations_for((*dedicated, *guards))))
+        return tuple(wanted)
+
+    def _unable(self, nodes: SpotNodes) -> str:
+        """Return why accelerators, or the lack of them, keep the Pod off. Return an empty string if they do not."""
+        if self.gpu and nodes.gpu is Gpu.NO:
+            return _NO_GPU
+        resources = nodes.provider.gpu.resources
+        if other := next((each for each in sorted(self.requested) if not resources.match(each)), ""):
+            return f"{nodes.provider.title} has no {other}"
+        guard = guarding_taint(self.pod, nodes, self.requested)
+        if guard is None:
+            return ""
+        if self.gpu:
+            return f"its taint {guard} is for Pods that request {guard.key}"
+        return f"its taint {guard} keeps off Pods that request no GPUs"
+
+    def _wrong_platform(self, nodes: SpotNodes, *, chosen: bool) -> str:
+        """Return why the operating system or architecture keeps the Pod off. Return an empty string if it does not.
+
+        A Pod whose own constraints do not say that it runs on Windows or Arm does not, unless it names the pool.
+        """
+        system, own = nodes.only(OS_LABEL), self.pod.spec.os
+        if own is not None and system not in {"", own.name}:
+            return f"its nodes run {system}, and the Pod says {own.name} in spec.os"
+        if chosen:
+            return ""
+        on_windows = system == WINDOWS and own is None
+        for key, foreign in ((OS_LABEL, on_windows), (ARCH_LABEL, nodes.only(ARCH_LABEL) == _ARM)):
+            if foreign and not _says(self.terms, key, nodes):
+                return f"its nodes have {key}={nodes.only(key)}, and no nodeSelector or affinity of the Pod says so"
+        return ""
 
 
 def feasible_nodes(
-    pod: Pod,
-    terms: tuple[Term, ...],
-    named: str | None,
-    supply: Supply,
-    in_play: tuple[Provider, ...],
-    spot_shown: frozenset[str],
-    requested: frozenset[str],
-) -> Feasible:
-    """Return the spot nodes that can run a Pod that targets spot.
+    demands: PodDemands, supply: Supply, in_play: tuple[Provider, ...], spot_shown: frozenset[str]
+) -> tuple[list[SpotNodes], list[Rejected]]:
+    """Return the spot nodes that can run a Pod that targets spot, and the other spot pools.
 
-    ``named`` is the pool that the Pod's annotation names; ``requested`` are the accelerators that it requests.
+    The spot nodes of providers whose pools can't be seen are among them if no pool fits, or if the cluster shows spot
+    nodes of the provider.
     """
-    gpu = True if requested else None if pod.spec.resourceClaims else False
+    terms, named = demands.terms, demands.named
     names = {provider.name for provider in in_play}
     found: list[SpotNodes] = []
-    unsuited: list[SpotNodes] = []
-    refused: list[tuple[SpotNodes, _Refusal]] = []
+    rejected: list[Rejected] = []
+    wasted: list[Rejected] = []
     for nodes in supply.spot:
-        pool = nodes.pool
-        if pool is None or pool.provider not in names or (named is not None and not pool.is_named(named)):
+        if nodes.provider.name not in names or not (named is None or demands.chooses(nodes)):
             continue
-        wasted = gpu is False and nodes.gpu is Gpu.YES
-        chosen = is_chosen(nodes, terms, named)
-        taint = None if chosen else dedicating_taint(pod, nodes)
-        if refusal := _refusal(pod, terms, nodes, requested, gpu=gpu, chosen=chosen):
-            refused.append((nodes, refusal))
-        elif taint is not None and not wasted:
-            excluded = not nodes.admitted(terms, nodes.absent)
-            refused.append((nodes, _Refusal(dedicated_by(taint), certain=excluded)))
-        elif taint is not None or not nodes.admitted(terms, nodes.absent):
-            refused.append((nodes, _Refusal(_GPU if wasted else EXCLUDED, certain=True)))
-        elif wasted:
-            unsuited.append(nodes)
-        else:
+        if (refusal := demands.rejects(nodes)) is None:
             found.append(nodes)
-    if unsuited:
-        selected = _named(terms, named, found, unsuited, supply)
+        else:
+            (wasted if refusal.because == _GPU and not refusal.certain else rejected).append(refusal)
+    if wasted:
+        selected = _named(terms, named, found, [each.nodes for each in wasted], supply)
         found = [nodes for nodes in supply.spot if nodes in found or nodes in selected]
-        refused += [(nodes, _Refusal(_GPU)) for nodes in unsuited if nodes not in selected]
+        rejected += [each for each in wasted if each.nodes not in selected]
     if named is None:
-        hidden = (
-            names & spot_shown - _shown(supply, names) if found else _hidden(terms, names, supply, refused, gpu=gpu)
-        )
+        hidden = names & spot_shown - _shown(supply, names) if found else _hidden(demands, names, supply, rejected)
         found += _unseen(terms, hidden, supply, beside_pools=bool(found))
-    tolerations = _tolerations(found, terms, named, requested)
-    return Feasible(
-        tuple(found),
-        tuple((nodes.pool, refusal.because) for nodes, refusal in refused if nodes.pool is not None),
-        gpu,
-        tolerations,
-        tuple(nodes for nodes, refusal in refused if refusal.foreign and _opens(tolerations, pod, nodes)),
-    )
+    return found, rejected
 
 
 def _shown(supply: Supply, names: set[str]) -> set[str]:
@@ -121,14 +163,7 @@ def _shown(supply: Supply, names: set[str]) -> set[str]:
     return names & {nodes.provider.name for nodes in supply.spot}
 
 
-def _hidden(
-    terms: tuple[Term, ...],
-    names: set[str],
-    supply: Supply,
-    refused: list[tuple[SpotNodes, _Refusal]],
-    *,
-    gpu: bool | None,
-) -> set[str]:
+def _hidden(demands: PodDemands, names: set[str], supply: Supply, rejected: list[Rejected]) -> set[str]:
     """Return the providers that may have spot nodes for a Pod which fits no spot pool that the cluster shows.
 
     If it shows none, all may. Else those may of which it shows nothing; and those whose Nodes lack the accelerators or
@@ -138,82 +173,29 @@ def _hidden(
     shown = _shown(supply, names)
     if not shown:
         return names
-    open_to_it = {nodes.provider.name for nodes, refusal in refused if not refusal.certain}
+    open_to_it = {each.nodes.provider.name for each in rejected if not each.certain}
     spot = [nodes for nodes in supply.spot if nodes.provider.name in shown - open_to_it]
     keys = {ARCH_LABEL, f"beta.{ARCH_LABEL}"}
-    architectures = [Term(tuple(each for each in term.requirements if each.key in keys)) for term in terms]
+    architectures = [Term(tuple(each for each in term.requirements if each.key in keys)) for term in demands.terms]
     suitable = {
         nodes.provider.name
         for nodes in spot
-        if nodes.admitted(architectures, nodes.absent) and not (gpu and nodes.gpu is Gpu.NO)
+        if nodes.admitted(architectures, nodes.absent) and not (demands.gpu and nodes.gpu is Gpu.NO)
     }
-    wanted = {
-        nodes.provider.name for nodes in spot if nodes.provider.name not in suitable or is_chosen(nodes, terms, None)
-    }
+    wanted = {nodes.provider.name for nodes in spot if nodes.provider.name not in suitable or demands.chooses(nodes)}
     return names - {pool.provider for pool in supply.pools} | wanted
 
 
-def _opens(tolerations: tuple[Toleration, ...], pod: Pod, nodes: SpotNodes) -> bool:
-    """Return whether these tolerations, and nothing else, let the Pod onto the nodes."""
-    taints = [each for each in nodes.tolerations if each.effect in HARD_EFFECTS]
-    return bool(taints) and set(taints) <= set(tolerations) and dedicating_taint(pod, nodes) is None
-
-
-def is_chosen(nodes: SpotNodes, terms: tuple[Term, ...], named: str | None) -> bool:
-    """Return whether the Pod names the pool: by its annotation, or in each term by the pool-name label."""
-    if nodes.pool is None:
-        return False
-    if named is not None:
-        return nodes.pool.is_named(named)
-    return bool(terms) and all(term.demands(nodes.provider.pool_labels) for term in terms)
-
-
-def _refusal(
-    pod: Pod,
-    terms: tuple[Term, ...],
-    nodes: SpotNodes,
-    requested: frozenset[str],
-    *,
-    gpu: bool | None,
-    chosen: bool,
-) -> _Refusal | None:
-    """Return why the nodes can't run the Pod, whatever they are dedicated to. Return None if they may."""
-    if nodes.closed:
-        return _Refusal(nodes.closed, certain=True)
-    if because := _unable(pod, nodes, requested, gpu=gpu):
-        return _Refusal(because, certain=True)
-    if because := _wrong_platform(pod, terms, nodes, chosen=chosen):
-        return _Refusal(because, foreign=True)
-    return None
-
-
-def dedicated_by(taint: Taint) -> str:
-    """Return the reason of a pool that a taint dedicates to other Pods."""
-    return f"its taint {taint} dedicates it to Pods that tolerate that"
+def opens(tolerations: tuple[Toleration, ...], pod: Pod, rejected: Rejected) -> bool:
+    """Return whether these tolerations, and nothing else, let the Pod onto nodes of another platform."""
+    taints = [each for each in rejected.nodes.tolerations if each.effect in HARD_EFFECTS]
+    known = rejected.foreign and bool(taints) and set(taints) <= set(tolerations)
+    return known and dedicating_taint(pod, rejected.nodes) is None
 
 
 def dedicating_taint(pod: Pod, nodes: SpotNodes) -> Taint | None:
     """Return the taint, not tolerated by the Pod, that dedicates these nodes to others."""
     return _untolerated(pod, nodes.dedicated)
-
-
-def _wrong_platform(pod: Pod, terms: tuple[Term, ...], nodes: SpotNodes, *, chosen: bool) -> str:
-    """Return why the operating system or architecture keeps the Pod off. Return an empty string if it does not.
-
-    A Pod whose own constraints do not say that it runs on Windows or Arm does not, unless it names the pool.
-    """
-    if not nodes.admitted(terms, nodes.absent):
-        return ""
-    system = nodes.only(OS_LABEL)
-    if pod.spec.os is not None and system not in {"", pod.spec.os.name}:
-        return f"its nodes run {system}, and the Pod says {pod.spec.os.name} in spec.os"
-    if chosen:
-        return ""
-    on_windows = system == WINDOWS and pod.spec.os is None
-    for key, foreign in ((OS_LABEL, on_windows), (ARCH_LABEL, nodes.only(ARCH_LABEL) == _ARM)):
-        if foreign and not _says(terms, key, nodes):
-            return f"its nodes have {key}={nodes.only(key)}, and no nodeSelector or affinity of the Pod says so"
-    return ""
 
 
 def _says(terms: tuple[Term, ...], key: str, nodes: SpotNodes) -> bool:
@@ -224,18 +206,6 @@ def _says(terms: tuple[Term, ...], key: str, nodes: SpotNodes) -> bool:
         for term in terms
         if nodes.admitted((term,), nodes.absent)
     )
-
-
-def _tolerations(
-    found: list[SpotNodes], terms: tuple[Term, ...], named: str | None, requested: frozenset[str]
-) -> tuple[Toleration, ...]:
-    """Return the tolerations of all taints on these nodes that the Pod may tolerate."""
-    wanted: dict[Toleration, None] = {}
-    for nodes in found:
-        guards = [taint for taint in nodes.guards if nodes.provider.serves(taint, requested)]
-        dedicated = nodes.dedicated if is_chosen(nodes, terms, named) else ()
-        wanted |= dict.fromkeys((*nodes.tolerations, *tolerations_for((*dedicated, *guards))))
-    return tuple(wanted)
 
 
 def _unseen(terms: tuple[Term, ...], names: Collection[str], supply: Supply, *, beside_pools: bool) -> list[SpotNodes]:
@@ -291,20 +261,6 @@ def _untolerated(pod: Pod, taints: Iterable[Taint]) -> Taint | None:
         if taint.effect in HARD_EFFECTS and not any(tolerates(each, taint) for each in pod.spec.tolerations or ()):
             return taint
     return None
-
-
-def _unable(pod: Pod, nodes: SpotNodes, requested: frozenset[str], *, gpu: bool | None) -> str:
-    """Return why accelerators, or the lack of them, keep the Pod off. Return an empty string if they do not."""
-    if gpu and nodes.gpu is Gpu.NO:
-        return _NO_GPU
-    if other := next((each for each in sorted(requested) if not nodes.provider.gpu.resources.match(each)), ""):
-        return f"{nodes.provider.title} has no {other}"
-    guard = guarding_taint(pod, nodes, requested)
-    if guard is None:
-        return ""
-    if gpu:
-        return f"its taint {guard} is for Pods that request {guard.key}"
-    return f"its taint {guard} keeps off Pods that request no GPUs"
 
 
 def _named(

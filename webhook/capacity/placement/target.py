@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from webhook.caching import identity_cache
-from webhook.capacity.placement.feasible import confined_to, demands_spot, feasible_nodes
+from webhook.capacity.placement.feasible import PodDemands, confined_to, demands_spot, feasible_nodes, opens
 from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.providers.pool import CapacityType
 from webhook.globs import Globs
@@ -25,6 +25,7 @@ from webhook.kube.tolerations import tolerates
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from webhook.capacity.placement.feasible import Rejected
     from webhook.capacity.placement.supply import SpotNodes, Supply
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
@@ -78,7 +79,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     providers: tuple[Provider, ...]
     pools: tuple[Pool, ...] | None
     nodes: tuple[SpotNodes, ...] = ()
-    rejected: tuple[tuple[Pool, str], ...] = ()
+    rejected: tuple[Rejected, ...] = ()
     requested: frozenset[str] = frozenset()
     gpu: bool | None = False
     tolerations: tuple[Toleration, ...] = ()
@@ -215,21 +216,22 @@ def _answer(question: _Question, pod: Pod, supply: Supply, providers: Mapping[st
         because = own
 
     requested = frozenset[str]().union(*(requested_of(pod, each.gpu.resources) for each in providers.values()))
-    feasible = feasible_nodes(pod, terms, named, supply, playing, question.spot_shown, requested)
-    pools = tuple(nodes.pool for nodes in feasible.nodes if nodes.pool is not None)
-    stand_in = bool(feasible.nodes) and not pools
+    demands = PodDemands(pod, terms, named, requested)
+    nodes, rejected = feasible_nodes(demands, supply, playing, question.spot_shown)
+    tolerations = demands.tolerations(nodes)
+    pools = tuple(each.pool for each in nodes if each.pool is not None)
     return Target(
         preferred=asked == SPOT_PREFERRED,
         because=because,
         # Narrowed to where the Pod can land, as an injected selector would narrow them too.
-        providers=tuple({nodes.provider.name: nodes.provider for nodes in feasible.nodes}.values()) or playing,
-        pools=None if not pools and (stand_in or not supply.known) else pools,
-        nodes=feasible.nodes,
-        rejected=feasible.rejected,
+        providers=tuple({each.provider.name: each.provider for each in nodes}.values()) or playing,
+        pools=None if not pools and (nodes or not supply.known) else pools,
+        nodes=tuple(nodes),
+        rejected=tuple(rejected),
         requested=requested,
-        gpu=feasible.gpu,
-        tolerations=feasible.tolerations,
-        opened=feasible.opened,
+        gpu=demands.gpu,
+        tolerations=tolerations,
+        opened=tuple(each.nodes for each in rejected if opens(tolerations, pod, each)),
     )
 
 

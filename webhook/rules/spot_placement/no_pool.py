@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from webhook.capacity.placement.feasible import EXCLUDED, dedicated_by, dedicating_taint, guarding_taint
+from webhook.capacity.placement.feasible import EXCLUDED, guarding_taint
 from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION, ON_DEMAND
 from webhook.capacity.providers.nodes import KIND as NODE_GROUP
 from webhook.capacity.providers.pool import CapacityType, Gpu
@@ -26,11 +26,12 @@ from webhook.rules.spot_placement.findings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
+    from webhook.capacity.placement.feasible import Rejected
     from webhook.capacity.placement.supply import SpotNodes, Supply
     from webhook.capacity.placement.target import Target
-    from webhook.capacity.providers.pool import Pool, Taint
+    from webhook.capacity.providers.pool import Taint
     from webhook.capacity.providers.provider import Provider
     from webhook.cluster.protocol import ClusterView
     from webhook.decision import Violation
@@ -49,10 +50,11 @@ def no_pool_fits(
     if named is not None:
         for violation in no_such_spot_pool(named, view, supply):
             return violation
-    if (unfit := _one_unfit(pod, target, supply)) is not None:
+    if (unfit := _one_unfit(pod, target)) is not None:
         return unfit
-    if (dedicated := next(_dedicated(pod, target, supply), None)) is not None:
-        return _pool_dedicated(subject, target, *dedicated)
+    for each in target.rejected:
+        if each.dedicated is not None:
+            return _pool_dedicated(subject, target, each.nodes, each.dedicated)
     for nodes in _excluded_alone(target, supply):
         field, demand = unmet_constraint(pod.spec, partial(_suits, nodes))
         if field:
@@ -69,9 +71,9 @@ def no_pool_fits(
     )
 
 
-def _one_unfit(pod: Pod, target: Target, supply: Supply) -> Violation | None:
+def _one_unfit(pod: Pod, target: Target) -> Violation | None:
     """Return the violation for a Pod that names one pool, which has other accelerators than the Pod requests."""
-    if len(chosen := list(_chosen(pod, target, supply))) != 1:
+    if len(chosen := list(_chosen(pod, target))) != 1:
         return None
     (nodes,) = chosen
     if target.gpu and nodes.gpu is Gpu.NO:
@@ -120,35 +122,21 @@ def _suits(nodes: SpotNodes, term: Term) -> bool:
     return nodes.admitted((term,), nodes.absent)
 
 
-def _chosen(pod: Pod, target: Target, supply: Supply) -> Iterator[SpotNodes]:
+def _chosen(pod: Pod, target: Target) -> Iterator[SpotNodes]:
     """Yield the refused pools that the Pod names: by annotation, or by the pool-name label in its own selector."""
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
     terms = terms_of(pod.spec)
-    for nodes in _of(target.rejected, supply):
+    for nodes in (each.nodes for each in target.rejected):
         by_label = any(term.demands(nodes.provider.pool_labels) and _suits(nodes, term) for term in terms)
         if by_label if named is None else nodes.pool is not None and nodes.pool.is_named(named):
             yield nodes
 
 
-def _dedicated(pod: Pod, target: Target, supply: Supply) -> Iterator[tuple[SpotNodes, Taint]]:
-    """Yield the pools that the Pod's own constraints admit and a taint dedicates to others, with that taint."""
-    terms, reasons = terms_of(pod.spec), {id(pool): because for pool, because in target.rejected}
-    for nodes in _of(target.rejected, supply):
-        taint = dedicating_taint(pod, nodes)
-        if taint is not None and reasons[id(nodes.pool)] == dedicated_by(taint) and nodes.admitted(terms, nodes.absent):
-            yield nodes, taint
-
-
 def _excluded_alone(target: Target, supply: Supply) -> Iterator[SpotNodes]:
     """Yield the spot nodes that only the Pod's own constraints exclude."""
-    yield from _of([(pool, because) for pool, because in target.rejected if because == EXCLUDED], supply)
+    yield from (each.nodes for each in target.rejected if each.because == EXCLUDED)
     names = {provider.name for provider in target.providers}
     yield from (nodes for nodes in supply.unseen if nodes.provider.name in names)
-
-
-def _of(refused: Iterable[tuple[Pool, str]], supply: Supply) -> Iterator[SpotNodes]:
-    pools = [pool for pool, _ in refused]
-    yield from (nodes for nodes in supply.spot if any(nodes.pool is pool for pool in pools))
 
 
 def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: str, fix: str) -> Violation:
@@ -159,9 +147,9 @@ def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: s
         if pool.capacity is CapacityType.ON_DEMAND and admits(terms, pool.labels) is Tristate.YES
     ]
     wants = f" It admits on-demand capacity instead: {listed(admitted)}." if admitted else ""
-    others = tuple((pool, because) for pool, because in target.rejected if because != EXCLUDED)
+    others = tuple(each for each in target.rejected if each.because != EXCLUDED)
     closed = f" The others do not take it either: {_reasons(others)}" if others else ""
-    if any(nodes.pool is not None and nodes.pool.kind == NODE_GROUP for nodes in _of(target.rejected, supply)):
+    if any(each.nodes.pool is not None and each.nodes.pool.kind == NODE_GROUP for each in target.rejected):
         closed += " Pools that are scaled to 0 have no Nodes to show their labels; such a one may take the Pod."
         fix = f"{fix}; for a pool without Nodes, write its tolerations yourself"
     which = "every spot pool that could take it" if others else "every spot pool"
@@ -197,7 +185,7 @@ def _pool_dedicated(subject: Subject, target: Target, nodes: SpotNodes, taint: T
     )
 
 
-def _reasons(refused: tuple[tuple[Pool, str], ...]) -> str:
-    said = "; ".join(f"{pool}: {because}" for pool, because in refused[:LISTED])
-    more = len(refused) - LISTED
+def _reasons(rejected: tuple[Rejected, ...]) -> str:
+    said = "; ".join(f"{each.nodes.pool}: {each.because}" for each in rejected[:LISTED])
+    more = len(rejected) - LISTED
     return f"{said}; and {more} more." if more > 0 else f"{said}."

@@ -139,8 +139,8 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
         supply = supply_of(view, self.providers)
         if supply.assumed:
             trace.say("cluster %s is taken for this one: the files describe no other, and no Nodes", supply.assumed)
-        for pool, because in target.rejected:
-            trace.say("%s: %s", pool, because)
+        for each in target.rejected:
+            trace.say("%s: %s", each.nodes.pool, each.because)
         if not target.nodes:
             known = target.pools is not None
             why = (
