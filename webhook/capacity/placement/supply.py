@@ -5,6 +5,7 @@ This is computed once for each state of the node pools, so that a Pod is only co
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -185,7 +186,7 @@ def _supply(
         pools=pools,
         providers=frozenset(seen),
         assumed=next((pool.cluster_id for pool in pools if pool.assumed_here), ""),
-        spot=tuple(nodes(providers[pool.provider], pool) for pool in sorted(spot, key=_identity)),
+        spot=tuple(nodes(providers[pool.provider], pool) for pool in sorted(spot, key=attrgetter("identity"))),
         unseen=tuple(
             nodes(provider, None)
             for provider in providers.values()
@@ -233,10 +234,12 @@ def _marks(provider: Provider) -> frozenset[str]:
 def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], common: frozenset[Taint]) -> SpotNodes:
     marks = {label.key: label.value for label in provider.spot_node_labels if pool is None or pool.marked}
     labels = {**pool.labels, **marks} if pool is not None else marks
-    meant: dict[TaintMeaning, list[Taint]] = {meaning: [] for meaning in TaintMeaning}
-    for taint in _taints(provider, pool, labels):
-        meant[meaning_of(taint, provider, common)].append(taint)
-    platform = dict(filter(None, map(platform_of, meant[TaintMeaning.PLATFORM]))) if pool is not None else {}
+    taints = [(taint, meaning_of(taint, provider, common)) for taint in _taints(provider, pool, labels)]
+
+    def meaning(*meanings: TaintMeaning) -> tuple[Taint, ...]:
+        return tuple(taint for taint, meant in taints if meant in meanings)
+
+    platform = dict(filter(None, map(platform_of, meaning(TaintMeaning.PLATFORM)))) if pool is not None else {}
     return SpotNodes(
         provider=provider,
         pool=pool,
@@ -245,14 +248,14 @@ def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], c
         requirements=(pool and pool.requirements) or NO_REQUIREMENTS,
         label_keys=pool.label_keys if pool is not None else None,
         absent=absent,
-        closed=_closed(pool, meant[TaintMeaning.FORBIDDEN]),
-        guards=tuple(meant[TaintMeaning.ACCELERATOR]),
+        closed=_closed(pool, meaning(TaintMeaning.FORBIDDEN)),
+        guards=meaning(TaintMeaning.ACCELERATOR),
         dedicated=tuple(
             taint
-            for taint in meant[TaintMeaning.DEDICATED]
+            for taint in meaning(TaintMeaning.DEDICATED)
             if taint.effect in HARD_EFFECTS and toleration_for(taint) is not None
         ),
-        tolerations=tolerations_for([*meant[TaintMeaning.SPOT], *meant[TaintMeaning.PLATFORM]]),
+        tolerations=tolerations_for((*meaning(TaintMeaning.SPOT), *meaning(TaintMeaning.PLATFORM))),
     )
 
 
@@ -292,7 +295,7 @@ def _other_nodes(pool: Pool, provider: Provider) -> Nodes:
     return Nodes(labels=pool.labels, requirements=requirements, label_keys=pool.label_keys)
 
 
-def _closed(pool: Pool | None, forbidden: list[Taint]) -> str:
+def _closed(pool: Pool | None, forbidden: tuple[Taint, ...]) -> str:
     """Return why no Pod is placed on these nodes. Return an empty string if Pods may be."""
     if pool is not None and pool.closed:
         return pool.closed
@@ -321,7 +324,3 @@ def _spot_taints(
             meaning = meaning_of(taint, providers[pool.provider], common)
             if taint not in elsewhere and meaning is TaintMeaning.SPOT:
                 yield taint, pool.provider
-
-
-def _identity(pool: Pool) -> tuple[str, str, str, str]:
-    return pool.identity

@@ -44,15 +44,12 @@ def meaning_of(taint: Taint, provider: Provider, common: Collection[Taint]) -> T
         return TaintMeaning.SPOT
     if taint.key in provider.hands_off_selectors:  # Whatever the value says, it is a name: ``spot-first``.
         return TaintMeaning.DEDICATED
-    for holds, meaning in (
-        (platform_of(taint) is not None, TaintMeaning.PLATFORM),
-        (provider.is_passing(taint), TaintMeaning.PASSING),
-        (provider.guards_accelerator(taint), TaintMeaning.ACCELERATOR),
-        (_says_spot(taint) or taint in common, TaintMeaning.SPOT),
-    ):
-        if holds:
-            return meaning
-    return TaintMeaning.DEDICATED
+    if platform_of(taint) is not None:
+        return TaintMeaning.PLATFORM
+    if provider.is_passing(taint):
+        return TaintMeaning.PASSING
+    other = TaintMeaning.SPOT if _says_spot(taint) or taint in common else TaintMeaning.DEDICATED
+    return TaintMeaning.ACCELERATOR if provider.guards_accelerator(taint) else other
 
 
 def _says_spot(taint: Taint) -> bool:

@@ -68,7 +68,7 @@ class Provider(CapacityProviderSpec):
         """Return the taints that the provider itself puts on spot nodes."""
         return tuple(each.taint for each in self.spot_node_taints)
 
-    @property
+    @cached_property
     def automatic_gpu_taints(self) -> tuple[GpuTaintSpec, ...]:
         """Return the taints that the provider itself puts on nodes with GPUs, as far as they are known whole."""
         return tuple(each for each in self.gpu.taints if each.automatic and each.effect)
@@ -110,12 +110,12 @@ class Provider(CapacityProviderSpec):
         """Return whether a node with these labels is spot."""
         return any(labels.get(each.key) == each.value for each in self.spot_node_labels)
 
-    @property
+    @cached_property
     def pool_labels(self) -> tuple[str, ...]:
         """Return the keys of all labels that name a node's pool."""
         return (self.pool_name_label, *self.other_pool_name_labels)
 
-    @property
+    @cached_property
     def pools_are_here(self) -> bool:
         """Return whether the provider's node pools are objects in the cluster whose nodes they describe."""
         return any(
