@@ -25,8 +25,7 @@ from webhook.kube.edit import PodEditor
 from webhook.policy.match import is_namespace, namespace_of
 from webhook.review import MalformedObjectError, is_null, leaves_spec
 from webhook.rules.protocol import NO_NEEDS
-from webhook.subject import Subject
-from webhook.template_subjects import template_subjects
+from webhook.subject import Subject, template_subjects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from webhook.cluster.api import ApiError
-from webhook.cluster.pages import PAGE, pages
+from webhook.cluster.source import PAGE, pages
 
 GONE = HTTPStatus.GONE
 

@@ -18,7 +18,7 @@ from tests.controlplane.populate import POOLS, nodes_of, start_bare_cluster, wai
 from tests.objects import SPOT, deployment, pod, saying
 from tests.policy_reports import policy_report_crds
 from webhook.cli import main
-from webhook.cluster import pages
+from webhook.cluster import source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,7 +129,7 @@ def test_what_exists_is_judged_page_by_page_and_what_a_workload_owns_with_it_alo
     namespaces = [each for each in there if each["name"] not in system and not each["name"].startswith("cw-")]
     # Deployments, Pods that no workload owns, and node pools.
     assert whole.report["summary"]["documents"] == 3 + 4 + 3 + len(namespaces)
-    monkeypatch.setattr(pages, "PAGE", 2)
+    monkeypatch.setattr(source, "PAGE", 2)
     assert audit(admin(things)).report == whole.report
 
 

@@ -1,4 +1,4 @@
-"""List and watch one resource of an API server, in all namespaces.
+"""List and watch one resource of an API server, in all namespaces; memory holds one page at a time.
 
 Not with `kubernetes.aio.watch`: it opens a client of its own, with a TLS context, for each watch, and where one ends it
 begins the next without a pause.
@@ -16,10 +16,9 @@ import aiohttp
 import msgspec
 
 from webhook.cluster.api import JSON_TYPE, ApiError
-from webhook.cluster.pages import pages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from webhook.cluster.api import Api
 
@@ -159,3 +158,45 @@ class _Resource(msgspec.Struct):
 
 class _Discovered(msgspec.Struct):
     resources: list[_Resource]
+
+
+PAGE: Final = 500
+"""Objects in one response, as kubectl asks for them."""
+
+
+class ListMeta(msgspec.Struct):
+    """Hold the metadata of a list."""
+
+    resourceVersion: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class ObjectPage(msgspec.Struct):
+    """Describe one response: a part of the objects, as they came."""
+
+    metadata: ListMeta
+    items: list[msgspec.Raw]
+
+
+async def pages(
+    fetch: Callable[[str], Awaitable[bytes]], path: str, query: Mapping[str, str] | None = None, *, renew: bool = False
+) -> AsyncIterator[ObjectPage]:
+    """Yield all objects of a resource, `PAGE` at a time, in the order of namespaces and names.
+
+    With ``renew``, go on behind the last object where the API server has forgotten the state that the first page showed
+    (410, after some five minutes). Later pages are of a later state then, so nothing may be watched from here. Raise
+    ApiError if they can't be listed.
+    """
+    asked = {"limit": str(PAGE), **(query or {})}
+    while True:
+        try:
+            page = msgspec.json.decode(await fetch(f"{path}?{urlencode(asked)}"), type=ObjectPage)
+        except ApiError as error:
+            if not renew or error.status != HTTPStatus.GONE or error.go_on in {"", asked.get("continue")}:
+                raise
+            asked["continue"] = error.go_on
+            continue
+        yield page
+        if not page.metadata.continue_:
+            return
+        asked["continue"] = page.metadata.continue_

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.cluster.api import JSON_TYPE, ApiError
-from webhook.cluster.pages import pages
-from webhook.cluster.source import METADATA_LIST
+from webhook.cluster.source import METADATA_LIST, pages
 from webhook.context import Phase
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
 

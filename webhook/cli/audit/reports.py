@@ -20,7 +20,7 @@ from webhook.cli.connection import as_rules
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.output.policyreport import SUMMARY, result_of
 from webhook.cluster.api import Api, ApiError
-from webhook.cluster.pages import pages
+from webhook.cluster.source import pages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping

@@ -20,7 +20,7 @@ from webhook.cli.report import ObjectReport, object_reports
 from webhook.cli.writing import write_whole
 from webhook.cluster.api import ApiError
 from webhook.cluster.discovery import ServedResource, served_resources
-from webhook.cluster.reading import read_cluster, refusals
+from webhook.cluster.resources import read_cluster, refusals
 from webhook.context import ASSUMED_VERSION, Context, Phase, utc_now
 from webhook.documents import Document
 from webhook.kube.affinity import Tristate

@@ -143,7 +143,7 @@ def _print(
 
 def _live_view(options: Namespace, bundle: Bundle) -> ClusterView:
     async def read(api: Api) -> ClusterView:
-        from webhook.cluster.reading import read_cluster  # noqa: PLC0415 - as in `connected`
+        from webhook.cluster.resources import read_cluster  # noqa: PLC0415 - as in `connected`
 
         reading = await read_cluster(api, bundle.providers, budgets=False, seconds=_ANSWER)
         if reading.problems:

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from webhook.bundle import load_bundle
 from webhook.cluster.api import ApiError
-from webhook.cluster.reading import read_cluster
+from webhook.cluster.resources import read_cluster
 from webhook.policy.errors import PolicyErrors
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from webhook.cli.connection import unanswered
 from webhook.cli.exits import CannotJudgeError
 from webhook.cluster.api import Api, ApiError
 from webhook.cluster.protocol import UnusableCredentialsError
-from webhook.cluster.reading import read_cluster
+from webhook.cluster.resources import read_cluster
 from webhook.manifests.state import DEFAULT_NAMESPACE, view_of
 from webhook.policy.errors import Problem
 from webhook.review import OPERATIONS

@@ -23,8 +23,8 @@ from webhook.cli.rehearse.inputs.resources import (
 )
 from webhook.cli.rehearse.inputs.source import ClusterSource
 from webhook.cluster.api import ApiError
-from webhook.cluster.pages import pages
 from webhook.cluster.resources import api_server_release
+from webhook.cluster.source import pages
 
 if TYPE_CHECKING:
     from argparse import Namespace
