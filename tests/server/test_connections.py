@@ -17,7 +17,7 @@ import pytest
 import uvloop
 
 from tests.server.harness import PAIR, PATIENCE, SHORT, eventually, review
-from webhook.server.connections import Acceptor, Server
+from webhook.server.connections import Acceptor
 from webhook.server.limits import LIMITS, Limits
 from webhook.server.metrics import Metrics
 from webhook.server.peers import Peers
@@ -329,9 +329,8 @@ def test_L3_a_client_that_comes_at_the_moment_of_the_end_is_parted_with(turns: i
     async def end_after(turns: int) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             listener.settimeout(0)
-            acceptor = Acceptor(
-                listener, Server(_unexpected, Metrics(), SHORT, Peers()), lambda: ServingCertificate(PAIR).context
-            )
+            context = ServingCertificate(PAIR).context
+            acceptor = Acceptor(listener, _unexpected, lambda: context, metrics=Metrics(), limits=SHORT, peers=Peers())
             accepting = asyncio.create_task(acceptor.accept())
             await asyncio.sleep(0.01)
             with socket.create_connection(listener.getsockname(), timeout=PATIENCE) as client:

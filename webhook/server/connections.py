@@ -63,24 +63,33 @@ class Connection(web.RequestHandler):
 
     def __init__(
         self,
-        server: Server,
+        server: web.Server,
         peer: Peer,
-        loop: asyncio.AbstractEventLoop,
-        **options: Any,  # noqa: ANN401
+        peers: Peers,
+        metrics: Metrics,
+        limits: Limits,
     ) -> None:
-        super().__init__(server, loop=loop, **options)
+        loop = asyncio.get_running_loop()
+        super().__init__(
+            server,
+            loop=loop,
+            keepalive_timeout=limits.keep_alive,
+            lingering_time=_LINGER,
+            access_log=None,  # type: ignore[arg-type]  # which aiohttp takes
+            auto_decompress=False,
+        )
         self.peer = peer
         self.certificate_names: tuple[str, ...] = ()
-        self._peers = server.peers
-        self._metrics = server.metrics
+        self._peers = peers
+        self._metrics = metrics
         now = loop.time()
         self.receiving_since = math.inf
         self.idle_since = now
         self.has_served = False
         self.lost: asyncio.Future[None] = loop.create_future()
         jitter = random.uniform(0.8, 1.2)  # noqa: S311 - no secret
-        self._retires = now + server.limits.recycle * jitter
-        self._requests_left = int(server.limits.recycle_requests * jitter)
+        self._retires = now + limits.recycle * jitter
+        self._requests_left = int(limits.recycle_requests * jitter)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Count the connection as one of its peer, and read the names in the client certificate."""
@@ -186,61 +195,45 @@ class Connection(web.RequestHandler):
             log.error("connection failed", error=type(error).__name__, where=where(error), problem=args[0])
 
 
-class Server(web.Server):
-    """aiohttp's server, making our connections."""
+class Acceptor:
+    """Accept connections from a listening socket, and hand their requests to a handler.
+
+    Args:
+        listener: listening and non-blocking.
+        handler: answers one request.
+        context: returns the TLS context for the next connection.
+        metrics: counts the connections that are cut.
+        limits: bounds and durations.
+        peers: share what there is not enough of.
+    """
 
     def __init__(
         self,
+        listener: socket.socket,
         handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        context: Callable[[], ssl.SSLContext],
+        *,
         metrics: Metrics,
         limits: Limits,
         peers: Peers,
     ) -> None:
-        super().__init__(handler)
-        self.metrics = metrics
-        self.peers = peers
-        self.limits = limits
-        self._loop = asyncio.get_running_loop()
-
-    def connection(self, peer: Peer) -> Connection:
-        """Return a protocol for a new connection."""
-        return Connection(
-            self,
-            peer,
-            self._loop,
-            keepalive_timeout=self.limits.keep_alive,
-            lingering_time=_LINGER,
-            access_log=None,
-            auto_decompress=False,
-        )
-
-    def open_connections(self) -> list[Connection]:
-        """Return all connections whose handshake is done."""
-        return cast("list[Connection]", self.connections)
-
-
-class Acceptor:
-    """Accepts connections from a listening socket.
-
-    Args:
-        listener: listening and non-blocking.
-        context: returns the TLS context for the next connection.
-    """
-
-    def __init__(self, listener: socket.socket, server: Server, context: Callable[[], ssl.SSLContext]) -> None:
         self._listener = listener
-        self._server = server
-        self._limits = server.limits
-        self._metrics = server.metrics
+        self._server = web.Server(handler)
+        self._limits = limits
+        self._metrics = metrics
         self._context = context
         self._loop = asyncio.get_running_loop()
-        self._peers = server.peers
+        self._peers = peers
         self._repeats = Repeats()
         self._retired = 0
 
     def __len__(self) -> int:
         """Return the number of open connections."""
         return self._peers.connections()
+
+    def _open(self) -> list[Connection]:
+        """Return all connections whose handshake is done."""
+        return cast("list[Connection]", self._server.connections)
 
     async def accept(self) -> None:
         """Accept connections until cancelled."""
@@ -292,7 +285,10 @@ class Acceptor:
         await self._peers.turn(peer)
         peer.charge(_HANDSHAKE_COST)
         try:
-            retired, connection = self._retired, self._server.connection(peer)
+            retired, connection = (
+                self._retired,
+                Connection(self._server, peer, self._peers, self._metrics, self._limits),
+            )
             await self._loop.connect_accepted_socket(
                 lambda: connection,
                 client,
@@ -315,7 +311,7 @@ class Acceptor:
     def retire(self) -> None:
         """End all connections, because new ones get another TLS context."""
         self._retired += 1
-        for connection in self._server.open_connections():
+        for connection in self._open():
             connection.retire()
 
     def _make_room(self, newcomer: Peer) -> bool:
@@ -347,7 +343,7 @@ class Acceptor:
         while True:
             await asyncio.sleep(_SWEEP)
             deadline = self._loop.time() - self._limits.receive
-            for connection in self._server.open_connections():
+            for connection in self._open():
                 if connection.receiving_since < deadline:
                     self._metrics.count("connections_cut", "slow")
                     connection.abort()
@@ -358,7 +354,7 @@ class Acceptor:
         If we closed one, a request that the client sends at that moment would be lost: Go, and so the API server, does
         not send a POST again. But Go closes an idle connection itself when it reads an answer to no request.
         """
-        connections = self._server.open_connections()
+        connections = self._open()
         for connection in connections:
             connection.dismiss()
         if connections:
@@ -370,7 +366,7 @@ class Acceptor:
         handshakes = self._peers.handshakes()
         for handshake in handshakes:
             handshake.cancel()
-        connections = self._server.open_connections()
+        connections = self._open()
         transports = [each.transport for each in connections]
         self._server.pre_shutdown()
         with contextlib.suppress(TimeoutError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import uvloop
 
 from webhook.server.app import Webhook
-from webhook.server.connections import Acceptor, Server
+from webhook.server.connections import Acceptor
 from webhook.server.log import flush_log, log, log_loop_error
 from webhook.server.metrics import Metrics
 from webhook.server.peers import Peers
@@ -106,8 +106,14 @@ class Replica:
         self._limits = limits
         self._cluster = cluster
         self._serving = False
-        server = Server(self.webhook.handle, self.metrics, limits, peers)
-        self._acceptor = Acceptor(listener, server, lambda: certificate.context)
+        self._acceptor = Acceptor(
+            listener,
+            self.webhook.handle,
+            lambda: certificate.context,
+            metrics=self.metrics,
+            limits=limits,
+            peers=peers,
+        )
 
     @property
     def waits_for(self) -> str:

@@ -6,9 +6,8 @@ import socket
 import time
 from collections import Counter
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-import msgspec
 from cryptography import x509
 
 from webhook import __version__
@@ -66,33 +65,12 @@ summary { padding: .3rem 0; }
 """
 
 
-class Unknown(msgspec.Struct, frozen=True):
-    """What the replica does not know, why, and what to do."""
+class Unknown(NamedTuple):
+    """Say what the replica does not know, why, and what to do."""
 
     what: str
     why: str
     remedy: str = ""
-
-
-class PolicyRow(msgspec.Struct, frozen=True):
-    """A policy and its findings since the replica started."""
-
-    name: str
-    kind: str
-    enforcement: str
-    counts: Counter[str]
-
-
-class PoolRow(msgspec.Struct, frozen=True):
-    """A node pool as the webhook sees it."""
-
-    name: str
-    kind: str
-    capacity: CapacityType
-    size: str
-    machines: str
-    unusable: str
-    unread: str
 
 
 def render(replica: Replica) -> tuple[str, str]:
@@ -111,7 +89,7 @@ def render(replica: Replica) -> tuple[str, str]:
         now=_when(time.time()),
         when=_when,
         left=_left,
-        unknown=[*_not_in_force(replica), *_unknown(replica, snapshot.bundle, view)],
+        unknown=[*_not_in_force(replica), *_of_cluster(replica, snapshot.bundle, view)],
         policies=list(_policies(snapshot.bundle, replica.metrics.findings())),
         COUNTED=_COUNTED,
         SHOWN=_SHOWN,
@@ -142,7 +120,7 @@ def _not_in_force(replica: Replica) -> Iterator[Unknown]:
         yield Unknown("Trust", "no caBundle is known, so nothing says whether the API server trusts the certificate")
 
 
-def _unknown(replica: Replica, bundle: Bundle, view: ClusterView) -> Iterator[Unknown]:
+def _of_cluster(replica: Replica, bundle: Bundle, view: ClusterView) -> Iterator[Unknown]:
     """Yield what the replica does not know of the cluster."""
     silence = replica.cluster_silence
     if silence is not None and silence > _STALE:
@@ -166,26 +144,27 @@ def _unknown(replica: Replica, bundle: Bundle, view: ClusterView) -> Iterator[Un
             yield Unknown(what, f"nothing tells it: taken for {'.'.join(map(str, ASSUMED_VERSION))}")
 
 
-def _policies(bundle: Bundle, findings: Mapping[str, Counter[str]]) -> Iterator[PolicyRow]:
+def _policies(bundle: Bundle, findings: Mapping[str, Counter[str]]) -> Iterator[tuple[str, str, str, Counter[str]]]:
     """Yield the policies in force, then those of which only findings are left, and the engine."""
     left = dict(findings)
     for policy in bundle.policies:
-        yield PolicyRow(policy.name, policy.kind, str(policy.enforcement), left.pop(policy.name, Counter()))
+        yield policy.name, policy.kind, str(policy.enforcement), left.pop(policy.name, Counter())
     for name, counts in sorted(left.items()):
-        yield PolicyRow(name, "of the engine" if name == ENGINE else "no longer in force", "", counts)
+        yield name, "of the engine" if name == ENGINE else "no longer in force", "", counts
 
 
-def _row(pool: Pool) -> PoolRow:
+def _row(pool: Pool) -> dict[str, str]:
+    """Return a node pool as the webhook sees it."""
     machines = (pool.instance_type, _GPUS[pool.gpu], pool.gpu_type)
-    return PoolRow(
-        name=f"{pool.namespace}/{pool.name}" if pool.namespace else pool.name,
-        kind=f"{pool.provider} {pool.kind}",
-        capacity=pool.capacity,
-        size=_size(pool),
-        machines=", ".join(filter(None, machines)),
-        unusable=f"in cluster {pool.cluster_id}" if pool.elsewhere else pool.unusable,
-        unread="; ".join(pool.problems),
-    )
+    return {
+        "name": f"{pool.namespace}/{pool.name}" if pool.namespace else pool.name,
+        "kind": f"{pool.provider} {pool.kind}",
+        "capacity": str(pool.capacity),
+        "size": _size(pool),
+        "machines": ", ".join(filter(None, machines)),
+        "unusable": f"in cluster {pool.cluster_id}" if pool.elsewhere else pool.unusable,
+        "unread": "; ".join(pool.problems),
+    }
 
 
 def _size(pool: Pool) -> str:
