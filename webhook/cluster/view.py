@@ -59,7 +59,7 @@ class NodeSummary(msgspec.Struct, frozen=True):
 
 
 class NodeTally:
-    """Count what Nodes say. One that changes costs the same however many there are."""
+    """Count what Nodes say. One that changes costs as much as there are kinds of Nodes in its pool."""
 
     def __init__(self) -> None:
         self._providers: Counter[frozenset[str]] = Counter()

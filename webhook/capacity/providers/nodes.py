@@ -18,7 +18,7 @@ from webhook.capacity.providers.requirements import LabelValues, Requirements
 from webhook.kube.containers import is_zero
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from webhook.capacity.providers.provider import Provider
 
@@ -152,105 +152,64 @@ def is_of_one_node(key: str) -> bool:
 
 
 class NodeGroups:
-    """Hold the pools that Nodes stand for. A Node that comes or goes costs the same however many there are."""
+    """Hold the pools that Nodes stand for. A Node that comes or goes costs as much as there are kinds in its group."""
 
     def __init__(self) -> None:
-        self._groups: dict[tuple[object, ...], _Group] = {}
+        self._kinds: dict[tuple[object, ...], Counter[NodeKind]] = {}
         self._changed: set[tuple[object, ...]] = set()
+        self._read: dict[tuple[object, ...], Pool] = {}
         self._pools: tuple[Pool, ...] = ()
 
     def add(self, kind: NodeKind) -> None:
         """Count a Node of this kind."""
-        group = self._groups.get(kind.group)
-        if group is None:
-            group = self._groups[kind.group] = _Group(kind)
-        group.add(kind)
-        self._changed.add(kind.group)
+        kinds = self._kinds.setdefault(kind.group, Counter())
+        if not kinds[kind]:
+            self._changed.add(kind.group)
+        kinds[kind] += 1
 
     def remove(self, kind: NodeKind) -> None:
         """Count a Node of this kind no more."""
-        self._groups[kind.group].remove(kind)
-        self._changed.add(kind.group)
+        kinds = self._kinds[kind.group]
+        kinds[kind] -= 1
+        if not kinds[kind]:
+            del kinds[kind]
+            self._changed.add(kind.group)
 
     def pools(self) -> tuple[Pool, ...]:
         """Return a pool for each group, sorted by provider and name; the same tuple while none changes."""
-        before = [self._groups[key].pool for key in self._changed]
-        after = [self._groups[key].renew() for key in self._changed]
+        before = dict(self._read)
+        for group in self._changed:
+            if kinds := self._kinds[group]:
+                self._read[group] = _pool_of(kinds)
+            else:
+                del self._kinds[group]
+                self._read.pop(group, None)
         self._changed.clear()
-        if before != after:
-            self._groups = {key: group for key, group in self._groups.items() if group.pool is not None}
-            pools = (group.pool for group in self._groups.values() if group.pool is not None)
-            self._pools = tuple(
-                sorted(pools, key=lambda pool: (pool.identity, pool.capacity, sorted(map(str, pool.taints))))
+        if self._read != before:
+            by_name = sorted(
+                self._read.values(), key=lambda pool: (pool.identity, pool.capacity, *map(str, pool.taints))
             )
+            self._pools = tuple(by_name)
         return self._pools
 
 
-class _Group:
-    """Count the labels, taints, zones and GPUs of the Nodes of one group.
-
-    Attributes:
-        pool: the pool that they stood for when they were last looked at, or None.
-    """
-
-    __slots__ = ("_first", "_gpus", "_labels", "_nodes", "_taints", "_zones", "pool")
-
-    def __init__(self, first: NodeKind) -> None:
-        self.pool: Pool | None = None
-        self._first = first
-        self._nodes = 0
-        self._labels: Counter[tuple[str, str]] = Counter()
-        self._taints: Counter[Taint] = Counter()
-        self._zones: Counter[str] = Counter()
-        self._gpus: Counter[Gpu] = Counter()
-
-    def add(self, kind: NodeKind) -> None:
-        """Count a Node."""
-        self._nodes += 1
-        self._labels.update(kind.labels)
-        self._taints.update(kind.taints)
-        self._zones.update((kind.zone,) if kind.zone else ())
-        self._gpus.update((kind.gpu,))
-
-    def remove(self, kind: NodeKind) -> None:
-        """Count a Node no more."""
-        self._nodes -= 1
-        _subtract(self._labels, kind.labels)
-        _subtract(self._taints, kind.taints)
-        _subtract(self._zones, (kind.zone,) if kind.zone else ())
-        _subtract(self._gpus, (kind.gpu,))
-
-    def renew(self) -> Pool | None:
-        """Return the pool that the Nodes stand for now, or None if there are none."""
-        self.pool = self._read() if self._nodes else None
-        return self.pool
-
-    def _read(self) -> Pool:
-        first, zones = self._first, frozenset(self._zones)
-        return Pool(
-            provider=first.provider,
-            kind=KIND,
-            name=first.pool,
-            pool_name=first.pool,
-            capacity=CapacityType.SPOT if first.spot else CapacityType.ON_DEMAND,
-            gpu=next((each for each in (Gpu.YES, Gpu.UNKNOWN) if each in self._gpus), Gpu.NO),
-            autoscaling=True,
-            unlimited=True,
-            taints=tuple(sorted(self._of_all(self._taints), key=str)),
-            requirements=Requirements({ZONE_LABEL: LabelValues(listed=zones, present=True)}) if zones else None,
-            labels=dict(sorted(self._of_all(self._labels))),
-            label_keys=frozenset(key for key, _ in self._labels),
-            zones=zones,
-        )
-
-    def _of_all(self, counted: Counter[_T]) -> Iterator[_T]:
-        """Yield what every Node has."""
-        return (each for each, times in counted.items() if times == self._nodes)
-
-
-def _subtract(counter: Counter[_T], values: Iterable[_T]) -> None:
-    """Count values no more, and forget those that are gone."""
-    for value in values:
-        counter[value] -= 1
-        if not counter[value]:
-            del counter[value]
+def _pool_of(kinds: Collection[NodeKind]) -> Pool:
+    """Return the pool that Nodes of these kinds stand for."""
+    first, *others = kinds
+    zones = frozenset(each.zone for each in kinds if each.zone)
+    gpus = {each.gpu for each in kinds}
+    return Pool(
+        provider=first.provider,
+        kind=KIND,
+        name=first.pool,
+        pool_name=first.pool,
+        capacity=CapacityType.SPOT if first.spot else CapacityType.ON_DEMAND,
+        gpu=next((each for each in (Gpu.YES, Gpu.UNKNOWN) if each in gpus), Gpu.NO),
+        autoscaling=True,
+        unlimited=True,
+        taints=tuple(sorted(first.taints.intersection(*(each.taints for each in others)), key=str)),
+        requirements=Requirements({ZONE_LABEL: LabelValues(listed=zones, present=True)}) if zones else None,
+        labels=dict(sorted(set(first.labels).intersection(*(each.labels for each in others)))),
+        label_keys=frozenset(key for each in kinds for key, _ in each.labels),
+        zones=zones,
+    )
