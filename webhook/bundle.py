@@ -33,7 +33,7 @@ from webhook.policy.loader import duplicates, load_documents
 from webhook.policy.match import Exemption, Matcher, ResourceRule
 from webhook.policy.terms import Enforcement
 from webhook.policy.workloads import WorkloadTemplatesSpec, workloads_in
-from webhook.rules.protocol import Facts, HasNeeds, Mutator, PolicyKind, Validator
+from webhook.rules.protocol import Facts, Mutator, PolicyKind, Validator
 from webhook.rules.spot_placement.spec import SpotPlacementSpec
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def _compile(document: PolicyDocument, facts: Facts, shared: Iterable[tuple[Glob
         controller_denies=spec.controller_created == "deny",
         mutator=mutator,
         validator=rule if isinstance(rule, Validator) else None,
-        needs=rule.needs if isinstance(rule, HasNeeds) else kind.needs,
+        needs=getattr(rule, "needs", kind.needs),
     )
 
 

@@ -285,9 +285,9 @@ JSON_VALUES = st.recursive(
 def test_every_param_is_what_it_is_in_an_object(value: Any) -> None:
     expression = {"expression": "params.x == object"}
     spec = ValidationSpec.model_validate({"validations": [expression], "params": {"x": value}})
-    compiler = Compiler(spec, cel.language())
-    compiler.compile("params.x == object", ("validations", 0), bool)
-    assert compiler.compiled["validations", 0].evaluate(cel.language().values({"object": value})) is True
+    compiled = Compiler(spec, cel.language()).compile("params.x == object", ("validations", 0), bool)
+    assert compiled is not None
+    assert compiled.evaluate(cel.language().values({"object": value})) is True
 
 
 # What expressions are shown

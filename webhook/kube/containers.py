@@ -128,39 +128,30 @@ def sleep_seconds(handler: Handler) -> int:
     """Return how long a hook sleeps before anything else; 0 if it does not, or if that is unclear."""
     if handler.sleep is not None:
         return handler.sleep.seconds
-    return _leading_sleep(handler.exec.command or ()) if handler.exec is not None else 0
+    match _words(handler):
+        case [program, duration, *_] if _program(program) == "sleep":
+            return _duration(duration.rstrip(";"))
+    return 0
 
 
 def is_all_sleep(handler: Handler) -> bool:
     """Return whether the hook does nothing but sleep, as `sleep_seconds` reads it."""
     if handler.sleep is not None:
         return True
-    match handler.exec.command or () if handler.exec is not None else ():
-        case [shell, option, script, *_] if _program(shell) in _SHELLS and _takes_script(option):
-            words: Sequence[str] = script.split()
-        case words:
-            pass
-    match words:
-        case [_, _]:
-            return sleep_seconds(handler) > 0
-    return False
+    return len(_words(handler)) == 2 and sleep_seconds(handler) > 0  # noqa: PLR2004 - the program and its time
 
 
-def _leading_sleep(command: Sequence[str]) -> int:
+def _words(handler: Handler) -> Sequence[str]:
+    """Return the words of a hook's command, without the shell that runs it."""
+    command = (handler.exec.command or ()) if handler.exec is not None else ()
     match command:
-        case [shell, option, script, *_] if _program(shell) in _SHELLS and _takes_script(option):
-            return _leading_sleep(script.split(maxsplit=2))
-        case [program, duration, *_] if _program(program) == "sleep":
-            return _duration(duration.rstrip(";"))
-    return 0
+        case [shell, option, script, *_] if _program(shell) in _SHELLS and option.startswith("-") and option[-1] == "c":
+            return script.split()
+    return command
 
 
 def _program(path: str) -> str:
     return path.rpartition("/")[2]
-
-
-def _takes_script(option: str) -> bool:
-    return option.startswith("-") and option.endswith("c")
 
 
 def _duration(text: str) -> int:

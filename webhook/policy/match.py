@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import date
 
-    from webhook.policy.common import ExemptSpec, LabelSelectorSpec, MatchSpec
+    from webhook.policy.common import ExemptSpec, LabelSelectorSpec, MatchSpec, ResourceRuleSpec
     from webhook.review import Request
 
 SERVICE_ACCOUNT: Final = "system:serviceaccount:"
@@ -191,19 +191,7 @@ def resource_matches(pattern: str, path: str) -> bool:
     return resource in {"*", name} and subresource in {"*", of_name}
 
 
-class Naming(Protocol):
-    """Describe a resource rule, as it is written or compiled."""
-
-    @property
-    def api_groups(self) -> tuple[str, ...]:
-        """Return the API groups; ``*`` stands for all."""
-
-    @property
-    def resources(self) -> tuple[str, ...]:
-        """Return the resource patterns, as `resource_matches` takes them."""
-
-
-def is_named(rule: Naming, group: str, path: str) -> bool:
+def is_named(rule: ResourceRule | ResourceRuleSpec, group: str, path: str) -> bool:
     """Return whether the rule names the resource for any operation."""
     in_group = group in rule.api_groups or "*" in rule.api_groups
     return in_group and any(resource_matches(pattern, path) for pattern in rule.resources)

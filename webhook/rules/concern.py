@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import msgspec
 
+from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -84,3 +86,14 @@ def concern_of(rules: Iterable[object], group: str, resource: str) -> Concern:
     for rule in rules:
         found |= rule.concern(group, resource) if isinstance(rule, Selective) else EVERYTHING
     return found
+
+
+def targeting_concern(*, tolerating: bool) -> Concern:
+    """Return what of a Pod may make it target spot, see `webhook.capacity.placement.target`."""
+    return Concern(
+        labels=Keys(frozenset({CAPACITY_LABEL})),
+        annotations=Keys(frozenset({NODE_POOL_ANNOTATION})),
+        selectors=True,
+        all_tolerations=tolerating,
+        in_spot_namespaces=True,
+    )

@@ -52,24 +52,6 @@ class Validator(Protocol):
         """Yield the violations. A mutator's are what it could not or did not inject, seen after all mutation."""
 
 
-@runtime_checkable
-class HasNeeds(Protocol):
-    """Say what the rule needs, where that depends on the spec."""
-
-    @property
-    def needs(self) -> Needs:
-        """Return what the rule must know of the cluster, instead of its kind's ``needs``."""
-
-
-@runtime_checkable
-class HasParts(Protocol):
-    """Name the parts of a rule, each of which policy tests must make fail once."""
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Return the names of the parts, as in `Violation.part`."""
-
-
 class Levels(msgspec.Struct, frozen=True):
     """Hold the part of the spec and the greatest outcome of each finding that a policy sets; None: it is off.
 
@@ -149,7 +131,8 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         spec: the model of their ``spec``.
-        compile: compiles a spec to a rule, which has ``mutate``, ``validate`` or both. Raises
+        compile: compiles a spec to a rule, which has ``mutate``, ``validate`` or both; if its needs depend on the spec,
+            ``needs`` in place of its kind's; and ``parts``, each of which policy tests must make fail once. Raises
             `webhook.policy.errors.SpecError` (or ``SpecErrors``) with the field path below ``spec``.
         order: policies of lower order run first: a selector that one injects may make a Pod match another.
         template_outcome: the greatest outcome of a finding on a pod template inside a workload.

@@ -14,7 +14,6 @@ from webhook.index import Index
 from webhook.policy.match import Exemption  # noqa: TC001 - msgspec reads the annotations
 from webhook.policy.terms import Enforcement
 from webhook.review import OPERATIONS
-from webhook.rules.protocol import HasParts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,7 +171,7 @@ def _parts(document: PolicyDocument, policy: Policy, cases: list[Reached]) -> It
     """Yield the parts that no case reached, of a policy that acts in some case."""
     reached = set().union(*(case.parts for case in cases))
     rule: object = policy.validator
-    for part in rule.parts if isinstance(rule, HasParts) else ():
+    for part in getattr(rule, "parts", ()):
         if part not in reached:
             yield f"no case has a finding of {part}"
     for number, condition in enumerate(getattr(document.spec, "match_conditions", ())):

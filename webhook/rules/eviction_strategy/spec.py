@@ -1,6 +1,6 @@
 """Define the ``spec`` of EvictionStrategy. The defaults are CoreWeave's, from its documentation."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -13,10 +13,6 @@ _NO_EXECUTE: Final = "NoExecute"
 _EVICT: Final = "node.coreweave.cloud/evict"
 _RESERVED: Final = "node.coreweave.cloud/reserved"
 _LOCK: Final = "sunk.coreweave.com/lock"
-
-
-def _taints(*taints: tuple[str, str, str]) -> list[dict[str, Any]]:
-    return [{"key": key, "value": value, "effect": effect} for key, value, effect in taints]
 
 
 class EvictionFindingsSpec(Model):
@@ -52,8 +48,9 @@ class EvictionStrategySpec(PolicySpec):
         description="The label of Pods that get their grace period before the node is touched.",
     )
     bypassing_taints: tuple[TaintPatternSpec, ...] = Field(
-        default=tuple(
-            map(TaintPatternSpec.model_validate, _taints((_EVICT, "true", _NO_EXECUTE), (_RESERVED, "", _NO_EXECUTE)))
+        default=(
+            TaintPatternSpec(key=_EVICT, value="true", effect=_NO_EXECUTE),
+            TaintPatternSpec(key=_RESERVED, effect=_NO_EXECUTE),
         ),
         description="A Pod that tolerates one of these is evicted without its grace period, whatever its label says.",
     )
@@ -86,16 +83,11 @@ class EvictionStrategySpec(PolicySpec):
     )
     sunk_domain: NonEmpty = Field(default="sunk.coreweave.com", description="Keys in this domain name SUNK.")
     sunk_taints: tuple[TaintSpec, ...] = Field(
-        default=tuple(
-            map(
-                TaintSpec.model_validate,
-                _taints(
-                    (_LOCK, "true", _NO_EXECUTE),
-                    ("is_cpu_compute", "", "NoSchedule"),
-                    ("is_gpu", "true", "PreferNoSchedule"),
-                    (_RESERVED, "", _NO_EXECUTE),
-                ),
-            )
+        default=(
+            TaintSpec(key=_LOCK, value="true", effect=_NO_EXECUTE),
+            TaintSpec(key="is_cpu_compute", effect="NoSchedule"),
+            TaintSpec(key="is_gpu", value="true", effect="PreferNoSchedule"),
+            TaintSpec(key=_RESERVED, effect=_NO_EXECUTE),
         ),
         description="What every DaemonSet on SUNK nodes must tolerate.",
     )

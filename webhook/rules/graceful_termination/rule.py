@@ -41,10 +41,10 @@ from webhook.kube.edit import exec_sleep, native_sleep
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
 from webhook.policy.errors import SpecError
 from webhook.policy.match import PODS_CREATE
+from webhook.rules.concern import targeting_concern
 from webhook.rules.graceful_termination.plan import TerminationPlan
 from webhook.rules.graceful_termination.spec import GracefulTerminationSpec
 from webhook.rules.protocol import PolicyKind, pod_noun
-from webhook.rules.targeting_concern import targeting_concern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

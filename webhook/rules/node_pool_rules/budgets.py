@@ -80,22 +80,15 @@ def _known(item: Mapping[str, Any]) -> dict[str, Any]:
     return {field: item[field] for field, (is_right, *_) in _RIGHT.items() if field in item and is_right(item[field])}
 
 
-def _is_nodes(value: object) -> bool:
-    return _nodes(value) is not None
-
-
 def _nodes(value: object) -> str | None:
     """Return the number or percentage of nodes as text, or None if it is neither; another rule rejects bare numbers."""
     text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
     return text if _NODES.fullmatch(text) else None
 
 
-def _is_schedule(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= _LONGEST and _SCHEDULE.fullmatch(value) is not None
-
-
-def _is_duration(value: object) -> bool:
-    return isinstance(value, str) and _DURATION.fullmatch(value) is not None
+def _matches(pattern: re.Pattern[str]) -> Callable[[object], bool]:
+    """Return a test for texts that match the pattern."""
+    return lambda value: isinstance(value, str) and len(value) <= _LONGEST and pattern.fullmatch(value) is not None
 
 
 def _are_reasons(value: object) -> bool:
@@ -103,9 +96,9 @@ def _are_reasons(value: object) -> bool:
 
 
 _RIGHT: Final[Mapping[str, tuple[Callable[[object], bool], str, Any]]] = {
-    "nodes": (_is_nodes, "a number of nodes, or a percentage up to 100%", _DEFAULT_NODES),
-    "schedule": (_is_schedule, "a cron schedule: minute, hour, day, month, weekday (0-6)", "0 9 * * 1-5"),
-    "duration": (_is_duration, "a duration of hours and minutes", "8h"),
+    "nodes": (lambda value: _nodes(value) is not None, "a number of nodes, or a percentage up to 100%", _DEFAULT_NODES),
+    "schedule": (_matches(_SCHEDULE), "a cron schedule: minute, hour, day, month, weekday (0-6)", "0 9 * * 1-5"),
+    "duration": (_matches(_DURATION), "a duration of hours and minutes", "8h"),
     "reasons": (_are_reasons, f"a list of {', '.join(_REASONS)}", ["Drifted"]),
 }
 """For each field of a budget: a test for valid values, a description of them, and an example."""

@@ -37,6 +37,7 @@ from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
+from webhook.kube.filling import items_of, mapping
 from webhook.policy.errors import SpecError, did_you_mean
 from webhook.policy.match import ResourceRule
 from webhook.rules.on_demand_fallback.findings import (
@@ -75,14 +76,16 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
         """Yield a violation for each spot pool that the request leaves worse off."""
-        kind = subject.request.resource
-        key = (kind.group, kind.resource)
-        if key in self.sizers:
+        request = subject.request
+        key = (request.resource.group, request.resource.resource)
+        if request.sub_resource == "scale" and (replicas := _replicas(subject)) > 0:
+            subject.trace.say("scaling to %s nodes takes no fallback away", replicas)
+        elif key in self.sizers:
             yield from self._size(subject, self.sizers[key], context.view)
         elif key in self.readers:
             yield from self._pool(subject, self.readers[key], context.view)
         else:
-            subject.trace.say("no CapacityProvider reads %s as node pools", kind.resource)
+            subject.trace.say("no CapacityProvider reads %s as node pools", request.resource.resource)
 
     def _pool(self, subject: Subject, readers: ResourceReader, view: ClusterView) -> Iterator[Violation]:
         """Judge a request for a node pool."""
@@ -122,9 +125,6 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         return known
 
     def _scale(self, subject: Subject, readers: ResourceReader, view: ClusterView) -> Iterator[Violation]:
-        if (replicas := _replicas(subject)) > 0:
-            subject.trace.say("scaling to %s nodes takes no fallback away", replicas)
-            return
         if view.pools is None:
             yield unknown_pools(view)
             return
@@ -173,9 +173,6 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         same = _same_size(subject) and not owned
         if subject.operation == "CREATE" or (request.sub_resource and not scaled) or same:
             subject.trace.say("the request takes no nodes from any pool")
-            return
-        if scaled and (replicas := _replicas(subject)) > 0:
-            subject.trace.say("scaling to %s nodes takes no fallback away", replicas)
             return
         if view.pools is None:
             yield unknown_pools(view)
@@ -279,8 +276,7 @@ def _reads(reader: PoolReader, pool: Pool) -> bool:
 
 def _replicas(subject: Subject) -> int:
     """Return the replicas in a request for a scale subresource. The API server leaves out 0."""
-    spec = (subject.object or {}).get("spec")
-    replicas = spec.get("replicas", 0) if isinstance(spec, dict) else 0
+    replicas = mapping(subject.object, "spec").get("replicas", 0)
     return replicas if isinstance(replicas, int) else 0
 
 
@@ -293,9 +289,7 @@ def _same_spec(subject: Subject) -> bool:
 def _same_size(subject: Subject) -> bool:
     """Return whether neither ``spec`` changes nor the annotations by which an autoscaler sets the size."""
     old, new = subject.old_object, subject.object
-    if old is None or new is None or not _same_spec(subject):
-        return False
-    return _annotations(old) == _annotations(new)
+    return _same_spec(subject) and mapping(old, "metadata", "annotations") == mapping(new, "metadata", "annotations")
 
 
 def _gets_owners(subject: Subject) -> bool:
@@ -311,14 +305,7 @@ def _gets_owners(subject: Subject) -> bool:
 
 
 def _owners(value: dict[str, Any]) -> set[str]:
-    metadata = value.get("metadata")
-    owners = metadata.get("ownerReferences") if isinstance(metadata, dict) else None
-    return {str(each.get("uid")) for each in owners or () if isinstance(each, dict)}
-
-
-def _annotations(value: dict[str, Any]) -> object:
-    metadata = value.get("metadata")
-    return (metadata.get("annotations") or {}) if isinstance(metadata, dict) else {}
+    return {str(each.get("uid")) for each in items_of(mapping(value, "metadata"), "ownerReferences")}
 
 
 def _changed_field(reader: PoolReader, before: Pool | None, after: Pool | None) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from webhook.capacity.placement.supply import in_play
 from webhook.decision import Violation
 from webhook.globs import Globs
+from webhook.kube.filling import mapping
 from webhook.rules.concern import Concern, Keys
-from webhook.rules.reserved_labels.own import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
@@ -38,8 +38,8 @@ def claims(
 
     Only a provider in play owns namespaces. Labels in ``told`` are denied by other violations already.
     """
-    metadata, before = (mapping((value or {}).get("metadata")) for value in (subject.object, subject.old_object))
-    labels, old_labels = mapping(metadata.get("labels")), mapping(before.get("labels"))
+    metadata, before = (mapping(value, "metadata") for value in (subject.object, subject.old_object))
+    labels, old_labels = mapping(metadata, "labels"), mapping(before, "labels")
     name = metadata.get("name") or f"{metadata.get('generateName', '')}{_GENERATED}"
     playing = in_play(view, providers)
     for provider in providers.values():

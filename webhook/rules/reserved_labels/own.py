@@ -15,6 +15,7 @@ from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, N
 from webhook.capacity.placement.workload_class import CLASS_LABEL
 from webhook.decision import Outcome, Violation
 from webhook.documents import field_path
+from webhook.kube.filling import mapping
 from webhook.kube.pod import Pod
 from webhook.kube.templates import TEMPLATES_AT_MOST
 from webhook.policy.errors import did_you_mean
@@ -32,20 +33,15 @@ PREFIX: Final = "spotgate.dev/"
 MetadataMember = Literal["labels", "annotations"]
 
 
-class _Key(msgspec.Struct, frozen=True):
-    """Hold the place where a key has an effect: a member of the metadata, on Pods or on the applied object."""
-
-    member: MetadataMember
-    on_pods: bool
-
-
-_KEYS: Final[Mapping[str, _Key]] = {
-    CAPACITY_LABEL: _Key("labels", on_pods=True),
-    CLASS_LABEL: _Key("labels", on_pods=True),
-    NODE_POOL_ANNOTATION: _Key("annotations", on_pods=True),
-    KEEP_ANNOTATION: _Key("annotations", on_pods=True),
-    BREAK_GLASS: _Key("annotations", on_pods=False),
+_OF_PODS: Final[Mapping[str, MetadataMember]] = {
+    CAPACITY_LABEL: "labels",
+    CLASS_LABEL: "labels",
+    NODE_POOL_ANNOTATION: "annotations",
+    KEEP_ANNOTATION: "annotations",
 }
+"""Keys that have an effect on Pods, and the member of their metadata."""
+_MEMBERS: Final[Mapping[str, MetadataMember]] = {**_OF_PODS, BREAK_GLASS: "annotations"}
+"""These, and the key that has an effect on the object that is applied."""
 _SINGULAR: Final[Mapping[MetadataMember, str]] = {"labels": "label", "annotations": "annotation"}
 
 
@@ -63,10 +59,6 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[str, ...] = ("metadata",)
     pod: bool = False
     applied: bool = False
-
-    def suits(self, key: _Key) -> bool:
-        """Return whether the key has an effect here, in the right member."""
-        return self.pod if key.on_pods else self.applied
 
 
 _POD: Final = _Place(name="the Pod", pod=True, applied=True)
@@ -89,8 +81,7 @@ def own_keys_of_object(
     kind: str, workload: Workload | None, value: Mapping[str, Any], old: Mapping[str, Any]
 ) -> Iterator[Violation]:
     """Yield a violation for each key without effect on a node pool or workload, outside its pod templates."""
-    metadata, before = mapping(value.get("metadata")), mapping(old.get("metadata"))
-    there = {member: mapping(metadata.get(member)) for member in _SINGULAR}
+    there = {member: mapping(value, "metadata", member) for member in _SINGULAR}
     if workload is not None:
         yield from _carried(workload, value, old)
     if not any(key.startswith(PREFIX) for keys in there.values() for key in keys):
@@ -99,20 +90,15 @@ def own_keys_of_object(
     on_pods = _keys_of_pods(workload, value) if workload is not None else ()
     place = _Place(name=f"the {kind} itself", pods=pods, applied=True)
     for member, keys in there.items():
-        yield from _without_effect(place, member, keys, mapping(before.get(member)), on_pods=on_pods)
+        yield from _without_effect(place, member, keys, mapping(old, "metadata", member), on_pods=on_pods)
 
 
 def own_keys_of_namespace(value: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Violation]:
     """Yield a violation for each label that nothing reads, such as a misspelt capacity label, on a Namespace."""
-    labels, before = (mapping(mapping(each.get("metadata")).get("labels")) for each in (value, old))
-    for key in sorted(key for key in labels if key.startswith(PREFIX) and key not in _KEYS):
+    labels, before = (mapping(each, "metadata", "labels") for each in (value, old))
+    for key in sorted(key for key in labels if key.startswith(PREFIX) and key not in _MEMBERS):
         if before.get(key) != labels[key]:
             yield _unknown(key, "labels", f'metadata.labels["{key}"]')
-
-
-def mapping(value: object) -> dict[str, Any]:
-    """Return the JSON object, or an empty one if the value is not an object."""
-    return value if isinstance(value, dict) else {}
 
 
 def _carried(workload: Workload, value: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Violation]:
@@ -130,8 +116,7 @@ def _keys_of_pods(workload: Workload, value: Mapping[str, Any]) -> set[str]:
     """Return the keys of labels and annotations in the pod templates, where they have their effect."""
     keys: set[str] = set()
     for found in islice(workload.templates(value), TEMPLATES_AT_MOST):
-        metadata = mapping(found.value.get("metadata"))
-        keys.update(mapping(metadata.get("labels")), mapping(metadata.get("annotations")))
+        keys.update(*(mapping(found.value, "metadata", member) for member in _SINGULAR))
     for carried in workload.labels:
         if carried.resource == PODS:
             keys.update(*(found.value for found in islice(carried.path.find(value), TEMPLATES_AT_MOST)))
@@ -155,21 +140,18 @@ def _without_effect(
     for key in sorted([key for key in values if key.startswith(PREFIX)]):
         if key in on_pods or (key in before and before[key] == values[key]):
             continue
-        known = _KEYS.get(key)
         where = f'{field_path(path)}["{key}"]'
-        if known is None:
+        if key not in _MEMBERS:
             yield _unknown(key, member, where)
-        elif known.member != member or not place.suits(known):
-            yield _misplaced(key, known, place, member, where)
+        elif _MEMBERS[key] != member or not (place.pod if key in _OF_PODS else place.applied):
+            yield _misplaced(key, place, member, where)
 
 
 def _unknown(key: str, member: MetadataMember, field: str) -> Violation:
-    labels, annotations = (
-        ", ".join(each for each, known in _KEYS.items() if known.member == kind) for kind in ("labels", "annotations")
-    )
+    labels, annotations = (", ".join(each for each, kind in _MEMBERS.items() if kind == wanted) for wanted in _SINGULAR)
     return Violation(
         id="unknown-spotgate-key",
-        reason=f"{_SINGULAR[member]} {key} has no effect{did_you_mean(key, _KEYS)}",
+        reason=f"{_SINGULAR[member]} {key} has no effect{did_you_mean(key, _MEMBERS)}",
         field=field,
         detail=f"spotgate reads the labels {labels}, and the annotations {annotations}.",
         fix="mend its name, or remove it",
@@ -177,16 +159,17 @@ def _unknown(key: str, member: MetadataMember, field: str) -> Violation:
     )
 
 
-def _misplaced(key: str, known: _Key, place: _Place, member: MetadataMember, field: str) -> Violation:
-    if known.member != member:
-        why = f"has no effect: it must be {'a label' if known.member == 'labels' else 'an annotation'}"
-    elif known.on_pods:
+def _misplaced(key: str, place: _Place, member: MetadataMember, field: str) -> Violation:
+    right = _MEMBERS[key]
+    if right != member:
+        why = f"has no effect: it must be {'a label' if right == 'labels' else 'an annotation'}"
+    elif key in _OF_PODS:
         why = f"has no effect on {place.name}, only on {'its Pods' if place.pods else 'Pods'}"
     else:
         why = f"has no effect on {place.name}, only on the object that is applied"
-    of_pods = " and ".join(f"`{each}.{known.member}`" for each in place.pods)
-    applied = f"`metadata.{known.member}`" + ("" if place.applied else " of the object that is applied")
-    where = of_pods if known.on_pods else applied
+    of_pods = " and ".join(f"`{each}.{right}`" for each in place.pods)
+    applied = f"`metadata.{right}`" + ("" if place.applied else " of the object that is applied")
+    where = of_pods if key in _OF_PODS else applied
     return Violation(
         id="misplaced-spotgate-key",
         reason=f"{_SINGULAR[member]} {key} {why}",

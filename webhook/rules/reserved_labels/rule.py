@@ -36,6 +36,7 @@ from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome, Violation
 from webhook.documents import field_path
 from webhook.globs import Globs
+from webhook.kube.filling import mapping
 from webhook.kube.pod_decoding import pod_from_template
 from webhook.kube.templates import TEMPLATES_AT_MOST
 from webhook.policy.match import ResourceRule, is_namespace
@@ -46,7 +47,6 @@ from webhook.rules.reserved_labels.namespaces import claims, namespace_concern
 from webhook.rules.reserved_labels.own import (
     PODS,
     PREFIX,
-    mapping,
     own_keys_of_namespace,
     own_keys_of_object,
     own_keys_of_pod,
@@ -114,7 +114,10 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         request = subject.request
         own: Iterable[Violation]
         if request.kind == _BINDING:  # the API server copies its labels to the Pod
-            found, own = self._added(subject, PODS, _LABELS, _labels(subject.object or {}), {}), ()
+            found, own = (
+                self._added(subject, PODS, _LABELS, mapping(subject.object or {}, "metadata", "labels"), {}),
+                (),
+            )
         elif subject.template or (request.resource.resource == PODS and not request.resource.group):
             old = subject.old_pod
             before = old.labels if old is not None else {}
@@ -138,7 +141,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         kind = subject.request.resource
         key = (kind.group, kind.resource)
         value, old = subject.object or {}, subject.old_object or {}
-        labels, old_labels = _labels(value), _labels(old)
+        labels, old_labels = mapping(value, "metadata", "labels"), mapping(old, "metadata", "labels")
         found = self._added(subject, kind.resource, _LABELS, labels, old_labels)
         readers, workload = self.readers.get(key), self.workloads.get(key)
         if readers is None and workload is None:
@@ -173,11 +176,11 @@ class ReservedLabels(msgspec.Struct, frozen=True):
     ) -> Iterator[_Found]:
         """Yield the reserved keys of templates that cannot be parsed as Pods."""
         for found in islice(workload.templates(value), TEMPLATES_AT_MOST):  # with more of them it is refused
-            labels = _labels(found.value)
+            labels = mapping(found.value, "metadata", "labels")
             if not self._reserved(labels) or not (subject.labels_only or _is_unread(found.value)):
                 continue
             there = next((each.value for each in workload.templates(old) if each.identity == found.identity), {})
-            yield from self._added(subject, PODS, found.field(_LABELS), labels, _labels(there))
+            yield from self._added(subject, PODS, found.field(_LABELS), labels, mapping(there, "metadata", "labels"))
 
     def _reserved(self, labels: Mapping[str, Any]) -> list[str]:
         """Return the keys in reserved domains."""
@@ -234,10 +237,6 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         by_name = {each.partition("/")[2]: each for each in allowed.patterns if not set("*?[") & set(each)}
         close = difflib.get_close_matches(key.partition("/")[2], by_name, n=1, cutoff=_CLOSE)
         return by_name[close[0]] if close else ""
-
-
-def _labels(value: Mapping[str, Any]) -> dict[str, Any]:
-    return mapping(mapping(value.get("metadata")).get("labels"))
 
 
 def _is_unread(template: dict[str, Any]) -> bool:

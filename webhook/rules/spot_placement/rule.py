@@ -45,13 +45,12 @@ from webhook.kube.pod import Requirement
 from webhook.kube.tolerations import any_covers
 from webhook.policy.match import PODS_CREATE
 from webhook.review import NODES
-from webhook.rules.concern import Concern
+from webhook.rules.concern import Concern, targeting_concern
 from webhook.rules.protocol import PolicyKind
 from webhook.rules.spot_placement import findings
 from webhook.rules.spot_placement.findings import PlacementPlan
 from webhook.rules.spot_placement.no_pool import no_pool_fits
 from webhook.rules.spot_placement.spec import SpotPlacementSpec
-from webhook.rules.targeting_concern import targeting_concern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -49,7 +49,7 @@ from webhook.globs import Globs
 from webhook.kube.volumes import writable_claim
 from webhook.kube.workload import WorkloadFields
 from webhook.policy.match import PODS_CREATE
-from webhook.rules.concern import Concern
+from webhook.rules.concern import Concern, targeting_concern
 from webhook.rules.protocol import Levels, PolicyKind
 from webhook.rules.spot_suitability.checks import (
     SuitabilityCase,
@@ -65,7 +65,6 @@ from webhook.rules.spot_suitability.checks import (
 from webhook.rules.spot_suitability.gangs import Gangs
 from webhook.rules.spot_suitability.jobs import job_violations
 from webhook.rules.spot_suitability.spec import SpotSuitabilitySpec
-from webhook.rules.targeting_concern import targeting_concern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

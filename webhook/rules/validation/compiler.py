@@ -26,11 +26,11 @@ class Compiler:
     """Hold the compiler of one policy's expressions, with its ``params`` and ``variables``.
 
     Attributes:
-        compiled: the expressions, by their paths below ``spec``.
+        mistakes: those in the expressions so far.
+        names: the variables of the language that they read.
     """
 
     def __init__(self, spec: ValidationSpec, of: Language) -> None:
-        self.compiled: dict[FieldPath, Expression] = {}
         self.mistakes: list[SpecError] = []
         self.names: set[str] = set()
         self._language = of
@@ -46,18 +46,17 @@ class Compiler:
         if name in self._variables or name in self._broken:
             self.mistakes.append(SpecError((*path, "name"), f"there is another variable {name!r}"))
             return
-        self.compile(expression, (*path, "expression"), None)
-        if (*path, "expression") in self.compiled:
-            self._variables[name] = Text(expression)
-        else:
+        if self.compile(expression, (*path, "expression"), None) is None:
             self._broken.add(name)
+        else:
+            self._variables[name] = Text(expression)
 
-    def compile(self, expression: str, path: FieldPath, result: type[bool | str] | None) -> None:
-        """Compile one expression. An expression that reads a variable with a mistake is not reported itself."""
+    def compile(self, expression: str, path: FieldPath, result: type[bool | str] | None) -> Expression | None:
+        """Compile one expression. Return None if there is a mistake in it, or in a variable that it reads."""
         try:
             text = Text(expression)
             if self._broken.intersection(text.variables):
-                return
+                return None
             compiled = self._language.compile(text.text, result, self._bound(text))
             self._check_params(compiled, text.text)
         except ExpressionError as error:
@@ -65,8 +64,9 @@ class Compiler:
         except RecursionError:
             self.mistakes.append(SpecError(path, "the expression is nested too deeply"))
         else:
-            self.compiled[path] = compiled
             self.names |= compiled.names
+            return compiled
+        return None
 
     def _bound(self, text: Text) -> dict[str, str]:
         """Return the variables that the expression reads, directly or through others, in the order of the policy.

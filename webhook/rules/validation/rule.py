@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from webhook.cel.library import Expression, Language, Values
     from webhook.context import Context
-    from webhook.policy.match import ResourceRule
     from webhook.rules.protocol import Facts
     from webhook.subject import Subject
 
@@ -143,51 +142,37 @@ def _compile(spec: ValidationSpec, facts: Facts) -> Validation:  # noqa: ARG001 
     except MissingLibraryError as error:
         raise SpecError(("validations",), str(error)) from None
     compiler = Compiler(spec, of)
+    conditions: list[_Condition] = []
     for number, condition in enumerate(spec.match_conditions):
-        compiler.compile(condition.expression, ("matchConditions", number, "expression"), bool)
+        text, path = condition.expression, ("matchConditions", number, "expression")
+        if (expression := compiler.compile(text, path, bool)) is not None:
+            conditions.append(_Condition(f"matchConditions[{number}] {condition.name}", text.strip(), expression))
+    rules: list[_Rule] = []
     for number, each in enumerate(spec.validations):
-        compiler.compile(each.expression, ("validations", number, "expression"), bool)
-        if each.message_expression.strip():
-            compiler.compile(each.message_expression, ("validations", number, "messageExpression"), str)
+        below = ("validations", number)
+        expression = compiler.compile(each.expression, (*below, "expression"), bool)
+        said = each.message_expression
+        message = compiler.compile(said, (*below, "messageExpression"), str) if said.strip() else None
+        if expression is not None:
+            where, text = f"validations[{number}]", each.expression.strip()
+            rules.append(_Rule(where, text, expression, each.message.strip(), message))
     if spec.match.resource_rules is None:
         compiler.mistakes.append(SpecError(("match", "resourceRules"), "is missing: say what the policy looks at"))
     if compiler.mistakes:
         raise SpecErrors(compiler.mistakes)
-    expressions = compiler.compiled
     return Validation(
         language=of,
-        conditions=tuple(
-            _Condition(
-                f"matchConditions[{number}] {each.name}",
-                each.expression.strip(),
-                expressions["matchConditions", number, "expression"],
-            )
-            for number, each in enumerate(spec.match_conditions)
-        ),
-        rules=tuple(
-            _Rule(
-                f"validations[{number}]",
-                each.expression.strip(),
-                expressions["validations", number, "expression"],
-                each.message.strip(),
-                expressions.get(("validations", number, "messageExpression")),
-            )
-            for number, each in enumerate(spec.validations)
-        ),
+        conditions=tuple(conditions),
+        rules=tuple(rules),
         needs=Needs(pools="pools" in compiler.names, namespaces="namespaceObject" in compiler.names),
     )
-
-
-def _no_default(facts: Facts) -> tuple[ResourceRule, ...]:  # noqa: ARG001
-    """Return no rules: ``match.resourceRules`` is required."""
-    return ()
 
 
 KIND: Final = PolicyKind(
     name="Validation",
     spec=ValidationSpec,
     compile=_compile,
-    rules=_no_default,
+    rules=lambda _: (),  # `match.resourceRules` is required
     template_outcome=Outcome.DENY,
     expressions=True,
 )
