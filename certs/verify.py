@@ -30,7 +30,7 @@ _SERVER_USAGES = {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.ANY_EXTEN
 
 
 class CertificateProblem(Exception):  # noqa: N818 - it tells of a certificate, not of a call that failed
-    """A certificate or key can't be used: `problem` is what is wrong, `fix` what to do about it."""
+    """Report a certificate or key that can't be used: `problem` is what is wrong, `fix` what to do about it."""
 
     def __init__(self, problem: str, fix: str) -> None:
         super().__init__(f"{problem}: {fix}")
@@ -40,7 +40,7 @@ class CertificateProblem(Exception):  # noqa: N818 - it tells of a certificate, 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedKeyPair:
-    """A pair that `verify` let through, and when its certificate expires (UTC)."""
+    """Hold a pair that `verify` let through, and when its certificate expires (UTC)."""
 
     pair: KeyPair
     not_valid_after: datetime

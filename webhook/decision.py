@@ -19,7 +19,7 @@ ENGINE: Final = "spotgate"
 
 
 class Outcome(IntEnum):
-    """The effect of a finding on the request, from the least to the greatest."""
+    """Name the effect of a finding on the request, from the least to the greatest."""
 
     AUDIT = 0
     INDETERMINATE = 1
@@ -31,7 +31,7 @@ class Outcome(IntEnum):
 
 
 class Verdict(StrEnum):
-    """The effect of all findings together on the request."""
+    """Name the effect of all findings together on the request."""
 
     ALLOWED = "allowed"
     AUDITED = "audited"
@@ -55,7 +55,7 @@ def verdict_of(outcomes: Iterable[Outcome]) -> Verdict:
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding as a rule emits it, before enforcement, exemptions and break-glass.
+    """Hold a finding as a rule emits it, before enforcement, exemptions and break-glass.
 
     Attributes:
         id: the second part of the finding's id, in words. Its text is in the kind's ``findings.yaml``.
@@ -82,7 +82,7 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding after enforcement: what is wrong, its outcome for this request, where it is, and how to fix it.
+    """Hold a finding after enforcement: what is wrong, its outcome for this request, the field, and how to fix it.
 
     Attributes:
         id: the stable id: the policy kind in kebab case and what was found, as ``reserved-labels/reserved``, or
@@ -141,7 +141,7 @@ NO_TRACE: Final = Trace(kept=False)
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """The decision on one request.
+    """Hold the decision on one request.
 
     Attributes:
         findings: in the order of the policies' names, then of the rule.
@@ -161,7 +161,7 @@ class Decision(msgspec.Struct, frozen=True):
 
     @property
     def denied(self) -> bool:
-        """Whether at least one finding denies the request."""
+        """Return whether at least one finding denies the request."""
         return any(finding.outcome is Outcome.DENY for finding in self.findings)
 
     def of(self, outcome: Outcome) -> tuple[Finding, ...]:

@@ -46,7 +46,7 @@ BY_BREAK_GLASS: Final = "break-glass by "
 
 
 class UnknownMatch(NamedTuple):
-    """Why it is unknown whether a policy matches an object.
+    """Say why it is unknown whether a policy matches an object.
 
     Attributes:
         id: the id of the finding that reports it.
@@ -82,7 +82,7 @@ class UnknownMatch(NamedTuple):
 
 
 class FindingBuilder:
-    """The builder of all findings of one request.
+    """Build all findings of one request.
 
     Args:
         subject: the object of the request.
@@ -171,12 +171,12 @@ class FindingBuilder:
 
     @property
     def _emergency(self) -> str | None:
-        """The reason that the object's break-glass annotation gives, or None if it has none."""
+        """Return the reason that the object's break-glass annotation gives, or None if it has none."""
         return reason_of(self._subject.metadata)
 
     @cached_property
     def _why_void(self) -> str:
-        """The reason why break-glass is void for every user, or an empty string if it is valid."""
+        """Return why break-glass is void for every user, or an empty string if it is valid."""
         if is_copy(self._request, of_workload=self._of_workload):
             return "a controller made the object, and may have copied it"
         return why_void(self._emergency or "", self._context.now)

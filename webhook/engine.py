@@ -84,7 +84,7 @@ def _malformed(error: MalformedObjectError) -> Decision:
 
 
 class _Evaluation:
-    """The state of one decision while it is made.
+    """Hold the state of one decision while it is made.
 
     Attributes:
         only_warns: the object is in a system namespace: nothing is changed or denied.
@@ -355,7 +355,7 @@ class _Evaluation:
 
     @cached_property
     def _namespace_is_unknown(self) -> bool:
-        """Whether the namespace's labels are unknown.
+        """Return whether the namespace's labels are unknown.
 
         This happens only on the command line: a server takes a namespace that it has not seen yet to have no labels.
         """

@@ -43,7 +43,7 @@ _NAME: Final = 253
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """A compiled policy.
+    """Hold a compiled policy.
 
     Attributes:
         of: the kind of the policy.
@@ -101,7 +101,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def restricted(self) -> bool:
-        """Whether each request must be compared with the rules."""
+        """Return whether each request must be compared with the rules."""
         return any(rule.restricted for rule in (*self.rules, *self.exclude))
 
     def within(self, namespace: str) -> Policy:
@@ -152,7 +152,7 @@ _TEMPLATE: Final = RequestAttributes("v1", "", in_namespace=True)
 
 
 class Route(msgspec.Struct, frozen=True):
-    """The policies that apply to requests of one kind.
+    """Hold the policies that apply to requests of one kind.
 
     Attributes:
         direct: policies that match the object itself.
@@ -197,7 +197,7 @@ RouteKey = tuple[str, str, str, str]
 
 
 class Index:
-    """All policies of a bundle, indexed."""
+    """Find the policies of a bundle for a request."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One addition, and the policy that made it.
+    """Hold one addition, and the policy that made it.
 
     Attributes:
         path: a JSON pointer into the object of the request.

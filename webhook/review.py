@@ -43,12 +43,12 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
 
     @property
     def api_version(self) -> str:
-        """The ``apiVersion`` as manifests have it: ``apps/v1``, ``v1``."""
+        """Return the ``apiVersion`` as manifests have it: ``apps/v1``, ``v1``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def group_kind(self) -> str:
-        """The kind with its group: ``Deployment.apps``, ``Pod``."""
+        """Return the kind with its group: ``Deployment.apps``, ``Pod``."""
         return f"{self.kind}.{self.group}" if self.group else self.kind
 
 
@@ -84,7 +84,7 @@ class Request(msgspec.Struct, rename="camel", kw_only=True):
 
     @property
     def path(self) -> str:
-        """The resource with its subresource, as rules name it: ``pods``, ``nodepools/scale``."""
+        """Return the resource with its subresource, as rules name it: ``pods``, ``nodepools/scale``."""
         return f"{self.resource.resource}/{self.sub_resource}" if self.sub_resource else self.resource.resource
 
     def describe(self) -> str:

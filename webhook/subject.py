@@ -89,7 +89,7 @@ class Subject:
 
     @property
     def metadata(self) -> SubjectMetadata:
-        """The object's metadata after the request, on DELETE before it; without what is over a bound."""
+        """Return the object's metadata after the request, on DELETE before it; without what is over a bound."""
         memo = (self._whole or self).memo
         if "metadata" not in memo:
             raw = self.request.old_object if is_null(self.request.object) else self.request.object
@@ -114,14 +114,14 @@ class Subject:
 
     @property
     def pod(self) -> Pod:
-        """The Pod, or the Pod of the template."""
+        """Return the Pod, or the Pod of the template."""
         if self._pod is None:
             self._pod = decode_pod(self.request.object)
         return self._pod
 
     @property
     def is_mirror_pod(self) -> bool:
-        """Whether a node created the Pod as the mirror of a static one; anybody can write the annotation."""
+        """Return whether a node created the Pod as the mirror of a static one; anybody can write the annotation."""
         request = self.request
         is_pod = (request.resource.group, request.path) == ("", "pods") and not is_null(request.object)
         by_node = NODES in (request.user_info.groups or ())
@@ -129,7 +129,7 @@ class Subject:
 
     @property
     def old_pod(self) -> Pod | None:
-        """The Pod before an UPDATE."""
+        """Return the Pod before an UPDATE."""
         if self._old_pod is None and not self.template and not is_null(self.request.old_object):
             self._old_pod = decode_pod(self.request.old_object)
         return self._old_pod
@@ -147,26 +147,26 @@ class Subject:
 
     @property
     def object(self) -> dict[str, Any] | None:
-        """The object of the request; None on DELETE."""
+        """Return the object of the request; None on DELETE."""
         if self._object is None and not is_null(self.request.object):
             self._object = decode_object(self.request.object, self._at_most)
         return self._object
 
     @property
     def old_object(self) -> dict[str, Any] | None:
-        """The object before the request; None on CREATE."""
+        """Return the object before the request; None on CREATE."""
         if self._old_object is None and not is_null(self.request.old_object):
             self._old_object = decode_object(self.request.old_object, self._at_most)
         return self._old_object
 
     @property
     def workload(self) -> WorkloadFields:
-        """The parts of the workload around its pod templates."""
+        """Return the parts of the workload around its pod templates."""
         return self._workload_fields("workload", self.request.object)
 
     @property
     def old_workload(self) -> WorkloadFields:
-        """The parts of the workload around its pod templates before the request."""
+        """Return the parts of the workload around its pod templates before the request."""
         return self._workload_fields("old workload", self.request.old_object)
 
     def _workload_fields(self, name: str, raw: msgspec.Raw) -> WorkloadFields:
@@ -179,7 +179,7 @@ class Subject:
 
     @property
     def shown(self) -> dict[str, Any] | None:
-        """The object, or the template as a Pod with its defaults and all injected changes, as plain JSON."""
+        """Return the object, or the template as a Pod with its defaults and all injected changes, as plain JSON."""
         if self.found is None:
             return self.object
         value = msgspec.to_builtins(self.found.value)  # a copy: the object is shown to others, too

@@ -36,7 +36,7 @@ class ServedResource(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def api_version(self) -> str:
-        """``apiVersion`` of its objects."""
+        """Return the ``apiVersion`` of its objects."""
         group = self.resource.group
         return f"{group}/{self.version}" if group else self.version
 

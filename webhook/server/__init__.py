@@ -1,1 +1,1 @@
-"""The webhook's HTTP server. It knows no rule: a review goes in, `webhook.engine` decides, an answer comes out."""
+"""Serve the webhook over HTTP. No rule is known here: `webhook.engine` decides what is answered to a review."""

@@ -50,7 +50,7 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Connection(web.RequestHandler):
-    """aiohttp's protocol, with a deadline for receiving a request and an age.
+    """Give aiohttp's protocol a deadline for receiving a request, and an age.
 
     Attributes:
         peer: the clients at its other end.

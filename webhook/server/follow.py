@@ -25,7 +25,7 @@ _REMIND: Final = 30.0
 
 
 class LiveCluster:
-    """Adds the state of a live cluster to snapshots. Made by `connect`.
+    """Add the state of a live cluster to snapshots. Made by `connect`.
 
     Attributes:
         api: the connection to it.

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Stop:
-    """A request to stop: gracefully (a Pod is deleted), or right after the requests in flight (a person's Ctrl-C)."""
+    """Ask to stop: gracefully (a Pod is deleted), or right after the requests in flight (a person's Ctrl-C)."""
 
     def __init__(self) -> None:
         self.wanted = asyncio.Event()

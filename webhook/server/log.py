@@ -35,7 +35,7 @@ log: FilteringBoundLogger = structlog.get_logger()
 
 
 class _Output:
-    """The file that lines are written to. Those of `log` are written at once, with all that wait."""
+    """Write lines to a file. Those of `log` are written at once, with all that wait."""
 
     def __init__(self) -> None:
         self.file: BinaryIO = sys.stdout.buffer
@@ -79,7 +79,7 @@ def log_decision(line: dict[str, object]) -> None:
 
 
 class Repeats:
-    """Limits warnings that any client can cause without end: one line a second for each key."""
+    """Limit warnings that any client can cause without end to one line a second for each key."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()

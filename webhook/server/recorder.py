@@ -53,7 +53,7 @@ def prepare_folder(folder: Path) -> None:
 
 
 class _Taken(NamedTuple):
-    """A decision that waits to be written. Nothing in it changes any more."""
+    """Hold a decision that waits to be written. Nothing in it changes any more."""
 
     request: Request
     decision: Decision
@@ -64,7 +64,7 @@ class _Taken(NamedTuple):
 
 
 class Recorder:
-    """Records decisions.
+    """Record decisions for `spotgate replay`.
 
     Args:
         folder: as `prepare_folder` left it.
@@ -129,7 +129,7 @@ class Recorder:
 
 
 class _Files:
-    """The files of a folder, each up to its largest size. The oldest are removed when there are too many."""
+    """Write the files of a folder, each up to its largest size, and remove the oldest when there are too many."""
 
     def __init__(self, folder: Path, limits: Limits) -> None:
         self.folder = folder

@@ -47,7 +47,7 @@ _SUSPICIOUS: Final = (
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The parts of a finding by which two answers are compared."""
+    """Hold the parts of a finding by which two answers are compared."""
 
     policy: str
     id: str
@@ -73,14 +73,14 @@ class Notes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Response(msgspec.Struct, frozen=True, rename="camel"):
-    """The parts of the response that are compared; ``patch`` is base64."""
+    """Hold the parts of the response that are compared; ``patch`` is base64."""
 
     allowed: bool
     patch: str = ""
 
 
 class Recorded(msgspec.Struct, frozen=True, rename="camel"):
-    """A recorded line without its request, which `webhook.review.decode_review` reads."""
+    """Hold a recorded line without its request, which `webhook.review.decode_review` reads."""
 
     response: Response
     spotgate: Notes

@@ -1,4 +1,4 @@
-"""The policies (and the cluster's state, where it comes from files), taken over while serving when files change.
+"""Take over changed policies (and the cluster's state, where it comes from files) while serving.
 
 The whole bundle is built beside the one in force, tried, and then exchanged for it. If anything is wrong with it, the
 one in force stays.

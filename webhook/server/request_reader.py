@@ -118,7 +118,7 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class RequestTarget:
-    """The target of a request, such as ``/mutate?timeout=3s``.
+    """Hold the target of a request, such as ``/mutate?timeout=3s``.
 
     Attributes:
         phase: by the path.
@@ -155,7 +155,7 @@ _SMALL: Final = 64 * 1024
 
 
 class RequestReader:
-    """Reads the bodies of requests, and counts the bytes of them that are in memory."""
+    """Read the bodies of requests, and count the bytes of them that are in memory."""
 
     def __init__(self, limits: Limits, peers: Peers) -> None:
         self._limits = limits

@@ -43,7 +43,7 @@ _UNUSABLE: Final = 2
 
 
 class Address(NamedTuple):
-    """An address to listen on; port 0 is any free one."""
+    """Name an address to listen on; port 0 is any free one."""
 
     host: str
     port: int
@@ -73,7 +73,7 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """The flags of ``spotgate serve``.
+    """Hold the flags of ``spotgate serve``.
 
     Attributes:
         listen: the TLS port.
@@ -112,12 +112,12 @@ class ServeOptions:
 
     @property
     def live(self) -> bool:
-        """Whether the state is that of a live cluster."""
+        """Return whether the state is that of a live cluster."""
         return self.in_cluster or self.kubeconfig is not None
 
     @property
     def certificate_mode(self) -> str:
-        """Where the certificate comes from: ``secret``, ``self-signed`` or ``files``."""
+        """Return where the certificate comes from: ``secret``, ``self-signed`` or ``files``."""
         return "secret" if self.tls_secret is not None else "self-signed" if self.self_signed else "files"
 
     def in_effect(self) -> dict[str, object]:
@@ -183,7 +183,7 @@ def build_snapshot(options: ServeOptions) -> Snapshot:
 
 
 class _UnknownCluster:
-    """The state of a cluster that no flag names, or of a live one until it has been read."""
+    """Stand for a cluster that no flag names, or for a live one until it has been read."""
 
     def __init__(self, options: ServeOptions) -> None:
         self._view = _NOT_READ if options.live else UNKNOWN

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ServingCertificate:
-    """The TLS context for new connections; those that are open keep theirs.
+    """Hold the TLS context for new connections; those that are open keep theirs.
 
     Attributes:
         context: never changed, only replaced.
