@@ -287,7 +287,7 @@ def test_a_certificate_for_other_names_than_asked_is_not_started_with(
         policies=(tmp_path / "policies",),
         tls_cert=tmp_path / "tls.crt",
         tls_key=tmp_path / "tls.key",
-        tls_names=("localhost", "spotgate.spotgate-system.svc"),
+        tls_name=("localhost", "spotgate.spotgate-system.svc"),
     )
     assert serve(options) == 2
     assert "the certificate is not for spotgate.spotgate-system.svc (it is for " in capsys.readouterr().err

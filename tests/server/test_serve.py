@@ -112,23 +112,22 @@ def test_an_address_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_the_first_lines_name_the_configuration_in_force(spawn: Spawn, tmp_path: Path) -> None:
-    process = spawn(tls_names=("spotgate.example",))
+    process = spawn(tls_name=("spotgate.example",))
     (line,) = process.log("listening")
     assert line["version"] == __version__
     assert line["bundle"] == process.ops("/version").json["bundle"]
     assert line["certificate"] == "self-signed"
     assert line["flags"]["policies"] == [str(tmp_path / "policies")]
     assert line["flags"]["listen"] == "127.0.0.1:0"
-    assert line["flags"]["tls_names"] == ["spotgate.example"]
+    assert line["flags"]["tls_name"] == ["spotgate.example"]
 
 
 def test_every_flag_is_among_them() -> None:
     parser = ArgumentParser()
     configure(parser)
     flags = {action.dest for action in parser._actions} - {"help"}
-    plural = {"tls_name": "tls_names", "client_name": "client_names"}
     in_effect = ServeOptions(listen=LOOPBACK, ops=LOOPBACK, tls_secret=("a", "b")).in_effect()
-    assert {plural.get(flag, flag) for flag in flags} == in_effect.keys()
+    assert flags == in_effect.keys()
     assert (in_effect["policies"], in_effect["tls_secret"]) == (("shipped",), "a/b")
 
 

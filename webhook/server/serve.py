@@ -29,6 +29,7 @@ from webhook.server.request_reader import Callers
 from webhook.server.tls import ServingCertificate
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from webhook.server.follow import LiveCluster
@@ -73,37 +74,19 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """Hold the flags of ``spotgate serve``.
-
-    Attributes:
-        listen: the TLS port.
-        ops: the operators' port, plain HTTP.
-        policies: folders and files; none: the shipped policies.
-        tls_cert: the certificate's file, with ``tls_key``; they are looked at again and again.
-        tls_secret: keep CA and certificate in this Secret of the live cluster instead (namespace, name).
-        self_signed: make a certificate for trying out instead.
-        tls_names: DNS names and IP addresses that the certificate must be for.
-        client_ca: a file of CAs; only callers with a certificate of theirs are answered.
-        client_names: of these callers, only those whose certificate is for one of the names.
-        state: folders and files with the cluster's objects; none: the cluster is unknown, if it is not a live one.
-        in_cluster: the state is that of the cluster this process runs in.
-        kubeconfig: the state is that of this file's cluster.
-        cluster: the name of this cluster, as node pools name theirs; empty: as the providers say.
-        record: a folder for what is decided; None: nothing is recorded.
-        limits: bounds and durations.
-    """
+    """Hold the flags of ``spotgate serve``, whose help says what each means, and bounds and durations."""
 
     listen: Address
     ops: Address
-    policies: tuple[Path, ...] = ()
+    policies: Sequence[Path] = ()
     tls_cert: Path | None = None
     tls_key: Path | None = None
     tls_secret: tuple[str, str] | None = None
     self_signed: bool = False
-    tls_names: tuple[str, ...] = ()
+    tls_name: Sequence[str] = ()
     client_ca: Path | None = None
-    client_names: tuple[str, ...] = ()
-    state: tuple[Path, ...] = ()
+    client_name: Sequence[str] = ()
+    state: Sequence[Path] = ()
     in_cluster: bool = False
     kubeconfig: Path | None = None
     cluster: str = ""
@@ -160,19 +143,19 @@ def serve(options: ServeOptions) -> int:
 def _certificate(options: ServeOptions) -> ServingCertificate:
     """Load the certificate, or make one for this run. Raise CertificateProblem if there is none that can be served."""
     if options.self_signed:
-        names = ["localhost", socket.gethostname(), *options.tls_names]
+        names = ["localhost", socket.gethostname(), *options.tls_name]
         authority, pair = self_signed(names, ["127.0.0.1", "::1"], utc_now())
         log.info("self-signed certificate made", ca_bundle=base64.b64encode(authority).decode())
         return ServingCertificate(pair, client_ca=options.client_ca)
     if options.tls_secret is not None:
-        _, placeholder = self_signed(options.tls_names, [], utc_now())
-        return ServingCertificate(placeholder, names=options.tls_names, client_ca=options.client_ca)
+        _, placeholder = self_signed(options.tls_name, [], utc_now())
+        return ServingCertificate(placeholder, names=options.tls_name, client_ca=options.client_ca)
     if options.tls_cert is None or options.tls_key is None:
         raise CertificateProblem(
             "there is no certificate to serve", "give --tls-cert and --tls-key, --tls-secret, or --self-signed"
         )
     files = partial(read_pair, options.tls_cert, options.tls_key)
-    return ServingCertificate(files, names=options.tls_names, client_ca=options.client_ca)
+    return ServingCertificate(files, names=options.tls_name, client_ca=options.client_ca)
 
 
 def build_snapshot(options: ServeOptions) -> Snapshot:
@@ -222,7 +205,7 @@ async def _serve(
     stop = Stop()
     stop.on_signals()
     cluster = await _cluster(options)
-    callers = Callers(frozenset(options.client_names))
+    callers = Callers(frozenset(options.client_name))
     managed = None
     if options.tls_secret is not None and cluster is not None:
         from webhook.server.self_managed import SelfManaged  # noqa: PLC0415 - as above
@@ -230,7 +213,7 @@ async def _serve(
         managed = SelfManaged(
             cluster.api,
             options.tls_secret,
-            options.tls_names,
+            options.tls_name,
             certificate=certificate,
             replica=f"{socket.gethostname()}.{listener.getsockname()[1]}",
             settle=options.limits.certificate_settle,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from argparse import ArgumentTypeError
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -126,25 +127,8 @@ def run(options: Namespace) -> int:
         raise CannotJudgeError("spotgate serve: error: --client-name needs --client-ca: whose names are they?")
     # The kernel keeps signals without a handler from process 1 of a container: until the server has one, this is it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(FINE))
-    return serve(
-        ServeOptions(
-            listen=options.listen,
-            ops=options.ops,
-            policies=tuple(options.policies),
-            tls_cert=options.tls_cert,
-            tls_key=options.tls_key,
-            tls_secret=options.tls_secret,
-            self_signed=options.self_signed,
-            tls_names=tuple(options.tls_name),
-            client_ca=options.client_ca,
-            client_names=tuple(options.client_name),
-            state=tuple(options.state),
-            in_cluster=options.in_cluster,
-            kubeconfig=options.kubeconfig,
-            cluster=options.cluster,
-            record=options.record,
-        )
-    )
+    flags = {each.name for each in fields(ServeOptions)}
+    return serve(ServeOptions(**{name: value for name, value in vars(options).items() if name in flags}))
 
 
 def _address(text: str) -> Address:
