@@ -40,7 +40,7 @@ class TemplatePath:
     Raise ValueError if the text is not a template path.
     """
 
-    __slots__ = ("_segments", "layout", "text")
+    __slots__ = ("layout", "segments", "text")
 
     def __init__(self, text: str, layout: Layout | None = None) -> None:
         segments: list[str] = []
@@ -53,17 +53,24 @@ class TemplatePath:
                 segments.append("[*]")
         self.text = text
         self.layout = layout
-        self._segments = tuple(segments)
+        self.segments = tuple(segments)
 
     @property
     def members(self) -> Iterator[str]:
         """Return the fields that the path names."""
-        return (each for each in self._segments if each not in {"*", "[*]"})
+        return (each for each in self.segments if each not in {"*", "[*]"})
 
     @property
     def lists(self) -> int:
         """Return how many lists and maps the path leads through."""
-        return sum(each in {"*", "[*]"} for each in self._segments)
+        return sum(each in {"*", "[*]"} for each in self.segments)
+
+    def divided(self) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
+        """Return the segments before the first list or map, its wildcard or nothing, and the segments behind it."""
+        for number, each in enumerate(self.segments):
+            if each in {"*", "[*]"}:
+                return self.segments[:number], each, self.segments[number + 1 :]
+        return self.segments, "", ()
 
     @property
     def metadata(self) -> str:
@@ -83,11 +90,11 @@ class TemplatePath:
     def _walk(
         self, value: object, depth: int, path: tuple[str | int, ...], identity: tuple[str | int, ...]
     ) -> Iterator[FoundTemplate]:
-        if depth == len(self._segments):
+        if depth == len(self.segments):
             if isinstance(value, dict):
                 yield FoundTemplate(path, identity, value)
             return
-        segment = self._segments[depth]
+        segment = self.segments[depth]
         if segment == "[*]":
             for index, item in enumerate(value if isinstance(value, list) else ()):
                 yield from self._walk(item, depth + 1, (*path, index), (*identity, _name_of(item, index)))

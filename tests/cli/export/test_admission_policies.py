@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from webhook.cel import language
 from webhook.cel.text import Text, bound_name
-from webhook.cli.export.cel import Fields, literal, names, quoted, segments, selects
+from webhook.cli.export.cel import Fields, literal, names, quoted, selects
 from webhook.globs import Globs, problem_with
 from webhook.kube.templates import TemplatePath
 from webhook.policy.common import LabelSelectorSpec
@@ -112,12 +112,12 @@ def test_a_selector_selects_the_same(equal: JSON, requirements: list[JSON], labe
 def test_the_maps_at_a_path_are_those_that_spotgate_finds(path: str, value: Any) -> None:
     fields = Fields()
     found = [each.value for each in TemplatePath(path).find({"a": value})]
-    text = f"{fields.maps(segments(path))} == object.found"
+    text = f"{fields.maps(TemplatePath(path))} == object.found"
     if path == "a.*.b":  # maps have no order
-        text = f"{fields.maps(segments(path))}.size() == object.found.size()"
+        text = f"{fields.maps(TemplatePath(path))}.size() == object.found.size()"
     assert evaluated(text, fields.variables, {"a": value, "found": found})
 
 
 def test_a_list_in_a_list_can_not_be_said() -> None:
     with pytest.raises(ValueError, match="a list in a list"):
-        Fields().maps(segments("a[*].b[*].c"))
+        Fields().maps(TemplatePath("a[*].b[*].c"))

@@ -14,7 +14,6 @@ from tests import strategies
 from tests.objects import BUNDLE, NOW, cluster, defaulted, review
 from tests.selection import WEBHOOKS, called
 from tests.test_invariants_requests import embedded
-from webhook.cli.export.cel import segments
 from webhook.cli.export.conditions import tested_kinds
 from webhook.context import Context, Phase
 from webhook.engine import decide
@@ -141,7 +140,7 @@ def test_every_pod_that_is_put_together_is_asked_about_wherever_its_parts_stand(
     layout = path.layout
     assert layout is not None
     wild: dict[str, str | int] = {"*": "main", "[*]": 0}
-    holder: tuple[str | int, ...] = tuple(wild.get(each, each) for each in segments(path.text))
+    holder: tuple[str | int, ...] = tuple(wild.get(each, each) for each in path.segments)
     of_metadata = [(*holder, *(layout.metadata or ()))] if layout.metadata is not None else []
     of_metadata += [each.metadata for each in layout.inherits if each.metadata is not None]
     of_spec = [(*holder, *layout.spec), *(each.spec for each in layout.inherits if each.spec is not None)]

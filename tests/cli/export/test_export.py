@@ -328,16 +328,6 @@ def test_exemptions_hold_for_service_accounts_of_two_parts_and_by_labels_for_obj
     assert conditions(found["pods.objects"])["exempt-1"].startswith(f"!({labelled}")
 
 
-def test_more_exemptions_than_kubernetes_takes_conditions_are_refused_aloud(
-    exported: Callable[..., tuple[dict[str, JSON], str]],
-) -> None:
-    exempt = ", ".join(f"{{users: [user-{n}], reason: r}}" for n in range(64))
-    spec = ROLES.format("deny", f"domains: [a.example], exempt: [{exempt}]")
-    found, said = exported(document("ReservedLabels", "a", spec))
-    assert found == {}
-    assert "a: pods: not exported: 67 match conditions, and Kubernetes takes 64 at most" in said
-
-
 def test_a_list_in_a_list_of_templates_is_left_out(exported: Callable[..., tuple[dict[str, JSON], str]]) -> None:
     workloads = "{workloads: [{group: a.example, kind: Tree, resource: trees, templates: ['spec.a[*].b[*].template']}]}"
     labels = document("ReservedLabels", "a", ROLES.format("deny", "domains: [a.example]"))

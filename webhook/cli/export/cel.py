@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 from webhook.globs import is_glob
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from webhook.kube.templates import TemplatePath
     from webhook.policy.common import LabelSelectorSpec
+
+JSON = dict[str, Any]
 
 _TOKEN: Final = re.compile(r"\[(?P<no>!?)(?P<set>[^]!][^]]*|][^]]*)\]|(?P<other>.)", re.DOTALL)
 _WILD: Final = {"*": ".*", "?": "."}
-_WILDCARDS: Final = frozenset({"*", "[*]"})
 _SCALARS: Final = ({str}, {int}, {bool}, {float})
 
 
@@ -43,18 +45,14 @@ def names(value: str, globs: Iterable[str]) -> str:
     """Return an expression that is true if one of the globs matches the string ``value``."""
     patterns = list(dict.fromkeys(globs))
     exact = [each for each in patterns if not is_glob(each)]
-    wild = "|".join(_regex(each) for each in patterns if is_glob(each))
+    wild = "|".join(_TOKEN.sub(_as_regex, each) for each in patterns if is_glob(each))
     parts = [f"{value} in {literal(exact)}"] if exact else []
     parts += [f"{value}.matches({quoted(f'(?s)^({wild})$')})"] if wild else []
     return parts[0] if len(parts) == 1 else f"({' || '.join(parts)})"
 
 
-def _regex(glob: str) -> str:
-    """Translate a glob into an RE2 expression."""
-    return "".join(map(_of_token, _TOKEN.finditer(glob)))
-
-
-def _of_token(found: re.Match[str]) -> str:
+def _as_regex(found: re.Match[str]) -> str:
+    """Translate a part of a glob into an RE2 expression."""
     if other := found["other"]:
         return _WILD.get(other) or re.escape(other)
     inside = re.sub(r"[\\\[\]^]", r"\\\g<0>", found["set"])
@@ -75,11 +73,7 @@ def _requirement(operator: str, key: str, values: Sequence[str], labels: str) ->
 
 
 class Fields:
-    """Hold the variables of a ValidatingAdmissionPolicy that read fields of an object: any object, of any type.
-
-    Attributes:
-        variables: name -> expression, each after those that it reads.
-    """
+    """Hold variables that read fields of an object of any type: name -> expression, each after those that it reads."""
 
     def __init__(self) -> None:
         self.variables: dict[str, str] = {}
@@ -101,28 +95,32 @@ class Fields:
             self.variables[name] = text
         return f"variables.{name}"
 
-    def maps(self, path: Sequence[str], *, old: bool = False) -> str:
-        """Return an expression for the list of maps at a path with at most one ``*`` or ``[*]``.
-
-        Raise ValueError if it has more of them.
-        """
-        wild = next((number for number, each in enumerate(path) if each in _WILDCARDS), None)
-        if wild is None:
-            value = self.value(path, old=old)
-            return f"(type({value}) == map ? [{value}] : [])"
-        before, rest = self.value(path[:wild], old=old), path[wild + 1 :]
-        if _WILDCARDS & set(rest):
+    def maps(self, path: TemplatePath, *, old: bool = False) -> str:
+        """Return an expression for the list of maps at a path. Raise ValueError if it leads through several lists."""
+        names, wild, rest = path.divided()
+        before = self.value(names, old=old)
+        if not wild:
+            return f"(type({before}) == map ? [{before}] : [])"
+        if path.lists > 1:
             raise ValueError("a list in a list")
-        items, kind = (f"{before}.map(key, {before}[key])", "map") if path[wild] == "*" else (before, "list")
+        items, kind = (f"{before}.map(key, {before}[key])", "map") if wild == "*" else (before, "list")
         steps = "".join(f".filter(item, type(item) == map).map(item, item.?{each}.orValue(null))" for each in rest)
         return f"(type({before}) == {kind} ? {items} : []){steps}.filter(item, type(item) == map)"
 
 
-def segments(path: str) -> tuple[str, ...]:
-    """Split a path as ``WorkloadTemplates`` has it."""
-    return tuple(path.replace("[*]", ".[*]").split("."))
-
-
-def with_items(named: Mapping[str, str]) -> list[dict[str, str]]:
-    """Return names and expressions as a list of a ValidatingAdmissionPolicy."""
-    return [{"name": name, "expression": text} for name, text in named.items()]
+def policy_and_binding(kind: str, name: str, spec: JSON, binding: JSON) -> Iterator[JSON]:
+    """Yield an admission policy, with match conditions and variables given by their names, and its binding."""
+    labels = {"app.kubernetes.io/name": "spotgate", "app.kubernetes.io/component": "exported-policy"}
+    written = {
+        member: [{"name": each, "expression": text} for each, text in value.items()]
+        if member in {"matchConditions", "variables"}
+        else value
+        for member, value in spec.items()
+    }
+    for its_kind, its_spec in ((kind, written), (f"{kind}Binding", {"policyName": name, **binding})):
+        yield {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": its_kind,
+            "metadata": {"name": name, "labels": labels},
+            "spec": its_spec,
+        }

@@ -17,23 +17,20 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 from webhook.capacity.placement.supply import EVERY_NODE_HAS
-from webhook.cli.export.cel import literal, quoted, segments
+from webhook.cli.export.cel import literal, quoted
 from webhook.rules.concern import Keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from webhook.capacity.providers.provider import Provider
-    from webhook.kube.layouts import Source, Steps
+    from webhook.kube.layouts import Steps
     from webhook.kube.templates import TemplatePath, Workload
     from webhook.rules.concern import Concern
 
 ITEMS_AT_MOST: Final = 16
 """Items of a list, and templates in the lists of an object: one costs 25,000 at most, and an object has no more than
 ten others. The largest RayClusters have some ten worker groups."""
-
-_WILDCARDS: Final = frozenset({"*", "[*]"})
-
 
 _Parts: TypeAlias = "tuple[Steps | None, Steps | None]"
 """Where the metadata and the spec stand; None: nowhere."""
@@ -60,16 +57,17 @@ def places_of(path: TemplatePath) -> Iterator[TemplatePlaces]:
 
     A Pod that is put together stands in several: each of its parts is one map, with ``metadata`` and ``spec``.
     """
-    steps = segments(path.text)
-    wild = next((number for number, each in enumerate(steps) if each in _WILDCARDS), None)
+    steps, wild, inner = path.divided()
     layout = path.layout
     own = None if layout is None else (layout.metadata, layout.spec)
-    if wild is None:
-        yield _alone(steps) if own is None else _part("object", steps, own)
+    if wild:
+        yield _several(steps, inner, own, is_list=wild == "[*]")
+    elif own is None:
+        yield TemplatePlaces(tuple(not_maps("object", *steps)), alone=(f"?{_member('object', steps)}",))
     else:
-        yield _several(steps[:wild], steps[wild + 1 :], own, is_list=steps[wild] == "[*]")
+        yield _part(steps, own)
     for source in layout.inherits if layout is not None else ():
-        yield _inherited(source)
+        yield _part((), (source.metadata, source.spec))
 
 
 def not_maps(of: str, *names: str) -> Iterator[str]:
@@ -78,16 +76,8 @@ def not_maps(of: str, *names: str) -> Iterator[str]:
         yield f"type({_member(of, names[:end])}.orValue({{}})) != map"
 
 
-def _alone(steps: Sequence[str]) -> TemplatePlaces:
-    return TemplatePlaces(tuple(not_maps("object", *steps)), alone=(f"?{_member('object', steps)}",))
-
-
-def _inherited(source: Source) -> TemplatePlaces:
-    return _part("object", (), (source.metadata, source.spec))
-
-
-def _part(of: str, steps: Sequence[str], own: _Parts) -> TemplatePlaces:
-    value, guards = _put_together(of, steps, own)
+def _part(steps: Sequence[str], own: _Parts) -> TemplatePlaces:
+    value, guards = _put_together("object", steps, own)
     return TemplatePlaces(tuple(guards), alone=(value,))
 
 
@@ -302,14 +292,11 @@ def changed_templates(workloads: Sequence[Workload], *, counting: bool) -> Itera
     """
     built_in = [each for each in workloads if each.group in BUILT_IN]
     is_built_in = f"request.resource.group in {literal(sorted(BUILT_IN))}"
-    if custom := [segments(path.text)[0] for each in workloads if each not in built_in for path in _paths(each)]:
-        roots = " || ".join(f"object.?{root} != oldObject.?{root}" for root in sorted(set(custom)))
+    if custom := {path.segments[0] for each in workloads if each not in built_in for path in _paths(each)}:
+        roots = " || ".join(f"object.?{root} != oldObject.?{root}" for root in sorted(custom))
         yield f"!({is_built_in}) && ({roots})"
-    lines = []
-    for path in dict.fromkeys(segments(path.text) for each in built_in for path in _paths(each)):
-        wild = next((number for number, each in enumerate(path) if each in _WILDCARDS), None)
-        place = "".join(f".?{name}" for name in path[:wild])
-        lines.append(f"object{place} != oldObject{place}")
+    places = ("".join(f".?{name}" for name in path.divided()[0]) for each in built_in for path in _paths(each))
+    lines = [f"object{place} != oldObject{place}" for place in places]
     if counting and built_in:
         new, old = (f"{each}.?spec.?replicas.orValue(1)" for each in ("object", "oldObject"))
         lines += [f"{new} < {old}", f"{old} == 0 && {new} != 0"]

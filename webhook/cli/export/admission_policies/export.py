@@ -13,9 +13,8 @@ import msgspec
 from webhook.break_glass import FIELD
 from webhook.bundle import policy_kinds
 from webhook.cli.export.admission_policies import labels, validation
-from webhook.cli.export.admission_policies.matching import JSON, ExportedPolicy, Part, as_rule, merged
-from webhook.cli.export.cel import names, quoted, with_items
-from webhook.decision import Outcome
+from webhook.cli.export.admission_policies.matching import ExportedPolicy, Part, as_rule, merged
+from webhook.cli.export.cel import JSON, names, policy_and_binding, quoted
 from webhook.policy.terms import BREAK_GLASS
 
 if TYPE_CHECKING:
@@ -70,9 +69,6 @@ _PARTS: Final[Mapping[str, Callable[[ExportedPolicy], Iterator[Part]]]] = {
     "Validation": validation.parts,
 }
 """The kinds that can be exported; `PolicyKind.not_exported` says why others can't."""
-_ACTIONS: Final = {Outcome.DENY: "Deny", Outcome.WARN: "Warn", Outcome.AUDIT: "Audit"}
-_CONDITIONS_AT_MOST: Final = 64
-"""Kubernetes' limit of matchConditions in one policy."""
 
 
 def export(bundle: Bundle, today: date) -> tuple[list[JSON], list[Problem]]:
@@ -85,34 +81,20 @@ def export(bundle: Bundle, today: date) -> tuple[list[JSON], list[Problem]]:
         if policy.kind in _PARTS:
             exported.leave_out_system_namespaces()
             for part in chain(_PARTS[policy.kind](exported), _break_glass(exported)):
-                printed += _documents(exported, part)
+                if not part.validations:
+                    continue
+                spec: JSON = {
+                    "failurePolicy": "Fail",
+                    "matchConstraints": exported.constraints(part),
+                    "matchConditions": exported.conditions(part),
+                    "variables": part.variables,
+                    "validations": part.validations,
+                }
+                binding = {"validationActions": [str(part.outcome).capitalize()]}
+                name = f"{policy.name}.{part.name}.spotgate.dev"
+                printed += policy_and_binding("ValidatingAdmissionPolicy", name, spec, binding)
         else:
             exported.left_out = []  # nor are its exemptions
             exported.leave_out((), f"not exported: {policy_kinds()[policy.kind].not_exported}")
         left_out += exported.left_out
     return printed, left_out
-
-
-def _documents(exported: ExportedPolicy, part: Part) -> Iterator[JSON]:
-    if not part.validations:
-        return
-    conditions = exported.conditions(part)
-    if len(conditions) > _CONDITIONS_AT_MOST:
-        at_most = f"Kubernetes takes {_CONDITIONS_AT_MOST} at most"
-        exported.leave_out((), f"{part.name}: not exported: {len(conditions)} match conditions, and {at_most}")
-        return
-    metadata = {
-        "name": f"{exported.policy.name}.{part.name}.spotgate.dev",
-        "labels": {"app.kubernetes.io/name": "spotgate", "app.kubernetes.io/component": "exported-policy"},
-    }
-    spec: JSON = {
-        "failurePolicy": "Fail",
-        "matchConstraints": exported.constraints(part),
-        "matchConditions": with_items(conditions),
-        "variables": with_items(part.variables),
-        "validations": part.validations,
-    }
-    api_version = "admissionregistration.k8s.io/v1"
-    yield {"apiVersion": api_version, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": spec}
-    binding = {"policyName": metadata["name"], "validationActions": [_ACTIONS[part.outcome]]}
-    yield {"apiVersion": api_version, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata, "spec": binding}

@@ -10,8 +10,9 @@ import msgspec
 
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.cli.export.admission_policies.matching import JSON, Part, as_rule, exemption, merged
-from webhook.cli.export.cel import Fields, literal, names, quoted, segments, selects
+from webhook.cli.export.cel import Fields, literal, names, quoted, selects
 from webhook.globs import Globs
+from webhook.kube.templates import TemplatePath
 from webhook.policy.match import ResourceRule
 from webhook.rules.reserved_labels.own import PODS
 
@@ -119,7 +120,7 @@ def _part(
     validations: list[JSON] = []
     for number, place in enumerate(places, start=1):
         of = f"_{number}" if len(places) > 1 else ""
-        path = segments(place.field)
+        path = TemplatePath(place.field)
         try:
             labels, before = fields.maps(path), fields.maps(path, old=True)
         except ValueError as error:

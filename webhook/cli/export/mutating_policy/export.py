@@ -5,28 +5,24 @@ A Pod that it changes is the Pod that the webhook would make of it. A Pod whose 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from webhook.bounds import LEAST
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.export.admission_policies.matching import ExportedPolicy, Part, as_rule, merged
-from webhook.cli.export.cel import with_items
+from webhook.cli.export.cel import JSON, policy_and_binding
 from webhook.cli.export.mutating_policy.expressions import MUTATION, variables
 from webhook.cli.export.mutating_policy.shapes import answers_of, vocabulary
 from webhook.decision import Outcome
-from webhook.kube.edit import exec_sleep, native_sleep
 from webhook.policy.match import PODS_CREATE
-from webhook.rules.graceful_termination.rule import NATIVE_SLEEP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from webhook.bundle import Bundle
-    from webhook.cli.export.admission_policies.matching import JSON
     from webhook.cli.export.mutating_policy.shapes import Answers, Vocabulary
     from webhook.context import Context
     from webhook.index import Policy
-    from webhook.kube.pod import Handler
     from webhook.policy.errors import Problem
     from webhook.rules.graceful_termination.rule import GracefulTermination
     from webhook.rules.spot_placement.rule import SpotPlacement
@@ -69,7 +65,7 @@ def export(bundle: Bundle, context: Context) -> tuple[list[JSON], list[Problem],
     if not found:
         return [], left_out, []
     placement, termination = found.get(_PLACEMENT), found.get(_TERMINATION)
-    constraints, common, own = _matching(list(found.values()))
+    constraints, common, own = _matching(found)
     left_out += [problem for each in found.values() for problem in each.left_out]
     rules = (
         cast("SpotPlacement | None", placement and placement.policy.mutator),
@@ -78,7 +74,6 @@ def export(bundle: Bundle, context: Context) -> tuple[list[JSON], list[Problem],
     words = vocabulary(context, bundle.providers, (each.spec.provider for each in found.values()))
     answers = answers_of(words, *rules, context)
     schedulers = [glob for each in bundle.providers.values() for glob in each.hands_off_schedulers.patterns]
-    hook, no_hook = _hook(rules[1], context)
     written = variables(
         words,
         answers,
@@ -86,24 +81,30 @@ def export(bundle: Bundle, context: Context) -> tuple[list[JSON], list[Problem],
         placing=own.get(_PLACEMENT, "false"),
         termination=rules[1],
         stopping=own.get(_TERMINATION, "false"),
-        hook=hook,
     )
-    alone = list(_left_alone(words, answers, rules, no_hook))
-    return list(_documents(constraints, common, written)), left_out, alone
+    spec: JSON = {
+        "failurePolicy": "Ignore",
+        "reinvocationPolicy": "IfNeeded",
+        "matchConstraints": constraints,
+        "matchConditions": common,
+        "variables": written,
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": MUTATION}}],
+    }
+    printed = list(policy_and_binding("MutatingAdmissionPolicy", NAME, spec, {}))
+    return printed, left_out, list(_left_alone(words, answers, rules))
 
 
-def _matching(found: list[ExportedPolicy]) -> tuple[JSON, dict[str, str], dict[str, str]]:
+def _matching(found: dict[str, ExportedPolicy]) -> tuple[JSON, dict[str, str], dict[str, str]]:
     """Return constraints, the match conditions that all policies have, and the rest of each by its kind."""
-    parts = {each.policy.kind: (each, _part(each.policy)) for each in found}
-    constraints = {kind: exported.constraints(part) for kind, (exported, part) in parts.items()}
-    first, *others = constraints.values()
+    parts = {kind: _part(each.policy) for kind, each in found.items()}
+    first, *others = (each.constraints(parts[kind]) for kind, each in found.items())
     if any(each != first for each in others):
-        both = " and ".join(each.policy.name for each in found)
+        both = " and ".join(each.policy.name for each in found.values())
         raise CannotJudgeError(
             f"error: `match` of {both} differs in resourceRules or selectors, which a MutatingAdmissionPolicy has "
             "once; give them the same, or export one of them, with --policies"
         )
-    conditions = {kind: exported.conditions(part) for kind, (exported, part) in parts.items()}
+    conditions = {kind: each.conditions(parts[kind]) for kind, each in found.items()}
     every = next(iter(conditions.values()))
     common = {name: text for name, text in every.items() if all(each.get(name) == text for each in conditions.values())}
     own = {
@@ -120,23 +121,8 @@ def _part(policy: Policy) -> Part:
     return Part(name="pods", rules=merged(narrow), outcome=Outcome.WARN, validations=[])
 
 
-def _hook(rule: GracefulTermination | None, context: Context) -> tuple[Handler | None, str]:
-    """Return a hook that sleeps as the rule lets ordinary Pods sleep, or why there is none."""
-    if rule is None:
-        return None, ""
-    oldest = min(context.api_server, context.oldest_kubelet)
-    if oldest >= NATIVE_SLEEP and rule.spec.method != "exec":
-        return native_sleep(1), ""
-    if rule.spec.method == "sleep":
-        return None, f"no preStop hook is injected: Kubernetes {oldest[0]}.{oldest[1]} has no `sleep` hook (1.30 has)"
-    return exec_sleep(1), ""
-
-
 def _left_alone(
-    words: Vocabulary,
-    answers: Answers,
-    rules: tuple[SpotPlacement | None, GracefulTermination | None],
-    no_hook: str,
+    words: Vocabulary, answers: Answers, rules: tuple[SpotPlacement | None, GracefulTermination | None]
 ) -> Iterator[str]:
     """Yield which Pods are left alone although the webhook may change them."""
     yield "Pods with a node affinity, spec.os or resource claims of their own"
@@ -148,33 +134,10 @@ def _left_alone(
     if len(words.taints) > 1:
         yield "Pods that tolerate several taints which keep Pods off spot pools"
     yield f"Pods with more than {LEAST} labels, annotations, containers, tolerations, volumes and resources together"
-    if any(rule is not None and _tolerating(rule) for rule in rules):
+    if (rules[0] and rules[0].tolerating) or (rules[1] and rules[1].spec.tolerating_is_targeting):
         yield "Pods that target spot only by tolerating its taint (toleratingIsTargeting)"
     if rules[1] is not None:
         yield "Pods with a lifecycle hook whose grace period the webhook would shorten"
     if answers.left_out:
         yield f"Pods of {answers.left_out} rare kinds: the table is full, as there are many node pools"
-    if no_hook:
-        yield no_hook
     yield "what the webhook warns of: a MutatingAdmissionPolicy can't warn"
-
-
-def _tolerating(rule: SpotPlacement | GracefulTermination) -> bool:
-    return rule.spec.tolerating_is_targeting if hasattr(rule, "spec") else rule.tolerating
-
-
-def _documents(constraints: JSON, conditions: dict[str, str], written: dict[str, str]) -> Iterator[JSON]:
-    api_version = "admissionregistration.k8s.io/v1"
-    labels = {"app.kubernetes.io/name": "spotgate", "app.kubernetes.io/component": "exported-policy"}
-    metadata: dict[str, Any] = {"name": NAME, "labels": labels}
-    spec: JSON = {
-        "failurePolicy": "Ignore",
-        "reinvocationPolicy": "IfNeeded",
-        "matchConstraints": constraints,
-        "matchConditions": with_items(conditions),
-        "variables": with_items(written),
-        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": MUTATION}}],
-    }
-    yield {"apiVersion": api_version, "kind": "MutatingAdmissionPolicy", "metadata": metadata, "spec": spec}
-    binding = {"policyName": NAME}
-    yield {"apiVersion": api_version, "kind": "MutatingAdmissionPolicyBinding", "metadata": metadata, "spec": binding}

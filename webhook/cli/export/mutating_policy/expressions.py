@@ -8,7 +8,7 @@ Source: https://kubernetes.io/docs/reference/access-authn-authz/mutating-admissi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from webhook.bounds import LEAST
 from webhook.capacity.placement.target import (
@@ -21,14 +21,13 @@ from webhook.capacity.placement.target import (
 from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, CLASS_LABEL, QUEUE_WORKER, STATELESS
 from webhook.cli.export.cel import literal, names, quoted
 from webhook.cli.export.mutating_policy.shapes import ASKED
-from webhook.kube.edit import as_json
+from webhook.kube.edit import as_json, exec_sleep
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from webhook.cli.export.mutating_policy.shapes import Answers, Vocabulary
-    from webhook.kube.pod import Handler
     from webhook.rules.graceful_termination.rule import GracefulTermination
 
 _NO_SHAPE: Final = "x"
@@ -119,12 +118,11 @@ def variables(
     placing: str,
     termination: GracefulTermination | None,
     stopping: str,
-    hook: Handler | None,
 ) -> dict[str, str]:
     """Return the variables of the policy, each after those that it reads.
 
     ``answers`` are what becomes of the shapes. ``placing`` and ``stopping`` are expressions: whether the policies match
-    the Pod. ``hook`` returns the preStop hook that sleeps so many seconds; None: no Pod can have one.
+    the Pod.
     """
     return {
         **_POD,
@@ -138,7 +136,7 @@ def variables(
         "missing": _MISSING,
         "selecting": "variables.placement.?nodeSelector.orValue({})",
         "affinity": "variables.placement.?nodeAffinity.orValue({})",
-        **_termination(termination, stopping, hook),
+        **_termination(termination, stopping),
     }
 
 
@@ -222,7 +220,7 @@ def _requests(resource: str) -> list[str]:
     return [_more_than_zero(each) for each in members]
 
 
-def _termination(rule: GracefulTermination | None, stopping: str, hook: Handler | None) -> dict[str, str]:
+def _termination(rule: GracefulTermination | None, stopping: str) -> dict[str, str]:
     """Return variables for the grace period, and for the sleep of containers without preStop."""
     before = f"object.spec.?terminationGracePeriodSeconds.orValue({DEFAULT_GRACE_SECONDS})"
     found = {"before": before, "hooks": _HAS_HOOK}
@@ -245,6 +243,12 @@ def _termination(rule: GracefulTermination | None, stopping: str, hook: Handler 
     longest = "variables.class.grace == -1 || variables.class.grace > variables.budget ? variables.budget : "
     longest += "variables.class.grace"
     over = " : variables.before > variables.budget ? variables.budget" if spec.over_budget == "clamp" else ""
+    # Every kubelet of a cluster that serves these policies has the native sleep.
+    hook = "dyn({'sleep': {'seconds': variables.sleep}})"
+    if spec.method == "exec":
+        *command, _ = as_json(exec_sleep(1))["exec"]["command"]
+        shown = ", ".join(map(quoted, command))
+        hook = f"dyn({{'exec': {{'command': [{shown}, 'sleep ' + string(variables.sleep)]}}}})"
     sleeps = "'pre-stop' in variables.keeps || variables.budget == 0 ? 0 : variables.class.sleep"
     return {
         **found,
@@ -262,16 +266,6 @@ def _termination(rule: GracefulTermination | None, stopping: str, hook: Handler 
         "grace": "variables.budget == 0 || 'grace-period' in variables.keeps ? variables.before : "
         f"variables.before == {DEFAULT_GRACE_SECONDS} ? "
         f"(variables.fitting < {least} ? {least} : variables.fitting){over} : variables.before",
-        "sleep": sleeps if hook is not None else "0",
-        "hook": "dyn({})" if hook is None else _hook(hook),
+        "sleep": sleeps,
+        "hook": hook,
     }
-
-
-def _hook(hook: Handler) -> str:
-    """Return the hook with the seconds of the Pod's class; the given one sleeps for any number."""
-    written: dict[str, Any] = as_json(hook)
-    if "sleep" in written:
-        return "dyn({'sleep': {'seconds': variables.sleep}})"
-    *command, _ = written["exec"]["command"]
-    shown = ", ".join(map(quoted, command))
-    return f"dyn({{'exec': {{'command': [{shown}, 'sleep ' + string(variables.sleep)]}}}})"
