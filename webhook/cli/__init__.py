@@ -42,20 +42,16 @@ _INTERRUPTED: Final = 130
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Formats help as wide as the texts are."""
+    """Format help as wide as the texts are."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=30, width=100)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line.
+    """Run one command line, by default that of this process. Return the exit code.
 
-    Args:
-        argv: without the program's name; default: of this process.
-
-    Returns:
-        The exit code: 0 nothing found, 1 findings, 2 it could not judge.
+    0: nothing was found, 1: findings, 2: it could not judge.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):

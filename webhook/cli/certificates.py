@@ -25,14 +25,10 @@ ANSWER: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A certificate or a caBundle.
+    """Describe a certificate or a caBundle, with what is wrong with it, if anything, and what to do about that.
 
     Attributes:
-        what: what it is.
         expires: when it, or the last certificate of a caBundle, expires, UTC; None: it can't be read.
-        detail: what else there is to say.
-        problem: what is wrong with it; empty: nothing is.
-        fix: what to do about the problem.
     """
 
     what: str
@@ -44,13 +40,11 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """The certificates of an installation.
+    """Hold the certificates of an installation.
 
     Attributes:
-        secret: that holds the certificate which replicas serve.
-        bundles: the caBundles of the webhook configurations.
-        self_managed: spotgate signs and renews them itself.
-        names: the DNS names that the certificate is for.
+        secret: the Secret with the certificate that replicas serve; ``names`` are the DNS names that it is for.
+        self_managed: spotgate signs and renews certificates itself.
         replicas: whether they serve a certificate of the Secret's CA, by their names. Only replicas that manage
             certificates say so.
     """
@@ -63,7 +57,7 @@ class Certificates:
 
 
 async def read_certificates(api: Api, namespace: str, name: str, *, now: datetime) -> Certificates:
-    """Read them. Raise `ApiError` if the API server does not give them."""
+    """Read the certificates. Raise ApiError if the API server does not give them."""
     secret = await read_secret(api, namespace, name, ANSWER)
     bundles = await read_ca_bundles(api, ANSWER)
     signer = _signer(secret, now)

@@ -28,11 +28,7 @@ def add_connection(parser: ArgumentParser) -> None:
 
 
 def connected(command: str, options: Namespace, work: Callable[[Api], Awaitable[T]]) -> T:
-    """Return the result of work on the cluster that the options name.
-
-    Raises:
-        CannotJudgeError: the cluster can't be read; the text names the command.
-    """
+    """Return the result of work on the cluster that the options name. Raise CannotJudgeError if it can't be read."""
     from webhook.cluster.api import Api, ApiError  # noqa: PLC0415 - a third of a second that --help need not wait
     from webhook.cluster.protocol import UnusableCredentialsError  # noqa: PLC0415
 
@@ -69,9 +65,7 @@ def missing_rules(forbidden: Iterable[tuple[str, str]]) -> list[str]:
     for group, plural in sorted(forbidden):
         groups.setdefault(group, []).append(plural)
     rules = ({"apiGroups": [group], "resources": plurals, "verbs": ["list"]} for group, plurals in groups.items())
-    return (
-        [f"add to a ClusterRole of this user ({HTTPStatus.FORBIDDEN.value} above):", *as_rules(rules)] if groups else []
-    )
+    return ["add to a ClusterRole of this user (403 above):", *as_rules(rules)] if groups else []
 
 
 def as_rules(rules: Iterable[Mapping[str, list[str]]]) -> list[str]:

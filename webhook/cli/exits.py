@@ -15,4 +15,4 @@ CANNOT_JUDGE: Final = 2
 
 
 class CannotJudgeError(Exception):
-    """An error that ends the command. Its text is for standard error, each line ``file:line:column: ...``."""
+    """Report what ends the command. Its text is for standard error, each line ``file:line:column: ...``."""

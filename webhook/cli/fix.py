@@ -29,7 +29,7 @@ _MISREAD: Final = (
 
 
 class ProblemError(Exception):
-    """A file that can't be changed, and why."""
+    """Report a file that can't be changed, and why."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -37,16 +37,9 @@ class ProblemError(Exception):
 
 
 def patch_file(file: str, objects: list[tuple[Manifest, Judgement]], *, writes: bool, shows: bool) -> None:
-    """Write the patches into a file, or print what would be written.
+    """Write the patches of a file's objects into it (``writes``), or print what would be written, maybe as a diff.
 
-    Args:
-        file: the file.
-        objects: its objects that have a patch.
-        writes: write the file.
-        shows: print a diff.
-
-    Raises:
-        ProblemError: the file can't be read, changed in place or written.
+    Raise ProblemError if the file can't be read, changed in place or written.
     """
     try:
         before = Path(file).read_bytes()
@@ -62,11 +55,7 @@ def patch_file(file: str, objects: list[tuple[Manifest, Judgement]], *, writes: 
 
 
 def _patched(data: bytes, file: str, objects: list[tuple[Manifest, Judgement]]) -> bytes:
-    """Return the content of the file with the patches of its objects in it.
-
-    Raises:
-        ProblemError: it can't be changed in place.
-    """
+    """Return the file's content with the patches of its objects. Raise ProblemError if it can't be changed in place."""
     wanted = _wanted(objects)
     try:
         documents = read_documents(data, file)
@@ -102,11 +91,7 @@ def _wanted(objects: list[tuple[Manifest, Judgement]]) -> list[tuple[Document, J
 
 
 def _verify(after: bytes, before: list[Document], file: str, wanted: list[tuple[Document, JSONValue]]) -> None:
-    """Read the new content, and compare every document of it with the value that it is to have.
-
-    Raises:
-        ProblemError: one of them is different.
-    """
+    """Compare every document of the new content with what it is to be. Raise ProblemError if one is different."""
     becomes = {document.begin: value for document, value in wanted}
     values = [becomes.get(document.begin, document.value) for document in before]
     try:

@@ -43,12 +43,7 @@ _SUFFIXES: Final = (SUFFIX, ".json")
 
 
 class Review(msgspec.Struct, frozen=True):
-    """Describe one review.
-
-    Attributes:
-        line: where it begins.
-        recorded: the recorded answer and context; None for a plain AdmissionReview.
-    """
+    """Describe one review, by where it begins, with the answer and context if those were recorded."""
 
     file: str
     line: int
@@ -260,13 +255,15 @@ def change_lines(changes: Sequence[AnswerChange], reviews: int) -> Iterator[Line
     for (phase, before, after, told), (first, *others) in groups.items():
         yield [
             (_place(first), _STRONG),
-            (f"  {_verdict(before, after)}", _STYLES.get(after, _PLAIN)),
+            (f"  {before if before == after else f'{before} -> {after}'}", _STYLES.get(after, _PLAIN)),
             (f"  {printable(first.review.request.describe())}", _PLAIN),
             (f"  {phase}", _FAINT),
         ]
         yield from ([(line, _PLAIN)] for line in told)
         if others:
-            yield [(f"    the same for {counted(len(others), 'other review')}: {_names(others)}", _FAINT)]
+            named = [f"{_place(each)} {printable(each.review.request.describe())}" for each in others[:_NAMED]]
+            listed = ", ".join([*named, "..."] if len(others) > _NAMED else named)
+            yield [(f"    the same for {counted(len(others), 'other review')}: {listed}", _FAINT)]
         yield []
     yield [(_totals(changes, reviews), _PLAIN)]
 
@@ -318,17 +315,8 @@ def _operation(operation: dict[str, Any]) -> str:
     return printable(f"{field}: {json.dumps(operation.get('value'), ensure_ascii=False)}")
 
 
-def _verdict(before: Verdict, after: Verdict) -> str:
-    return before if before == after else f"{before} -> {after}"
-
-
 def _place(change: AnswerChange) -> str:
     return f"{change.review.file}:{change.review.line}"
-
-
-def _names(changes: Sequence[AnswerChange]) -> str:
-    named = ", ".join(f"{_place(each)} {printable(each.review.request.describe())}" for each in changes[:_NAMED])
-    return named if len(changes) <= _NAMED else f"{named}, ..."
 
 
 def _totals(changes: Sequence[AnswerChange], reviews: int) -> str:

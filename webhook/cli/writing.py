@@ -13,8 +13,7 @@ _DEFAULT_MODE = 0o644
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file whole or not at all. Its mode and its owner stay, and a symbolic link stays one.
 
-    Raises:
-        OSError: it can't be written; its content is unchanged.
+    Raise OSError if it can't be written; its content is unchanged.
     """
     if path.exists() and not path.is_file():  # /dev/null, a pipe: nothing to put in its place
         path.write_bytes(data)

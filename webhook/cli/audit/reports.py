@@ -49,7 +49,7 @@ _APPLY: Final = "application/apply-patch+yaml"
 
 
 class ReportKinds(msgspec.Struct, frozen=True):
-    """The two resources of reports: those of namespaces, and those of what is in none."""
+    """Hold the two resources of reports: those of namespaces, and those of what is in none."""
 
     namespaced: ServedResource
     cluster: ServedResource

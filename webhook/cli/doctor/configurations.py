@@ -12,7 +12,7 @@ from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.kube.selectors import LabelSelector
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Iterator
 
     from webhook.cli.doctor.installation import JSON, Installed
 
@@ -25,11 +25,6 @@ _SELECTOR_APART: Final = "no-system-namespaces"
 async def check_configurations(installed: Installed) -> AsyncIterator[Diagnosis]:
     """Compare both configurations with what this version renders from the policies of the ConfigMap."""
     stored = {kind: await read(installed.api, f"{_PATH}/{kind.lower()}s/{CONFIGURATION}") for kind in CONFIGURATIONS}
-    for each in _compared(installed, stored):
-        yield each
-
-
-def _compared(installed: Installed, stored: Mapping[str, JSON | None]) -> Iterator[Diagnosis]:
     if installed.bundle is None:
         fix = INSTALL if installed.deployment is None else "replicas go on with the last good ones: mend it"
         yield Diagnosis("policies", "fail", installed.bundle_problem, fix)
@@ -47,10 +42,12 @@ def _compared(installed: Installed, stored: Mapping[str, JSON | None]) -> Iterat
         elif installed.bundle is None:
             yield Diagnosis(kind, "unknown", "there, but there are no policies to compare it with", _APPLY)
         else:
-            yield from _different(kind, wanted.get(kind, []), found)
+            for each in _different(kind, wanted.get(kind, []), found):
+                yield each
     names = installed.bundle.index.system_namespaces.patterns if installed.bundle else SYSTEM_NAMESPACES
     webhooks = [each for found in stored.values() if found for each in found.get("webhooks", ())]
-    yield from _left_out(installed, webhooks, names)
+    for each in _left_out(installed, webhooks, names):
+        yield each
 
 
 def _different(kind: str, wanted: Iterable[JSON], found: JSON) -> Iterator[Diagnosis]:
@@ -127,25 +124,18 @@ async def check_later_webhooks(installed: Installed, *, placed: bool | None) -> 
         for webhook in each.get("webhooks", ())
         if any(map(_about_pods, webhook.get("rules", ())))
     ]
-    yield _later(later, placed=placed)
+    name, after = "later webhooks", f"after spotgate are asked about Pods: {', '.join(later)}"
+    fix = "rename or narrow that configuration: it may undo what spotgate does"
+    if not later:
+        yield Diagnosis(name, "ok", "no other mutating webhook is asked about Pods after spotgate")
+    elif placed:
+        yield Diagnosis(name, "ok", f"{after}; the probe kept what spotgate changed")
+    elif placed is None:
+        yield Diagnosis(name, "unknown", f"{after}; no probe tells whether they undo it", fix)
+    else:
+        yield Diagnosis(name, "fail", f"{after}; the probe did not keep what spotgate changes", fix)
 
 
 def _about_pods(rule: JSON) -> bool:
-    return (
-        not {"", "*"}.isdisjoint(rule.get("apiGroups", ()))
-        and not {"pods", "*", "*/*"}.isdisjoint(rule.get("resources", ()))
-        and not {"CREATE", "*"}.isdisjoint(rule.get("operations", ()))
-    )
-
-
-def _later(later: list[str], *, placed: bool | None) -> Diagnosis:
-    name = "later webhooks"
-    if not later:
-        return Diagnosis(name, "ok", "no other mutating webhook is asked about Pods after spotgate")
-    after = f"after spotgate are asked about Pods: {', '.join(later)}"
-    if placed:
-        return Diagnosis(name, "ok", f"{after}; the probe kept what spotgate changed")
-    fix = "rename or narrow that configuration: it may undo what spotgate does"
-    if placed is None:
-        return Diagnosis(name, "unknown", f"{after}; no probe tells whether they undo it", fix)
-    return Diagnosis(name, "fail", f"{after}; the probe did not keep what spotgate changes", fix)
+    asked = {"apiGroups": {"", "*"}, "resources": {"pods", "*", "*/*"}, "operations": {"CREATE", "*"}}
+    return all(not values.isdisjoint(rule.get(member, ())) for member, values in asked.items())

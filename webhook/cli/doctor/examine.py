@@ -12,7 +12,7 @@ from webhook.cli.doctor.control_plane import (
     check_own_permissions,
     check_versions,
 )
-from webhook.cli.doctor.installation import read_installation, unread
+from webhook.cli.doctor.installation import Diagnosis, read_installation
 from webhook.cli.doctor.probes import check_policies
 from webhook.cli.doctor.replicas import check_replicas, check_trust, check_what_they_say
 from webhook.cluster.api import ApiError
@@ -20,7 +20,6 @@ from webhook.cluster.api import ApiError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from webhook.cli.doctor.installation import Diagnosis
     from webhook.cluster.api import Api
 
 
@@ -28,25 +27,27 @@ async def examine(api: Api, namespace: str) -> list[Diagnosis]:
     """Return what every check found. Raise ApiError if the cluster can't be read."""
     installed = await read_installation(api, namespace)
     probed, placed = await check_policies(installed)
+    checks: list[tuple[str, AsyncIterator[Diagnosis] | list[Diagnosis]]] = [
+        ("your permissions", check_own_permissions(installed)),
+        ("capacity", check_replicas(installed)),
+        ("replicas", check_what_they_say(installed)),
+        ("certificates", check_trust(installed)),
+        ("configurations", check_configurations(installed)),
+        ("policies", probed),
+        ("later webhooks", check_later_webhooks(installed, placed=placed)),
+        ("ServiceAccount", check_account(installed)),
+        ("clocks", check_clocks(installed)),
+        ("versions", check_versions(installed)),
+        ("failed calls", check_failed_calls(installed)),
+    ]
     found: list[Diagnosis] = []
-
-    async def add(name: str, check: AsyncIterator[Diagnosis]) -> None:
-        """Add what a check finds, or that what it needs can't be read."""
+    for name, check in checks:
         try:
-            async for each in check:
-                found.append(each)  # noqa: PERF401 - what was found before an error counts
+            if isinstance(check, list):
+                found += check
+            else:
+                async for each in check:
+                    found.append(each)
         except ApiError as error:
-            found.append(unread(name, error))
-
-    await add("your permissions", check_own_permissions(installed))
-    await add("capacity", check_replicas(installed))
-    await add("replicas", check_what_they_say(installed))
-    await add("certificates", check_trust(installed))
-    await add("configurations", check_configurations(installed))
-    found.extend(probed)
-    await add("later webhooks", check_later_webhooks(installed, placed=placed))
-    await add("ServiceAccount", check_account(installed))
-    await add("clocks", check_clocks(installed))
-    await add("versions", check_versions(installed))
-    await add("failed calls", check_failed_calls(installed))
+            found.append(Diagnosis(name, "unknown", str(error), "allow it, or try again: see docs/cli/doctor.md"))
     return found

@@ -33,23 +33,12 @@ State: TypeAlias = Literal["ok", "warn", "fail", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Hold the result of one check.
-
-    Attributes:
-        state: `unknown` if it could not be found out.
-        what: what is so, in one line.
-        fix: what to do about it; empty if nothing is to be done.
-    """
+    """Hold the result of one check: what is so, in one line, and what to do about it, if anything."""
 
     name: str
     state: State
     what: str
     fix: str = ""
-
-
-def unread(name: str, error: Exception) -> Diagnosis:
-    """Return the result of a check for which something can't be read."""
-    return Diagnosis(name, "unknown", str(error), "allow it, or try again: see docs/cli/doctor.md")
 
 
 JSON = dict[str, Any]
@@ -84,14 +73,10 @@ class ServingPod:
     """Describe a replica.
 
     Attributes:
-        node: the name of its Node; empty: it has none yet.
-        ready: it is sent reviews.
         waits: why it does not run, as the kubelet or the scheduler says; empty: it runs, or nobody says.
-        version: what its operators' port says of it; None: that can't be reached.
+        version: what its operators' port says of it; None: that can't be reached, and ``problem`` says why.
         metrics: the lines of its /metrics.
         skew: seconds that its clock is ahead of this machine's.
-        problem: why the operators' port can't be reached.
-        fix: what to do about that.
     """
 
     name: str

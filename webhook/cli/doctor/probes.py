@@ -155,8 +155,7 @@ def _judged(name: str, kind: str, answers: Mapping[str, ProbeAnswer], installed:
 
 def _found(name: str, answer: ProbeAnswer, finding: str) -> Diagnosis:
     if finding in answer:
-        outcome = "warned of" if answer.stored is not None else "denied"
-        return Diagnosis(name, "ok", f"{finding} is {outcome}")
+        return Diagnosis(name, "ok", f"{finding} is {'denied' if answer.stored is None else 'warned of'}")
     return _lost(name, answer, f"{finding} is not found: the object was let through")
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
     from datetime import datetime
 
-    from webhook.cli.doctor.installation import Installed, ServingPod
+    from webhook.cli.doctor.installation import Installed, ReplicaVersion
 
 _NO_IMAGE: Final = ("ErrImage", "ImagePullBackOff", "InvalidImageName", "RegistryUnavailable")
 """What kubelets call an image that they can't have."""
@@ -79,41 +79,33 @@ def _is_spot(installed: Installed, labels: dict[str, str]) -> bool:
 async def check_what_they_say(installed: Installed) -> AsyncIterator[Diagnosis]:
     """Check version, policies, reloads and the age of the view of the cluster, from each replica's operators' port."""
     for each in installed.replicas:
-        for found in _said(installed, each):
-            yield found
+        name, version = f"replica {each.name}", each.version
+        if version is None:
+            yield Diagnosis(name, "unknown", f"what it serves and knows can't be read: {each.problem}", each.fix)
+            continue
+        bad = list(_wrong(installed, version, each.metrics))
+        for what, fix in bad:
+            yield Diagnosis(name, "warn", what, fix)
+        if not bad:
+            silence = max((value for _, value in samples(each.metrics, "spotgate_cluster_silence_seconds")), default=0)
+            what = f"version {version.version}, bundle {version.bundle}; heard of the cluster {silence:.0f} s ago"
+            yield Diagnosis(name, "ok", what)
 
 
-def _said(installed: Installed, replica: ServingPod) -> Iterator[Diagnosis]:
-    name = f"replica {replica.name}"
-    if replica.version is None:
-        yield Diagnosis(name, "unknown", f"what it serves and knows can't be read: {replica.problem}", replica.fix)
-        return
-    bad = list(_wrong(installed, replica))
-    yield from (Diagnosis(name, "warn", what, fix) for what, fix in bad)
-    if not bad:
-        silence = max((value for _, value in samples(replica.metrics, "spotgate_cluster_silence_seconds")), default=0)
-        what = f"version {replica.version.version}, bundle {replica.version.bundle}; heard of the cluster "
-        yield Diagnosis(name, "ok", f"{what}{silence:.0f} s ago")
-
-
-def _wrong(installed: Installed, replica: ServingPod) -> Iterator[tuple[str, str]]:
+def _wrong(installed: Installed, version: ReplicaVersion, metrics: str) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with a replica, and the fix."""
-    version = replica.version
-    if version is not None and version.version != __version__:
+    if version.version != __version__:
         yield f"it is version {version.version}, this program {__version__}", "use the same version of both"
-    if version is not None and installed.bundle is not None and version.bundle != installed.bundle.hash:
+    if installed.bundle is not None and version.bundle != installed.bundle.hash:
         what = f"it judges by bundle {version.bundle}, the ConfigMap holds {installed.bundle.hash}"
         yield what, "the kubelet takes up to two minutes; else its log says why it does not load it"
-    for labels, value in samples(replica.metrics, "spotgate_last_reload_success"):
+    for labels, value in samples(metrics, "spotgate_last_reload_success"):
         if not value:
-            yield (
-                f"the last reload of its {labels['what']} failed",
-                "its log says why; the last good one stays in force",
-            )
-    for _, value in samples(replica.metrics, "spotgate_cluster_silence_seconds"):
+            yield f"the last reload of its {labels['what']} failed", "its log says why; the last good one is in force"
+    for _, value in samples(metrics, "spotgate_cluster_silence_seconds"):
         if value > _STALE:
             yield f"it last heard of the cluster {value:.0f} s ago", "see docs/cluster-state.md, and its log"
-    for _, value in samples(replica.metrics, "spotgate_certificate_trusted"):
+    for _, value in samples(metrics, "spotgate_certificate_trusted"):
         if not value:
             yield "its certificate is not trusted by the caBundles that it last read", "see docs/certificates.md"
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from webhook.decision import Finding
     from webhook.index import Policy
     from webhook.manifests.objects import Manifest
-    from webhook.policy.document import PolicyDocument
 
 WORDS: Final = {
     Outcome.DENY: "denies",
@@ -49,11 +48,7 @@ _NOT_EXEMPT: Final = "not exempt by "
 
 
 class Said(msgspec.Struct, frozen=True):
-    """Hold the trace steps of a policy on the object, or on one pod template in it.
-
-    Attributes:
-        where: the template's field path, or `ITSELF`; empty if the steps are the same for all.
-    """
+    """Hold the trace steps of a policy on the object, on the pod template at a field path, or (empty) on all alike."""
 
     where: str
     steps: tuple[str, ...]
@@ -91,12 +86,12 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     line: int
     title: str
-    operation: str
-    notes: tuple[Said, ...]
-    verdicts: tuple[PolicyVerdict, ...]
-    others: tuple[str, ...]
-    pool: PoolReading | None
-    timelines: tuple[ReclaimTimeline | NoTimeline, ...]
+    operation: str = ""
+    notes: tuple[Said, ...] = ()
+    verdicts: tuple[PolicyVerdict, ...] = ()
+    others: tuple[str, ...] = ()
+    pool: PoolReading | None = None
+    timelines: tuple[ReclaimTimeline | NoTimeline, ...] = ()
 
 
 def explanations(judged: Judgements) -> Iterator[Explanation]:
@@ -109,47 +104,47 @@ def explanations(judged: Judgements) -> Iterator[Explanation]:
 def _explanation(manifest: Manifest, judgement: Judgement, judged: Judgements) -> Explanation:
     trace, bundle = judgement.trace, judged.bundle
     name = f"{judgement.namespace}/{manifest.shown_name}" if judgement.namespace else manifest.shown_name
-    bare = Explanation(
+    own = tuple(finding for finding in judgement.findings if finding.policy == ENGINE)
+    word = WORDS[max((each.outcome for each in own), default=Outcome.AUDIT)]
+    engine = [PolicyVerdict(policy=ENGINE, kind="", word=word, findings=own)] if own else []
+    explained = Explanation(
         file=manifest.file,
         line=manifest.line,
         title=f"{manifest.kind} {name}".rstrip(),
-        operation="",
-        notes=(),
-        verdicts=tuple(_engine(judgement.findings)),
+        verdicts=tuple(engine),
         others=tuple(policy.name for policy in bundle.policies),
-        pool=None,
-        timelines=(),
     )
     if trace is None:  # nobody knows which resource it is
-        return bare
-    request = trace.request
-    steps = steps_of(trace)
-    notes = tuple(Said(where, texts) for (policy, where), texts in steps.items() if not policy)
+        return explained
+    request, steps = trace.request, steps_of(trace)
     left_out = bundle.index.left_out(request)
     unmatched = {policy.name for policy, _ in left_out}
-    if bundle.index.is_in_system_namespace(request, judged.view):
-        naming = (each for each in bundle.policies if each.matcher.names(request.namespace))
-        judging = (verdict_on(each, steps, manifest, judgement, trace) for each in naming if each.name not in unmatched)
-        return replace(bare, operation=request.operation, notes=notes, verdicts=(*bare.verdicts, *judging), others=())
-    verdicts = [
-        *_engine(judgement.findings),
+    in_system = bundle.index.is_in_system_namespace(request, judged.view)
+    verdicts = (
+        *engine,
         *(
             verdict_on(each, steps, manifest, judgement, trace)
             for each in bundle.policies
-            if each.name not in unmatched
+            if each.name not in unmatched and (not in_system or each.matcher.names(request.namespace))
         ),
-        *(
-            PolicyVerdict(policy=each.name, kind=each.kind, word=SKIPS, said=(Said("", (why,)),))
-            for each, why in left_out
-            if why
-        ),
-        *map(_off, filter(_is_off, bundle.documents)),
+    )
+    notes = tuple(Said(where, texts) for (policy, where), texts in steps.items() if not policy)
+    explained = replace(explained, operation=request.operation, notes=notes, verdicts=verdicts, others=())
+    if in_system:
+        return explained
+    skipped = [(each.name, each.kind, SKIPS, why) for each, why in left_out if why]
+    off = [
+        (each.name, each.kind, OFF, "enforcement: off")
+        for each in bundle.documents
+        if each.is_policy and each.spec.enforcement is Enforcement.OFF
     ]
+    unasked = (
+        PolicyVerdict(policy=name, kind=kind, word=word, said=(Said("", (why,)),))
+        for name, kind, word, why in (*skipped, *off)
+    )
     return replace(
-        bare,
-        operation=request.operation,
-        notes=notes,
-        verdicts=tuple(verdicts),
+        explained,
+        verdicts=(*verdicts, *unasked),
         others=tuple(policy.name for policy, why in left_out if not why),
         pool=read_pool(trace, bundle, judged.view),
         timelines=tuple(reclaims(trace, bundle, judged.view)),
@@ -163,20 +158,11 @@ def steps_of(trace: PhaseDecisions) -> dict[tuple[str, str], tuple[str, ...]]:
     """
     steps: dict[tuple[str, str], tuple[str, ...]] = {}
     for decision in (trace.validation, trace.mutation):
-        found: dict[tuple[str, str], list[str]] = {}
+        found: dict[tuple[str, str], dict[str, None]] = {}
         for policy, where, text in decision.steps:
-            said = found.setdefault((policy, where), [])
-            if text not in said:
-                said.append(text)
+            found.setdefault((policy, where), {})[text] = None
         steps |= {key: tuple(said) for key, said in found.items()}
     return steps
-
-
-def _engine(findings: tuple[Finding, ...]) -> Iterator[PolicyVerdict]:
-    """Yield the verdict of the engine itself, if it has findings."""
-    own = tuple(finding for finding in findings if finding.policy == ENGINE)
-    if own:
-        yield PolicyVerdict(policy=ENGINE, kind="", word=WORDS[max(each.outcome for each in own)], findings=own)
 
 
 def verdict_on(
@@ -202,16 +188,17 @@ def verdict_on(
         kind=policy.kind,
         word=word,
         enforcement=str(policy.enforcement),
-        said=_without_exemptions(said) if word == PASSES else said,
+        said=tuple(_without_exemptions(said)) if word == PASSES else said,
         findings=findings,
         additions=additions,
     )
 
 
-def _without_exemptions(said: tuple[Said, ...]) -> tuple[Said, ...]:
-    """Return the steps without exemptions that do not apply, which do not matter if nothing is found."""
-    others = ((each.where, tuple(step for step in each.steps if not step.startswith(_NOT_EXEMPT))) for each in said)
-    return tuple(Said(where, steps) for where, steps in others if steps)
+def _without_exemptions(said: tuple[Said, ...]) -> Iterator[Said]:
+    """Yield the steps without exemptions that do not apply, which do not matter if nothing is found."""
+    for each in said:
+        if steps := tuple(step for step in each.steps if not step.startswith(_NOT_EXEMPT)):
+            yield Said(each.where, steps)
 
 
 def _said(
@@ -234,11 +221,3 @@ def _word(said: tuple[Said, ...], findings: tuple[Finding, ...], additions: tupl
         return CHANGES
     words = {next((word for how, word in _LEFT_OUT.items() if each.steps[-1].startswith(how)), PASSES) for each in said}
     return words.pop() if len(words) == 1 else PASSES
-
-
-def _is_off(document: PolicyDocument) -> bool:
-    return document.is_policy and document.spec.enforcement is Enforcement.OFF
-
-
-def _off(document: PolicyDocument) -> PolicyVerdict:
-    return PolicyVerdict(policy=document.name, kind=document.kind, word=OFF, said=(Said("", ("enforcement: off",)),))

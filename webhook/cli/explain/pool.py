@@ -29,11 +29,7 @@ _GPUS: Final = {Gpu.ANY: "as its Pods ask", Gpu.UNKNOWN: "unknown: as spot it co
 
 
 class PoolFact(msgspec.Struct, frozen=True):
-    """Hold one property of a pool.
-
-    Attributes:
-        source: the fields that it comes from, or that are missing.
-    """
+    """Hold one property of a pool, and the fields that it comes from, or that are missing."""
 
     name: str
     value: str
@@ -69,7 +65,11 @@ def read_pool(trace: PhaseDecisions, bundle: Bundle, view: ClusterView) -> PoolR
 
 def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, Any]) -> Iterator[PoolFact]:
     def source(*queries: Query | None) -> str:
-        return "; ".join(dict.fromkeys(_said_by(query, value) for query in queries if query is not None))
+        places = ((query, query.place(value)) for query in queries if query is not None)
+        said = (
+            f"no {place}" if place == query.field and query.written(value) is None else place for query, place in places
+        )
+        return "; ".join(dict.fromkeys(said))
 
     accelerators = reader.accelerators
     machine = reader.requirements if reader.instance_type is None else reader.instance_type
@@ -107,11 +107,6 @@ def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, 
     yield PoolFact("time to stop", f"{seconds} s{free}", "the pool's own" if own else f"of every {provider.title} pool")
     for problem in pool.problems:
         yield PoolFact("can't be read", problem)
-
-
-def _said_by(query: Query, value: dict[str, Any]) -> str:
-    place = query.place(value)
-    return f"no {place}" if place == query.field and query.written(value) is None else place
 
 
 def _listed(items: Iterable[str]) -> str:

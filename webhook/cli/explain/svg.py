@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from webhook.cli.explain.explanation import Explanation
-    from webhook.cli.explain.timeline import Event, Lane, Span, SpanName
+    from webhook.cli.explain.timeline import Event, Lane, Span
 
 _LEFT: Final = 150
 """The left end of the time axis."""
@@ -19,15 +19,6 @@ _RIGHT: Final = WIDTH - 24
 _ROW: Final = 34
 _LINE: Final = 22
 _BAR: Final = 22
-_SHORT: Final[dict[SpanName, str]] = {
-    "running": "runs on",
-    "preStop": "preStop",
-    "hook": "preStop and SIGTERM",
-    "shutdown": "SIGTERM",
-    "margin": "margin",
-    "lost": "lost",
-}
-"""The label of a span, if there is room."""
 
 
 def render(drawn: Sequence[tuple[str, ReclaimTimeline]]) -> str:
@@ -125,13 +116,13 @@ def _lane(lane: Lane, y: int, timeline: ReclaimTimeline) -> Iterator[str]:
 
 def _span(span: Span, y: int, timeline: ReclaimTimeline, before: str) -> Iterator[str]:
     begin, end = _x(span.begin, timeline), _x(span.end, timeline)
-    about = f"{SPANS[span.name]}: {span.seconds} s, from {clock(span.begin)} to {clock(span.end)}"
+    about = f"{SPANS[span.name].about}: {span.seconds} s, from {clock(span.begin)} to {clock(span.end)}"
     yield (
         f'<rect class="{span.name}{before}" x="{begin}" y="{y}" width="{round(max(end - begin, 2), 1)}" '
         f'height="{_BAR}" rx="2"><title>{about}</title></rect>\n'
     )
     room = (end - begin) / CHARACTER
-    name = _SHORT[span.name]
+    name = SPANS[span.name].label
     labels = [f"{name} {span.seconds} s", f"{span.seconds} s"]
     if span.end > timeline.end:  # a gap in the bar says that the axis does not go as far
         gap = f"{end - 14},{y} {end - 10},{y} {end - 16},{y + _BAR} {end - 20},{y + _BAR}"
@@ -145,7 +136,7 @@ def _span(span: Span, y: int, timeline: ReclaimTimeline, before: str) -> Iterato
 def _legend(timeline: ReclaimTimeline, y: int) -> Iterator[str]:
     used = {span.name for lane in timeline.lanes for span in lane.spans}
     x = 16.0
-    for name, about in SPANS.items():
+    for name, (about, *_) in SPANS.items():
         if name not in used:
             continue
         yield f'<rect class="{name}" x="{x}" y="{y - 11}" width="12" height="12" rx="2"/>\n'

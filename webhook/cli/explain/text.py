@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from webhook.cli.explain.explanation import Explanation, PolicyVerdict, Said
     from webhook.cli.explain.pool import PoolReading
-    from webhook.cli.explain.timeline import Lane, NoTimeline, SpanName
+    from webhook.cli.explain.timeline import Lane, SpanName
     from webhook.cli.judging.additions import Addition
     from webhook.cli.terminal import Line
     from webhook.decision import Finding
@@ -65,7 +65,11 @@ def _object(explained: Explanation) -> Iterator[Line]:
         yield from _pool(explained.pool)
     for timeline in explained.timelines:
         yield []
-        yield from _timeline(timeline) if isinstance(timeline, ReclaimTimeline) else _no_timeline(timeline)
+        if isinstance(timeline, ReclaimTimeline):
+            yield from _timeline(timeline)
+        else:
+            about = f"{timeline.where}: " if timeline.where else ""
+            yield from _wrapped(f"no timeline: {about}{timeline.because}", "", _QUIET)
 
 
 def others_of(explained: Explanation) -> str:
@@ -117,10 +121,8 @@ def _finding(finding: Finding) -> Iterator[Line]:
     yield from _wrapped(f"{finding.outcome}: {finding.reason}", _INDENT, style)
     if finding.field:
         yield [(f"{_INDENT}  at {printable(finding.field)}", _QUIET)]
-    if finding.lowered:
-        yield from _wrapped(finding.lowered, f"{_INDENT}  ", _QUIET)
-    if finding.detail:
-        yield from _wrapped(finding.detail, f"{_INDENT}  ", _QUIET)
+    for text in filter(None, (finding.lowered, finding.detail)):
+        yield from _wrapped(text, f"{_INDENT}  ", _QUIET)
     if finding.fix:
         yield from _wrapped(f"Fix: {finding.fix}", f"{_INDENT}  ", "")
 
@@ -141,11 +143,6 @@ def _timeline(timeline: ReclaimTimeline) -> Iterator[Line]:
     yield from _wrapped(f"{timeline.because}.", "  ", _QUIET)
     yield []
     yield from timeline_lines(timeline)
-
-
-def _no_timeline(timeline: NoTimeline) -> Iterator[Line]:
-    about = f"{timeline.where}: " if timeline.where else ""
-    yield from _wrapped(f"no timeline: {about}{timeline.because}", "", _QUIET)
 
 
 def _wrapped(text: str, indent: str, style: str) -> Iterator[Line]:
@@ -169,16 +166,6 @@ _AXIS: Final = 60
 """Characters of the time axis: with the names before it, it fits 80 columns."""
 _NAME: Final = 14
 """Characters of a lane's name, with the space after it."""
-
-_GLYPHS: Final[dict[SpanName, tuple[str, str]]] = {
-    "running": ("─", "dim"),
-    "preStop": ("▒", "yellow"),
-    "hook": ("▓", "yellow"),
-    "shutdown": ("█", "cyan"),
-    "margin": ("·", "green"),
-    "lost": ("X", "bold red"),
-}
-
 
 _GOES_ON: Final = "»"
 """The mark after a lane that is not drawn to its end; the time of the end follows."""
@@ -250,7 +237,7 @@ def _lane(lane: Lane, scale: float, end: int) -> Line:
     line: Line = [(f"  {name:<{room}} ", faint.strip())]
     column = 0
     for span in lane.spans:
-        glyph, style = _GLYPHS[span.name]
+        _, _, glyph, style = SPANS[span.name]
         until = max(round(min(span.end, end) * scale), column + 1)
         line.append((glyph * (until - column), f"{faint}{style}"))
         column = until
@@ -262,8 +249,8 @@ def _lane(lane: Lane, scale: float, end: int) -> Line:
 def _legend(names: list[SpanName], *, cut: bool) -> Line:
     line: Line = [("  ", "")]
     for name in names:
-        glyph, style = _GLYPHS[name]
-        line += [(glyph * 2, style), (f" {SPANS[name]}   ", "dim")]
+        about, _, glyph, style = SPANS[name]
+        line += [(glyph * 2, style), (f" {about}   ", "dim")]
     if cut:
         line += [(_GOES_ON, "bold"), (" goes on until   ", "dim")]
     return line

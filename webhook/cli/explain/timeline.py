@@ -8,7 +8,7 @@ period, SIGTERM follows it, SIGKILL comes when the grace period ends).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -37,15 +37,24 @@ if TYPE_CHECKING:
 
 SpanName = Literal["running", "preStop", "hook", "shutdown", "margin", "lost"]
 
-SPANS: Final[dict[SpanName, str]] = {
-    "running": "runs on",
-    "preStop": "preStop sleeps",
-    "hook": "preStop, then SIGTERM",
-    "shutdown": "SIGTERM: shuts down",
-    "margin": "margin",
-    "lost": "cut off",
+
+class SpanStyle(NamedTuple):
+    """Hold the meaning of a span for a legend, its label where there is little room, and how a terminal draws it."""
+
+    about: str
+    label: str
+    glyph: str
+    colour: str
+
+
+SPANS: Final[dict[SpanName, SpanStyle]] = {
+    "running": SpanStyle("runs on", "runs on", "─", "dim"),
+    "preStop": SpanStyle("preStop sleeps", "preStop", "▒", "yellow"),
+    "hook": SpanStyle("preStop, then SIGTERM", "preStop and SIGTERM", "▓", "yellow"),
+    "shutdown": SpanStyle("SIGTERM: shuts down", "SIGTERM", "█", "cyan"),
+    "margin": SpanStyle("margin", "margin", "·", "green"),
+    "lost": SpanStyle("cut off", "lost", "X", "bold red"),
 }
-"""The meaning of each span, for a legend."""
 
 _TERM: Final = "SIGTERM"
 AS_WRITTEN: Final = "as written"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from webhook.bundle import policy_kinds
 from webhook.capacity.placement.target import CAPACITY_LABEL
 from webhook.capacity.providers.provider import pool_resources
-from webhook.cli.export.cel import literal, quoted
+from webhook.cli.export.cel import JSON, literal, quoted
 from webhook.cli.export.conditions import neutral_keys
 from webhook.cli.export.matched_resources import MatchedResource, as_rules, matched_resources
 from webhook.cli.export.object_conditions import ObjectConditions
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS: Final = 3
 """Limit of a whole call: a webhook that hangs must not make every `kubectl apply` hang."""
-
-JSON = dict[str, Any]
 
 NO_MIRROR_PODS: Final = {
     "name": "no-mirror-pods",

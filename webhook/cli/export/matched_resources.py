@@ -10,7 +10,7 @@ from webhook.policy.match import resource_matches
 from webhook.review import OPERATIONS, GroupVersionKind, GroupVersionResource, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Mapping
 
     from webhook.bundle import Bundle
     from webhook.context import Phase
@@ -51,7 +51,8 @@ def matched_resources(bundle: Bundle, phase: Phase) -> MatchedResources:
             continue
         matched = found.setdefault((group, path), MatchedResource())
         matched.operations.add(operation)
-        matched.versions.update(_versions(route.direct, operation, group, path))
+        rules = (rule for policy in route.direct for rule in policy.rules if rule.names(operation, group, path))
+        matched.versions.update(version for rule in rules for version in rule.api_versions)
         matched.direct.update((policy.name, policy) for policy in route.direct)
         matched.projected.update((policy.name, policy) for policy in route.projected)
         matched.guarded |= bool(route.guards)
@@ -84,13 +85,6 @@ def _request(operation: str, group: str, path: str) -> Request:
     )
 
 
-def _versions(policies: Iterable[Policy], operation: str, group: str, path: str) -> Iterator[str]:
-    for policy in policies:
-        for rule in policy.rules:
-            if rule.names(operation, group, path):
-                yield from rule.api_versions
-
-
 def as_rules(resources: Mapping[ResourceKey, MatchedResource], *, scope: str = "*") -> list[dict[str, Any]]:
     """Return the rules of a webhook for these resources.
 
@@ -106,13 +100,11 @@ def as_rules(resources: Mapping[ResourceKey, MatchedResource], *, scope: str = "
         {
             "apiGroups": [group],
             "apiVersions": list(versions),
-            "resources": [path for path in paths if not _is_named_by_another(path, paths)],
+            "resources": [
+                path for path in paths if not any(each != path and resource_matches(each, path) for each in paths)
+            ],
             "operations": list(operations),
             "scope": scope,  # also where it is the default: `kubectl apply` takes a list without it for changed
         }
         for (group, versions, operations), paths in alike.items()
     ]
-
-
-def _is_named_by_another(path: str, paths: list[str]) -> bool:
-    return any(other != path and resource_matches(other, path) for other in paths)

@@ -113,15 +113,13 @@ class ObjectConditions:
         whole: list[ResourceKey] = []
         narrow: list[str] = []
         for key in self._others:
-            wide = [
-                self._matched[key].direct[name]
-                for name in self.for_everything(key)
-                if name in self._matched[key].direct
-            ]
+            direct = self._matched[key].direct
+            wide = [direct[name] for name in self.for_everything(key) if name in direct]
             selectors = [self._selectors.get(policy.name) for policy in wide]
             if "*" in "".join(key) or not all(selectors):
                 whole.append(key)
-            narrow += [f"{_is(key)} && ({_selects(each)})" for each in selectors if each is not None]
+            here = f"{RESOURCE} + '/' + {_SUBRESOURCE} == {quoted(_reference(*key))}"
+            narrow += [f"{here} && ({_selects(each)})" for each in selectors if each is not None]
         if not whole:
             return narrow
         known = [_reference(*key) for key in self._others if key not in whole]
@@ -161,10 +159,6 @@ class ObjectConditions:
 def _reference(group: str, path: str) -> str:
     resource, _, subresource = path.partition("/")
     return f"{group}/{resource}/{subresource}"
-
-
-def _is(key: ResourceKey) -> str:
-    return f"{RESOURCE} + '/' + {_SUBRESOURCE} == {quoted(_reference(*key))}"
 
 
 def _selects(selector: LabelSelectorSpec) -> str:

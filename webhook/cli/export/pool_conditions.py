@@ -31,12 +31,10 @@ if TYPE_CHECKING:
 
 
 class ExcludedField(Enum):
-    """Describe a field whose change is not asked about."""
+    """Say why a change of a field is not asked about: a size that grows, or what only controllers write."""
 
     SIZE = auto()
-    """How many nodes there are to be: not asked about where it grows."""
     CONTROLLERS = auto()
-    """What only the provider's controllers write, and no reader reads."""
 
 
 Tree = dict[str, "Tree | ExcludedField"]
@@ -77,14 +75,11 @@ def _tree(parts: Collection[PoolReader | Sizer]) -> Tree:
             if path[0] not in _NOT_READ:
                 _put(tree, path, ExcludedField.SIZE)
         for path in part.controller_fields:
-            if not any(_reads(query, path) for query in queries):
+            # An expression may read a field if it names it, or a field that holds it.
+            above = any(path[: len(each)] == each for query in queries for each in query.paths)
+            if not above and not any(path[-1] in query.text for query in queries):
                 _put(tree, path, ExcludedField.CONTROLLERS)
     return tree
-
-
-def _reads(query: Query, path: QueryPath) -> bool:
-    """Return True if the expression may read the field: it names it, or a field that holds it."""
-    return path[-1] in query.text or any(path[: len(each)] == each for each in query.paths)
 
 
 def _put(tree: Tree, path: QueryPath, field: ExcludedField) -> None:
@@ -134,9 +129,12 @@ class PoolConditions:
 
     def guarding(self) -> list[dict[str, str]]:
         """Return the conditions of the webhook with failurePolicy Fail."""
+        # The API server leaves out 0.
+        new, old = (f"{each}.?spec.?replicas.orValue(0)" for each in ("object", "oldObject"))
+        fewer = f"object == null || oldObject == null || {new} < {old}"
         return [
             {"name": "pools-that-change", "expression": self._changes()},
-            {"name": "scaled-down", "expression": f"{_SCALE} != 'scale' || {_fewer_replicas()}"},
+            {"name": "scaled-down", "expression": f"{_SCALE} != 'scale' || {fewer}"},
         ]
 
     def has_more(self, key: ResourceKey) -> bool:
@@ -154,7 +152,9 @@ class PoolConditions:
             for key, tree in self._resources.items()
             if key in more and key not in whole and (grows := list(_grows("object", "oldObject", tree)))
         ]
-        lines = [*map(_of_path, whole), *parts]
+        paths = ((group, *path.partition("/")) for group, path in whole)
+        lines = [f"{of_resource(group, of)} && {_SCALE} == {quoted(sub)}" for group, of, _, sub in paths]
+        lines += parts
         return [{"name": "other-changes", "expression": block("object == null || oldObject == null || (", lines)}]
 
     def _concerns_all(self, key: ResourceKey) -> bool:
@@ -185,11 +185,6 @@ class PoolConditions:
         return block(
             f"request.operation != 'UPDATE' || {_SCALE} != '' || object == null || oldObject == null || (", lines
         )
-
-
-def _of_path(key: ResourceKey) -> str:
-    resource, _, subresource = key[1].partition("/")
-    return f"{of_resource(key[0], resource)} && {_SCALE} == {quoted(subresource)}"
 
 
 def of_resource(group: str, resource: str) -> str:
@@ -233,12 +228,6 @@ def _differs_below(new: str, old: str, tree: Tree, names: Iterable[str]) -> Iter
 def _grew(new: str, old: str) -> str:
     """Return an expression that is true if the member ``key`` is a greater number than before."""
     return f"type({new}[key]) == int && type({old}[?key].orValue(null)) == int && {new}[key] > {old}[key]"
-
-
-def _fewer_replicas() -> str:
-    """Return an expression that is true if it is scaled down. The API server leaves out 0."""
-    new, old = (f"{each}.?spec.?replicas.orValue(0)" for each in ("object", "oldObject"))
-    return f"object == null || oldObject == null || {new} < {old}"
 
 
 def _grows(new: str, old: str, tree: Tree) -> Iterator[str]:

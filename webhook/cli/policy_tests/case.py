@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, time
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from webhook.documents.model import merge_patch
 from webhook.manifests.objects import Manifest
 
@@ -99,11 +101,10 @@ class PolicyTestCase:
     def inline_state(self) -> list[Manifest]:
         """Return the objects that the case writes as state."""
         objects = self.spec.state.objects if self.spec.state is not None else ()
+        paths = (self.at("state", "objects", number) for number in range(len(objects)))
         return [
-            Manifest(
-                self.test.document, self.at("state", "objects", number), each.api_version, each.kind, each.written()
-            )
-            for number, each in enumerate(objects)
+            Manifest(self.test.document, path, each.api_version, each.kind, each.written())
+            for path, each in zip(paths, objects, strict=True)
         ]
 
     def _manifest(self, field: str, kinds: ResourceKinds) -> Manifest:
@@ -120,13 +121,7 @@ class PolicyTestCase:
             if not value.get(key):
                 raise self.cannot_run(path, f"is no Kubernetes object: it has no `{key}`")
         manifest = Manifest(self.test.document, path, value["apiVersion"], value["kind"], value)
-        return self._in_namespace(manifest, kinds)
-
-    def _in_namespace(self, manifest: Manifest, kinds: ResourceKinds) -> Manifest:
-        """Return the object in the namespace of the request, if it is namespaced."""
         spec, resource = self.spec.namespace, kinds.resource(manifest)
         if spec is None or resource is None or not resource.namespaced or manifest.namespace == spec.name:
             return manifest
-        metadata = {**manifest.metadata, "namespace": spec.name}
-        value = {**manifest.value, "metadata": metadata}
-        return Manifest(manifest.document, manifest.path, manifest.api_version, manifest.kind, value)
+        return replace(manifest, value={**value, "metadata": {**manifest.metadata, "namespace": spec.name}})

@@ -40,7 +40,6 @@ class Reached(msgspec.Struct):
     Attributes:
         operations: the operations on which the policy judged an object.
         acted: whether it found or changed something.
-        exemptions: the exemptions that applied.
         parts: parts of the policy with findings, and match conditions that were false.
         overruled: whether ``breakGlass`` lowered a denial to a warning.
     """
@@ -73,16 +72,17 @@ class _WatchedValidator:
 
 
 class Watch:
-    """Hold policies of a bundle that record their coverage.
-
-    Attributes:
-        index: the index of these policies, for a judge.
-    """
+    """Hold policies of a bundle that record their coverage, and their index, for a judge."""
 
     def __init__(self, bundle: Bundle, names: tuple[str, ...] | None = None) -> None:
         self._policies = [policy for policy in bundle.policies if names is None or policy.name in names]
         self._reached = {policy.name: Reached() for policy in self._policies}
-        watched = [_watched(policy, self._reached[policy.name]) for policy in self._policies]
+        watched = [
+            policy
+            if policy.validator is None
+            else replace(policy, validator=_WatchedValidator(policy.validator, self._reached[policy.name]))
+            for policy in self._policies
+        ]
         self.index = Index(watched, bundle.index.workloads.values(), bundle.providers, OWN_NAMESPACE)
 
     def taken(self, trace: PhaseDecisions | None) -> dict[str, Reached]:
@@ -107,10 +107,6 @@ def _completed(policy: Policy, reached: Reached, trace: PhaseDecisions | None) -
         exemptions={each for each in policy.exemptions if each.said in steps},
         overruled=any(_OVERRULED in each.detail for each in findings),
     )
-
-
-def _watched(policy: Policy, reached: Reached) -> Policy:
-    return replace(policy, validator=None if policy.validator is None else _WatchedValidator(policy.validator, reached))
 
 
 class Covered(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,8 +157,7 @@ def _covered(document: PolicyDocument, policy: Policy, cases: list[Reached], exe
             *(() if acted else ("no case makes it act",)),
             *(() if passed else ("no case has an object that it leaves alone",)),
             *(_parts(document, policy, cases) if acted else ()),
-            *_operations(policy, set().union(*(case.operations for case in cases))),
-            *_exemptions(policy, exemptions),
+            *_others(policy, set().union(*(case.operations for case in cases)), exemptions),
         ],
     )
 
@@ -182,16 +177,16 @@ def _parts(document: PolicyDocument, policy: Policy, cases: list[Reached]) -> It
         yield "no case overrules it by breakGlass"
 
 
-def _operations(policy: Policy, reached: set[str]) -> Iterator[str]:
-    """Yield the operations that no case reached, without CONNECT: no manifest of its subresources can be written."""
+def _others(policy: Policy, operations: set[str], told: set[Exemption]) -> Iterator[str]:
+    """Yield operations and exemptions that no case reached.
+
+    A shared exemption is reported once, at the first policy that it names. CONNECT is not missed: no manifest of its
+    subresources can be written.
+    """
     declared = set(chain.from_iterable(rule.operations for rule in policy.rules))
     for operation in OPERATIONS[:3]:
-        if operation not in reached and not declared.isdisjoint({operation, "*"}):
+        if operation not in operations and not declared.isdisjoint({operation, "*"}):
             yield f"no case has it look at {operation}"
-
-
-def _exemptions(policy: Policy, told: set[Exemption]) -> Iterator[str]:
-    """Yield the exemptions that no case reached. A shared one is reported once, at the first policy it names."""
     for exemption in policy.exemptions:
         if exemption not in told:
             told.add(exemption)

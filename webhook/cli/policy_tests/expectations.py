@@ -13,10 +13,9 @@ from webhook.documents import read_documents
 from webhook.documents.yaml_writer import dump
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
-    from webhook.cli.explain.explanation import PolicyVerdict
     from webhook.cli.judging.judge import Judgement
     from webhook.decision import Finding
     from webhook.documents import FieldPath
@@ -41,7 +40,8 @@ def differences(
         ("ids", expected.ids, {finding.id for finding in findings}),
     ):
         if wanted is not None and set(wanted) != found:
-            yield (name,), f"expected {_listed(wanted)}, got {_listed(found)}"
+            both = (", ".join(sorted(each)) or "none" for each in (set(wanted), found))
+            yield (name,), "expected {}, got {}".format(*both)
     messages = [_flat(finding.message()) for finding in findings]
     for number, text in enumerate(expected.messages):
         if not any(_flat(text) in message for message in messages):
@@ -53,14 +53,9 @@ def differences(
 
 
 def golden_difference(file: Path, after: dict[str, Any], *, update: bool) -> str:
-    """Return how the object differs from its golden file; empty if it does not.
+    """Return how the object differs from its golden file; empty if it does not, or the file is written (``update``).
 
-    With ``update``, write the file instead.
-
-    Raises:
-        OSError: the file can't be written.
-        DocumentError: the file can't be parsed.
-        ValueError: it is to be written, and is no golden file.
+    Raise OSError if it can't be written, DocumentError if it can't be parsed, ValueError if it is no golden file.
     """
     try:
         documents = read_documents(file.read_bytes(), str(file))
@@ -71,17 +66,15 @@ def golden_difference(file: Path, after: dict[str, Any], *, update: bool) -> str
         return ""
     if update:
         if documents and not (isinstance(written, dict) and written.get("kind") == after.get("kind")):
-            raise ValueError(
-                f"{file} holds something else than one {after.get('kind')}; remove it, or name another file"
-            )
+            kind = after.get("kind")
+            raise ValueError(f"{file} holds something else than one {kind}; remove it, or name another file")
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, _yaml(after).encode())
         return ""
     if documents is None:
         return f"there is no file {file}; --update writes it"
-    lines = difflib.unified_diff(
-        _yaml(written).splitlines(), _yaml(after).splitlines(), str(file), "what came out", lineterm=""
-    )
+    both = (_yaml(written).splitlines(), _yaml(after).splitlines())
+    lines = difflib.unified_diff(*both, str(file), "what came out", lineterm="")
     return "\n".join(("the object is not as in the file; --update writes it anew", *lines))
 
 
@@ -106,10 +99,6 @@ def _differing(expected: object, got: object, path: FieldPath) -> Iterator[Diffe
 
 def _flat(text: str) -> str:
     return " ".join(text.split())
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(set(names))) or "none"
 
 
 def _json(value: object) -> str:
@@ -140,7 +129,10 @@ def silent(manifest: Manifest, judgement: Judgement, index: Index, names: Collec
             continue
         verdict = verdict_on(policy, steps, manifest, judgement, trace)
         if not verdict.findings and not verdict.additions:
-            yield f"{policy.name} {verdict.word}: {_said(verdict) or of_all}".removesuffix(": ")
+            # Of a policy that skips or exempts the object the last step says why.
+            last = slice(-1, None) if verdict.word in {SKIPS, EXEMPTS} else slice(None)
+            said = (": ".join(filter(None, (each.where, "; ".join(each.steps[last])))) for each in verdict.said)
+            yield f"{policy.name} {verdict.word}: {'; '.join(said) or of_all}".removesuffix(": ")
 
 
 def matched_by_none(judgement: Judgement, index: Index) -> str:
@@ -153,12 +145,6 @@ def matched_by_none(judgement: Judgement, index: Index) -> str:
         return ""
     names = ", ".join(policy.name for policy in index.policies)
     return f"{names} never look{'s' * (len(index.policies) == 1)} at {_resource(trace.request)}"
-
-
-def _said(verdict: PolicyVerdict) -> str:
-    """Return the last step of a policy that skips or exempts the object, else all its steps."""
-    last = slice(-1, None) if verdict.word in {SKIPS, EXEMPTS} else slice(None)
-    return "; ".join(": ".join(filter(None, (each.where, "; ".join(each.steps[last])))) for each in verdict.said)
 
 
 def _resource(request: Request) -> str:

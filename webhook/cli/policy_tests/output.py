@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
+from msgspec.structs import replace
 
 from webhook.cli import terminal
-from webhook.cli.output.junit import xml_text
+from webhook.cli.junit import JUnitCase, junit
+from webhook.cli.report import alike
 from webhook.cli.terminal import counted, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from webhook.cli.policy_tests.coverage import Covered
     from webhook.cli.policy_tests.run import CaseResult
     from webhook.cli.terminal import Line
-    from webhook.decision import Finding
     from webhook.policy.errors import Problem
 
 
 class PolicyTestReport(msgspec.Struct, frozen=True):
-    """Hold the results of all cases.
-
-    Attributes:
-        policies: the policies that were tested, for people.
-        problems: tests that could not be read or run.
-        coverage: the coverage of each policy; None if it is not wanted.
-    """
+    """Hold the results of all cases against these policies, tests that could not be run, and coverage if asked for."""
 
     policies: str
     results: list[CaseResult]
@@ -105,7 +99,9 @@ def _json(report: PolicyTestReport) -> str:
                 "passed": each.passed,
                 "mismatches": msgspec.to_builtins(each.mismatches),
                 "problems": msgspec.to_builtins(each.problems),
-                "findings": list(map(_finding, each.findings)),
+                "findings": [
+                    {**msgspec.to_builtins(finding), "outcome": str(finding.outcome)} for finding in each.findings
+                ],
             }
             for each in report.results
         ],
@@ -118,54 +114,26 @@ def _json(report: PolicyTestReport) -> str:
     return terminal.as_json(value)
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
-    return {**msgspec.to_builtins(finding), "outcome": str(finding.outcome)}
+def _junit(report: PolicyTestReport) -> str:
+    """Return the report as JUnit XML: a suite for each file, a test case for each case."""
+    files = alike(report.results, lambda each: each.file)
+    suites = [(file, list(map(_junit_case, results))) for file, results in files.items()]
+    for each in report.problems:
+        said = {"message": each.text, "sort": "unreadable", "text": str(each)}
+        suites.append((each.file, [JUnitCase(name="can be read", verdict="error", seconds=0, **said)]))
+    return junit("spotgate test", suites)
 
 
-def junit(report: PolicyTestReport) -> str:
-    """Return the report as JUnit XML: a suite for each file, a test case for each case.
-
-    Source: the schema that Jenkins and GitLab read, https://github.com/testmoapp/junitxml
-    """
-    passed, failed, unjudged = report.count()
-    broken = len(report.problems)
-    seconds = sum(result.seconds for result in report.results)
-    total = _counts(passed + failed + unjudged + broken, failed, unjudged + broken, seconds)
-    root = Element("testsuites", {"name": "spotgate test", **total})
-    for file in dict.fromkeys(result.file for result in report.results):
-        _suite(root, file, [result for result in report.results if result.file == file])
-    for problem in report.problems:
-        suite = SubElement(root, "testsuite", {"name": xml_text(problem.file), **_counts(1, 0, 1, 0)})
-        case = SubElement(suite, "testcase", name="can be read", classname=xml_text(problem.file), time=_time(0))
-        SubElement(case, "error", message=xml_text(problem.text), type="unreadable").text = xml_text(str(problem))
-    indent(root)
-    return tostring(root, encoding="unicode", xml_declaration=True)
+def _junit_case(result: CaseResult) -> JUnitCase:
+    case = JUnitCase(name=f"{result.test}: {result.case}", seconds=result.seconds)
+    wrong = result.problems or result.mismatches
+    said = "; ".join(each.text for each in wrong)
+    if result.problems:
+        text = "\n".join(map(str, result.problems))
+        return replace(case, verdict="error", sort="unjudged", message=said, text=text)
+    if result.mismatches:
+        return replace(case, verdict="failure", sort="failed", message=said, text=plain(_failure(result)))
+    return case
 
 
-def _suite(root: Element, file: str, results: Sequence[CaseResult]) -> None:
-    failed = sum(bool(result.mismatches) for result in results)
-    unjudged = sum(bool(result.problems) for result in results)
-    counts = _counts(len(results), failed, unjudged, sum(result.seconds for result in results))
-    suite = SubElement(root, "testsuite", {"name": xml_text(file), **counts})
-    for result in results:
-        of = {"name": xml_text(f"{result.test}: {result.case}"), "classname": xml_text(file), "file": xml_text(file)}
-        case = SubElement(suite, "testcase", {**of, "time": _time(result.seconds)})
-        if result.problems:
-            said = "; ".join(problem.text for problem in result.problems)
-            error = SubElement(case, "error", message=xml_text(said), type="unjudged")
-            error.text = xml_text("\n".join(map(str, result.problems)))
-        elif result.mismatches:
-            said = "; ".join(each.text for each in result.mismatches)
-            SubElement(case, "failure", message=xml_text(said), type="failed").text = xml_text(plain(_failure(result)))
-
-
-def _counts(tests: int, failures: int, errors: int, seconds: float) -> dict[str, str]:
-    counts = {"tests": tests, "failures": failures, "errors": errors}
-    return {**{name: str(count) for name, count in counts.items()}, "time": _time(seconds)}
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.6f}"
-
-
-FORMATS: Final[dict[str, Callable[[PolicyTestReport], str]]] = {"junit": junit, "json": _json}
+FORMATS: Final[dict[str, Callable[[PolicyTestReport], str]]] = {"junit": _junit, "json": _json}

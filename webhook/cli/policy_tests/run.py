@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from webhook.bundle import Bundle
-    from webhook.cluster.protocol import ClusterView
     from webhook.decision import Finding
     from webhook.manifests.objects import Manifest, Manifests
     from webhook.policy.document import PolicyDocument
@@ -42,12 +41,7 @@ if TYPE_CHECKING:
 
 
 class Tests(msgspec.Struct, frozen=True):
-    """Hold the policy tests in some folders.
-
-    Attributes:
-        problems: files and documents that are invalid; everything else was read.
-        brings_policies: whether there are policies beside them.
-    """
+    """Hold the policy tests in some folders, what of them is invalid, and whether there are policies beside them."""
 
     documents: list[PolicyDocument]
     problems: list[Problem]
@@ -55,13 +49,12 @@ class Tests(msgspec.Struct, frozen=True):
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the result of a case.
+    """Hold the result of a case, and its coverage of each policy.
 
     Attributes:
         problems: why the case could not be run; then nothing else counts.
         silent: why policies found nothing where that was not expected, each as a sentence.
         warnings: why a case that passes proves nothing.
-        reached: its coverage of each policy.
     """
 
     file: str
@@ -142,7 +135,8 @@ class Runner:
         kinds = ResourceKinds(self._bundle, state)
         subject, before = case.subject(kinds), case.before(kinds)
         things = [*state, *filter(None, (case.namespace(), before)), subject]
-        view = self._view(case, things)
+        view = view_of(things, self._bundle.providers, complete=case.spec.state is not None)
+        view = replace(view, why_unknown="The test gives no state.", remedy="give it `state`, if only `{}`")
         context = Context(phase=Phase.VALIDATE, now=case.now(self._now), trace=True)
         context = context.seeing(view, case.spec.kubernetes_version or ASSUMED_VERSION)
         watch = self._watch(case)
@@ -153,7 +147,9 @@ class Runner:
         reached = watch.taken(judgement.trace)
         if judgement.problem is not None:
             raise CannotRunError(judgement.problem)
-        after = _patched(subject, judgement.patch)
+        prefix = pointer(subject.path)
+        own = [{**each, "path": each["path"].removeprefix(prefix)} for each in judgement.patch]
+        after: dict[str, Any] = apply_json(own, deepcopy(subject.value))
         expected, findings = case.spec.expect, judgement.findings
         mismatches = [
             case.test.problem(case.at("expect", *path), text)
@@ -203,10 +199,6 @@ class Runner:
             objects += self._states[path].objects
         return [*objects, *case.inline_state()]
 
-    def _view(self, case: PolicyTestCase, things: list[Manifest]) -> ClusterView:
-        view = view_of(things, self._bundle.providers, complete=case.spec.state is not None)
-        return replace(view, why_unknown="The test gives no state.", remedy="give it `state`, if only `{}`")
-
     def _golden_difference(self, case: PolicyTestCase, name: str, after: dict[str, Any]) -> str:
         file = _beside(case, name)
         folder = Path(case.test.document.file).parent
@@ -222,11 +214,3 @@ class Runner:
 def _beside(case: PolicyTestCase, name: str) -> Path:
     """Return the path of a file that is named relative to the file of the test."""
     return Path(case.test.document.file).parent / name
-
-
-def _patched(subject: Manifest, patch: tuple[dict[str, Any], ...]) -> dict[str, Any]:
-    """Return the object as it is written, with the changes of the policies."""
-    prefix = pointer(subject.path)
-    own = [{**operation, "path": operation["path"].removeprefix(prefix)} for operation in patch]
-    patched: dict[str, Any] = apply_json(own, deepcopy(subject.value))
-    return patched

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, cast
 import msgspec
 
 from webhook.capacity.providers.provider import readers_by_resource
-from webhook.cli.export.admission_policies.matching import JSON, Part, as_rule, exemption, merged
-from webhook.cli.export.cel import Fields, literal, names, quoted, selects
+from webhook.cli.export.admission_policies.matching import Part, as_rule, exemption, merged
+from webhook.cli.export.cel import JSON, Fields, literal, names, quoted, selects
 from webhook.globs import Globs
 from webhook.kube.templates import TemplatePath
 from webhook.policy.match import ResourceRule

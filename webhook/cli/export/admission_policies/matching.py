@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.cli.export.cel import literal, names, quoted, selects
+from webhook.cli.export.cel import JSON, literal, names, quoted, selects
 from webhook.cli.export.configurations import NO_MIRROR_PODS, without_system_namespaces
 from webhook.cli.export.matched_resources import matched_resources
 from webhook.context import Phase
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from webhook.policy.document import PolicyDocument
     from webhook.policy.errors import Problem
     from webhook.policy.match import ResourceRule
-
-JSON = dict[str, Any]
 
 LABELS: Final = "(object == null ? oldObject : object).?metadata.?labels.orValue({})"
 _ANNOTATIONS: Final = "(object == null ? oldObject : object).?metadata.?annotations"
@@ -65,12 +63,7 @@ class Part:
 
 
 class ExportedPolicy:
-    """Describe a policy that is exported.
-
-    Attributes:
-        left_out: what Kubernetes can't express of the policy, and why.
-        exempt: the exemptions that hold on the day of the export: its own, then those of Exemption documents.
-    """
+    """Describe a policy that is exported, what Kubernetes can't express of it, and the exemptions that hold today."""
 
     def __init__(self, bundle: Bundle, policy: Policy, document: PolicyDocument, today: date) -> None:
         self.bundle = bundle
@@ -90,12 +83,11 @@ class ExportedPolicy:
         shared = [each for each in self.bundle.documents if each.kind == EXEMPTION]
         for document, path, spec in (
             *((self.document, ("spec", "exempt", number), each) for number, each in enumerate(self.spec.exempt)),
-            *((each, ("spec",), each.spec) for each in shared if _is_about(each, self.policy.name)),
+            *((each, ("spec",), each.spec) for each in shared if Globs(each.spec.policies).match(self.policy.name)),
         ):
             if spec.expires is not None and spec.expires >= today:
-                why = (
-                    f"the exemption holds after {spec.expires}, too, until it is exported anew: Kubernetes has no clock"
-                )
+                until = "until it is exported anew: Kubernetes has no clock"
+                why = f"the exemption holds after {spec.expires}, too, {until}"
                 self.left_out.append(document.problem((*path, "expires"), f"{self.policy.name}: {why}"))
             yield spec
 
@@ -155,9 +147,11 @@ class ExportedPolicy:
         if part.outcome is Outcome.DENY:
             found |= self._not_denied()
         labels = LABELS if part.template_labels == "" else part.template_labels
+        # Whether it judges subresources whose object is not that of the resource.
+        others = any(path.partition("/")[2] not in SAME_OBJECT for rule in part.rules for path in rule["resources"])
         for number, spec in enumerate(self.exempt, start=1):
             if spec.object_selector is None or labels is not None:
-                of_object = f"{_HAS_ITS_OBJECT} && " if spec.object_selector is not None and _has_others(part) else ""
+                of_object = f"{_HAS_ITS_OBJECT} && " if spec.object_selector is not None and others else ""
                 found[f"{OWN}exempt-{number}"] = f"!({of_object}{exemption(spec, labels or '')})"
         return found
 
@@ -239,15 +233,6 @@ def merged(rules: Iterable[JSON]) -> list[JSON]:
         same = found.setdefault(alike, {**rule, "resources": []})
         same["resources"] += [each for each in rule["resources"] if each not in same["resources"]]
     return list(found.values())
-
-
-def _is_about(document: PolicyDocument, policy: str) -> bool:
-    return Globs(document.spec.policies).match(policy)
-
-
-def _has_others(part: Part) -> bool:
-    """Return whether a part judges subresources whose object is not that of the resource."""
-    return any(path.partition("/")[2] not in SAME_OBJECT for rule in part.rules for path in rule["resources"])
 
 
 def _overlap(one: str, other: str) -> bool:

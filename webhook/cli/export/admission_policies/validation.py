@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from webhook.cel.text import Text, substituted, without_strings
-from webhook.cli.export.admission_policies.matching import JSON, OWN, Part, as_rule
-from webhook.cli.export.cel import literal
+from webhook.cli.export.admission_policies.matching import OWN, Part, as_rule
+from webhook.cli.export.cel import JSON, literal
 from webhook.policy.match import ResourceRule
 
 if TYPE_CHECKING:

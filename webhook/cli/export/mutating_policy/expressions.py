@@ -178,8 +178,9 @@ def _key(words: Vocabulary) -> dict[str, str]:
     known = {name: str(index) for index, name in enumerate(words.names)}
     annotation = quoted(NODE_POOL_ANNOTATION)
     requested = [
-        f"variables.containers.exists(each, {' || '.join(_requests(each))}) ? [{quoted(str(index))}] : []"
+        f"variables.containers.exists(each, {' || '.join(map(_more_than_zero, members))}) ? [{quoted(str(index))}] : []"
         for index, each in enumerate(words.resources)
+        for members in [[f"each.?resources.?{of}[?{quoted(each)}].orValue('0')" for of in ("limits", "requests")]]
     ]
     taints = [
         {"key": each.key, "value": each.value, "effect": each.effect, "number": str(index)}
@@ -194,7 +195,7 @@ def _key(words: Vocabulary) -> dict[str, str]:
         f"{literal(selectors)}[?variables.selector.map(key, key + '=' + variables.selector[key])[0]]"
         f".orValue({quoted(_NO_SHAPE)})",
         "named": f"!({annotation} in variables.annotations) ? '' : "
-        f"{_map(known)}[?variables.annotations[{annotation}]].orValue({quoted(_NO_SHAPE)})",
+        f"{literal(known or {'': ''})}[?variables.annotations[{annotation}]].orValue({quoted(_NO_SHAPE)})",
         "silent": f"variables.asked == {quoted(ASKED[''])} && variables.selected == '' && variables.named == ''",
         "requests": " + ".join(f"({each})" for each in requested) or "[]",
         "requested": _only("variables.requests"),
@@ -205,19 +206,9 @@ def _key(words: Vocabulary) -> dict[str, str]:
     }
 
 
-def _map(texts: dict[str, str]) -> str:
-    """Return a map of strings, also where it is empty."""
-    return literal(texts) if texts else "{'': ''}"
-
-
 def _only(numbers: str) -> str:
     """Return an expression for the only item of a list; empty if there is none; no shape has several."""
     return f"{numbers}.size() == 0 ? '' : {numbers}.size() > 1 ? {quoted(_NO_SHAPE)} : string({numbers}[0])"
-
-
-def _requests(resource: str) -> list[str]:
-    members = (f"each.?resources.?{member}[?{quoted(resource)}].orValue('0')" for member in ("limits", "requests"))
-    return [_more_than_zero(each) for each in members]
 
 
 def _termination(rule: GracefulTermination | None, stopping: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ themselves; the policy then only has to recognise the shape of a Pod. A Pod that
 from __future__ import annotations
 
 from itertools import chain, product
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -21,7 +21,7 @@ from webhook.capacity.placement.target import (
     SPOT_PREFERRED,
     Target,
 )
-from webhook.cli.export.cel import literal
+from webhook.cli.export.cel import JSON, literal
 from webhook.decision import NO_TRACE
 from webhook.globs import is_glob
 from webhook.kube.containers import ARCH_LABEL, OS_LABEL
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from webhook.kube.pod import Toleration
     from webhook.rules.graceful_termination.rule import GracefulTermination
     from webhook.rules.spot_placement.rule import SpotPlacement
-
-JSON = dict[str, Any]
 
 ASKED: Final = {"": "n", SPOT: "s", SPOT_PREFERRED: "p"}
 """The letter of each capacity that a Pod or its namespace asks for; none: neither does."""
@@ -138,14 +136,14 @@ def vocabulary(context: Context, providers: Mapping[str, Provider], named: Itera
     return Vocabulary(
         selectors=tuple(selectors),
         names=tuple(dict.fromkeys(names)),
-        resources=tuple(each for each in globs if not is_glob(each) and _is_of(each, providers, names_in_play)),
+        resources=tuple(
+            each
+            for each in globs
+            if not is_glob(each) and any(providers[name].gpu.resources.match(each) for name in names_in_play)
+        ),
         taints=tuple(_taints(supply)),
         accelerators=tuple(globs),
     )
-
-
-def _is_of(resource: str, providers: Mapping[str, Provider], names: Iterable[str]) -> bool:
-    return any(providers[name].gpu.resources.match(resource) for name in names)
 
 
 def _taints(supply: Supply) -> Iterator[Taint]:
