@@ -18,7 +18,6 @@ from webhook.decision import Outcome
 from webhook.documents import DOCUMENT_LIMITS, DocumentError, read_documents
 from webhook.documents.edit import EditError, edited
 from webhook.manifests.files import STDIN, ManifestFile
-from webhook.manifests.objects import Manifest, Manifests
 from webhook.policy.errors import Problem
 from webhook.text import printable
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from webhook.cli.judging.judge import Judgement
     from webhook.documents import Document, FieldPath
-    from webhook.manifests.objects import Manifest
+    from webhook.manifests.objects import Manifest, Manifests
 
 JSON = dict[str, Any]
 
@@ -48,8 +47,7 @@ class ResourceList:
 
     def items(self) -> Manifests:
         """Return the items as objects that can be judged."""
-        found = Manifests()
-        read_objects([ManifestFile(STDIN, data=self._data)], found)
+        found = read_objects([ManifestFile(STDIN, data=self._data)])
         found.problems += [each.problem((), _NO_OBJECT) for each in found.objects if _is_half_an_object(each)]
         found.objects = [_as_applied(each) for each in found.objects if not _is_half_an_object(each)]
         return found

@@ -10,7 +10,15 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.capacity.providers.nodes import Node
-from webhook.documents import DOCUMENT_LIMITS, DocumentError, described, field_path, parse_field_path, read_documents
+from webhook.documents import (
+    DOCUMENT_LIMITS,
+    Document,
+    DocumentError,
+    described,
+    field_path,
+    parse_field_path,
+    read_documents,
+)
 from webhook.documents.placeholders import RENDER, placeholder_in
 from webhook.globs import Globs
 from webhook.kube.defaults import drop_nulls
@@ -22,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from webhook.documents import Document, FieldPath
+    from webhook.documents import FieldPath
     from webhook.manifests.files import ManifestFile
 
 __all__ = ["STDIN", "Manifest", "Manifests", "read_manifest_files", "read_manifests"]
@@ -90,6 +98,13 @@ class Manifest(msgspec.Struct, frozen=True):
     def line(self) -> int:
         """Return the line where the object begins, from 1."""
         return self.document.position(self.path)[0] if self.path else self.document.line
+
+    @property
+    def named(self) -> Manifest:
+        """Return the object with nothing but its place, its kind and its name."""
+        metadata = {key: self.metadata[key] for key in ("name", "namespace", "generateName") if key in self.metadata}
+        document = Document(self.file, self.line, None)
+        return Manifest(document, (), self.api_version, self.kind, {"metadata": metadata})
 
     def position_of(self, path: FieldPath) -> tuple[int, int]:
         """Return line and column, from 1, of a field, or of its deepest ancestor that exists."""

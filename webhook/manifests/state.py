@@ -9,6 +9,7 @@ from webhook.capacity.providers.joins import join, sizes_in
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
 from webhook.cluster.view import budgets_by_namespace, cluster_view, namespace_labels, node_facts, summary_of
 from webhook.kube import disruption
+from webhook.kube.resources import CRD_KIND
 from webhook.manifests.objects import node_of, read_manifests
 from webhook.manifests.pool_lists import with_listed_pools
 from webhook.review import MalformedObjectError
@@ -57,6 +58,19 @@ class FileState:
     async def fresh(self) -> ClusterView:
         """Return the same view: the caller reads changed files into a new state."""
         return self._view
+
+
+def telling_kinds(providers: Iterable[Provider]) -> frozenset[str]:
+    """Return the kinds of objects that say something about others: the state of the cluster, and other kinds."""
+    readers = [reader for provider in providers for reader in provider.readers]
+    return frozenset(
+        {
+            *("Namespace", "Node", CRD_KIND, disruption.KIND),
+            *(reader.kind for reader in readers),
+            *(reader.sizer.kind for reader in readers if reader.sizer is not None),
+            *(reader.listed_in.kind for reader in readers if reader.listed_in is not None),
+        }
+    )
 
 
 def view_of(

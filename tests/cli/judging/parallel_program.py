@@ -47,7 +47,7 @@ def run(arguments: list[str], cores: int) -> None:
 
 
 vars(parallel)["WORTH"] = 1000
-vars(session)["_AT_ONCE"] = 10
+
 bundle = read_policies([])
 vars(session)["read_policies"] = lambda _, **__: bundle
 started: list[None] = []

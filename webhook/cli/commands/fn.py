@@ -64,7 +64,7 @@ def run(_options: Namespace) -> int:
     """Judge the items and answer with a ResourceList."""
     resources = ResourceList()
     options = _configured(resources.value.get("functionConfig"))
-    judged = Session(options).prepare(resources.items()).judge()
+    judged = Session(options).judge(resources.items())
     changed = deepcopy(resources.value)
     injects = options.mode != "validate"
     if injects:

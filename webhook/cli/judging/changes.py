@@ -14,22 +14,23 @@ from webhook.cli.judging.judge import written_identity
 from webhook.cli.terminal import complain
 from webhook.manifests.files import ManifestFile, is_wanted, is_wanted_file
 from webhook.manifests.kustomizations import is_kustomization, patches_of
-from webhook.manifests.objects import Manifests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from webhook.cli.judging.judge import Identity
     from webhook.manifests.files import Ignored
-    from webhook.manifests.objects import Manifest
+    from webhook.manifests.objects import Manifest, Manifests
 
 _CHART: Final = "Chart.yaml"
 
-Read: TypeAlias = "Callable[[Iterable[ManifestFile], Manifests], None]"
+Read: TypeAlias = "Callable[[Iterable[ManifestFile]], Manifests]"
 
 
 class Changes:
     """Hold the changes of the working tree since its branch left another one. Files that Git does not know are new.
+
+    Attributes:
+        old: the objects that were in files that have changed since.
 
     Raise CannotJudgeError if Git can't tell.
     """
@@ -43,35 +44,28 @@ class Changes:
         self._tops = [(top, self._path(str(top))) for top in tops if not ignored.covers_given(top)]
         self._unchanged: dict[str, bool] = {}
         self._read = read
-        self._old = self._read_old(ref)
-        self._texts = {_text(each) for each in self._old}
+        self.old = self._read_old(ref)
+        self._texts = {_text(each) for each in self.old}
 
     def _read_old(self, ref: str) -> list[Manifest]:
         """Return the objects that were in files that have changed since."""
         sources = {
             path: source for path in self._base.changed & self._base.files.keys() if (source := self._source(path))
         }
-        found = Manifests()
         patches = patches_of(self._base.read(filter(is_kustomization, self._base.files))) if sources else frozenset()
         contents = self._base.read(sorted(sources.keys() - patches))
-        self._read([replace(sources[path], size=len(data), data=data) for path, data in contents], found)
+        found = self._read([replace(sources[path], size=len(data), data=data) for path, data in contents])
         for problem in found.problems:
             complain(f"warning: where the branch left {ref}: {problem}")
         return found.objects
 
     def touches(self, manifest: Manifest) -> bool:
         """Return whether the document, or the item of a list, has been changed or added, and not only moved."""
-        return not self._is_unchanged(manifest.file) and _text(manifest) not in self._texts
-
-    def stored(self, objects: Iterable[Manifest]) -> dict[Identity, Manifest]:
-        """Return the named objects that the base commit has in the files of these objects."""
-        unchanged = (each for each in objects if self._is_unchanged(each.file))
-        return {written_identity(each): each for each in (*self._old, *unchanged) if each.name}
+        return not self.is_unchanged(manifest.file) and _text(manifest) not in self._texts
 
     def removed_everywhere(self, removed: Iterable[Manifest]) -> list[Manifest]:
         """Return the removed objects that no other file of the repository has now, and warn of the others."""
-        found = Manifests()
-        self._read(self._elsewhere(), found)
+        found = self._read(list(self._elsewhere()))
         places = {written_identity(each): f"{each.file}:{each.line}" for each in found.objects}
         gone = []
         for each in removed:
@@ -90,7 +84,8 @@ class Changes:
             if self._source(path) is None and self._is_wanted(path, file, root) and file.is_file():
                 yield ManifestFile(os.path.relpath(file), in_folder=True)
 
-    def _is_unchanged(self, file: str) -> bool:
+    def is_unchanged(self, file: str) -> bool:
+        """Return whether the base commit has a file as the working tree has it."""
         if file not in self._unchanged:
             path = self._path(file)
             self._unchanged[file] = path in self._base.files and path not in self._base.changed

@@ -8,7 +8,7 @@ from webhook.cli.judging.judge import written_identity
 from webhook.decision import ENGINE, Finding, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
     from webhook.cli.judging.judge import Identity
     from webhook.manifests.objects import Manifest
@@ -19,28 +19,23 @@ _LISTED: Final = 5
 
 
 class Places:
-    """Hold the places of all objects of some kinds."""
+    """Hold the places of node pools, and the first of those that are judged."""
 
-    def __init__(
-        self, objects: Iterable[Manifest], judged: Iterable[Manifest], kinds: Collection[tuple[str, str]]
-    ) -> None:
-        self._kinds = kinds
+    def __init__(self, pools: Iterable[Manifest], judged: Iterable[Manifest]) -> None:
         self._places: dict[Identity, dict[str, None]] = {}
         self._first: dict[Identity, str] = {}
-        for each in filter(self._is_counted, objects):
+        for each in pools:
             self._places.setdefault(written_identity(each), {})[_place(each)] = None
-        for each in filter(self._is_counted, judged):
+        for each in judged:
             self._first.setdefault(written_identity(each), _place(each))
 
-    def _is_counted(self, manifest: Manifest) -> bool:
-        return (manifest.group, manifest.kind) in self._kinds and bool(manifest.name)
-
     def duplicate(self, manifest: Manifest) -> Finding | None:
-        """Return a finding at the first judged place of an object that is at several places, or None."""
-        if not self._is_counted(manifest):
+        """Return a finding at the first judged place of a node pool that is at several places, or None."""
+        identity = written_identity(manifest)
+        if identity not in self._places:
             return None
-        identity, place = written_identity(manifest), _place(manifest)
-        others = self._places.get(identity, {}).keys() - {place}
+        place = _place(manifest)
+        others = self._places[identity].keys() - {place}
         if not others or self._first[identity] != place:
             return None
         elsewhere = [each for each in self._places[identity] if each in others]

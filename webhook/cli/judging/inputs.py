@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from webhook.cli.judging.judge import written_identity
-from webhook.cli.judging.parallel import chunks_of, in_processes
 from webhook.cli.judging.project import folder_of
-from webhook.documents import DocumentError
 from webhook.globs import Globs
 from webhook.manifests.files import Ignored, find_manifest_files
 from webhook.manifests.objects import Manifests, read_manifest_files
@@ -23,25 +19,13 @@ from webhook.policy.terms import API_VERSION
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     from webhook.capacity.providers.provider import Provider
     from webhook.cli.judging.changes import Changes
     from webhook.manifests.files import ManifestFile
     from webhook.manifests.objects import Manifest
     from webhook.policy.errors import Problem
-
-
-class Requests(msgspec.Struct, frozen=True):
-    """Hold the requests that the API server would get.
-
-    Attributes:
-        stored: the objects that the cluster has before, as far as Git knows them.
-    """
-
-    objects: list[Manifest]
-    operations: list[str]
-    stored: list[Manifest]
 
 
 class Inputs:
@@ -82,58 +66,65 @@ class Inputs:
         paths = self._options.paths
         return Changes(flag, ref, folder=folder_of(self._options), paths=paths, ignored=ignored, read=self._read)
 
-    def _read(self, sources: Iterable[ManifestFile], found: Manifests) -> None:
-        read_objects(sources, found)
-        found.objects = with_listed_pools(found.objects, self._providers)
+    def _read(self, sources: Iterable[ManifestFile]) -> Manifests:
+        found = read_objects(sources)
+        return replace(found, objects=with_listed_pools(found.objects, self._providers))
 
-    def read(self) -> Manifests:
-        """Read all sources, in several processes where they are large."""
-        # What is read stays: looking for garbage among it is a tenth of the time.
-        gc.disable()
-        try:
-            chunks = in_processes(_read_chunk, chunks_of(self.sources), "reading")
-            if None in chunks:
-                chunks = [_read_chunk(self.sources)]
-        finally:
-            gc.freeze()
-            gc.enable()
-        found = Manifests()
-        for chunk in filter(None, chunks):
-            found.objects += chunk.objects
-            found.problems += chunk.problems
-            found.unread += chunk.unread
-            found.skipped += chunk.skipped
-        found.objects = with_listed_pools(found.objects, self._providers)
-        in_folders = {printable(each.file) for each in self.sources if each.in_folder}
+    def read(self, sources: Iterable[ManifestFile]) -> Manifests:
+        """Read some sources. Raise DocumentError if a part of a file is broken."""
+        found = self._read(sources)
+        in_folders = {printable(each.file) for each in sources if each.in_folder}
         found.problems = [_or_ignored(each) if each.file in in_folders else each for each in found.problems]
         return found
 
-    def requests(self, found: Manifests) -> Requests:
-        """Return the requests that applying the objects makes, and with ``--against`` those that delete others."""
-        objects = found.objects
-        stored = {} if self._base is None else self._base.stored(objects)
-        given = {written_identity(each) for each in objects} if stored else set()
-        unread = tuple(problem.file for problem in (*self.problems, *found.problems))
-        removed = [
-            each
-            for identity, each in stored.items()
-            if identity not in given and not any(f"{each.file}/".startswith(f"{file}/") for file in unread)
-        ]
-        if self._base is not None and removed:
-            removed = self._base.removed_everywhere(removed)
-        operations = [
-            self._options.operation or ("UPDATE" if stored and written_identity(each) in stored else "CREATE")
-            for each in objects
-        ]
-        return Requests([*objects, *removed], [*operations, *["DELETE"] * len(removed)], list(stored.values()))
+    @property
+    def stored(self) -> list[Manifest]:
+        """Return the objects that the cluster has from files that have changed since, as far as Git knows them."""
+        return [] if self._base is None else self._base.old
 
-    def is_judged(self, manifest: Manifest, operation: str) -> bool:
+    def is_stored(self, manifest: Manifest) -> bool:
+        """Return whether the cluster has the object as it is: Git says that its file has not changed."""
+        return self._base is not None and bool(manifest.name) and self._base.is_unchanged(manifest.file)
+
+    def requests(self, objects: Iterable[Manifest]) -> list[tuple[Manifest, str]]:
+        """Return each object with the operation by which the API server would get it."""
+        stored = {written_identity(each) for each in self.stored if each.name}
+
+        def operation_of(each: Manifest) -> str:
+            return "UPDATE" if self.is_stored(each) or (stored and written_identity(each) in stored) else "CREATE"
+
+        return [(each, self._options.operation or operation_of(each)) for each in objects]
+
+    def removals(self, found: Manifests) -> list[tuple[Manifest, str]]:
+        """Return the objects that the files no longer have, each with its operation."""
+        if self._base is None:
+            return []
+        given = set(map(written_identity, found.objects))
+        unread = tuple(f"{problem.file}/" for problem in (*self.problems, *found.problems))
+        removed = {
+            written_identity(each): each
+            for each in self._base.old
+            if each.name and written_identity(each) not in given and not f"{each.file}/".startswith(unread)
+        }
+        return [(each, "DELETE") for each in self._base.removed_everywhere(removed.values())] if removed else []
+
+    def is_judged(self, manifest: Manifest, operation: str = "") -> bool:
         """Return whether a request is judged: with ``--changed-since`` only changes are."""
         return self._changed is None or self.is_removed(operation) or self._changed.touches(manifest)
 
     def is_removed(self, operation: str) -> bool:
         """Return whether an object is deleted because the files no longer have it."""
         return self._base is not None and operation == "DELETE"
+
+
+def together(parts: Sequence[Manifests]) -> Manifests:
+    """Return everything that was read, in the order of the parts."""
+    return Manifests(
+        objects=[each for part in parts for each in part.objects],
+        skipped=sum(part.skipped for part in parts),
+        problems=[each for part in parts for each in part.problems],
+        unread=[each for part in parts for each in part.unread],
+    )
 
 
 def _or_ignored(problem: Problem) -> Problem:
@@ -143,19 +134,11 @@ def _or_ignored(problem: Problem) -> Problem:
     return replace(problem, text=f"{problem.text}; or leave the file out with --ignore")
 
 
-def read_objects(sources: Iterable[ManifestFile], found: Manifests) -> None:
-    """Add the objects of the sources, without spotgate's own policy files."""
+def read_objects(sources: Iterable[ManifestFile]) -> Manifests:
+    """Return the objects of the sources, without spotgate's own policy files."""
+    found = Manifests()
     read_manifest_files(sources, found)
     objects = [each for each in found.objects if each.group != API_VERSION.partition("/")[0]]
     found.skipped += len(found.objects) - len(objects)
     found.objects = objects
-
-
-def _read_chunk(sources: list[ManifestFile]) -> Manifests | None:
-    """Read some sources. Return None if part of a file is broken: its problem is told of the whole file."""
-    found = Manifests()
-    try:
-        read_objects(sources, found)
-    except DocumentError:
-        return None
     return found

@@ -110,10 +110,10 @@ class Judge:
         self._passed: dict[Resource, bool] = {}
         self._before = {identity_of(each, self._namespace(each)): each for each in before}
 
-    def judge(self, manifest: Manifest) -> Judgement:
-        """Judge one object."""
+    def judge(self, manifest: Manifest, *, is_stored: bool = False) -> Judgement:
+        """Judge one object. ``is_stored``: the cluster has it as it is."""
         resource = self._kinds.resource(manifest)
-        judged = self._judge_unknown(manifest) if resource is None else self._judge(manifest, resource)
+        judged = self._judge_unknown(manifest) if resource is None else self._judge(manifest, resource, is_stored)
         if judged.problem is None and self._operation != "DELETE":
             note = self._unknown_templates.finding(manifest, resource)
             if note is not None:
@@ -123,12 +123,12 @@ class Judge:
         findings = (replace(each, field=manifest.written_field(each.field)) for each in judged.findings)
         return replace(judged, findings=tuple(findings))
 
-    def _judge(self, manifest: Manifest, resource: Resource) -> Judgement:
+    def _judge(self, manifest: Manifest, resource: Resource, is_stored: bool) -> Judgement:  # noqa: FBT001 - private
         namespace = self._namespace(manifest)
         if self._passes(manifest, resource):
             return Judgement(namespace=namespace, findings=() if manifest.shown_name else (_NAMELESS,))
         value = defaulted(manifest, namespace)
-        before = self._stored(manifest, namespace)
+        before = defaulted(manifest, namespace) if is_stored else self._stored(manifest, namespace)
         if before is not None and _is_built_in(manifest):
             value = _unchanged(value, before)
         request = self._request(manifest, resource, value, before)

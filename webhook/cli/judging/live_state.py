@@ -52,14 +52,14 @@ class Live:
     """Hold the cluster, and the objects as `kubectl` would send them to it.
 
     Attributes:
-        objects: the given objects, each with its namespace; an object to be deleted as it is in the cluster.
+        requests: the given objects with their operations; each has its namespace, and one to be deleted is as in the
+            cluster.
         stored: those of the objects that are in the cluster, as they are there.
         problems: what could not be read.
     """
 
     view: ClusterView
-    objects: list[Manifest]
-    operations: list[str]
+    requests: list[tuple[Manifest, str]]
     stored: list[Manifest]
     problems: list[Problem]
 
@@ -135,8 +135,10 @@ async def _read(
         sent = [in_cluster or each for each, in_cluster in zip(sent, stored, strict=True)]
     return Live(
         view=reading.view,
-        objects=sent,
-        operations=[operation or ("CREATE" if each is None else "UPDATE") for each in stored],
+        requests=[
+            (each, operation or ("CREATE" if found is None else "UPDATE"))
+            for each, found in zip(sent, stored, strict=True)
+        ],
         stored=[each for each in stored if each is not None],
         problems=problems,
     )
