@@ -141,38 +141,18 @@ def target_of(
     if asked is None and named is None and not tolerating and not constrained(pod.spec):
         return _SILENT
     supply = supply_of(view, providers)
-    shown = (view.providers | supply.providers, view.spot_providers)
-    question = _Question(_kind(pod, named), asked, said is None, named, *shown, provider, tolerating)
+    kind, shown = _kind(pod, named), view.providers | supply.providers
+    question = (kind, asked, said, shown, view.spot_providers, provider, tolerating)
     remembered = _remembered(supply)
     target = remembered.get(question)
     if target is None:
-        target = _answer(question, pod, supply, providers)
-        if len(question.kind) <= _KIND_LENGTH:
+        playing = _speaking(terms_of(pod.spec), providers) or _shown_or_named(shown, providers, provider)
+        target = _answer(pod, asked, supply, providers, playing, view.spot_providers, tolerating=tolerating)
+        if len(kind) <= _KIND_LENGTH:
             if len(remembered) == _KINDS:
                 remembered.clear()
             remembered[question] = target
     return target
-
-
-class _Question(msgspec.Struct, frozen=True):
-    """Hold everything an answer depends on beside the spot capacity and its providers.
-
-    Attributes:
-        asked: spot or spot-preferred; None if neither the Pod nor its namespace says so.
-        inherited: only the namespace says so.
-        named: the pool that the Pod's annotation names.
-        spot_shown: the providers whose spot Nodes the cluster shows.
-        provider: see `target_of`; ``tolerating`` as well.
-    """
-
-    kind: bytes
-    asked: str | None
-    inherited: bool
-    named: str | None
-    shown: frozenset[str]
-    spot_shown: frozenset[str]
-    provider: str
-    tolerating: bool
 
 
 def _kind(pod: Pod, named: str | None) -> bytes:
@@ -191,7 +171,7 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 @lru_cache(maxsize=_STATES)
-def _remembered(supply: Supply) -> dict[_Question, Target | NotTargeting]:  # noqa: ARG001 - the key
+def _remembered(supply: Supply) -> dict[tuple[object, ...], Target | NotTargeting]:  # noqa: ARG001 - the key
     """Return the answers that are cached for this state of the node pools.
 
     The Pods of a workload share one, in both phases. Without the cache a decision takes a quarter longer with 6 node
@@ -200,16 +180,23 @@ def _remembered(supply: Supply) -> dict[_Question, Target | NotTargeting]:  # no
     return {}
 
 
-def _answer(question: _Question, pod: Pod, supply: Supply, providers: Mapping[str, Provider]) -> Target | NotTargeting:
-    asked, named = question.asked, question.named
-    terms = terms_of(pod.spec)
-    speaking = _speaking(terms, providers)
-    playing = speaking or _shown_or_named(question.shown, providers, question.provider)
+def _answer(
+    pod: Pod,
+    asked: str | None,
+    supply: Supply,
+    providers: Mapping[str, Provider],
+    playing: tuple[Provider, ...],
+    spot_shown: frozenset[str],
+    *,
+    tolerating: bool,
+) -> Target | NotTargeting:
+    """Return what `target_of` does. ``asked`` is what the label of the Pod or of its namespace asks for."""
+    terms, named = terms_of(pod.spec), pod.annotations.get(NODE_POOL_ANNOTATION)
     if asked is not None:
-        because = f"label {CAPACITY_LABEL}: {asked}" + (" of its namespace" if question.inherited else "")
+        because = f"label {CAPACITY_LABEL}: {asked}" + ("" if CAPACITY_LABEL in pod.labels else " of its namespace")
     else:
         own = own_choice(pod, terms, supply, providers)
-        if isinstance(own, NotTargeting) and question.tolerating and named is None:
+        if isinstance(own, NotTargeting) and tolerating and named is None:
             own = _tolerated(pod, supply, playing) or own
         if isinstance(own, NotTargeting):
             return own
@@ -217,7 +204,7 @@ def _answer(question: _Question, pod: Pod, supply: Supply, providers: Mapping[st
 
     requested = frozenset[str]().union(*(requested_of(pod, each.gpu.resources) for each in providers.values()))
     demands = PodDemands(pod, terms, named, requested)
-    nodes, rejected = feasible_nodes(demands, supply, playing, question.spot_shown)
+    nodes, rejected = feasible_nodes(demands, supply, playing, spot_shown)
     tolerations = demands.tolerations(nodes)
     pools = tuple(each.pool for each in nodes if each.pool is not None)
     return Target(
