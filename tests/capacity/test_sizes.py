@@ -9,7 +9,7 @@ import yaml
 from msgspec.structs import replace
 
 from tests.rules.conftest import PROVIDERS, shipped_provider, with_fields
-from webhook.capacity.providers.joins import join, merge_pools, sizes_in, without_size
+from webhook.capacity.providers.joins import join, merge_pools, sizes_in, with_size
 from webhook.capacity.providers.pool import Pool, Size
 from webhook.capacity.providers.provider import Provider, readers_by_resource, sizers_by_resource
 from webhook.capacity.providers.query import Query
@@ -86,10 +86,10 @@ def test_a_pool_goes_with_the_machine_pool_that_is_being_deleted() -> None:
     value["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     (found,) = join([pool(), sizes_in(value, SIZERS)]).pools
     assert found.unusable == "it is being deleted"
-    assert not without_size(found).deleting
+    assert not with_size(found, None).deleting
     (own,) = join([pool(deleting=True), sizes_in(machine_pool(replicas=3), SIZERS)]).pools
     assert own.deleting
-    assert without_size(own).deleting
+    assert with_size(own, None).deleting
 
 
 def cluster_and_pool(cluster: dict[str, Any], reference: dict[str, str]) -> tuple[Pool, Pool]:

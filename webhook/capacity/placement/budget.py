@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -40,10 +41,10 @@ class GraceBudget(msgspec.Struct, frozen=True):
 class GraceBudgets:
     """Hold the budgets of all providers."""
 
-    __slots__ = ("_by_provider", "_windows")
+    __slots__ = ("_by_provider", "_providers")
 
     def __init__(self, providers: Mapping[str, Provider]) -> None:
-        self._windows = {name: provider.grace_period.by_node_label for name, provider in providers.items()}
+        self._providers = providers
         self._by_provider = {name: _of_provider(provider) for name, provider in providers.items()}
 
     def of(self, target: Target) -> GraceBudget | None:
@@ -51,27 +52,23 @@ class GraceBudgets:
         pools = target.pools or ()
         seen = {pool.provider for pool in pools}
         unseen = (self._by_provider[each.name] for each in target.providers if each.name not in seen)
-        return min(chain(map(self._of_pool, pools), unseen), key=_seconds, default=None)
+        return min(chain(map(self._of_pool, pools), unseen), key=attrgetter("seconds"), default=None)
 
     def of_pools(self, pools: Iterable[Pool]) -> GraceBudget | None:
         """Return the strictest budget of these pools. Return None if there are none."""
-        return min(map(self._of_pool, pools), key=_seconds, default=None)
+        return min(map(self._of_pool, pools), key=attrgetter("seconds"), default=None)
 
     def _of_pool(self, pool: Pool) -> GraceBudget:
         budget = self._by_provider[pool.provider]
         if pool.grace_seconds is None:
-            of_label = (each for each in self._windows[pool.provider] if pool.labels.get(each.key) == each.value)
-            if (window := next(of_label, None)) is None:
-                return budget
-            label = f"label {window.key}={window.value}"
-            because = f"{pool} has {label}, which gives a Pod {window.budget_seconds} s to stop"
-            return GraceBudget(window.budget_seconds, window.safety_margin_seconds, because)
+            for each in self._providers[pool.provider].grace_period.by_node_label:
+                if pool.labels.get(each.key) == each.value:
+                    label = f"label {each.key}={each.value}"
+                    because = f"{pool} has {label}, which gives a Pod {each.budget_seconds} s to stop"
+                    return GraceBudget(each.budget_seconds, each.safety_margin_seconds, because)
+            return budget
         margin = budget.margin if pool.safety_margin_seconds is None else pool.safety_margin_seconds
         return GraceBudget(pool.grace_seconds, margin, f"{pool} gives a Pod {pool.grace_seconds} s to stop")
-
-
-def _seconds(budget: GraceBudget) -> int:
-    return budget.seconds
 
 
 def _of_provider(provider: Provider) -> GraceBudget:

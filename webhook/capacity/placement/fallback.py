@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
-    from webhook.capacity.providers.requirements import LabelValues
     from webhook.capacity.providers.schema import RequireName
 
 
@@ -29,31 +28,6 @@ class Coverage(IntEnum):
     HERE = 0
     ELSEWHERE = 1
     NONE = 2
-
-
-class Demand(msgspec.Struct, frozen=True):
-    """Describe what a spot pool needs a fallback for. The same fallbacks meet equal demands.
-
-    ``gpu`` is ``any`` if the pool names machines with GPUs beside others.
-    """
-
-    identity: tuple[str, str, str, str]
-    cluster: str
-    gpu: Gpu
-    gpu_type: str
-    instance_type: str
-    machines: tuple[tuple[str, LabelValues], ...]
-
-
-class Offer(msgspec.Struct, frozen=True):
-    """Describe what a pool offers as a fallback. Equal offers are fallbacks for the same spot pools."""
-
-    cluster: str
-    gpu: Gpu
-    gpu_type: str
-    instance_type: str
-    machines: tuple[tuple[str, LabelValues], ...]
-    zones: frozenset[str]
 
 
 class FallbackNeed(msgspec.Struct, frozen=True):
@@ -93,8 +67,8 @@ class Fallbacks(msgspec.Struct, frozen=True):
     by_provider: Mapping[str, RequireName]
     providers: Mapping[str, Provider]
 
-    def demand_of(self, pool: Pool | None) -> Demand | None:
-        """Return what a pool needs a fallback for. Return None if it needs none.
+    def demand_of(self, pool: Pool | None) -> tuple[object, ...] | None:
+        """Return what a pool needs a fallback for: the same fallbacks meet equal demands. Return None if it needs none.
 
         A pool that is both spot and on-demand is its own fallback. A pool whose capacity type can't be read may be
         spot, and needs one.
@@ -104,7 +78,7 @@ class Fallbacks(msgspec.Struct, frozen=True):
         gpu = Gpu.YES if self._why_for_gpus(pool) else pool.gpu
         if gpu is Gpu.NO or (gpu is Gpu.ANY and not self._named_gpus(pool)):
             return None
-        return Demand(pool.identity, pool.cluster_id, gpu, pool.gpu_type, pool.instance_type, pool.machines)
+        return pool.identity, pool.cluster_id, gpu, pool.gpu_type, pool.instance_type, pool.machines
 
     def needs(self, spot: Pool) -> tuple[FallbackNeed, ...]:
         """Return the requirements on the fallbacks of this spot pool."""
@@ -153,11 +127,11 @@ class Fallbacks(msgspec.Struct, frozen=True):
         provider = self.providers.get(pool.provider)
         return provider.title if provider is not None else pool.provider
 
-    def offer_of(self, pool: Pool | None) -> Offer | None:
-        """Return what a pool offers as a fallback. Return None if it is a fallback for no pool."""
+    def offer_of(self, pool: Pool | None) -> tuple[object, ...] | None:
+        """Return what makes a pool a fallback, the same for the same spot pools. Return None if it is one for none."""
         if pool is None or self._why_never(pool):
             return None
-        return Offer(pool.cluster_id, pool.gpu, pool.gpu_type, pool.instance_type, pool.machines, pool.zones)
+        return pool.cluster_id, pool.gpu, pool.gpu_type, pool.instance_type, pool.machines, pool.zones
 
     def why_not(self, spot: Pool, pool: Pool, require: RequireName) -> str:
         """Return why a pool is no fallback for this spot pool. Return an empty string if it is one."""

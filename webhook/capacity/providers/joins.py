@@ -74,8 +74,7 @@ def join(items: Iterable[Pool | tuple[Size, ...]]) -> Joined:
             sizes |= {size.pool: size for size in item}
     by_ref = {(each.kind, each.namespace, each.name): each for each in templates}
     whole = (with_template(pool, by_ref.get(pool.template)) if pool.template is not None else pool for pool in pools)
-    found = ((pool, sizes.get((pool.kind, pool.namespace, pool.name))) for pool in whole)
-    sized = tuple(pool if size is None else with_size(pool, size) for pool, size in found)
+    sized = tuple(with_size(pool, sizes.get((pool.kind, pool.namespace, pool.name))) for pool in whole)
     gone = [pool for pool in sized if pool.is_cluster and pool.deleting]
     marked = (replace(pool, deleting=True) if _goes_with(pool, gone) else pool for pool in sized)
     return Joined(tuple(marked), tuple(templates))
@@ -90,38 +89,33 @@ def merge_pools(known: Iterable[Pool], given: Iterable[Pool]) -> tuple[Pool, ...
     pools = {pool.identity: pool for pool in known}
     for pool in given:
         before = pools.get(pool.identity)
-        size = before.size if before is not None and pool.size is None else None
-        pools[pool.identity] = pool if size is None else with_size(pool, size)
+        pools[pool.identity] = with_size(pool, before.size) if before is not None and pool.size is None else pool
     return tuple(pools.values())
 
 
-def with_size(pool: Pool, size: Size) -> Pool:
-    """Return the pool with this size."""
-    # The pool's own maximum limits the autoscaler; without one the autoscaler's maximum is unknown here.
-    unlimited = pool.unlimited or (size.autoscaling and pool.maximum is None)
+def with_size(pool: Pool, size: Size | None) -> Pool:
+    """Return the pool with this size instead of the one that another object gives it. None: it gives none."""
+    if (before := pool.size) is not None:
+        # The pool's own autoscaling is lost if both had it: that is the safe side.
+        pool = replace(
+            pool,
+            desired=None,
+            autoscaling=pool.autoscaling and not before.autoscaling,
+            unlimited=pool.unlimited and not before.autoscaling,
+            deleting=pool.deleting and not before.deleting,
+            size=None,
+        )
+    if size is None:
+        return pool
     return replace(
         pool,
         desired=size.desired,
         autoscaling=pool.autoscaling or size.autoscaling,
-        unlimited=unlimited,
+        # The pool's own maximum limits the autoscaler; without one the autoscaler's maximum is unknown here.
+        unlimited=pool.unlimited or (size.autoscaling and pool.maximum is None),
         size=size,
         cluster=pool.cluster or size.cluster,
         deleting=pool.deleting or size.deleting,
-    )
-
-
-def without_size(pool: Pool) -> Pool:
-    """Return the pool without the size that another object gives it."""
-    if pool.size is None:
-        return pool
-    # The pool's own autoscaling is lost if both had it: that is the safe side.
-    return replace(
-        pool,
-        desired=None,
-        autoscaling=pool.autoscaling and not pool.size.autoscaling,
-        unlimited=pool.unlimited and not pool.size.autoscaling,
-        deleting=pool.deleting and not pool.size.deleting,
-        size=None,
     )
 
 

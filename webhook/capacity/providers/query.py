@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import jmespath
 from jmespath import functions, visitor
-from jmespath.exceptions import (
-    JMESPathError,
-    UnknownFunctionError,
-)
+from jmespath.exceptions import JMESPathError
 
 from webhook.bounds import QUERY_STEPS, OverBoundError
 from webhook.policy.errors import did_you_mean
@@ -24,7 +20,6 @@ if TYPE_CHECKING:
 QueryPath = tuple[str, ...]
 _FIELD: Final = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+", re.ASCII)
 """A field path. Most expressions are only that, and need no JMESPath."""
-
 
 _QUOTED: Final = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`""")
 """A literal, or the name of one member, such as the key of an annotation: no field path."""
@@ -40,7 +35,6 @@ class _Functions(functions.Functions):
 
 _FUNCTIONS: Final = _Functions()
 _OPTIONS: Final = jmespath.Options(custom_functions=_FUNCTIONS)
-
 
 _ERRORS: Final = (JMESPathError, TypeError, ValueError)
 """Exceptions of the library's search; the latter two for values of mixed types (``[?size > `1`]``)."""
@@ -68,7 +62,8 @@ class _Interpreter(visitor.TreeInterpreter):
 class Query:
     """Hold a compiled expression.
 
-    Its result is None if it finds nothing, and if it fails on what it finds: `answer` tells them apart.
+    Its result is None if it finds nothing, and if it fails on what it finds: `answer` tells them apart. Raise
+    ValueError if the text is no expression.
 
     Attributes:
         text: the expression as it is written.
@@ -168,28 +163,19 @@ def _parents(text: str) -> tuple[tuple[str, ...], ...]:
     return tuple(sorted(found, key=lambda path: (len(path), path)))
 
 
-def problem_with(text: str) -> str:
-    """Return what is wrong with an expression. Return an empty string if nothing is."""
-    if _FIELD.fullmatch(text):
-        return ""
-    try:
-        _parse(text)
-    except JMESPathError as error:
-        return " ".join(str(error).split())
-    return ""
-
-
-@lru_cache(maxsize=512)  # the schema checks what is compiled next
 def _parse(text: str) -> ParsedResult:
-    """Compile the expression. Raise JMESPathError if the text is none, or calls a function that there is not.
+    """Compile the expression. Raise ValueError if the text is none, or calls a function that there is not.
 
     The library itself looks for functions only while it searches.
     """
-    parsed = jmespath.compile(text)
+    try:
+        parsed = jmespath.compile(text)
+    except JMESPathError as error:
+        raise ValueError(f"not a JMESPath expression: {' '.join(str(error).split())}") from None
     for name in _called(parsed.parsed):
         if name not in _FUNCTIONS.FUNCTION_TABLE:
             hint = did_you_mean(name, _FUNCTIONS.FUNCTION_TABLE)
-            raise UnknownFunctionError(f"there is no function `{name}`{hint}")
+            raise ValueError(f"not a JMESPath expression: there is no function `{name}`{hint}")
     return parsed
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, Self, get_args
 from pydantic import Field, StrictInt, model_validator
 
 from webhook.capacity.providers.pool import CapacityType
-from webhook.capacity.providers.query import Query, QueryPath, problem_with
+from webhook.capacity.providers.query import Query, QueryPath
 from webhook.capacity.providers.query_results import QueryResults
 from webhook.kube.quantity import amount_of
 from webhook.policy.common import Flag, Model, NonEmpty, Seconds
@@ -17,13 +17,6 @@ from webhook.policy.fields import ApiGroup, KindName, LabelKey, ResourceName
 from webhook.policy.schema_annotations import EnumDescriptions, Parsed
 
 _SPEC_FIELD: Final = re.compile(r"spec(\.[A-Za-z]\w*)+", re.ASCII)
-
-
-@lru_cache(maxsize=512)  # providers repeat each other, and the next bundle this one
-def _query(text: str) -> Query:
-    if said := problem_with(text):
-        raise ValueError(f"not a JMESPath expression: {said}")
-    return Query(text)
 
 
 def _quantity(written: int | str) -> Decimal:
@@ -39,7 +32,7 @@ def _spec_field(path: str) -> QueryPath:
 
 
 Quantity = Annotated[Decimal, Parsed(StrictInt | str, _quantity)]
-JMESPath = Annotated[Query, Parsed(str, _query)]
+JMESPath = Annotated[Query, Parsed(str, lru_cache(512)(Query))]  # providers repeat each other
 SpecField = Annotated[QueryPath, Parsed(str, _spec_field)]
 _CONTROLLER_FIELDS: Final = (
     "Fields of `spec` that only the provider's controllers write and no policy judges: the API server does not ask "

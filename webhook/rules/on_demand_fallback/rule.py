@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.capacity.placement.fallback import Coverage, Fallbacks
-from webhook.capacity.providers.joins import sizes_in, with_size, with_template, with_template_of, without_size
+from webhook.capacity.providers.joins import sizes_in, with_size, with_template, with_template_of
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
 from webhook.cluster.protocol import Needs
@@ -187,14 +187,12 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             if size is None or size.by != by:
                 continue
             after = None
-            if (
-                new is not None and not owned
-            ):  # the view may be newer than the request, or already have what it asks for
-                resizing = after_by.get(place)
-                bare = without_size(known)
-                after = msgspec.structs.replace(bare, desired=0) if resizing is None else with_size(bare, resizing)
+            # The view may be newer than the request, or already have what it asks for.
+            if new is not None and not owned:
+                after = with_size(known, after_by.get(place))
+                after = msgspec.structs.replace(after, desired=0) if after.size is None else after
             reader = next(each for each in self.findings.readers if _reads(each, known))
-            before = with_size(without_size(known), size)
+            before = with_size(known, size)
             field = OWNERS if owned else "spec.replicas"
             yield from self._judge(subject, PoolChange(reader, before, after, field), view)
 
@@ -267,7 +265,7 @@ def _joined(reader: PoolReader, pool: Pool, view: ClusterView) -> Pool:
     if view.pools is None:  # What nobody knows is not taken for nothing.
         return msgspec.structs.replace(pool, desired=1)
     known = next((each for each in view.pools if each.identity == pool.identity), None)
-    return pool if known is None or known.size is None else with_size(pool, known.size)
+    return pool if known is None else with_size(pool, known.size)
 
 
 def _reads(reader: PoolReader, pool: Pool) -> bool:
