@@ -13,8 +13,7 @@ from webhook.capacity.providers.joins import Sizer, with_template
 from webhook.capacity.providers.limits import within_limits
 from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL, Machines
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
-from webhook.capacity.providers.query import at
-from webhook.capacity.providers.query_results import QueryResults
+from webhook.capacity.providers.query import QueryResults, at
 from webhook.capacity.providers.reader_schema import CapacityReaderSpec, NodePoolReaderSpec
 from webhook.capacity.providers.requirements import NO_REQUIREMENTS, read_requirements
 from webhook.capacity.providers.schema import CapacityProviderSpec  # noqa: TC001 - pydantic reads the annotations

@@ -9,8 +9,7 @@ from typing import Annotated, Final, Literal, Self, get_args
 from pydantic import Field, StrictInt, model_validator
 
 from webhook.capacity.providers.pool import CapacityType
-from webhook.capacity.providers.query import Query, QueryPath
-from webhook.capacity.providers.query_results import QueryResults
+from webhook.capacity.providers.query import Query, QueryPath, QueryResults
 from webhook.kube.quantity import amount_of
 from webhook.policy.common import Flag, Model, NonEmpty, Seconds
 from webhook.policy.fields import ApiGroup, KindName, LabelKey, ResourceName
