@@ -10,6 +10,7 @@ import json
 
 from tests.golden import formats, messages
 from tests.golden.cases import HERE, judge, load_cases, readable, view_of
+from tests.kube import test_defaults
 from webhook.cli.output import FORMATS
 from webhook.context import Phase
 
@@ -26,6 +27,7 @@ def regenerate() -> None:
             answer = readable(judge(case.review(phase), phase, view))
             case.expected_file(phase).write_text(json.dumps(answer, indent=1, ensure_ascii=False) + "\n")
     messages.regenerate()
+    test_defaults.regenerate()
     for name in FORMATS:
         formats.expected_file(name).write_text(formats.written(name))
 

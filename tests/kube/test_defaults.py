@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import copy
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.controlplane.parity_pods import everything as pod_with_everything
+from tests.controlplane.parity_workloads import BUILT_IN, everything
 from webhook.kube.defaults import default_pod, default_tolerations, default_workload, drop_nulls
 
 NOT_READY = {
@@ -95,13 +100,6 @@ def test_what_the_user_set_stays_even_if_it_is_zero_or_false() -> None:
     assert {key: spec[key] for key in own} == own
 
 
-def test_an_empty_string_is_filled_in() -> None:
-    spec = defaulted(restartPolicy="", containers=[{"name": "app", "image": "nginx", "imagePullPolicy": ""}])
-
-    assert spec["restartPolicy"] == "Always"
-    assert spec["containers"][0]["imagePullPolicy"] == "Always"
-
-
 @pytest.mark.parametrize("written", ["serviceAccount", "serviceAccountName"])
 def test_both_names_of_the_service_account_are_there(written: str) -> None:
     spec = defaulted(**{written: "robot"})
@@ -140,35 +138,6 @@ def test_every_kind_of_container_is_filled_in() -> None:
     assert [each["terminationMessagePolicy"] for each in every] == ["File"] * 4
 
 
-def test_a_limit_is_the_request_where_none_is_given() -> None:
-    resources = container(resources={"limits": {"cpu": 2, "nvidia.com/gpu": 8}, "requests": {"cpu": "0.5"}})[
-        "resources"
-    ]
-
-    assert resources == {
-        "limits": {"cpu": "2", "nvidia.com/gpu": "8"},
-        "requests": {"cpu": "500m", "nvidia.com/gpu": "8"},
-    }
-
-
-def test_a_limit_in_a_pod_template_is_not_the_request() -> None:
-    workload = {
-        "spec": {"template": {"spec": pod(containers=[{"name": "a", "resources": {"limits": {"cpu": 1}}}])["spec"]}}
-    }
-
-    default_workload("apps", "Deployment", workload)
-
-    spec = workload["spec"]["template"]["spec"]
-    assert spec["containers"][0]["resources"] == {"limits": {"cpu": "1"}}
-    assert "enableServiceLinks" not in spec
-
-
-def test_ports_are_tcp() -> None:
-    ports = container(ports=[{"containerPort": 80}, {"containerPort": 53, "protocol": "UDP"}])["ports"]
-
-    assert ports == [{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 53, "protocol": "UDP"}]
-
-
 def test_ports_are_host_ports_in_the_hosts_network_but_those_of_ephemeral_containers() -> None:
     def listening(name: str) -> dict[str, Any]:
         return {"name": name, "ports": [{"containerPort": 80}, {"containerPort": 81, "hostPort": 82}]}
@@ -183,102 +152,6 @@ def test_ports_are_host_ports_in_the_hosts_network_but_those_of_ephemeral_contai
     assert [port["hostPort"] for port in spec["containers"][0]["ports"]] == [80, 82]
     assert [port["hostPort"] for port in spec["initContainers"][0]["ports"]] == [80, 82]
     assert [port.get("hostPort") for port in spec["ephemeralContainers"][0]["ports"]] == [None, 82]
-
-
-@pytest.mark.parametrize("probe", ["livenessProbe", "readinessProbe", "startupProbe"])
-def test_a_probe_has_its_numbers(probe: str) -> None:
-    numbers = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
-
-    assert container(**{probe: {"tcpSocket": {"port": 80}}})[probe] == {"tcpSocket": {"port": 80}, **numbers}
-    assert container(**{probe: {"exec": {}, "timeoutSeconds": 0, "periodSeconds": 5}})[probe] == {
-        "exec": {},
-        **numbers,
-        "periodSeconds": 5,
-    }
-    assert container(**{probe: {"httpGet": {"port": 80}}})[probe]["httpGet"] == {
-        "port": 80,
-        "path": "/",
-        "scheme": "HTTP",
-    }
-    assert container(**{probe: {"grpc": {"port": 80}}})[probe]["grpc"] == {"port": 80, "service": ""}
-
-
-def test_a_hook_that_asks_over_http_has_path_and_scheme() -> None:
-    lifecycle = container(lifecycle={"preStop": {"httpGet": {"port": 80}}, "postStart": {"exec": {}}})["lifecycle"]
-
-    assert lifecycle == {
-        "preStop": {"httpGet": {"port": 80, "path": "/", "scheme": "HTTP"}},
-        "postStart": {"exec": {}},
-    }
-
-
-@pytest.mark.parametrize(
-    ("written", "filled"),
-    [
-        (
-            {"fieldRef": {"fieldPath": "metadata.name"}},
-            {"fieldRef": {"fieldPath": "metadata.name", "apiVersion": "v1"}},
-        ),
-        (
-            {"resourceFieldRef": {"resource": "limits.cpu"}},
-            {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "0"}},
-        ),
-        (
-            {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1024Ki"}},
-            {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}},
-        ),
-        ({"secretKeyRef": {"name": "a", "key": "b"}}, {"secretKeyRef": {"name": "a", "key": "b"}}),
-    ],
-)
-def test_where_a_variable_comes_from_is_filled_in(written: dict[str, Any], filled: dict[str, Any]) -> None:
-    assert container(env=[{"name": "A", "valueFrom": written}])["env"] == [{"name": "A", "valueFrom": filled}]
-
-
-@pytest.mark.parametrize(
-    ("source", "filled"),
-    [
-        ({}, {"emptyDir": {}}),
-        ({"emptyDir": {"sizeLimit": "1024Mi"}}, {"emptyDir": {"sizeLimit": "1Gi"}}),
-        ({"configMap": {"name": "a"}}, {"configMap": {"name": "a", "defaultMode": 420}}),
-        ({"secret": {"secretName": "a", "defaultMode": 0}}, {"secret": {"secretName": "a", "defaultMode": 0}}),
-        ({"hostPath": {"path": "/x"}}, {"hostPath": {"path": "/x", "type": ""}}),
-        ({"persistentVolumeClaim": {"claimName": "a"}}, {"persistentVolumeClaim": {"claimName": "a"}}),
-        (
-            {"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
-            {
-                "downwardAPI": {
-                    "items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels", "apiVersion": "v1"}}],
-                    "defaultMode": 420,
-                }
-            },
-        ),
-        (
-            {"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}, {"configMap": {"name": "a"}}]}},
-            {
-                "projected": {
-                    "sources": [
-                        {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
-                        {"configMap": {"name": "a"}},
-                    ],
-                    "defaultMode": 420,
-                }
-            },
-        ),
-        (
-            {"ephemeral": {"volumeClaimTemplate": {"spec": {"resources": {"requests": {"storage": "1024Gi"}}}}}},
-            {
-                "ephemeral": {
-                    "volumeClaimTemplate": {
-                        "metadata": {},
-                        "spec": {"resources": {"requests": {"storage": "1Ti"}}, "volumeMode": "Filesystem"},
-                    }
-                }
-            },
-        ),
-    ],
-)
-def test_a_volume_is_filled_in(source: dict[str, Any], filled: dict[str, Any]) -> None:
-    assert volume(**source) == {"name": "data", **filled}
 
 
 @pytest.mark.parametrize(
@@ -301,6 +174,41 @@ def test_the_two_default_tolerations_are_added_to_pods_that_do_not_speak_of_thos
     default_tolerations(value)
 
     assert value["spec"].get("tolerations") == (own or []) + added
+
+
+STORED = Path(__file__).with_name("defaults.yaml")
+
+
+def filled(kind: str) -> list[Any]:
+    """Return a Pod, or a workload, with all that has defaults, and the spec of its template apart.
+
+    tests/controlplane/test_parity.py asks an API server about the same.
+    """
+    written = pod_with_everything() if kind == "Pod" else everything(kind)
+    value = json.loads(json.dumps(written))  # no part of it twice
+    if kind == "Pod":
+        default_pod(value)
+        default_tolerations(value)
+        return [value]
+    default_workload(value["apiVersion"].rpartition("/")[0], kind, value)
+    holder = value if kind == "PodTemplate" else value["spec"]
+    holder = holder["jobTemplate"]["spec"] if kind == "CronJob" else holder
+    return [value, holder["template"].pop("spec")]
+
+
+def regenerate() -> None:
+    """Write what is filled in anew: each without the spec of its template, which is the same in all."""
+    workloads = [filled(kind)[0] for kind in BUILT_IN]
+    STORED.write_text(yaml.safe_dump_all([*filled("Pod"), *workloads, filled("PodTemplate")[1]], width=120))
+
+
+@pytest.mark.parametrize("kind", ["Pod", *BUILT_IN])
+def test_all_that_has_defaults_is_filled_in_as_it_is_stored(kind: str) -> None:
+    *stored, template = yaml.safe_load_all(STORED.read_text())
+    value, *spec = filled(kind)
+    assert [value] == [each for each in stored if each["kind"] == kind], "run `make golden`"
+    restart = {"restartPolicy": "Never"} if kind in {"Job", "CronJob"} else {}
+    assert all(each == {**template, **restart} for each in spec)
 
 
 def workload(group: str, kind: str, **spec: Any) -> dict[str, Any]:
@@ -331,20 +239,6 @@ def workload(group: str, kind: str, **spec: Any) -> dict[str, Any]:
         (
             "batch",
             "Job",
-            {},
-            {
-                "backoffLimit": 6,
-                "completionMode": "NonIndexed",
-                "completions": 1,
-                "manualSelector": False,
-                "parallelism": 1,
-                "podReplacementPolicy": "TerminatingOrFailed",
-                "suspend": False,
-            },
-        ),
-        (
-            "batch",
-            "Job",
             {"parallelism": 4, "backoffLimitPerIndex": 1, "podFailurePolicy": {}},
             {
                 "backoffLimit": 2147483647,
@@ -361,70 +255,6 @@ def workload(group: str, kind: str, **spec: Any) -> dict[str, Any]:
 )
 def test_a_workload_is_filled_in(group: str, kind: str, own: dict[str, Any], filled: dict[str, Any]) -> None:
     assert workload(group, kind, **own)["spec"] == filled
-
-
-def test_a_workload_has_the_pod_defaults_in_its_template() -> None:
-    template = {"spec": pod()["spec"]}
-    deployment = {"spec": {"template": copy.deepcopy(template)}}
-    cron_job = {"spec": {"jobTemplate": {"spec": {"template": copy.deepcopy(template)}}}}
-    pod_template = {"template": copy.deepcopy(template)}
-
-    default_workload("apps", "Deployment", deployment)
-    default_workload("batch", "CronJob", cron_job)
-    default_workload("", "PodTemplate", pod_template)
-
-    filled = deployment["spec"]["template"]["spec"]
-    assert filled["terminationGracePeriodSeconds"] == 30
-    assert cron_job["spec"]["jobTemplate"]["spec"]["template"]["spec"] == filled
-    assert pod_template["template"]["spec"] == filled
-
-
-def test_a_template_has_metadata_even_if_nothing_is_in_it() -> None:
-    cron_job: dict[str, Any] = {"spec": {"jobTemplate": {"spec": {"template": {"spec": pod()["spec"]}}}}}
-    pod_template: dict[str, Any] = {"template": {"metadata": {"labels": {"app": "web"}}, "spec": pod()["spec"]}}
-
-    default_workload("batch", "CronJob", cron_job)
-    default_workload("", "PodTemplate", pod_template)
-
-    job_template = cron_job["spec"]["jobTemplate"]
-    assert job_template["metadata"] == job_template["spec"]["template"]["metadata"] == {}
-    assert pod_template["template"]["metadata"] == {"labels": {"app": "web"}}
-
-
-def test_a_claim_of_a_stateful_set_is_an_object_of_its_own() -> None:
-    claim = {"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": "1024Mi"}}}}
-
-    (filled,) = workload("apps", "StatefulSet", volumeClaimTemplates=[claim])["spec"]["volumeClaimTemplates"]
-
-    assert filled == {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "data"},
-        "spec": {"volumeMode": "Filesystem", "resources": {"requests": {"storage": "1Gi"}}},
-        "status": {"phase": "Pending"},
-    }
-
-
-@pytest.mark.parametrize("kind", ["Job", "CronJob"])
-def test_a_condition_of_a_failure_policy_is_true(kind: str) -> None:
-    rules = [
-        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}, {"type": "Odd", "status": "False"}]}
-    ]
-    holder: dict[str, Any] = {"template": {"spec": pod()["spec"]}, "podFailurePolicy": {"rules": rules}}
-    value = {"spec": holder if kind == "Job" else {"jobTemplate": {"spec": holder}}}
-
-    default_workload("batch", kind, value)
-
-    conditions = holder["podFailurePolicy"]["rules"][0]["onPodConditions"]
-    assert [each["status"] for each in conditions] == ["True", "False"]
-
-
-def test_a_job_without_labels_takes_those_of_its_template() -> None:
-    assert workload("batch", "Job")["metadata"]["labels"] == {"app": "web"}
-    assert "labels" not in workload("apps", "Deployment")["metadata"]
-
-    controller = workload("", "ReplicationController")
-    assert controller["metadata"]["labels"] == controller["spec"]["selector"] == {"app": "web"}
 
 
 @pytest.mark.parametrize(("group", "kind"), [("batch.volcano.sh", "Job"), ("ray.io", "RayCluster"), ("", "Service")])
