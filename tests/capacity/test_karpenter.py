@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 import yaml
-from msgspec.structs import replace
 
 from tests.rules.conftest import shipped_provider
-from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 
 (READER,) = shipped_provider("karpenter").readers
 
@@ -18,36 +17,6 @@ CAPACITY = "karpenter.sh/capacity-type"
 CPUS, GPUS = "karpenter.k8s.aws/instance-cpu", "karpenter.k8s.aws/instance-gpu-count"
 
 # Shaped like the NodePool of a guide to spot in production, with the nodeClassRef that v1 has.
-SPOT_GENERAL = """
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata:
-  name: spot-general
-spec:
-  template:
-    metadata:
-      labels: {team: web}
-    spec:
-      requirements:
-        - {key: karpenter.sh/capacity-type, operator: In, values: [spot]}
-        - key: node.kubernetes.io/instance-type
-          operator: In
-          values: [m5.xlarge, m5a.xlarge, m6i.xlarge, m7i.xlarge, c5.2xlarge, c6i.2xlarge]
-        - {key: topology.kubernetes.io/zone, operator: In, values: [us-east-1a, us-east-1b, us-east-1c]}
-      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: general}
-      taints:
-        - {key: example.com/spot, value: "true", effect: NoSchedule}
-      startupTaints:
-        - {key: node.cilium.io/agent-not-ready, effect: NoExecute}
-      expireAfter: 720h
-  limits: {cpu: "1000", memory: 1000Gi}
-  disruption:
-    consolidationPolicy: WhenEmptyOrUnderutilized
-    consolidateAfter: 1m
-    budgets:
-      - {nodes: 20%, schedule: 0 9 * * 1-5, duration: 8h}
-      - {nodes: "0"}
-"""
 
 # Shaped like the GPU pool in the documentation of EKS Auto Mode.
 AUTO_MODE_GPU = """
@@ -66,18 +35,6 @@ spec:
 """
 
 # Shaped like a NodePool of AKS node auto-provisioning.
-AZURE = """
-apiVersion: karpenter.sh/v1
-kind: NodePool
-metadata: {name: spot}
-spec:
-  template:
-    spec:
-      nodeClassRef: {group: karpenter.azure.com, kind: AKSNodeClass, name: default}
-      requirements:
-        - {key: karpenter.sh/capacity-type, operator: In, values: [spot]}
-        - {key: karpenter.azure.com/sku-family, operator: In, values: [D]}
-"""
 
 
 def requirement(key: str, operator: str, *values: str) -> dict[str, Any]:
@@ -87,38 +44,6 @@ def requirement(key: str, operator: str, *values: str) -> dict[str, Any]:
 def pool(*requirements: Any, group: str = "karpenter.k8s.aws", template: Any = None, **spec: Any) -> Pool:
     inner = {"requirements": list(requirements), "nodeClassRef": {"group": group}, **(template or {})}
     return READER.read({"metadata": {"name": "a"}, "spec": {"template": {"spec": inner}, **spec}})
-
-
-def test_a_spot_pool_of_several_types() -> None:
-    found = READER.read(yaml.safe_load(SPOT_GENERAL))
-    assert replace(found, machines=(), requirements=None) == Pool(
-        provider="karpenter",
-        kind="NodePool",
-        name="spot-general",
-        pool_name="spot-general",
-        capacity=CapacityType.SPOT,
-        gpu=Gpu.NO,
-        instance_type="c5.2xlarge, c6i.2xlarge, m5.xlarge, m5a.xlarge, m6i.xlarge, m7i.xlarge",
-        autoscaling=True,
-        unlimited=True,
-        taints=(Taint("example.com/spot", "true", "NoSchedule"),),
-        labels={"team": "web", "kubernetes.io/arch": "amd64", "karpenter.sh/nodepool": "spot-general"},
-        zones=frozenset({"us-east-1a", "us-east-1b", "us-east-1c"}),
-    )
-    assert [key for key, _ in found.machines] == ["node.kubernetes.io/instance-type"]
-    assert found.unusable == ""
-
-
-def test_a_GPU_pool_of_EKS_auto_mode() -> None:
-    found = READER.read(yaml.safe_load(AUTO_MODE_GPU))
-    assert (found.capacity, found.gpu, found.unusable, found.problems) == (CapacityType.ON_DEMAND, Gpu.YES, "", ())
-    assert found.grace_seconds is None  # the provider's 120 s
-
-
-def test_a_pool_on_azure_has_30_seconds() -> None:
-    found = READER.read(yaml.safe_load(AZURE))
-    assert (found.capacity, found.gpu) == (CapacityType.SPOT, Gpu.NO)
-    assert (found.grace_seconds, found.safety_margin_seconds) == (30, 5)
 
 
 @pytest.mark.parametrize(
