@@ -130,7 +130,7 @@ async def test_while_an_api_server_starts_and_forbids_everything_what_was_known_
 ) -> None:
     async with following(account(bare_cluster, "restarted", "list", "watch")) as state:
         before = names(state.view())
-        mirrors = list(state._mirrors())
+        mirrors = state._needed
         seen: set[int] = set()
 
         async def watch() -> None:

@@ -30,14 +30,13 @@ from webhook.cluster.source import T
 from webhook.cluster.view import NodeTally, budgets_by_namespace, cluster_view, labels_by_namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from webhook.capacity.providers.pool import Pool, Size
     from webhook.capacity.providers.provider import Provider
     from webhook.cluster.api import Api
     from webhook.cluster.protocol import ClusterView
     from webhook.cluster.source import WatchedResource
-    from webhook.kube.disruption import DisruptionBudget
 
 _COMPANY: Final = 0.005
 """Seconds that a fresh reading waits for other requests that need one, as where many node pools are applied at once."""
@@ -55,10 +54,11 @@ class LiveState:
         self._pools = [Mirror(api, source, self._pace, self._changed) for source in all_pools(providers.values())]
         self._namespaces = Mirror(api, all_namespaces(), self._pace, self._changed)
         self._nodes = Mirror(api, all_nodes(providers.values()), self._pace, self._changed, self._tally.replace)
-        self._budgets = Mirror(api, all_budgets(), self._pace, self._changed) if budgets else None
+        self._needed: list[Mirror[Any]] = [*self._pools, self._namespaces, self._nodes]
+        self._budgets = [Mirror(api, all_budgets(), self._pace, self._changed)] if budgets else []
         self._watched_pools = _Derived(self._pools, self._join_pools)
         self._namespace_labels = _Derived([self._namespaces], lambda: labels_by_namespace(self._namespaces.items))
-        self._allowed = _Derived([self._budgets] if self._budgets else [], self._join_budgets)
+        self._allowed = _Derived(self._budgets, lambda: budgets_by_namespace(self._budgets[0].items))
         self._version: tuple[int, int] | None = None
         self._version_asked = False
         self._synced = asyncio.Event()
@@ -70,10 +70,8 @@ class LiveState:
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for mirror in self._mirrors():
+            for mirror in (*self._needed, *self._budgets):
                 group.create_task(mirror.run())
-            if self._budgets is not None:
-                group.create_task(self._budgets.run())
             group.create_task(self._follow_version())
 
     async def synced(self) -> None:
@@ -84,15 +82,14 @@ class LiveState:
         """Return the resources that have not been read yet, and why, or an empty string."""
         if self._synced.is_set():
             return ""
-        waiting = (*self._mirrors(), *([self._budgets] if self._budgets is not None else ()))
-        unknown = next((mirror for mirror in waiting if not mirror.known), None)
+        unknown = next((mirror for mirror in (*self._needed, *self._budgets) if not mirror.known), None)
         if unknown is None:
             return "the API server's version is not known yet"
         return unread(unknown.source, unknown.problem)
 
     def silence(self) -> float:
         """Return the seconds since the API server last sent something, for the resource where that is longest ago."""
-        return monotonic() - min(mirror.heard for mirror in self._mirrors())
+        return monotonic() - min(mirror.heard for mirror in self._needed)
 
     def view(self) -> ClusterView:
         """Return the view of the cluster that the watches have built."""
@@ -137,9 +134,6 @@ class LiveState:
         self._last_pools = Joined(same, joined.templates)
         return self._last_pools
 
-    def _join_budgets(self) -> dict[str, tuple[DisruptionBudget, ...]]:
-        return budgets_by_namespace(self._budgets.items if self._budgets is not None else {})
-
     def _without_pools(self, source: WatchedResource[Any], problem: BaseException | None) -> ClusterView:
         return self._look(None, f"{unread(source, problem)}.", _remedy(source, problem))
 
@@ -152,16 +146,15 @@ class LiveState:
             api_server=self._version,
             why_unknown=why_unknown,
             remedy=remedy,
-            budgets=self._allowed.value() if self._budgets is not None and self._budgets.known else None,
+            budgets=self._allowed.value() if any(mirror.known for mirror in self._budgets) else None,
         )
 
     def _changed(self) -> None:
         self._view = None
-        budgets = self._budgets
         if (
             self._version_asked
-            and all(mirror.known for mirror in self._mirrors())
-            and (budgets is None or budgets.known or budgets.problem is not None)
+            and all(mirror.known for mirror in self._needed)
+            and all(mirror.known or mirror.problem is not None for mirror in self._budgets)
         ):
             self._synced.set()
 
@@ -178,12 +171,6 @@ class LiveState:
                 self._version_asked = True
             self._changed()
             await asyncio.sleep(pause)
-
-    def _mirrors(self) -> Iterator[Mirror[Any]]:
-        """Return the copies without which nothing can be judged."""
-        yield from self._pools
-        yield self._namespaces
-        yield self._nodes
 
 
 class _Derived(Generic[T]):
