@@ -24,7 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from certs.authority import self_signed
 from webhook.bundle import Bundle
-from webhook.cluster.protocol import ClusterView, Needs
+from webhook.cluster.protocol import ClusterView, FixedState, Needs
 from webhook.context import utc_now
 from webhook.decision import Outcome
 from webhook.globs import Globs
@@ -96,14 +96,11 @@ def bundle_of(judge: Judge = _silent, *, needs: Needs | None = None, name: str =
     return Bundle(index=Index([policy], (), {}, "spotgate-system"), hash=name, documents=())
 
 
-class Known:
+class Known(FixedState):
     """A cluster without node pools."""
 
-    def view(self) -> ClusterView:
-        return ClusterView(pools=())
-
-    async def fresh(self) -> ClusterView:
-        return self.view()
+    def __init__(self) -> None:
+        super().__init__(ClusterView(pools=()))
 
 
 FRESH = Needs(pools=True, fresh=True)
@@ -113,6 +110,7 @@ class Slow(Known):
     """A cluster whose fresh state comes when the test lets it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.asked = threading.Semaphore(0)
         self.open = asyncio.Event()
 

@@ -13,7 +13,7 @@ from tests.cli.output.test_report_page import Page
 from tests.server.harness import bundle_of, eventually, put, review
 from webhook import __version__
 from webhook.capacity.providers.pool import CapacityType, Pool
-from webhook.cluster.protocol import ClusterView
+from webhook.cluster.protocol import ClusterView, FixedState
 from webhook.context import Phase
 from webhook.decision import Decision, Finding, Outcome, Violation
 from webhook.review import decode_review
@@ -35,17 +35,11 @@ HOSTILE = "<script>alert('&')</script>\u202e\x1b[31m"
 FOUND = Finding(policy="p", id="test/unwanted", outcome=Outcome.DENY, reason="no")
 
 
-class Pools:
+class Pools(FixedState):
     """A cluster with these node pools."""
 
     def __init__(self, *pools: Pool) -> None:
-        self._view = ClusterView(pools=pools, providers=frozenset({"cks"}), api_server=(1, 36))
-
-    def view(self) -> ClusterView:
-        return self._view
-
-    async def fresh(self) -> ClusterView:
-        return self._view
+        super().__init__(ClusterView(pools=pools, providers=frozenset({"cks"}), api_server=(1, 36)))
 
 
 def deny(subject: Subject, _: Context) -> Iterable[Violation]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from webhook.capacity.providers.clusters import assume_here
 from webhook.capacity.providers.joins import join, sizes_in
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
+from webhook.cluster.protocol import FixedState
 from webhook.cluster.view import budgets_by_namespace, cluster_view, namespace_labels, node_facts, summary_of
 from webhook.kube import disruption
 from webhook.kube.resources import CRD_KIND
@@ -38,7 +39,7 @@ class StateErrors(Exception):  # noqa: N818 - it is several
         super().__init__("\n".join(map(str, self.problems)))
 
 
-class FileState:
+class FileState(FixedState):
     """Hold the `ClusterState` that files describe, read once: the caller watches them.
 
     Everything that is not in the files is not in the cluster. Raise StateErrors with everything that can't be read,
@@ -49,15 +50,7 @@ class FileState:
         manifests = read_manifests(paths)
         if manifests.problems:
             raise StateErrors(manifests.problems)
-        self._view = view_of(manifests.objects, providers, complete=True)
-
-    def view(self) -> ClusterView:
-        """Return the view of the cluster."""
-        return self._view
-
-    async def fresh(self) -> ClusterView:
-        """Return the same view: the caller reads changed files into a new state."""
-        return self._view
+        super().__init__(view_of(manifests.objects, providers, complete=True))
 
 
 def telling_kinds(providers: Iterable[Provider]) -> frozenset[str]:

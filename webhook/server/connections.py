@@ -200,11 +200,7 @@ class Acceptor:
 
     Args:
         listener: listening and non-blocking.
-        handler: answers one request.
         context: returns the TLS context for the next connection.
-        metrics: counts the connections that are cut.
-        limits: bounds and durations.
-        peers: share what there is not enough of.
     """
 
     def __init__(

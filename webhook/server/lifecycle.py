@@ -67,17 +67,8 @@ class Ending(NamedTuple):
 class Replica:
     """Serve a webhook on a listening socket. Made inside a running loop.
 
-    Attributes:
-        webhook: answers the reviews.
-        metrics: what it counts.
-        certificate: that it serves with.
-        reloader: of policies and files of state.
-
     Args:
         listener: listening and non-blocking.
-        certificate: that it serves with.
-        reloader: of policies and files of state.
-        limits: bounds and durations.
         cluster: the live cluster whose state it judges with; None: the state is that of the reloader's snapshots.
         record: the folder for its decisions; None: they are not recorded.
         callers: those whose reviews are judged.

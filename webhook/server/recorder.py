@@ -139,17 +139,16 @@ class _Files:
 
     def append(self, line: bytes) -> None:
         """Write a line whole or not at all. Raise OSError if it can't be written."""
-        if self._descriptor < 0 or self._size + len(line) > self._limits.record_file or not self._is_there():
+        is_full = self._descriptor < 0 or self._size + len(line) > self._limits.record_file
+        if is_full or not os.fstat(self._descriptor).st_nlink:  # somebody has removed it
             self._begin()
-        written = 0
         try:
-            written = os.write(self._descriptor, line)
-        finally:
-            if written < len(line):
-                os.ftruncate(self._descriptor, self._size)
-                self.close()
-        if written < len(line):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if os.write(self._descriptor, line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # noqa: TRY301 - what is half written is cut below
+        except OSError:
+            os.ftruncate(self._descriptor, self._size)
+            self.close()
+            raise
         self._size += len(line)
 
     def close(self) -> None:
@@ -157,10 +156,6 @@ class _Files:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-    def _is_there(self) -> bool:
-        """Return whether the current file has not been removed."""
-        return os.fstat(self._descriptor).st_nlink > 0
 
     def _begin(self) -> None:
         self.close()

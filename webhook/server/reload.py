@@ -39,13 +39,6 @@ _SAMPLE: Final = decode_review(
 )
 
 
-def self_test(bundle: Bundle) -> None:
-    """Decide on a sample Pod in both phases, as a bundle that raises here would raise for every Pod."""
-    for phase in Phase:
-        context = Context(phase=phase, now=utc_now())
-        respond(_SAMPLE.uid, decide(_SAMPLE, bundle.index, context), phase)
-
-
 class Reload(msgspec.Struct, frozen=True):
     """Hold the result of the last attempt to load changed files, and the Unix time of the last success."""
 
@@ -129,7 +122,10 @@ class Reloader:
 
 
 def _self_tested(snapshot: Snapshot) -> Snapshot:
-    self_test(snapshot.bundle)
+    """Decide on a sample Pod in both phases, as a bundle that raises here would raise for every Pod."""
+    for phase in Phase:
+        context = Context(phase=phase, now=utc_now())
+        respond(_SAMPLE.uid, decide(_SAMPLE, snapshot.bundle.index, context), phase)
     if found := warnings(snapshot.bundle, utc_now().date()):
         log.warning("policies without effect, or exemptions that end", problems=list(map(str, found)))
     return snapshot

@@ -14,7 +14,7 @@ from certs.files import read_pair
 from certs.verify import CertificateProblem
 from webhook import __version__
 from webhook.bundle import SHIPPED, load_bundle
-from webhook.cluster.protocol import ClusterView, UnusableCredentialsError
+from webhook.cluster.protocol import ClusterView, FixedState, UnusableCredentialsError
 from webhook.context import UNKNOWN, utc_now
 from webhook.manifests.state import FileState, StateErrors
 from webhook.policy.errors import PolicyErrors
@@ -161,21 +161,9 @@ def _certificate(options: ServeOptions) -> ServingCertificate:
 def build_snapshot(options: ServeOptions) -> Snapshot:
     """Read policies and state. Raise PolicyErrors or StateErrors if they can't be used."""
     bundle = load_bundle(options.policies, cluster=options.cluster)
-    state = FileState(options.state, bundle.providers) if options.state else _UnknownCluster(options)
-    return Snapshot(bundle, state)
-
-
-class _UnknownCluster:
-    """Stand for a cluster that no flag names, or for a live one until it has been read."""
-
-    def __init__(self, options: ServeOptions) -> None:
-        self._view = _NOT_READ if options.live else UNKNOWN
-
-    def view(self) -> ClusterView:
-        return self._view
-
-    async def fresh(self) -> ClusterView:
-        return self._view
+    if options.state:
+        return Snapshot(bundle, FileState(options.state, bundle.providers))
+    return Snapshot(bundle, FixedState(_NOT_READ if options.live else UNKNOWN))
 
 
 async def _cluster(options: ServeOptions) -> LiveCluster | None:
