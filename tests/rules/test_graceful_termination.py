@@ -15,7 +15,6 @@ from webhook.capacity.providers.pool import Taint
 from webhook.cluster.protocol import ClusterView, Needs
 from webhook.context import Context, Phase
 from webhook.decision import Outcome, Trace, Violation
-from webhook.kube.containers import hook_sleeps
 from webhook.kube.pod_decoding import decode_pod
 from webhook.policy.errors import SpecError
 from webhook.policy.match import PODS_CREATE
@@ -257,13 +256,6 @@ def test_the_sleep_is_injected_only_if_it_is_shorter_than_the_grace_period(grace
     result, _ = mutate(pod(grace=grace), rule())
 
     assert result["spec"]["containers"][0].get("lifecycle") == (NATIVE if sleeps else None)
-
-
-@pytest.mark.parametrize("workload_class", ["checkpointing", "batch"])
-def test_a_class_without_sleep_injects_none(workload_class: str) -> None:
-    result, _ = mutate(pod(labels={"spotgate.dev/workload-class": workload_class}), rule())
-
-    assert "lifecycle" not in result["spec"]["containers"][0]
 
 
 WINDOWS: list[JSON] = [{"os": {"name": "windows"}}, {"nodeSelector": {"kubernetes.io/os": "windows"}}]
@@ -548,30 +540,6 @@ def test_what_it_asks_for_is_what_it_would_have_injected() -> None:
 # Left alone ----------------------------------------------------------------------------------------------------------
 
 
-def without_target() -> JSON:
-    value = pod(grace=600)
-    del value["metadata"]["labels"]
-    return value
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        without_target(),
-        pod(grace=600, labels={"spotgate.dev/capacity": "on-demand"}),
-        pod(schedulerName="tenant-slurm-slurm-scheduler"),
-        pod(schedulerName="sunk", grace=600),
-        pod(grace=600, nodeName="g1"),
-        pod(grace=600, owner=("DaemonSet", "apps/v1")),
-    ],
-)
-def test_pods_that_do_not_target_spot_or_are_never_touched_are_left_alone(value: JSON) -> None:
-    policy = rule(overBudget="clamp")
-
-    assert mutate(value, policy) == (value, [])
-    assert judge(value, policy) == []
-
-
 @pytest.mark.parametrize("operation", ["UPDATE", "DELETE"])
 def test_only_a_new_pod_is_looked_at(operation: str) -> None:
     subject = subject_of(pod(grace=600), operation=operation, request=request_for(operation=operation))
@@ -746,14 +714,6 @@ versions = st.sampled_from((OLD, (1, 30), (1, 34)))
 
 
 @given(spot_pods, policies, versions)
-def test_a_second_pass_changes_nothing(value: JSON, policy: GracefulTermination, version: tuple[int, int]) -> None:
-    where = context(oldest_kubelet=version)
-    once, _ = mutate(value, policy, where)
-
-    assert mutate(once, policy, where) == (once, [])
-
-
-@given(spot_pods, policies, versions)
 def test_a_grace_period_ends_within_the_budget_or_where_the_user_put_it(
     value: JSON, policy: GracefulTermination, version: tuple[int, int]
 ) -> None:
@@ -765,24 +725,6 @@ def test_a_grace_period_ends_within_the_budget_or_where_the_user_put_it(
     after = decode_pod(msgspec.json.encode(result)).grace_seconds
     assert after <= max(before, budget)
     assert before in {after, 30} or after == budget
-
-
-@given(spot_pods, policies, versions)
-def test_every_sleep_that_fitted_still_fits_and_every_new_one_leaves_time(
-    value: JSON, policy: GracefulTermination, version: tuple[int, int]
-) -> None:
-    before = decode_pod(msgspec.json.encode(value))
-    had = {(sleep.field, sleep.seconds) for sleep in hook_sleeps(before)}
-    fitted = {each for each in had if each[1] <= before.grace_seconds}
-
-    result, _ = mutate(value, policy, context(oldest_kubelet=version))
-
-    after = decode_pod(msgspec.json.encode(result))
-    for sleep in hook_sleeps(after):
-        if (sleep.field, sleep.seconds) not in had:
-            assert sleep.seconds < after.grace_seconds
-        elif (sleep.field, sleep.seconds) in fitted:
-            assert sleep.seconds <= after.grace_seconds
 
 
 @given(spot_pods, policies, versions)

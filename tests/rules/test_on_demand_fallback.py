@@ -129,12 +129,6 @@ def test_an_update_without_the_old_pool_needs_a_fallback_as_a_new_one_does(
     assert update_of(SPOT, [*cluster, ON_DEMAND], old) == []
 
 
-def test_an_update_without_the_old_pool_takes_away_what_the_cluster_knows_of_it() -> None:
-    empty = changed(ON_DEMAND, targetNodes=0)
-    assert outcomes(update_of(empty, [SPOT, ON_DEMAND])) == [Outcome.DENY]
-    assert update_of(empty, [SPOT, empty]) == []
-
-
 # Creating a spot pool.
 
 
@@ -201,17 +195,6 @@ def test_superchips_cannot_be_spot_whatever_else_exists(superchip: str, cluster:
     assert [(each.id, each.field, each.outcome) for each in judge(created, None, cluster)] == [
         ("superchip", "spec.computeClass", Outcome.DENY)
     ]
-
-
-def test_superchips_on_demand_are_fine_and_a_fallback() -> None:
-    superchips = pool("gb", "gb200-4x")
-    assert not judge(superchips, None, [])
-    assert not judge(SPOT, None, [superchips])
-
-
-def test_a_superchip_pool_that_is_spot_already_may_be_updated() -> None:
-    superchips = spot_pool("gb", "gb200-4x")
-    assert not judge(changed(superchips, targetNodes=0), superchips, [superchips])
 
 
 # Updates.
@@ -315,12 +298,6 @@ def test_updates_of_a_pool_that_is_being_deleted_are_never_denied(change: Json) 
     assert not judge(changed(old, **change), old, None)
 
 
-def test_an_update_without_the_old_object_is_judged_like_a_new_pool() -> None:
-    subject = subject_of(SPOT, SPOT).but(old_object=None)
-    assert outcomes(list(RULE.validate(subject, context_of([SPOT])))) == DENIED
-    assert not list(RULE.validate(subject, context_of([SPOT, ON_DEMAND])))
-
-
 # Deletion.
 
 
@@ -355,11 +332,6 @@ spec:
 )
 def test_a_fallback_that_nobody_depends_on_may_be_deleted(cluster: list[Json | Pool]) -> None:
     assert not judge(None, ON_DEMAND, cluster)
-
-
-def test_what_is_no_fallback_may_be_deleted_although_a_spot_pool_has_none() -> None:
-    for other in (CPU_POOL, pool("empty", targetNodes=0), SPOT, spot_pool("other"), deleting(ON_DEMAND)):
-        assert not judge(None, other, [SPOT, other])
 
 
 def test_several_spot_pools_are_counted_and_named_in_order() -> None:
@@ -465,10 +437,6 @@ def test_a_class_that_can_not_be_read_is_a_warning_where_there_is_a_fallback(odd
     assert violation.fix == "write one of: spot, default"
     assert not judge(changed(odd, targetNodes=3), odd, [])
     assert not judge(pool("cpu", CPU, computeClass=odd_class), None, [])
-
-
-def test_a_spot_pool_whose_class_can_no_longer_be_read_is_only_warned_about() -> None:
-    assert outcomes(judge(changed(SPOT, computeClass=["spot"]), SPOT, [SPOT])) == [Outcome.WARN]
 
 
 @pytest.mark.parametrize("odd_class", ODD_CLASSES)

@@ -9,11 +9,8 @@ import pytest
 from tests.objects import ALL, CKS, EKS, GKE, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
 from tests.rules.placement import (
     CLUSTER,
-    CPU_SPOT,
-    GPU_SPOT,
     GPU_SPOT_2,
     JSON,
-    ON_DEMAND,
     PREFER,
     PREFERRED,
     REQUIRED,
@@ -34,17 +31,6 @@ from webhook.policy.errors import SpecError
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.protocol import Facts, Mutator, Validator
 from webhook.rules.spot_placement.rule import KIND
-
-
-def test_a_gpu_pod_gets_the_tolerations_and_the_label_of_the_gpu_spot_pool() -> None:
-    assert changes(pod_of(labels=SPOT, gpu=True)) == {
-        "tolerations": [TOLERATE_SPOT, TOLERATE_GPU],
-        "nodeSelector": {"example.com/tier": "spot"},
-    }
-
-
-def test_a_pod_without_gpus_gets_those_of_the_pool_without_gpus() -> None:
-    assert changes(pod_of(labels=SPOT)) == {"tolerations": [TOLERATE_SPOT], "nodeSelector": {POOL_LABEL: "cpu-spot"}}
 
 
 def test_several_pools_that_share_no_label_become_a_required_affinity_on_the_pool_name() -> None:
@@ -86,13 +72,6 @@ def test_a_preference_for_one_node_is_not_taken_for_it() -> None:
     pod["spec"]["affinity"] = {"nodeAffinity": {PREFER: [{"weight": 7, "preference": narrower}]}}
 
     assert changes(pod)["affinity"]["nodeAffinity"][PREFER][1:] == [{"weight": 100, "preference": preference}]
-
-
-def test_the_namespace_says_it_for_its_pods() -> None:
-    namespaced = view_of(*CLUSTER, namespace=SPOT)
-    assert changes(pod_of(), view=namespaced)["nodeSelector"] == {POOL_LABEL: "cpu-spot"}
-    assert changes(pod_of(labels=ON_DEMAND), view=namespaced) == {}
-    assert changes(pod_of(labels=PREFERRED), view=namespaced).keys() == {"tolerations", "affinity"}
 
 
 def test_an_annotation_names_the_pool_also_if_its_gpus_do_not_fit() -> None:
@@ -175,31 +154,6 @@ def test_a_pod_keeps_what_it_asks_to_keep(keep: str, expected: set[str]) -> None
     assert changes(pod_of(labels=SPOT, annotations={"spotgate.dev/keep": keep})).keys() == expected
     preferred = changes(pod_of(labels=PREFERRED, annotations={"spotgate.dev/keep": keep}))
     assert ("affinity" in preferred) is ("node-selector" not in keep)
-
-
-def test_a_gated_pod_is_placed_like_any_other() -> None:
-    assert changes(pod_of(labels=SPOT, schedulingGates=[{"name": "kueue"}])) == changes(pod_of(labels=SPOT))
-
-
-@pytest.mark.parametrize(
-    "pod",
-    [
-        pod_of(),
-        pod_of(gpu=True, tolerations=[TOLERATE_SPOT]),
-        pod_of(labels=SPOT, owner="DaemonSet"),
-        pod_of(labels={"spotgate.dev/capacity": "sopt"}, schedulerName="sunk"),
-        pod_of(labels=ON_DEMAND),
-        pod_of(nodeSelector={"kubernetes.io/arch": "amd64"}),
-    ],
-)
-def test_other_pods_are_left_alone_without_a_word(pod: JSON) -> None:
-    assert changes(pod) == {}
-    assert changes(pod, GPU_SPOT, CPU_SPOT) == {}
-
-
-def test_tolerating_is_targeting_where_the_policy_says_so() -> None:
-    pod = pod_of(gpu=True, tolerations=[TOLERATE_SPOT])
-    assert changes(pod, toleratingIsTargeting=True)["nodeSelector"] == {"example.com/tier": "spot"}
 
 
 def test_the_policy_names_the_label_to_select_by() -> None:
@@ -299,11 +253,6 @@ def test_several_providers_whose_pools_cannot_be_seen_are_each_selected_by_their
         "tolerations": [TOLERATE_GKE],
         "affinity": required([EKS_SPOT], [gke]),
     }
-
-
-def test_pools_of_another_cluster_place_no_pods_here() -> None:
-    there = other_pool(GKE, "there", cluster="west", taints=("west:NoSchedule",))
-    assert changes(pod_of(labels=SPOT), CPU_SPOT, there, providers=ALL) == changes(pod_of(labels=SPOT), CPU_SPOT)
 
 
 def test_the_kind_asks_for_pools_and_namespaces_and_looks_at_new_pods() -> None:

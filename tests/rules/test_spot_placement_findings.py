@@ -30,20 +30,14 @@ from tests.rules.placement import (
 )
 from webhook.capacity.providers.nodes import KIND as NODE_GROUP
 from webhook.capacity.providers.pool import CapacityType, Gpu, Taint
-from webhook.cluster.protocol import ClusterView
 from webhook.decision import Outcome, Trace
 
 if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
+    from webhook.cluster.protocol import ClusterView
 
 NODE_POOL = 'metadata.annotations["spotgate.dev/node-pool"]'
 CAPACITY = 'metadata.labels["spotgate.dev/capacity"]'
-
-
-@pytest.mark.parametrize("value", ["Spot", "ondemand", "", "x"])
-def test_an_unknown_value_of_the_label_is_said(value: str) -> None:
-    violation = said(pod_of(labels={"spotgate.dev/capacity": value}))
-    assert (violation.id, violation.field) == ("unknown-capacity", CAPACITY)
 
 
 def test_an_unknown_value_on_the_namespace_is_said_of_pods_that_do_not_say_themselves() -> None:
@@ -271,43 +265,9 @@ def test_a_named_gpu_pool_whose_taint_the_pod_tolerates_itself_takes_it() -> Non
     assert changes(pod, GUARDED)["nodeSelector"] == {POOL_LABEL: "guarded"}
 
 
-@pytest.mark.parametrize(
-    ("own", "field"),
-    [
-        ({"annotations": {"spotgate.dev/node-pool": "cpu-spot"}}, NODE_POOL),
-        ({"nodeSelector": {POOL_LABEL: "cpu-spot"}}, "spec.nodeSelector"),
-    ],
-)
-def test_a_named_pool_without_the_gpus_that_the_pod_requests_is_said_and_nothing_is_injected(
-    own: JSON, field: str
-) -> None:
-    violation = said(pod_of(gpu=True, **own))
-
-    assert violation.id == "pool-without-gpus"
-    assert violation.field == field
-
-
 def test_of_several_pools_that_a_pod_names_those_that_can_not_run_it_are_left_out() -> None:
     both = required([expression(POOL_LABEL, "In", "cpu-spot", "gpu-spot")])
     assert changes(pod_of(gpu=True, affinity=both))["nodeSelector"] == {"example.com/tier": "spot"}
-
-
-@pytest.mark.parametrize(
-    "pod",
-    [
-        pod_of(labels=SPOT),
-        pod_of(annotations={"spotgate.dev/node-pool": "gpu-spot"}),
-        pod_of(nodeSelector={POOL_LABEL: "gpu-spot"}),
-    ],
-)
-@pytest.mark.parametrize("why", ["no cluster state was given", "No cluster state was given."])
-def test_unknown_pools_change_nothing_and_are_said_to_be_unknown(pod: JSON, why: str) -> None:
-    violation = said(pod, ClusterView(why_unknown=why, remedy="pass --state"))
-
-    assert violation.unknown
-    assert violation.id == "pools-unknown"
-    assert violation.detail == "No cluster state was given. Nothing was changed about where it may run."
-    assert violation.fix == "pass --state"
 
 
 def group(
