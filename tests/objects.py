@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import jsonpatch
+import msgspec
 
-from tests.rules.conftest import shipped_provider, with_fields
+from tests.rules.conftest import owned_by, shipped_provider, with_fields
 from webhook.bundle import load_bundle
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
 from webhook.capacity.providers.schema import SpotLabelSpec, SpotTaintSpec
@@ -21,6 +22,7 @@ from webhook.cluster.protocol import ClusterView
 from webhook.context import Context, Phase
 from webhook.engine import decide
 from webhook.kube.defaults import default_pod, default_tolerations
+from webhook.kube.pod_decoding import decode_pod
 from webhook.response import respond
 from webhook.review import decode_review
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.providers.requirements import Requirements
+    from webhook.kube.pod import Pod
 
 JSON = dict[str, Any]
 
@@ -224,6 +227,36 @@ def cluster(pools: list[JSON], namespace_labels: JSON) -> ClusterView:
         providers=frozenset({"cks"}),
         namespaces={NAMESPACE: namespace_labels},
     )
+
+
+def expression(key: str, operator: str, *values: str) -> JSON:
+    """Return a requirement on a label, as node selectors and Karpenter's node pools have them."""
+    return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+
+
+def pod_of(
+    *,
+    labels: dict[str, str] | None = None,
+    named: str | None = None,
+    gpu: bool = False,
+    selector: dict[str, str] | None = None,
+    terms: list[list[dict[str, Any]]] | None = None,
+    owner: str = "",
+    **spec: Any,
+) -> Pod:
+    """Return a Pod as rules see it; each term is a list of match expressions."""
+    metadata: dict[str, Any] = {"name": "pod", "labels": labels or {}}
+    if named is not None:
+        metadata["annotations"] = {"spotgate.dev/node-pool": named}
+    if owner:
+        metadata["ownerReferences"] = owned_by(owner, "apps/v1")
+    if selector is not None:
+        spec["nodeSelector"] = selector
+    if terms is not None:
+        required = {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}
+        spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    container = {"name": "app", "resources": {"limits": {"nvidia.com/gpu": "8"}} if gpu else {}}
+    return decode_pod(msgspec.json.encode({"metadata": metadata, "spec": {"containers": [container], **spec}}))
 
 
 def defaulted(pod: JSON) -> JSON:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.capacity.test_targeting import pod_of
+from tests.objects import pod_of
 from tests.rules.conftest import shipped_provider
 from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.objects import expression
 from tests.rules.conftest import shipped_provider
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 
@@ -37,10 +38,6 @@ spec:
 # Shaped like a NodePool of AKS node auto-provisioning.
 
 
-def requirement(key: str, operator: str, *values: str) -> dict[str, Any]:
-    return {"key": key, "operator": operator, "values": list(values)}
-
-
 def pool(*requirements: Any, group: str = "karpenter.k8s.aws", template: Any = None, **spec: Any) -> Pool:
     inner = {"requirements": list(requirements), "nodeClassRef": {"group": group}, **(template or {})}
     return READER.read({"metadata": {"name": "a"}, "spec": {"template": {"spec": inner}, **spec}})
@@ -50,21 +47,21 @@ def pool(*requirements: Any, group: str = "karpenter.k8s.aws", template: Any = N
     ("requirements", "capacity"),
     [
         ([], CapacityType.BOTH),
-        ([requirement(CAPACITY, "Exists")], CapacityType.BOTH),
-        ([requirement(CAPACITY, "In", "spot")], CapacityType.SPOT),
-        ([requirement(CAPACITY, "In", "spot", "on-demand")], CapacityType.BOTH),
-        ([requirement(CAPACITY, "In", "on-demand")], CapacityType.ON_DEMAND),
-        ([requirement(CAPACITY, "In", "reserved")], CapacityType.ON_DEMAND),
-        ([requirement(CAPACITY, "NotIn", "spot")], CapacityType.ON_DEMAND),
-        ([requirement(CAPACITY, "NotIn", "on-demand", "reserved")], CapacityType.SPOT),
+        ([expression(CAPACITY, "Exists")], CapacityType.BOTH),
+        ([expression(CAPACITY, "In", "spot")], CapacityType.SPOT),
+        ([expression(CAPACITY, "In", "spot", "on-demand")], CapacityType.BOTH),
+        ([expression(CAPACITY, "In", "on-demand")], CapacityType.ON_DEMAND),
+        ([expression(CAPACITY, "In", "reserved")], CapacityType.ON_DEMAND),
+        ([expression(CAPACITY, "NotIn", "spot")], CapacityType.ON_DEMAND),
+        ([expression(CAPACITY, "NotIn", "on-demand", "reserved")], CapacityType.SPOT),
         (
-            [requirement(CAPACITY, "In", "spot", "on-demand"), requirement(CAPACITY, "NotIn", "spot")],
+            [expression(CAPACITY, "In", "spot", "on-demand"), expression(CAPACITY, "NotIn", "spot")],
             CapacityType.ON_DEMAND,
         ),
-        ([requirement(CAPACITY, "DoesNotExist")], CapacityType.UNKNOWN),
-        ([requirement(CAPACITY, "In", "sopt")], CapacityType.UNKNOWN),
-        ([requirement(CAPACITY, "In", "spot", "sopt")], CapacityType.SPOT),
-        ([requirement(CAPACITY, "Inn", "spot")], CapacityType.UNKNOWN),
+        ([expression(CAPACITY, "DoesNotExist")], CapacityType.UNKNOWN),
+        ([expression(CAPACITY, "In", "sopt")], CapacityType.UNKNOWN),
+        ([expression(CAPACITY, "In", "spot", "sopt")], CapacityType.SPOT),
+        ([expression(CAPACITY, "Inn", "spot")], CapacityType.UNKNOWN),
         ([{"key": CAPACITY}], CapacityType.UNKNOWN),
         (["spot"], CapacityType.UNKNOWN),
     ],
@@ -84,46 +81,46 @@ def test_a_label_of_the_template_is_a_requirement_too() -> None:
     ("requirements", "gpu"),
     [
         ([], Gpu.ANY),
-        ([requirement(TYPE, "In", "p5.48xlarge")], Gpu.YES),
-        ([requirement(TYPE, "In", "p5.48xlarge", "g6e.12xlarge", "gr6.4xlarge", "p6-b200.48xlarge")], Gpu.YES),
-        ([requirement(TYPE, "In", "trn2.48xlarge", "inf2.xlarge")], Gpu.YES),
+        ([expression(TYPE, "In", "p5.48xlarge")], Gpu.YES),
+        ([expression(TYPE, "In", "p5.48xlarge", "g6e.12xlarge", "gr6.4xlarge", "p6-b200.48xlarge")], Gpu.YES),
+        ([expression(TYPE, "In", "trn2.48xlarge", "inf2.xlarge")], Gpu.YES),
         (
-            [requirement(TYPE, "In", "m5.large", "x2gd.medium", "u7i-12tb.224xlarge", "im4gn.large", "hpc7a.96xlarge")],
+            [expression(TYPE, "In", "m5.large", "x2gd.medium", "u7i-12tb.224xlarge", "im4gn.large", "hpc7a.96xlarge")],
             Gpu.NO,
         ),
-        ([requirement(TYPE, "In", "m5.large", "p5.48xlarge")], Gpu.ANY),
-        ([requirement(TYPE, "In", "quantum.large")], Gpu.UNKNOWN),
-        ([requirement(TYPE, "In", "m5.large", "quantum.large")], Gpu.UNKNOWN),
-        ([requirement(TYPE, "NotIn", "m5.large")], Gpu.ANY),
-        ([requirement(TYPE, "In", "Standard_NC24ads_A100_v4")], Gpu.YES),
-        ([requirement(TYPE, "In", "Standard_D4s_v5", "Standard_NP10s")], Gpu.NO),
-        ([requirement("karpenter.azure.com/sku-name", "In", "Standard_NC24ads_A100_v4")], Gpu.YES),
-        ([requirement("karpenter.azure.com/sku-family", "In", "N")], Gpu.YES),
-        ([requirement("karpenter.azure.com/sku-family", "In", "D", "E")], Gpu.NO),
-        ([requirement("karpenter.azure.com/sku-family", "In", "ZZ")], Gpu.UNKNOWN),
-        ([requirement("karpenter.k8s.aws/instance-category", "In", "zz")], Gpu.UNKNOWN),
-        ([requirement("eks.amazonaws.com/instance-category", "In", "c", "q")], Gpu.UNKNOWN),
-        ([requirement("karpenter.azure.com/sku-gpu-count", "Gt", "0")], Gpu.YES),
-        ([requirement("karpenter.k8s.aws/instance-category", "In", "c", "m", "r")], Gpu.NO),
-        ([requirement("karpenter.k8s.aws/instance-category", "In", "g", "p")], Gpu.YES),
-        ([requirement("karpenter.k8s.aws/instance-category", "NotIn", "g", "p")], Gpu.ANY),
-        ([requirement("karpenter.k8s.aws/instance-category", "NotIn", "g", "gr", "p", "inf", "trn", "dl")], Gpu.NO),
-        ([requirement("karpenter.k8s.aws/instance-family", "In", "p5", "g5")], Gpu.YES),
-        ([requirement("karpenter.k8s.aws/instance-family", "NotIn", "p5", "g5")], Gpu.ANY),
-        ([requirement("karpenter.k8s.aws/instance-gpu-count", "Exists")], Gpu.YES),
-        ([requirement("karpenter.k8s.aws/instance-gpu-name", "In", "h100")], Gpu.YES),
-        ([requirement("karpenter.k8s.aws/instance-gpu-count", "Gte", "1")], Gpu.YES),
-        ([requirement("karpenter.k8s.aws/instance-gpu-count", "DoesNotExist")], Gpu.NO),
-        ([requirement("karpenter.k8s.aws/instance-gpu-count", "NotIn", "8")], Gpu.ANY),
-        ([requirement("karpenter.k8s.aws/instance-accelerator-name", "Exists")], Gpu.YES),
-        ([requirement("eks.amazonaws.com/instance-gpu-manufacturer", "In", "nvidia")], Gpu.YES),
-        ([requirement("eks.amazonaws.com/instance-category", "In", "m")], Gpu.NO),
-        ([requirement("karpenter.k8s.aws/instance-gpu-count", "Foo", "8")], Gpu.UNKNOWN),
-        ([requirement(TYPE, "Inn", "m5.large")], Gpu.UNKNOWN),
-        ([requirement("example.com/team", "Foo", "a")], Gpu.ANY),
+        ([expression(TYPE, "In", "m5.large", "p5.48xlarge")], Gpu.ANY),
+        ([expression(TYPE, "In", "quantum.large")], Gpu.UNKNOWN),
+        ([expression(TYPE, "In", "m5.large", "quantum.large")], Gpu.UNKNOWN),
+        ([expression(TYPE, "NotIn", "m5.large")], Gpu.ANY),
+        ([expression(TYPE, "In", "Standard_NC24ads_A100_v4")], Gpu.YES),
+        ([expression(TYPE, "In", "Standard_D4s_v5", "Standard_NP10s")], Gpu.NO),
+        ([expression("karpenter.azure.com/sku-name", "In", "Standard_NC24ads_A100_v4")], Gpu.YES),
+        ([expression("karpenter.azure.com/sku-family", "In", "N")], Gpu.YES),
+        ([expression("karpenter.azure.com/sku-family", "In", "D", "E")], Gpu.NO),
+        ([expression("karpenter.azure.com/sku-family", "In", "ZZ")], Gpu.UNKNOWN),
+        ([expression("karpenter.k8s.aws/instance-category", "In", "zz")], Gpu.UNKNOWN),
+        ([expression("eks.amazonaws.com/instance-category", "In", "c", "q")], Gpu.UNKNOWN),
+        ([expression("karpenter.azure.com/sku-gpu-count", "Gt", "0")], Gpu.YES),
+        ([expression("karpenter.k8s.aws/instance-category", "In", "c", "m", "r")], Gpu.NO),
+        ([expression("karpenter.k8s.aws/instance-category", "In", "g", "p")], Gpu.YES),
+        ([expression("karpenter.k8s.aws/instance-category", "NotIn", "g", "p")], Gpu.ANY),
+        ([expression("karpenter.k8s.aws/instance-category", "NotIn", "g", "gr", "p", "inf", "trn", "dl")], Gpu.NO),
+        ([expression("karpenter.k8s.aws/instance-family", "In", "p5", "g5")], Gpu.YES),
+        ([expression("karpenter.k8s.aws/instance-family", "NotIn", "p5", "g5")], Gpu.ANY),
+        ([expression("karpenter.k8s.aws/instance-gpu-count", "Exists")], Gpu.YES),
+        ([expression("karpenter.k8s.aws/instance-gpu-name", "In", "h100")], Gpu.YES),
+        ([expression("karpenter.k8s.aws/instance-gpu-count", "Gte", "1")], Gpu.YES),
+        ([expression("karpenter.k8s.aws/instance-gpu-count", "DoesNotExist")], Gpu.NO),
+        ([expression("karpenter.k8s.aws/instance-gpu-count", "NotIn", "8")], Gpu.ANY),
+        ([expression("karpenter.k8s.aws/instance-accelerator-name", "Exists")], Gpu.YES),
+        ([expression("eks.amazonaws.com/instance-gpu-manufacturer", "In", "nvidia")], Gpu.YES),
+        ([expression("eks.amazonaws.com/instance-category", "In", "m")], Gpu.NO),
+        ([expression("karpenter.k8s.aws/instance-gpu-count", "Foo", "8")], Gpu.UNKNOWN),
+        ([expression(TYPE, "Inn", "m5.large")], Gpu.UNKNOWN),
+        ([expression("example.com/team", "Foo", "a")], Gpu.ANY),
         ([7], Gpu.UNKNOWN),
         (
-            [requirement(TYPE, "In", "p5.48xlarge"), requirement("karpenter.k8s.aws/instance-category", "In", "m")],
+            [expression(TYPE, "In", "p5.48xlarge"), expression("karpenter.k8s.aws/instance-category", "In", "m")],
             Gpu.UNKNOWN,
         ),
     ],
@@ -175,7 +172,7 @@ def test_GPUs_come_from_requirements(requirements: list[Any], gpu: Gpu) -> None:
     ],
 )
 def test_a_pool_is_usable_when_replicas_and_limits_leave_it_nodes(spec: dict[str, Any], unusable: str) -> None:
-    assert pool(requirement(TYPE, "In", "p5.48xlarge"), **spec).unusable == unusable
+    assert pool(expression(TYPE, "In", "p5.48xlarge"), **spec).unusable == unusable
 
 
 def test_a_pool_of_any_machines_whose_limits_allow_no_GPUs_has_none() -> None:
@@ -186,22 +183,22 @@ def test_a_pool_of_any_machines_whose_limits_allow_no_GPUs_has_none() -> None:
 def test_a_pool_of_any_machines_whose_limits_allow_no_machine_with_GPUs_has_none() -> None:
     found = pool(limits={"cpu": "1"})
     assert (found.gpu, found.unusable) == (Gpu.NO, "")
-    unknown = pool(requirement(TYPE, "In", "brand-new"), limits={"nvidia.com/gpu": 0})
+    unknown = pool(expression(TYPE, "In", "brand-new"), limits={"nvidia.com/gpu": 0})
     assert (unknown.gpu, unknown.unusable) == (Gpu.NO, "")
 
 
 @pytest.mark.parametrize(
     ("found", "limits", "unusable"),
     [
-        (requirement(CPUS, "In", "96", "192"), {"cpu": "95"}, "its limits allow 95 of cpu, and a machine has at least 96"),
-        (requirement(CPUS, "In", "96", "192"), {"cpu": "96"}, ""),
-        (requirement(CPUS, "Gt", "7"), {"cpu": "7500m"}, "its limits allow 7.5 of cpu, and a machine has at least 8"),
-        (requirement(CPUS, "Lt", "7"), {"cpu": "1"}, ""),
-        (requirement(CPUS, "Exists"), {"cpu": "1"}, ""),
-        (requirement(CPUS, "In", "many"), {"cpu": "1"}, ""),
-        (requirement(GPUS, "In", "8"), {"nvidia.com/gpu": 4}, "its limits allow 4 of nvidia.com/gpu, and a machine has at least 8"),
-        (requirement(GPUS, "In", "8"), {"nvidia.com/gpu": 8}, ""),
-        (requirement(GPUS, "Gte", "1"), {"nvidia.com/gpu": 8, "amd.com/gpu": 8}, ""),
+        (expression(CPUS, "In", "96", "192"), {"cpu": "95"}, "its limits allow 95 of cpu, and a machine has at least 96"),
+        (expression(CPUS, "In", "96", "192"), {"cpu": "96"}, ""),
+        (expression(CPUS, "Gt", "7"), {"cpu": "7500m"}, "its limits allow 7.5 of cpu, and a machine has at least 8"),
+        (expression(CPUS, "Lt", "7"), {"cpu": "1"}, ""),
+        (expression(CPUS, "Exists"), {"cpu": "1"}, ""),
+        (expression(CPUS, "In", "many"), {"cpu": "1"}, ""),
+        (expression(GPUS, "In", "8"), {"nvidia.com/gpu": 4}, "its limits allow 4 of nvidia.com/gpu, and a machine has at least 8"),
+        (expression(GPUS, "In", "8"), {"nvidia.com/gpu": 8}, ""),
+        (expression(GPUS, "Gte", "1"), {"nvidia.com/gpu": 8, "amd.com/gpu": 8}, ""),
     ],
 )  # fmt: skip
 def test_limits_below_what_the_pool_requires_of_a_machine_leave_none(
@@ -211,7 +208,7 @@ def test_limits_below_what_the_pool_requires_of_a_machine_leave_none(
 
 
 def test_requirements_that_no_node_can_meet_leave_no_nodes() -> None:
-    found = pool(requirement(CAPACITY, "In", "spot"), requirement(CAPACITY, "In", "on-demand"))
+    found = pool(expression(CAPACITY, "In", "spot"), expression(CAPACITY, "In", "on-demand"))
     assert found.unusable == "no node can meet its requirements on karpenter.sh/capacity-type"
 
 
@@ -264,7 +261,7 @@ def test_a_limit_that_cannot_be_read_is_said_and_does_not_hold(limit: object) ->
         ({"spec": {}}, "spec.template.spec.requirements is missing"),
         ({"spec": {"template": {"spec": {"requirements": {}}}}}, "spec.template.spec.requirements is not a list"),
         (
-            {"spec": {"template": {"spec": {"requirements": [requirement(CAPACITY, "In", "sopt")]}}}},
+            {"spec": {"template": {"spec": {"requirements": [expression(CAPACITY, "In", "sopt")]}}}},
             "spec.template.spec.requirements has karpenter.sh/capacity-type 'sopt', not one of spot, on-demand, reserved",
         ),
         (

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.capacity.test_feasible import ALL, landing
-from tests.capacity.test_targeting import pod_of
-from tests.objects import cks_pool, other_pool
+from tests.objects import cks_pool, other_pool, pod_of
 from tests.rules.conftest import with_fields
 from tests.rules.placement import SPOT, placed, rule, said
 from tests.rules.placement import pod_of as rule_pod

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from tests.capacity.test_feasible import ALL, landing, target
-from tests.capacity.test_targeting import expression, pod_of
-from tests.objects import cks_pool, other_pool, taint, view_of
+from tests.objects import cks_pool, expression, other_pool, pod_of, taint, view_of
 from tests.rules.placement import SPOT
 from webhook.bundle import load_bundle
 from webhook.capacity.placement.target import Target, target_of

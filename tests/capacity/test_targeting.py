@@ -9,7 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.objects import ALL, CKS, EKS, GKE, KARPENTER, ONLY_CKS, POOL_LABEL, cks_pool, other_pool, view_of
+from tests.objects import (
+    ALL,
+    CKS,
+    EKS,
+    GKE,
+    KARPENTER,
+    ONLY_CKS,
+    POOL_LABEL,
+    cks_pool,
+    expression,
+    other_pool,
+    pod_of,
+    view_of,
+)
 from tests.rules.conftest import owned_by, with_fields
 from webhook.capacity.placement import target as targeting
 from webhook.capacity.placement.supply import supply_of
@@ -32,35 +45,6 @@ CPU_SPOT = cks_pool("cpu-spot", gpu=False)
 GPU = cks_pool("gpu", spot=False, labels={"example.com/tier": "paid"})
 CPU = cks_pool("cpu", spot=False, gpu=False)
 CLUSTER = (CPU, CPU_SPOT, GPU, GPU_SPOT)
-
-
-def pod_of(
-    *,
-    labels: dict[str, str] | None = None,
-    named: str | None = None,
-    gpu: bool = False,
-    selector: dict[str, str] | None = None,
-    terms: list[list[dict[str, Any]]] | None = None,
-    owner: str = "",
-    **spec: Any,
-) -> Pod:
-    """Return a Pod; each term is a list of match expressions."""
-    metadata: dict[str, Any] = {"name": "pod", "labels": labels or {}}
-    if named is not None:
-        metadata["annotations"] = {"spotgate.dev/node-pool": named}
-    if owner:
-        metadata["ownerReferences"] = owned_by(owner, "apps/v1")
-    if selector is not None:
-        spec["nodeSelector"] = selector
-    if terms is not None:
-        required = {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}
-        spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-    container = {"name": "app", "resources": {"limits": {"nvidia.com/gpu": "8"}} if gpu else {}}
-    return decode_pod(msgspec.json.encode({"metadata": metadata, "spec": {"containers": [container], **spec}}))
-
-
-def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
-    return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
 
 
 def target(pod: Pod, *pools: Pool, **changes: Any) -> Target | NotTargeting:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.objects import expression
 from webhook.kube.affinity import REQUIRED, Tristate, admits, constrained, describe, terms_of, unmet_constraint
 from webhook.kube.pod import PodSpec, Requirement
 
@@ -23,10 +24,6 @@ def spec_of(selector: dict[str, str] | None = None, terms: list[Any] | None = No
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
         value["affinity"] = {"nodeAffinity": required}
     return msgspec.convert(value, PodSpec)
-
-
-def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
-    return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
 
 
 def answer(spec: PodSpec, absent: tuple[str, ...] = ()) -> Tristate:

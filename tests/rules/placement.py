@@ -65,10 +65,6 @@ def required(*terms: list[JSON]) -> JSON:
     return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}}}
 
 
-def expression(key: str, operator: str, *values: str) -> JSON:
-    return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
-
-
 def placed(
     pod: JSON, view: ClusterView, placement: SpotPlacement | None = None
 ) -> tuple[JSON, list[JSON], list[Violation]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.objects import ALL, CKS, EKS, GKE, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
+from tests.objects import ALL, CKS, EKS, GKE, KARPENTER, POOL_LABEL, cks_pool, expression, other_pool, view_of
 from tests.rules.placement import (
     CLUSTER,
     GPU_SPOT_2,
@@ -19,7 +19,6 @@ from tests.rules.placement import (
     TOLERATE_PREEMPTIBLE,
     TOLERATE_SPOT,
     changes,
-    expression,
     placed,
     pod_of,
     required,

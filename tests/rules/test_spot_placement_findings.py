@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from tests.objects import ALL, EKS, GKE, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
+from tests.objects import ALL, EKS, GKE, KARPENTER, POOL_LABEL, cks_pool, expression, other_pool, view_of
 from tests.rules.conftest import subject_of
 from tests.rules.placement import (
     CLUSTER,
@@ -22,7 +22,6 @@ from tests.rules.placement import (
     SPOT,
     changes,
     context_of,
-    expression,
     pod_of,
     required,
     rule,

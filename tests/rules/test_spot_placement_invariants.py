@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tests.objects import ALL, CKS, EKS, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
+from tests.objects import ALL, CKS, EKS, KARPENTER, POOL_LABEL, cks_pool, expression, other_pool, view_of
 from tests.rules.placement import (
     JSON,
     PREFERRED,
     SPOT,
-    expression,
     placed,
     pod_of,
     required,
