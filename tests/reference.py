@@ -23,7 +23,7 @@ from tests.command_help import command_help, command_list, format_list
 from tests.monitoring.tables import OPERATOR_RULES, alert_table, metric_table, operator_rules
 from tests.providers_page import node_pool_tables, provider_table
 from webhook.bundle import policy_kinds
-from webhook.cli.export.policy_schema import policy_schema
+from webhook.cli.commands.schema import policy_schema
 from webhook.findings import anchor_of, as_markdown, finding_texts
 from webhook.policy.common import PolicySpec
 

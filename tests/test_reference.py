@@ -12,7 +12,7 @@ import yaml
 from tests.reference import EVERY, FINDINGS_PAGE, OTHER_PAGES, PAGES, findings_page, marked, page_of, render
 from webhook.bundle import SHIPPED, document_kinds, load_bundle, policy_kinds
 from webhook.cli import COMMANDS
-from webhook.cli.export.policy_schema import spec_models
+from webhook.cli.commands.schema import spec_models
 from webhook.documents import read_documents
 from webhook.policy.loader import validate_document
 

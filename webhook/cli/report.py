@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import os
 from collections import Counter
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from webhook.bundle import policy_kinds
 from webhook.cli.explain.timeline import ReclaimTimeline
 from webhook.cli.judging.additions import Addition, addition_of
 from webhook.context import utc_now
@@ -109,14 +107,6 @@ class ReclaimRisk(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reasons: list[RiskReason]
 
 
-class PolicyTitle(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the name and the kind of a policy, and what its kind is for."""
-
-    name: str
-    kind: str
-    about: str
-
-
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Hold the report of one run.
 
@@ -125,6 +115,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         fine: the number of objects that were judged and are not among these.
         skipped: the number of documents that are no objects, Helm templates, and policy files.
         unreadable: files, and objects in them, that could not be judged. Standard error says the same.
+        kinds: the kind of each policy, by its name.
         warnings: parts of policy files that have no effect, and exemptions that end. Standard error says the same.
         fail_on: the lowest outcome that fails the run.
         verbose: the table shows every finding by itself.
@@ -135,7 +126,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     fine: int = 0
     skipped: int = 0
     unreadable: list[Problem] = []
-    policies: list[PolicyTitle] = []
+    kinds: dict[str, str] = {}
     warnings: list[Problem] = []
     fail_on: str = "deny"
     verbose: bool = False
@@ -182,14 +173,7 @@ def report_of(
     skipped: int = 0,
     on_spot: list[ReclaimRisk] | None = None,
 ) -> Report:
-    """Return the report on these objects, with the titles of the policies and the warnings about them."""
-    titles = (
-        PolicyTitle(
-            name=each.name, kind=each.kind, about=inspect.cleandoc(policy_kinds()[each.kind].spec.__doc__ or "")
-        )
-        for each in bundle.documents
-        if each.is_policy
-    )
+    """Return the report on these objects, with the warnings about its policies."""
     about_policies = (
         msgspec.structs.replace(each, text=each.text.removeprefix("warning: "))
         for each in warnings(bundle, utc_now().date())
@@ -199,7 +183,7 @@ def report_of(
         fine=fine,
         skipped=skipped,
         unreadable=sorted(problems),
-        policies=list(titles),
+        kinds={each.name: each.kind for each in bundle.documents if each.is_policy},
         warnings=list(about_policies),
         fail_on=options.fail_on,
         verbose=options.verbose,

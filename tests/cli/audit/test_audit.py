@@ -16,9 +16,8 @@ from webhook.capacity.providers.pool import CapacityType, Pool
 from webhook.capacity.providers.provider import sizers_by_resource
 from webhook.cli.audit import run
 from webhook.cli.audit.on_spot import spot_nodes
-from webhook.cli.audit.reading import Listed, listed_resources
 from webhook.cli.audit.reports import AT_MOST, TEXT_AT_MOST, report_kinds, reports_of
-from webhook.cli.audit.run import OLD, Progress
+from webhook.cli.audit.run import OLD, Listed, Progress, listed_resources
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.report import ObjectReport, Report, Result
 from webhook.cluster.discovery import ServedResource

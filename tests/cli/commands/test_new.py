@@ -8,7 +8,7 @@ import pytest
 
 from tests.reference import ROOT, page_of
 from webhook.bundle import example_files
-from webhook.cli.export.policy_schema import spec_models
+from webhook.cli.commands.schema import spec_models
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run

@@ -12,8 +12,8 @@ from jsonschema import Draft7Validator
 
 from tests.reference import resolved
 from webhook.bundle import SHIPPED, document_kinds, load_bundle
-from webhook.cli.export import policy_schema
-from webhook.cli.export.policy_schema import spec_models
+from webhook.cli.commands import schema
+from webhook.cli.commands.schema import spec_models
 from webhook.documents import read_documents
 from webhook.policy.document import policy_files
 from webhook.policy.errors import PolicyErrors
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.cli.conftest import Run
 
-editor_schema = cache(policy_schema.editor_schema)
+editor_schema = cache(schema.editor_schema)
 
 SHIPPED_FILES = [*policy_files([SHIPPED]), *sorted((SHIPPED / "tests").glob("*.yaml"))]
 OTHER_FILES = [

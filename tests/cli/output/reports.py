@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from webhook.bundle import policy_kinds
 from webhook.cli.judging.additions import Addition
-from webhook.cli.report import ObjectReport, PolicyTitle, Report, Result
+from webhook.cli.report import ObjectReport, Report, Result
 from webhook.findings import finding_texts
 from webhook.policy.errors import Problem
 
@@ -26,7 +27,7 @@ HOSTILE = (
 )
 texts = st.sampled_from(HOSTILE) | st.text(max_size=12)
 names = st.sampled_from(["web", "shop", "labels", "spot-placement"]) | texts
-policies = st.builds(PolicyTitle, name=names, kind=texts, about=texts)
+kinds = texts | st.sampled_from(sorted(policy_kinds()))
 additions = st.builds(Addition, field=texts, name=texts, value=texts | st.integers() | st.dictionaries(texts, texts))
 
 
@@ -71,7 +72,7 @@ def reports(draw: st.DrawFn) -> Report:
     return Report(
         objects=objects,
         skipped=draw(st.integers(0, 2)),
-        policies=draw(st.lists(policies, max_size=3, unique_by=lambda each: each.name)),
+        kinds=draw(st.dictionaries(names, kinds, max_size=3)),
         unreadable=draw(st.lists(problems, max_size=2)),
         warnings=draw(st.lists(problems, max_size=2)),
     )

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from webhook.cli.audit.reading import ANSWER
+from webhook.cli.audit.run import ANSWER
 from webhook.cli.connection import as_rules
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.output.policyreport import SUMMARY, result_of
@@ -70,11 +70,10 @@ def report_kinds(served: Iterable[ServedResource]) -> ReportKinds:
 
 def reports_of(report: Report) -> Iterator[tuple[str, JSON]]:
     """Yield each namespace where something fails, empty for what is in none, and the fields of its report."""
-    kinds = {title.name: title.kind for title in report.policies}
     failing: dict[str, list[JSON]] = {}
     for result in report.results:
         if report.fails(result):
-            shown = result_of(result, kinds.get(result.policy, ""))
+            shown = result_of(result, report.kinds.get(result.policy, ""))
             del shown["properties"]["file"]
             failing.setdefault(result.namespace, []).append(_cut(shown))
     for namespace, results in failing.items():

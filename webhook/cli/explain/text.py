@@ -15,8 +15,7 @@ from webhook.text import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from webhook.cli.explain.explanation import Explanation, PolicyVerdict, Said
-    from webhook.cli.explain.pool import PoolReading
+    from webhook.cli.explain.explanation import Explanation, PolicyVerdict, PoolReading, Said
     from webhook.cli.explain.timeline import Lane, SpanName
     from webhook.cli.judging.additions import Addition
     from webhook.cli.terminal import Line

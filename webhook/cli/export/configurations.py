@@ -21,7 +21,7 @@ from webhook.capacity.placement.target import CAPACITY_LABEL
 from webhook.capacity.providers.provider import pool_resources
 from webhook.cli.export.cel import JSON, literal, quoted
 from webhook.cli.export.conditions import neutral_keys
-from webhook.cli.export.matched_resources import MatchedResource, as_rules, matched_resources
+from webhook.cli.export.matched_resources import as_rules, matched_resources
 from webhook.cli.export.object_conditions import ObjectConditions
 from webhook.cli.export.pool_conditions import PoolConditions, unasked_fields
 from webhook.context import Phase
@@ -32,10 +32,10 @@ from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.review import NODES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from webhook.bundle import Bundle
-    from webhook.cli.export.matched_resources import MatchedResources, ResourceKey
+    from webhook.cli.export.matched_resources import MatchedResources
 
 TIMEOUT_SECONDS: Final = 3
 """Limit of a whole call: a webhook that hangs must not make every `kubectl apply` hang."""
@@ -58,11 +58,18 @@ _NOT_SPOT: Final = {"key": CAPACITY_LABEL, "operator": "DoesNotExist"}
 
 def configurations(bundle: Bundle, client_config: JSON) -> list[JSON]:
     """Return the configurations that hold a webhook."""
-    found = _Configurations(bundle, client_config)
-    mutating = [{**each, "reinvocationPolicy": "IfNeeded"} for each in found.mutating()]
+    webhooks = _Webhooks(bundle, client_config)
+    mutating = [{**each, "reinvocationPolicy": "IfNeeded"} for each in webhooks.mutating() if each["rules"]]
+    validating = [each for each in webhooks.validating() if each["rules"]]
     return [
-        *_configuration("MutatingWebhookConfiguration", mutating),
-        *_configuration("ValidatingWebhookConfiguration", list(found.validating())),
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": f"{kind}WebhookConfiguration",
+            "metadata": {"name": "spotgate", "labels": {"app.kubernetes.io/name": "spotgate"}},
+            "webhooks": each,
+        }
+        for kind, each in (("Mutating", mutating), ("Validating", validating))
+        if each
     ]
 
 
@@ -89,19 +96,8 @@ def without_system_namespaces(bundle: Bundle) -> JSON:
     return {"matchExpressions": [{"key": NAMESPACE_NAME_LABEL, "operator": "NotIn", "values": values}]}
 
 
-def _configuration(kind: str, webhooks: list[JSON]) -> list[JSON]:
-    metadata = {"name": "spotgate", "labels": {"app.kubernetes.io/name": "spotgate"}}
-    configuration: JSON = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": kind,
-        "metadata": metadata,
-        "webhooks": webhooks,
-    }
-    return [configuration] if webhooks else []
-
-
-class _Configurations:
-    """Hold the webhooks of a bundle."""
+class _Webhooks:
+    """Make the webhooks of a bundle. One without rules is none."""
 
     def __init__(self, bundle: Bundle, client_config: JSON) -> None:
         self._bundle = bundle
@@ -114,9 +110,8 @@ class _Configurations:
 
     def mutating(self) -> Iterator[JSON]:
         """Yield the webhooks that change Pods."""
-        yield from self._pair(
-            "mutate", "mutate-spot-namespaces", Phase.MUTATE, matched_resources(self._bundle, Phase.MUTATE)
-        )
+        matched = matched_resources(self._bundle, Phase.MUTATE)
+        yield from self._pair("mutate", "mutate-spot-namespaces", Phase.MUTATE, matched)
 
     def validating(self) -> Iterator[JSON]:
         """Yield the webhooks that judge."""
@@ -126,36 +121,31 @@ class _Configurations:
         pools = {key: each for key, each in matched.items() if (key[0], key[1].partition("/")[0]) in about_pools}
         yield from self._node_pools(pools)
         namespaces = {key: each for key, each in matched.items() if (key[0], key[1].partition("/")[0]) == _NAMESPACES}
-        yield from self._namespaces(namespaces)
+        yield self._namespaces(namespaces)
         others = {key: each for key, each in matched.items() if key not in pools and key not in namespaces}
         yield from self._pair("workloads", "spot-namespaces", Phase.VALIDATE, others)
 
     def _node_pools(self, pools: MatchedResources) -> Iterator[JSON]:
         conditions = PoolConditions(self._bundle.providers.values(), pools)
-        yield from self._webhook(
-            *("node-pools", Phase.VALIDATE, as_rules(pools), [_NOT_CLEANING_UP, *conditions.guarding()]),
-            failure_policy=self._of_pools,
-        )
+        guarding = [_NOT_CLEANING_UP, *conditions.guarding()]
+        yield self._webhook("node-pools", Phase.VALIDATE, as_rules(pools), guarding, failure_policy=self._of_pools)
         more = {
             key: replace(each, operations={"UPDATE"})
             for key, each in pools.items()
             if "UPDATE" in each.operations and "*" not in "".join(key) and conditions.has_more(key)
         }
-        yield from self._webhook(
-            "node-pool-updates", Phase.VALIDATE, as_rules(more), [_NOT_CLEANING_UP, *conditions.beyond(more)]
-        )
+        beyond = [_NOT_CLEANING_UP, *conditions.beyond(more)]
+        yield self._webhook("node-pool-updates", Phase.VALIDATE, as_rules(more), beyond)
 
-    def _namespaces(self, matched: Mapping[ResourceKey, MatchedResource]) -> Iterator[JSON]:
-        """Yield the webhook about Namespaces, without a selector of their own labels, which anybody may set."""
-        conditions = ObjectConditions(self._bundle, Phase.VALIDATE, self._neutral, matched).of()
+    def _namespaces(self, matched: MatchedResources) -> JSON:
+        """Return the webhook about Namespaces, without a selector of their own labels, which anybody may set."""
         names = literal(list(self._bundle.index.system_namespaces.patterns))
         essential = {"name": "no-system-namespaces", "expression": f"!(request.?name.orValue('') in {names})"}
-        for webhook in self._webhook(
-            *("namespaces", Phase.VALIDATE, as_rules(matched), [essential, *conditions]),
-            failure_policy=self._of_workloads,
-        ):
-            del webhook["namespaceSelector"]
-            yield webhook
+        conditions = [essential, *ObjectConditions(self._bundle, Phase.VALIDATE, self._neutral, matched).of()]
+        rules, policy = as_rules(matched), self._of_workloads
+        webhook = self._webhook("namespaces", Phase.VALIDATE, rules, conditions, failure_policy=policy)
+        del webhook["namespaceSelector"]
+        return webhook
 
     def _pair(self, name: str, in_spot: str, phase: Phase, matched: MatchedResources) -> Iterator[JSON]:
         """Yield a webhook for most namespaces, and one for those with a capacity label, where any Pod may target spot.
@@ -164,20 +154,15 @@ class _Configurations:
         """
         conditions = ObjectConditions(self._bundle, phase, self._neutral, matched)
         divided = conditions.tell_spot_namespaces()
-        failure_policy = self._of_workloads if phase is Phase.VALIDATE else "Ignore"
-        yield from self._webhook(
-            *(name, phase, as_rules(matched), [NO_MIRROR_PODS, *conditions.of()]),
-            failure_policy=failure_policy,
-            namespaces=_NOT_SPOT if divided else None,
-        )
-        if divided:
-            # What is in no namespace is not left out by a selector: of that, the other is matched.
-            rules = as_rules(matched, scope="Namespaced")
-            yield from self._webhook(
-                *(in_spot, phase, rules, [NO_MIRROR_PODS, *conditions.of(in_spot_namespace=True)]),
-                failure_policy=failure_policy,
-                namespaces=_SPOT,
-            )
+        policy = self._of_workloads if phase is Phase.VALIDATE else "Ignore"
+        # What is in no namespace is not left out by a selector: of that, the other is matched.
+        webhooks = [(name, "*", _NOT_SPOT)] + ([(in_spot, "Namespaced", _SPOT)] if divided else [])
+        for each, scope, requirement in webhooks:
+            own = [NO_MIRROR_PODS, *conditions.of(in_spot_namespace=each == in_spot)]
+            webhook = self._webhook(each, phase, as_rules(matched, scope=scope), own, failure_policy=policy)
+            if divided:
+                webhook["namespaceSelector"]["matchExpressions"].append(requirement)
+            yield webhook
 
     def _webhook(
         self,
@@ -187,23 +172,13 @@ class _Configurations:
         conditions: list[dict[str, str]],
         *,
         failure_policy: str = "Ignore",
-        namespaces: JSON | None = None,
-    ) -> Iterator[JSON]:
-        """Yield the webhook, unless it has no rules.
-
-        ``namespaces`` is a requirement of its namespaceSelector, beside those of all webhooks.
-        """
-        if not rules:
-            return
-        selector = without_system_namespaces(self._bundle)
-        if namespaces is not None:
-            selector["matchExpressions"].append(namespaces)
+    ) -> JSON:
         service = {**self._client_config["service"], "path": f"/{phase}"}
-        yield {
+        return {
             "name": f"{name}.spotgate.dev",
             "clientConfig": {**self._client_config, "service": service},
             "rules": rules,
-            "namespaceSelector": selector,
+            "namespaceSelector": without_system_namespaces(self._bundle),
             "matchConditions": conditions,
             "failurePolicy": failure_policy,
             "matchPolicy": "Equivalent",

@@ -6,16 +6,18 @@ Findings with the same reason are one entry with many places, and so are equal p
 from __future__ import annotations
 
 from collections import Counter
+from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from markupsafe import Markup
 from msgspec.structs import replace
 
+from webhook.bundle import policy_kinds
 from webhook.cli.explain import svg
 from webhook.cli.explain.html import as_field
 from webhook.cli.output import Format
-from webhook.cli.report import NOBODY, PolicyTitle, alike, title_of
+from webhook.cli.report import NOBODY, alike, title_of
 from webhook.cli.terminal import counted
 from webhook.pages import page
 from webhook.pages.drawing import STYLE
@@ -117,14 +119,15 @@ def _policy(found: Found) -> str:
 
 def _parts(report: Report, found: list[Found]) -> list[dict[str, Any]]:
     """Return the policies with findings, each with groups of findings of the same id, outcome and reason."""
-    titles = {title.name: title for title in report.policies}
     by_policy = alike(found, _policy)
+    kinds = policy_kinds()
     parts: list[dict[str, Any]] = []
     for name, _ in _rows(found, _policy):
-        title = titles.get(name) or PolicyTitle(name=name, kind="", about="")
         groups = alike(by_policy[name], lambda pair: (pair[1].id, pair[1].outcome, pair[1].reason))
         ordered = sorted(map(_group, groups.values()), key=lambda group: OUTCOMES.index(group["outcome"]))
-        parts.append({**msgspec.structs.asdict(title), "groups": ordered})
+        kind = report.kinds.get(name, "")
+        about = cleandoc(kinds[kind].spec.__doc__ or "") if kind in kinds else ""
+        parts.append({"name": name, "kind": kind, "about": about, "groups": ordered})
     return parts
 
 

@@ -44,12 +44,11 @@ _AT_MOST: Final = 500
 
 def render(report: Report) -> str:
     """Return the reports as YAML documents: the ClusterPolicyReport, then the namespaces in order."""
-    kinds = {title.name: title.kind for title in report.policies}
     results: dict[str, list[JSON]] = {each.namespace: [] for each in report.objects}
     if report.unreadable:
         results[""] = [_unread(each) for each in report.unreadable]
     for result in report.results:
-        results[result.namespace].append(result_of(result, kinds.get(result.policy, "")))
+        results[result.namespace].append(result_of(result, report.kinds.get(result.policy, "")))
     name = "spotgate-check" if report.on_spot is None else "spotgate-audit"
     documents = [each for namespace in sorted(results) for each in _reports(name, namespace, results[namespace])]
     return dump_documents(documents, width=120).rstrip("\n")
