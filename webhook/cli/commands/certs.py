@@ -60,20 +60,10 @@ def configure(parser: ArgumentParser) -> None:
         default="spotgate-system/spotgate-certificates",
         help="where the certificate is; default: %(default)s",
     )
-    parser.add_argument(
-        "--within",
-        metavar="DAYS",
-        type=int,
-        default=7,
-        help="what expires within so many days is a problem; replicas renew sooner; default: %(default)s",
-    )
-    parser.add_argument(
-        "--timeout",
-        metavar="SECONDS",
-        type=float,
-        default=120,
-        help="how long `rotate` waits for the replicas; default: %(default)s",
-    )
+    within = "what expires within so many days is a problem; replicas renew sooner; default: %(default)s"
+    parser.add_argument("--within", metavar="DAYS", type=int, default=7, help=within)
+    waits = "how long `rotate` waits for the replicas; default: %(default)s"
+    parser.add_argument("--timeout", metavar="SECONDS", type=float, default=120, help=waits)
     add_table_or_json(parser)
 
 

@@ -9,7 +9,6 @@ from markupsafe import Markup
 
 from webhook.cli.explain import svg
 from webhook.cli.explain.explanation import CHANGES
-from webhook.cli.explain.svg import titled
 from webhook.cli.explain.text import as_yaml, others_of
 from webhook.cli.explain.timeline import ReclaimTimeline
 from webhook.pages import page
@@ -31,7 +30,7 @@ def show(explained: Iterable[Explanation]) -> None:
             style_of=_style_of,
             as_field=as_field,
             others_of=others_of,
-            pictures=_pictures,
+            pictures=lambda each: [Markup(svg.element(*drawn)) for drawn in svg.titled(each)],  # noqa: S704 - escaped
             silences=_silences,
         )
     )
@@ -47,11 +46,6 @@ def _style_of(verdict: PolicyVerdict) -> str:
     if verdict.findings:
         return str(max(finding.outcome for finding in verdict.findings))
     return "change" if verdict.word == CHANGES else ""
-
-
-def _pictures(explained: Explanation) -> Iterator[Markup]:
-    for title, timeline in titled(explained):
-        yield Markup(svg.element(title, timeline))  # noqa: S704 - it escapes what it shows
 
 
 def _silences(explained: Explanation) -> Iterator[str]:

@@ -8,6 +8,7 @@ period, SIGTERM follows it, SIGKILL comes when the grace period ends).
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import msgspec
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
     from webhook.cli.judging.judge import PhaseDecisions
     from webhook.cluster.protocol import ClusterView
-    from webhook.kube.pod import Container, Handler, Pod
+    from webhook.kube.pod import Pod
 
 SpanName = Literal["running", "preStop", "hook", "shutdown", "margin", "lost"]
 
@@ -67,11 +68,7 @@ _TICKS_AT_MOST: Final = 8
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Hold an event of a reclaim.
-
-    Attributes:
-        source: the field that sets its time, of the provider's document or of the Pod's ``spec``; may be empty.
-    """
+    """Hold an event of a reclaim, and the field of the provider's document or the Pod that sets its time."""
 
     seconds: int
     name: str
@@ -93,11 +90,9 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Lane(msgspec.Struct, frozen=True):
-    """Describe how some containers of the Pod end.
+    """Describe how some containers of the Pod, or the Pod `AS_WRITTEN`, end.
 
-    Attributes:
-        name: names of the containers, or `AS_WRITTEN`.
-        spans: without gaps, from the notice to the end of the window, or of the grace period where that is later.
+    The spans have no gaps, from the notice to the end of the window, or of the grace period where that is later.
     """
 
     name: str
@@ -205,13 +200,12 @@ def clock(seconds: int) -> str:
 
 
 class _Stop(msgspec.Struct, frozen=True):
-    """Group containers that get their stop signal at the same time.
+    """Group containers that get SIGTERM, or another stop signal of their own, at the same time.
 
     Attributes:
         delay: seconds from the drain to the signal, as far as the preStop hook tells them.
         exact: whether the hook takes no longer than the delay.
-        field: the hook of the first container; empty if it has none.
-        signal: the signal: SIGTERM, or the containers' own ``stopSignal``.
+        field: the first hook; empty if there is none.
     """
 
     delay: int
@@ -223,26 +217,16 @@ class _Stop(msgspec.Struct, frozen=True):
 
 def _stops(pod: Pod) -> list[_Stop]:
     """Group the containers by when they get which signal. Sidecars stop after them, in the same grace period."""
-    found: dict[tuple[bool, int, str], list[tuple[int, Container]]] = {}
+    found: dict[tuple[bool, int, str], _Stop] = {}
     for index, container in enumerate(pod.spec.containers):
-        hook = _hook(container)
+        lifecycle = container.lifecycle
+        hook = lifecycle.preStop if lifecycle is not None else None
         unknown, delay = (False, 0) if hook is None else (not is_all_sleep(hook), max(sleep_seconds(hook), 0))
-        signal = (container.lifecycle.stopSignal if container.lifecycle is not None else None) or _TERM
-        found.setdefault((unknown, delay, signal), []).append((index, container))
-    return [
-        _Stop(
-            delay,
-            not unknown,
-            tuple(each.name for _, each in members),
-            next((f"containers[{index}].lifecycle.preStop" for index, each in members if _hook(each)), ""),
-            signal,
-        )
-        for (unknown, delay, signal), members in sorted(found.items(), key=lambda item: item[0])
-    ]
-
-
-def _hook(container: Container) -> Handler | None:
-    return container.lifecycle.preStop if container.lifecycle is not None else None
+        signal = (lifecycle.stopSignal if lifecycle is not None else None) or _TERM
+        stop = found.get((unknown, delay, signal), _Stop(delay, not unknown, (), "", signal))
+        field = stop.field or (f"containers[{index}].lifecycle.preStop" if hook else "")
+        found[unknown, delay, signal] = replace(stop, names=(*stop.names, container.name), field=field)
+    return [stop for _, stop in sorted(found.items(), key=itemgetter(0))]
 
 
 def _spans(stop: _Stop, grace: int, drain: int, window: int) -> tuple[Span, ...]:

@@ -37,13 +37,11 @@ _Parts: TypeAlias = "tuple[Steps | None, Steps | None]"
 
 
 class TemplatePlaces(msgspec.Struct, frozen=True):
-    """Hold the places of maps in an object, as CEL.
+    """Hold the places of maps in an object, as CEL: items of a list, each a map, and lists of maps.
 
     Attributes:
         guards: expressions that are true if an object can't be searched there.
-        alone: items of a list, one for each map.
-        several: lists of maps.
-        sizes: the lists and maps of the object that those come from.
+        sizes: the lists and maps of the object from which ``several`` come.
     """
 
     guards: tuple[str, ...]

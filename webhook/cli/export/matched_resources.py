@@ -22,8 +22,7 @@ class MatchedResource:
     """Describe a resource that policies match.
 
     Attributes:
-        direct: the policies that judge the object itself, by name.
-        projected: the policies that judge its pod templates, by name.
+        direct: the policies that judge the object itself, by name; ``projected`` judge its pod templates.
         guarded: whether a policy lets only certain groups write the break-glass annotation.
     """
 

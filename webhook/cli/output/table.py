@@ -72,11 +72,10 @@ def _added(changed: ObjectReport) -> bytes:
 
 
 def _unreadable(report: Report) -> Iterator[Line]:
-    if not report.unreadable:
-        return
-    yield [("can't be judged:", _STRONG)]
-    yield from ([(f"  {problem}", _PLAIN)] for problem in report.unreadable)
-    yield []
+    if report.unreadable:
+        yield [("can't be judged:", _STRONG)]
+        yield from ([(f"  {problem}", _PLAIN)] for problem in report.unreadable)
+        yield []
 
 
 def _finding(result: Result) -> Iterator[Line]:

@@ -215,20 +215,16 @@ def _placed(shape: PodShape, keeps: Iterable[str], rule: SpotPlacement, context:
     spec = subject.pod.spec
     own = dict([shape.selector] if shape.selector else [])
     found: JSON = {}
-    if "tolerations" not in keeps and (wanted := _distinct(target.tolerations)):
+    wanted: list[Toleration] = []
+    for each in target.tolerations:
+        if not any_covers(wanted, each):
+            wanted.append(each)
+    if "tolerations" not in keeps and wanted:
         found["tolerations"] = [as_json(each) for each in wanted]
     if added := {key: value for key, value in (spec.nodeSelector or {}).items() if key not in own}:
         found["nodeSelector"] = added
     if spec.affinity is not None and spec.affinity.nodeAffinity is not None:
         found["nodeAffinity"] = as_json(spec.affinity.nodeAffinity)
-    return found
-
-
-def _distinct(tolerations: Iterable[Toleration]) -> list[Toleration]:
-    found: list[Toleration] = []
-    for each in tolerations:
-        if not any_covers(found, each):
-            found.append(each)
     return found
 
 
