@@ -6,7 +6,8 @@ SpotSuitability says of its workload, and what OnDemandFallback says of the node
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from copy import deepcopy
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -95,35 +96,29 @@ class OnSpot:
         _, _, namespace, _ = identity
         if self._bundle.index.system_namespace(namespace, self._view) is Tristate.YES:
             return
-        version = "v1"
+        self._workloads[identity] = self._of_pod(raw, node)
         if controller is not None:
-            identity = (controller.group, controller.kind, namespace, controller.name)
-            version = controller.apiVersion.rpartition("/")[2]
-        found = self._workloads.setdefault(identity, SpotWorkload(version=version))
-        found.pods += 1
-        if node.pool is not None and node.pool.name and node.pool.name not in found.pools:
-            found.pools.append(node.pool.name)
-        self._stop(found, raw, node)
+            self.pass_on(identity, controller)
 
-    def _stop(self, workload: SpotWorkload, raw: msgspec.Raw, node: SpotNode) -> None:
-        """Note that the Pod, as it runs, does not get its whole grace period."""
+    def _of_pod(self, raw: msgspec.Raw, node: SpotNode) -> SpotWorkload:
+        """Return a Pod as a workload, and whether it gets its whole grace period as it runs."""
+        pools = [node.pool.name] if node.pool is not None and node.pool.name else []
+        workload = SpotWorkload(version="v1", pods=1, pools=pools)
         pod = decode_pod(raw)
         anywhere = Target(preferred=False, because="", providers=(node.provider,), pools=None)
         budget = self._budgets.of_pools([node.pool]) if node.pool is not None else self._budgets.of(anywhere)
         if budget is None:
-            return
+            return workload
         timeline = timeline_of("", pod, pod, provider=node.provider, pool=node.pool, budget=budget)
-        if not timeline.loses or (workload.reasons and -timeline.margin <= workload.early):
-            return
-        workload.early = max(-timeline.margin, 0)
-        named = "sleep-too-long" if timeline.fits else "over-budget"
-        workload.reasons = [
-            RiskReason(
-                id=f"graceful-termination/{named}",
+        if timeline.loses:
+            workload.early = max(-timeline.margin, 0)
+            reason = RiskReason(
+                id=f"graceful-termination/{'sleep-too-long' if timeline.fits else 'over-budget'}",
                 reason=f"a grace period of {timeline.grace} s {timeline.verdict}",
                 fix=f"set `terminationGracePeriodSeconds: {budget.seconds}`, and stop within that",
             )
-        ]
+            workload.reasons.append(reason)
+        return workload
 
     def pass_on(self, identity: Identity, owner: OwnerReference) -> None:
         """Count the Pods of a workload for the one that owns it."""
@@ -154,7 +149,7 @@ class OnSpot:
 
         Rules about spot look only at what asks for it; what merely tolerates spot Nodes runs there all the same.
         """
-        value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(manifest.value))
+        value = deepcopy(manifest.value)
         places = [value]
         if (manifest.group, manifest.kind) != ("", "Pod"):
             workload = next(

@@ -73,15 +73,14 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Judge with a trace and show it, or show what a finding means."""
-    if finding := named_finding(options.paths):
-        show_finding(finding)
+    if finding := _named_finding(options.paths):
+        show(_finding(finding))
         return FINE
     take_project_file(options)
     judged = judge(options, trace=True)
     explained = list(explanations(judged))
-    if options.output != "svg" or any(
-        isinstance(line, ReclaimTimeline) for each in explained for line in each.timelines
-    ):
+    drawn = any(isinstance(line, ReclaimTimeline) for each in explained for line in each.timelines)
+    if drawn or options.output != "svg":
         import_module(f"webhook.cli.explain.{options.output}").show(explained)
     elif not judged.problems:
         raise CannotJudgeError("error: no Pod here runs on spot, so there is no timeline to draw; -o text says why")
@@ -92,7 +91,7 @@ def run(options: Namespace) -> int:
     return FINE
 
 
-def named_finding(paths: list[str]) -> str:
+def _named_finding(paths: list[str]) -> str:
     """Return the finding id among the arguments; empty if they are paths.
 
     Raise CannotJudgeError if an argument looks like an id, and there is no such finding.
@@ -111,19 +110,15 @@ def named_finding(paths: list[str]) -> str:
     raise CannotJudgeError(f"error: there is no file and no finding {word}{hint}\nthe findings are:\n  {listed}")
 
 
-def show_finding(finding_id: str) -> None:
-    """Print the text of the finding."""
-    show(_lines(finding_id))
-
-
-def _lines(finding_id: str) -> Iterator[Line]:
+def _finding(finding_id: str) -> Iterator[Line]:
+    """Yield the text of the finding."""
     text = finding_texts()[finding_id]
     parts = [
         ("Why it matters", text.matters),
         ("Found by this policy", text.policies),
         ("In the cluster", text.state),
-        ("Fails", f"{_flags(text.flags)}{text.failing}" if text.failing else ""),
-        ("Passes", f"{_flags(text.flags_when_mended)}{text.mended}" if text.mended else ""),
+        ("Fails", _with_flags(text.flags, text.failing)),
+        ("Passes", _with_flags(text.flags_when_mended, text.mended)),
         ("How to be exempt", exemption_from(finding_id)),
         ("Page", page_of(finding_id)),
     ]
@@ -136,5 +131,5 @@ def _lines(finding_id: str) -> Iterator[Line]:
             yield from ([(f"  {line}", "")] for line in body.rstrip("\n").split("\n"))
 
 
-def _flags(flags: str) -> str:
-    return f"# spotgate check {flags}\n" if flags else ""
+def _with_flags(flags: str, example: str) -> str:
+    return f"# spotgate check {flags}\n{example}" if flags and example else example

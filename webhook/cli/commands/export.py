@@ -80,56 +80,23 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Print the policies that are exported, and say what is left out."""
-    if problem := _contradiction(options):
-        raise CannotJudgeError(f"error: {problem}")
+    given, live = bool(options.state), options.kubeconfig is not None
+    if options.what == "vap" and (given or live):
+        raise CannotJudgeError("error: --state and --kubeconfig are for map: vap needs no look-up")
+    if options.what == "map" and given == live:
+        raise CannotJudgeError("error: map needs the node pools: give --state or --kubeconfig, one of them")
+    if options.context is not None and not live:
+        raise CannotJudgeError("error: --context is of a kubeconfig; give --kubeconfig too")
     bundle = read_policies(options.policies, own_namespace=options.namespace, cluster=options.cluster)
     if problems := list(too_wide(bundle)):
         raise CannotJudgeError("\n".join(map(str, problems)))
     if options.what == "map":
-        _print_mutating(options, bundle)
+        view = _live_view(options, bundle) if live else read_state(options.state, bundle)
+        exported, left_out, alone = _mutating(options, bundle, view)
+        of = f" and {len(view.pools or ())} node pools"
     else:
         exported, left_out = export(bundle, utc_now().date())
-        _print(options, bundle, exported, left_out)
-    return FINE
-
-
-def _contradiction(options: Namespace) -> str:
-    """Return what is wrong with the flags taken together; empty if nothing is."""
-    given = bool(options.state), options.kubeconfig is not None
-    if options.what == "vap" and any(given):
-        return "--state and --kubeconfig are for map: vap needs no look-up"
-    if options.what == "map" and given[0] == given[1]:
-        return "map needs the node pools: give --state or --kubeconfig, one of them"
-    if options.context is not None and options.kubeconfig is None:
-        return "--context is of a kubeconfig; give --kubeconfig too"
-    return ""
-
-
-def _print_mutating(options: Namespace, bundle: Bundle) -> None:
-    from webhook.cli.export.mutating_policy.export import SINCE, export  # noqa: PLC0415 - for map alone
-
-    live = options.kubeconfig is not None
-    view = _live_view(options, bundle) if live else read_state(options.state, bundle)
-    context = Context(phase=Phase.MUTATE, now=utc_now()).seeing(view, options.kubernetes_version)
-    if view.api_server is not None and view.api_server < SINCE:
-        version = ".".join(map(str, view.api_server))
-        complain(f"warning: the cluster has Kubernetes {version}; v1 of MutatingAdmissionPolicies came with 1.36")
-    if not supply_of(view, bundle.providers).spot:
-        complain("warning: no node pool and no Node that was read is spot: is it the right cluster?")
-    exported, left_out, alone = export(bundle, context)
-    pools = f" and {len(view.pools or ())} node pools"
-    _print(options, bundle, exported, left_out, of=pools, alone=alone)
-
-
-def _print(
-    options: Namespace,
-    bundle: Bundle,
-    exported: list[dict[str, Any]],
-    left_out: list[Problem],
-    *,
-    of: str = "",
-    alone: list[str] = [],  # noqa: B006 - never changed
-) -> None:
+        alone, of = [], ""
     print(f"# Exported by `spotgate export {options.what}` from policies {bundle.hash}{of}.")
     for problem in left_out:
         where = f" ({problem.field})" if problem.field else ""
@@ -139,6 +106,20 @@ def _print(
         complain(f"left to the webhook: {text}")
         print(printable(f"# Left to the webhook: {text}"))
     print(dump_documents(exported, width=UNBROKEN), end="")
+    return FINE
+
+
+def _mutating(
+    options: Namespace, bundle: Bundle, view: ClusterView
+) -> tuple[list[dict[str, Any]], list[Problem], list[str]]:
+    from webhook.cli.export.mutating_policy.export import SINCE, export  # noqa: PLC0415 - for map alone
+
+    if view.api_server is not None and view.api_server < SINCE:
+        version = ".".join(map(str, view.api_server))
+        complain(f"warning: the cluster has Kubernetes {version}; v1 of MutatingAdmissionPolicies came with 1.36")
+    if not supply_of(view, bundle.providers).spot:
+        complain("warning: no node pool and no Node that was read is spot: is it the right cluster?")
+    return export(bundle, Context(phase=Phase.MUTATE, now=utc_now()).seeing(view, options.kubernetes_version))
 
 
 def _live_view(options: Namespace, bundle: Bundle) -> ClusterView:

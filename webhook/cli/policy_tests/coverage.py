@@ -110,13 +110,7 @@ def _completed(policy: Policy, reached: Reached, trace: PhaseDecisions | None) -
 
 
 class Covered(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the coverage of a policy by all cases.
-
-    Attributes:
-        acted: number of cases in which it found or changed something.
-        passed: number of cases in which it judged an object without acting on it.
-        unreached: what no case reached, each as a phrase.
-    """
+    """Hold in how many cases a policy acted or let an object pass, and in phrases what no case reached of it."""
 
     policy: str
     kind: str
@@ -132,14 +126,9 @@ def coverage(bundle: Bundle, cases: list[dict[str, Reached]]) -> list[Covered]:
     policies = {policy.name: policy for policy in bundle.policies}
     exemptions = set().union(*(reached.exemptions for case in cases for reached in case.values()))
     return [
-        _covered(
-            document,
-            policies[document.name],
-            [case[document.name] for case in cases if document.name in case],
-            exemptions,
-        )
-        for document in bundle.documents
-        if document.is_policy and document.spec.enforcement is not Enforcement.OFF
+        _covered(each, policies[each.name], [case[each.name] for case in cases if each.name in case], exemptions)
+        for each in bundle.documents
+        if each.is_policy and each.spec.enforcement is not Enforcement.OFF
     ]
 
 

@@ -52,21 +52,17 @@ def parts(exported: ExportedPolicy) -> Iterator[Part]:
     ):
         why = f"names of namespaces in {', '.join(globs)} are let through: Kubernetes can't be told whose cluster it is"
         exported.leave_out((), why)
-    for groups in (own, namespaces):
-        for places, of in groups.items():
-            part = _part(exported, of[0][0], places, [rule for _, rule in of], template=False)
-            yield replace(part, guards_namespaces=groups is namespaces)
-    if not exported.policy.judges_templates():
-        return
     templates: _Group = {}
     allowed = _allowed(exported, PODS)
-    for workload in exported.bundle.index.workloads.values():
+    for workload in exported.bundle.index.workloads.values() if exported.policy.judges_templates() else ():
         of_it = tuple(_Place(f"{path.metadata}.labels", allowed) for path in workload.paths)
         name = f"templates.{workload.resource}" + (f".{workload.group}" if workload.group else "")
         written = ResourceRule(api_groups=(workload.group,), resources=(workload.resource,), operations=_WRITES)
         templates.setdefault(of_it, []).append((name, as_rule(written)))
-    for places, of in templates.items():
-        yield _part(exported, of[0][0], places, [rule for _, rule in of], template=True)
+    for groups in (own, namespaces, templates):
+        for places, of in groups.items():
+            part = _part(exported, of[0][0], places, [rule for _, rule in of], template=groups is templates)
+            yield replace(part, guards_namespaces=groups is namespaces)
 
 
 def _add(exported: ExportedPolicy, own: _Group, rule: ResourceRule, group: str, path: str) -> None:

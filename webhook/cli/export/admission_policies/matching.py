@@ -134,8 +134,7 @@ class ExportedPolicy:
 
     def conditions(self, part: Part) -> dict[str, str]:
         """Return ``matchConditions``: namespaces, exemptions and break-glass."""
-        found = dict(part.conditions)
-        found |= self._namespaces(part)
+        found = part.conditions | self._namespaces(part)
         resources = {path.partition("/")[0] for rule in part.rules for path in rule["resources"]}
         if "pods" in resources:
             found[f"{OWN}{NO_MIRROR_PODS['name']}"] = NO_MIRROR_PODS["expression"]
@@ -157,13 +156,11 @@ class ExportedPolicy:
 
     def _without_providers(self) -> list[JSON]:
         """Exclude the namespaces of all providers, by label: Kubernetes can't be told which provider is in play."""
-        labels: dict[str, list[str]] = {}
+        labels: dict[str, dict[str, None]] = {}
         for provider in self.bundle.providers.values():
             for label in provider.system_namespaces.labels:
-                labels.setdefault(label.key, []).append(label.value)
-        return [
-            {"key": key, "operator": "NotIn", "values": list(dict.fromkeys(values))} for key, values in labels.items()
-        ]
+                labels.setdefault(label.key, {})[label.value] = None
+        return [{"key": key, "operator": "NotIn", "values": list(values)} for key, values in labels.items()]
 
     def _namespaces(self, part: Part) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -173,10 +170,8 @@ class ExportedPolicy:
             found[f"{OWN}include"] = here + names(_NAMESPACE, given.include)
         if given.exclude:
             found[f"{OWN}exclude"] = f"{here}!({names(_NAMESPACE, given.exclude)})"
-        providers = self.bundle.providers.values()
-        if not part.guards_namespaces and (
-            system := [g for p in providers for g in p.system_namespaces.names.patterns]
-        ):
+        system = [g for each in self.bundle.providers.values() for g in each.system_namespaces.names.patterns]
+        if system and not part.guards_namespaces:
             found[f"{OWN}no-system-namespaces"] = f"!({names(_NAMESPACE, system)})"
         return found
 
