@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from tests.rules.conftest import shipped_provider, with_fields
 from webhook.capacity.placement.fallback import Coverage, Fallbacks
-from webhook.capacity.providers.clusters import cluster_of, same_cluster
-from webhook.capacity.providers.joins import join, sizes_in
+from webhook.capacity.providers.joins import cluster_of, join, same_cluster, sizes_in
 
 if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool

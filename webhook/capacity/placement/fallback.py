@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
-from webhook.capacity.providers.clusters import same_cluster
+from webhook.capacity.providers.joins import same_cluster
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.capacity.providers.requirements import ANYTHING, NO_REQUIREMENTS
 from webhook.decision import Outcome
@@ -238,7 +238,7 @@ def _why_other_type(spot: Pool, pool: Pool) -> str:
     """
     if pool.gpu_type and spot.gpu_type:
         return "" if pool.gpu_type == spot.gpu_type else f"its GPUs are {pool.gpu_type}, not {spot.gpu_type}"
-    if spot.instance_type and _types(spot) <= _types(pool):
+    if spot.instance_type and set(spot.instance_type.split(", ")) <= set(pool.instance_type.split(", ")):
         return ""
     if spot.machines and pool.machines and not (spot.instance_type and pool.instance_type):
         required = dict(spot.machines)
@@ -247,7 +247,3 @@ def _why_other_type(spot: Pool, pool: Pool) -> str:
                 return f"it requires {key} {values}, {spot} {its if key in required else 'does not'}"
         return ""
     return f"its instance type is {pool.instance_type or 'not known'}, not {spot.instance_type or 'a known one'}"
-
-
-def _types(pool: Pool) -> set[str]:
-    return set(pool.instance_type.split(", "))

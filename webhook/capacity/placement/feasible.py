@@ -80,7 +80,7 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         if admitted and (because := self._wrong_platform(nodes, chosen=chosen)):
             return Rejected(nodes, because, foreign=True)
         wasted = self.gpu is False and nodes.gpu is Gpu.YES
-        taint = None if chosen else dedicating_taint(self.pod, nodes)
+        taint = None if chosen else _untolerated(self.pod, nodes.dedicated)
         if taint is not None and not wasted:
             because = f"its taint {taint} dedicates it to Pods that tolerate that"
             return Rejected(nodes, because, certain=not admitted, dedicated=taint if admitted else None)
@@ -153,24 +153,24 @@ def feasible_nodes(
         found = [nodes for nodes in supply.spot if nodes in found or nodes in selected]
         rejected += [each for each in wasted if each.nodes not in selected]
     if named is None:
-        hidden = names & spot_shown - _shown(supply, names) if found else _hidden(demands, names, supply, rejected)
-        found += _unseen(terms, hidden, supply, beside_pools=bool(found))
+        shown = names & {nodes.provider.name for nodes in supply.spot}
+        hidden = names & spot_shown - shown if found else _hidden(demands, names, shown, supply, rejected)
+        # Beside seen pools, these nodes are not assumed to have their labels: a Pod that demands one means those pools.
+        absent = supply.given if found else frozenset()
+        unseen = [nodes for nodes in supply.unseen if nodes.provider.name in hidden]
+        found += [nodes for nodes in unseen if nodes.admitted(terms, nodes.absent | absent)]
     return found, rejected
 
 
-def _shown(supply: Supply, names: set[str]) -> set[str]:
-    """Return the providers of which the cluster shows spot pools."""
-    return names & {nodes.provider.name for nodes in supply.spot}
-
-
-def _hidden(demands: PodDemands, names: set[str], supply: Supply, rejected: list[Rejected]) -> set[str]:
+def _hidden(
+    demands: PodDemands, names: set[str], shown: set[str], supply: Supply, rejected: list[Rejected]
+) -> set[str]:
     """Return the providers that may have spot nodes for a Pod which fits no spot pool that the cluster shows.
 
     If it shows none, all may. Else those may of which it shows nothing; and those whose Nodes lack the accelerators or
     the architecture that the Pod demands, or are not of the pool that it names: such pools may be scaled to zero. Their
     selector must not bring the Pod to the Nodes that are shown.
     """
-    shown = _shown(supply, names)
     if not shown:
         return names
     open_to_it = {each.nodes.provider.name for each in rejected if not each.certain}
@@ -190,12 +190,7 @@ def opens(tolerations: tuple[Toleration, ...], pod: Pod, rejected: Rejected) -> 
     """Return whether these tolerations, and nothing else, let the Pod onto nodes of another platform."""
     taints = [each for each in rejected.nodes.tolerations if each.effect in HARD_EFFECTS]
     known = rejected.foreign and bool(taints) and set(taints) <= set(tolerations)
-    return known and dedicating_taint(pod, rejected.nodes) is None
-
-
-def dedicating_taint(pod: Pod, nodes: SpotNodes) -> Taint | None:
-    """Return the taint, not tolerated by the Pod, that dedicates these nodes to others."""
-    return _untolerated(pod, nodes.dedicated)
+    return known and _untolerated(pod, rejected.nodes.dedicated) is None
 
 
 def _says(terms: tuple[Term, ...], key: str, nodes: SpotNodes) -> bool:
@@ -208,31 +203,19 @@ def _says(terms: tuple[Term, ...], key: str, nodes: SpotNodes) -> bool:
     )
 
 
-def _unseen(terms: tuple[Term, ...], names: Collection[str], supply: Supply, *, beside_pools: bool) -> list[SpotNodes]:
-    """Return the spot nodes of providers whose pools can't be seen, as far as the Pod's constraints admit them.
-
-    If other pools are seen, these nodes are not assumed to have the labels of those pools: a Pod that demands such a
-    label means those pools.
-    """
-    given = supply.given if beside_pools else frozenset()
-    return [
-        nodes for nodes in supply.unseen if nodes.provider.name in names and nodes.admitted(terms, nodes.absent | given)
-    ]
-
-
 def confined_to(terms: tuple[Term, ...], nodes: tuple[SpotNodes, ...], supply: Supply) -> bool:
     """Return whether the Pod's own constraints demand a label that tells spot apart, and admit only these nodes."""
     return (
         all(term.demands(supply.telling) for term in terms)
         and not any(other.admitted(terms, supply.telling) for other in supply.other)
         and all(each in nodes or not each.admitted(terms, supply.telling) for each in supply.spot)
-        and all(_spot_alone(term, each) for each in nodes if each.pool is None for term in terms)
+        and all(
+            demands_spot(term, each.provider) or not each.admitted((term,), each.absent)
+            for each in nodes
+            if each.pool is None
+            for term in terms
+        )
     )
-
-
-def _spot_alone(term: Term, unseen: SpotNodes) -> bool:
-    """Return whether this term admits at most the spot nodes of a provider whose pools can't be seen."""
-    return demands_spot(term, unseen.provider) or not unseen.admitted((term,), unseen.absent)
 
 
 def demands_spot(term: Term, provider: Provider) -> bool:

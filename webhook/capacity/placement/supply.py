@@ -169,7 +169,11 @@ def _supply(
     seen = {pool.provider for pool in declared}
     pools = (*declared, *_undeclared(node_groups, declared, providers))
     common = common_spot_taints(pools)
-    marks = {provider.name: _marks(provider) for provider in providers.values()}
+    marks = {
+        name: frozenset((*each.pool_labels, *(label.key for label in each.spot_node_labels)))
+        for name, each in providers.items()
+    }
+    """The keys of the labels by which each provider names a node's pool and marks it as spot."""
     every_mark = frozenset().union(*marks.values())
 
     def nodes(provider: Provider, pool: Pool | None) -> SpotNodes:
@@ -224,11 +228,6 @@ def can_be_spot(pool: Pool, provider: Provider) -> bool:
     They can in a pool of both capacities only if its provider labels spot nodes.
     """
     return pool.spot or (pool.capacity is CapacityType.BOTH and pool.marked and bool(provider.spot_node_labels))
-
-
-def _marks(provider: Provider) -> frozenset[str]:
-    """Return the keys of the labels by which a provider names a node's pool and marks it as spot."""
-    return frozenset((*provider.pool_labels, *(label.key for label in provider.spot_node_labels)))
 
 
 def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], common: frozenset[Taint]) -> SpotNodes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -146,7 +146,9 @@ def target_of(
     remembered = _remembered(supply)
     target = remembered.get(question)
     if target is None:
-        playing = _speaking(terms_of(pod.spec), providers) or _shown_or_named(shown, providers, provider)
+        names = shown or {provider}
+        in_play = tuple(each for name, each in providers.items() if name in names)
+        playing = _speaking(terms_of(pod.spec), providers) or in_play
         target = _answer(pod, asked, supply, providers, playing, view.spot_providers, tolerating=tolerating)
         if len(kind) <= _KIND_LENGTH:
             if len(remembered) == _KINDS:
@@ -240,7 +242,7 @@ def _why_untouchable(pod: Pod, providers: Mapping[str, Provider]) -> str:
     if owner is not None and owner.kind == "DaemonSet":
         return "a DaemonSet places it"
     scheduler = pod.spec.schedulerName
-    if scheduler and _hands_off(providers).schedulers.match(scheduler):
+    if scheduler and _hands_off(providers)[0].match(scheduler):
         return f"scheduler {scheduler} places and stops it by rules of its own"
     return ""
 
@@ -248,25 +250,18 @@ def _why_untouchable(pod: Pod, providers: Mapping[str, Provider]) -> str:
 def _chooses_by(pod: Pod, providers: Mapping[str, Provider]) -> str:
     """Return the label by which a Pod chooses what places it. Return an empty string if it chooses nothing."""
     if constrained(pod.spec):
-        selectors = _hands_off(providers).selectors
+        _, selectors = _hands_off(providers)
         for each in chain.from_iterable(term.requirements for term in terms_of(pod.spec)):
             if each.key in selectors:
                 return each.key
     return ""
 
 
-class _HandsOff(NamedTuple):
-    """Hold the schedulers, and the labels to select nodes by, that place Pods by rules of their own."""
-
-    schedulers: Globs
-    selectors: frozenset[str]
-
-
 @identity_cache(maxsize=_STATES)
-def _hands_off(providers: Mapping[str, Provider]) -> _HandsOff:
-    """Return those of all providers together: each Pod is compared with them several times."""
+def _hands_off(providers: Mapping[str, Provider]) -> tuple[Globs, frozenset[str]]:
+    """Return the schedulers, and the labels to select nodes by, that place Pods by rules of their own."""
     schedulers = chain.from_iterable(each.hands_off_schedulers.patterns for each in providers.values())
-    return _HandsOff(Globs(schedulers), frozenset().union(*(each.hands_off_selectors for each in providers.values())))
+    return Globs(schedulers), frozenset().union(*(each.hands_off_selectors for each in providers.values()))
 
 
 def _chosen(pod: Pod, key: str, view: ClusterView, *, for_spot: bool) -> tuple[Pool, ...]:
@@ -314,12 +309,6 @@ def _speaking(terms: tuple[Term, ...], providers: Mapping[str, Provider]) -> tup
             return ()
         found |= demanded
     return tuple(found.values())
-
-
-def _shown_or_named(shown: frozenset[str], providers: Mapping[str, Provider], named: str) -> tuple[Provider, ...]:
-    """Return the providers that the cluster shows. If it shows none, return the one that the policy names."""
-    names = shown or {named}
-    return tuple(each for name, each in providers.items() if name in names)
 
 
 def _tolerated(pod: Pod, supply: Supply, playing: tuple[Provider, ...]) -> str:

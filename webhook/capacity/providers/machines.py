@@ -136,7 +136,8 @@ class Machines:
                 yield None, False
             else:
                 values = requirements.of(key)
-                yield _has_gpus(values), values.admits_none
+                listed = values.values
+                yield values.admits_some if listed is None else bool(listed - {_NO_GPUS}), values.admits_none
 
 
 def _by_kind(values: LabelValues, kinds: GpuLists) -> tuple[bool | None, bool]:
@@ -149,8 +150,3 @@ def _by_kind(values: LabelValues, kinds: GpuLists) -> tuple[bool | None, bool]:
     if Gpu.UNKNOWN in found:
         return None, False
     return Gpu.YES in found, Gpu.NO in found
-
-
-def _has_gpus(values: LabelValues) -> bool:
-    listed = values.values
-    return values.admits_some if listed is None else bool(listed - {_NO_GPUS})

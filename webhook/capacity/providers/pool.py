@@ -92,7 +92,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         grace_seconds: the pool's own limit on Pods' grace periods, in seconds.
         safety_margin_seconds: the seconds to subtract from that; None for the provider's margin.
         cluster: the cluster that the pool describes, if that is not the one it is stored in; else empty.
-        cluster_path: the provider's path of that cluster, if the pool names it so; see `clusters`.
+        cluster_path: the provider's path of that cluster, if the pool names it so; see `joins`.
         assumed_here: that cluster is taken for this one: files show no other, and no Nodes.
         chosen_by: the key of the label by which Pods choose this pool and no other; empty if they need not.
         is_cluster: the resource is the cluster itself: all pools of the cluster are deleted with it.

@@ -109,7 +109,7 @@ class Query:
         Raise OverBoundError if the expression goes over more items than are judged.
         """
         if self._parsed is None:
-            return _at(value, self._path), ""
+            return at(value, self._path), ""
         try:
             return _Interpreter().visit(self._parsed.parsed, value), ""
         except _TooManyStepsError:
@@ -117,12 +117,13 @@ class Query:
             raise OverBoundError(place, f"{place} has more items than are judged") from None
         except _ERRORS:
             place = self._from(value, None)
-            return None, f"{place} is missing" if at(value, place) is None else f"{place} can't be read as it is"
+            missing = at(value, tuple(place.split("."))) is None
+            return None, f"{place} is missing" if missing else f"{place} can't be read as it is"
 
     def answer(self, value: Mapping[str, Any]) -> tuple[Any, str]:
         """Return what `search` does, but fail also if a parent of a field is no map."""
         for path in self._parents:
-            found = _at(value, path)
+            found = at(value, path)
             if found is not None and not isinstance(found, dict):
                 return None, f"{'.'.join(path)} is not a map"
         try:
@@ -132,7 +133,7 @@ class Query:
 
     def written(self, value: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
         """Return the value at `field` itself, whatever the rest of the expression makes of it."""
-        return _at(value, self._path)
+        return at(value, self._path)
 
     @property
     def paths(self) -> tuple[QueryPath, ...]:
@@ -144,17 +145,13 @@ class Query:
         return self.field if self.plain else self._from(value, self(value))
 
     def _from(self, value: Mapping[str, Any], result: object) -> str:
-        there = [(path, found) for path in self._paths if (found := _at(value, path)) is not None]
+        there = [(path, found) for path in self._paths if (found := at(value, path)) is not None]
         same = (path for path, found in there if found is result)
         return ".".join(next(same, there[0][0] if there else self._path))
 
 
-def at(value: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401 - JSON
+def at(value: Mapping[str, Any], path: QueryPath) -> Any:  # noqa: ANN401 - JSON
     """Return the value at a field path. Return None if there is none."""
-    return _at(value, tuple(path.split(".")))
-
-
-def _at(value: Mapping[str, Any], path: tuple[str, ...]) -> Any:  # noqa: ANN401 - JSON
     found: Any = value
     for name in path:
         found = found.get(name) if isinstance(found, dict) else None

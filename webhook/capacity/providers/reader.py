@@ -8,8 +8,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.capacity.providers.clusters import cluster_of
-from webhook.capacity.providers.joins import Sizer, with_template
+from webhook.capacity.providers.joins import Sizer, cluster_of, with_template
 from webhook.capacity.providers.limits import within_limits
 from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL, Machines
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
@@ -180,7 +179,8 @@ class _PoolParser(QueryResults):
         if found == ANY_TYPE:
             return ()
         if not found:
-            self.note(f"{where} {'is missing' if at(self.value, where) is None else 'names no instance type'}")
+            missing = at(self.value, tuple(where.split("."))) is None
+            self.note(f"{where} {'is missing' if missing else 'names no instance type'}")
         elif not types:
             self.note(f"{where} is not text")
         elif len(types) < len(several):

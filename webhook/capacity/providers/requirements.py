@@ -71,9 +71,6 @@ class LabelValues(msgspec.Struct, frozen=True):
             present=True if contradict else next(iter(present), None),
         )
 
-    def __and__(self, other: LabelValues) -> LabelValues:
-        return LabelValues.all_of((self, other))
-
     def __str__(self) -> str:
         if (values := self.values) is not None:
             return ", ".join(sorted(values)) or "(none)"
@@ -145,7 +142,7 @@ class LabelValues(msgspec.Struct, frozen=True):
             return True
         listed = self.listed if other.listed is None else other.listed
         if listed is None:
-            return (self & other).admits_some
+            return LabelValues.all_of((self, other)).admits_some
         return any(self.admits(value) and other.admits(value) for value in listed)
 
     @property
@@ -205,7 +202,10 @@ class Requirements(msgspec.Struct, frozen=True):
 
     def narrowed(self, labels: Mapping[str, LabelValues]) -> Requirements:
         """Return these requirements with further ones on some labels."""
-        return replace(self, labels={**self.labels, **{key: self.of(key) & each for key, each in labels.items()}})
+        return replace(
+            self,
+            labels={**self.labels, **{key: LabelValues.all_of((self.of(key), each)) for key, each in labels.items()}},
+        )
 
     @property
     def impossible(self) -> str:
@@ -233,7 +233,7 @@ def read_requirements(found: object, field: str, given: Mapping[str, str]) -> Re
     for index, item in enumerate(items):
         written = item.get("key") if isinstance(item, dict) else None
         key = _ALIASES.get(written, written) if isinstance(written, str) else None
-        values = _read(item, written)
+        values = _values_of(item.get("operator"), item.get("values")) if key else "has no key"
         if isinstance(values, LabelValues) and key is not None:
             several.setdefault(key, []).append(values)
         else:
@@ -252,13 +252,6 @@ def _unbounded(found: object) -> str:
     lists = (each.get("values") for each in found if isinstance(each, dict))
     count = sum(len(each) for each in lists if isinstance(each, list))
     return f"has {count:,} values, more than the {_VALUES:,} that are read" if count > _VALUES else ""
-
-
-def _read(item: Any, key: object) -> LabelValues | str:  # noqa: ANN401 - JSON
-    """Return the values that a requirement admits, or what is wrong with it."""
-    if not isinstance(key, str) or not key:
-        return "has no key"
-    return _values_of(item.get("operator"), item.get("values"))
 
 
 def _values_of(operator: object, values: object) -> LabelValues | str:
