@@ -12,8 +12,7 @@ from tests.rules.conftest import shipped_provider
 from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
 from webhook.manifests.objects import read_manifests
-from webhook.manifests.pool_lists import ListedPool, list_problems, with_listed_pools
-from webhook.manifests.state import view_of
+from webhook.manifests.state import ListedPool, list_problems, view_of, with_listed_pools
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.documents.json_nodes import compose_json, is_json
-from webhook.documents.json_reader import read_json
+from webhook.documents.json_text import compose_json, is_json, read_json
 from webhook.documents.model import (
     DOCUMENT_LIMITS,
     DocumentError,

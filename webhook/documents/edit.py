@@ -12,7 +12,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from webhook.documents.json_nodes import compose_json, is_json
+from webhook.documents.json_text import compose_json, is_json
 from webhook.documents.nodes import Edit, EditError, compose
 from webhook.documents.values import resolve
 

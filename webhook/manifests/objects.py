@@ -19,7 +19,7 @@ from webhook.documents import (
     parse_field_path,
     read_documents,
 )
-from webhook.documents.placeholders import RENDER, placeholder_in
+from webhook.documents.model import RENDER, placeholder_in
 from webhook.globs import Globs
 from webhook.kube.defaults import drop_nulls
 from webhook.manifests.files import STDIN, Ignored, find_manifest_files

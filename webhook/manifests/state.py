@@ -1,4 +1,7 @@
-"""Read the state of a cluster from manifests: its node pools, the labels of its namespaces, and its Nodes."""
+"""Read the state of a cluster from manifests: its node pools, the labels of its namespaces, and its Nodes.
+
+Node pools may be items of a list in one file: the node groups of eksctl's ClusterConfig.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +11,23 @@ from webhook.capacity.providers.joins import assume_here, join, sizes_in
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
 from webhook.cluster.protocol import FixedState
 from webhook.cluster.view import budgets_by_namespace, cluster_view, namespace_labels, node_facts, summary_of
+from webhook.documents import described, field_path
 from webhook.kube import disruption
 from webhook.kube.resources import CRD_KIND
-from webhook.manifests.objects import node_of, read_manifests
-from webhook.manifests.pool_lists import with_listed_pools
+from webhook.manifests.objects import Manifest, node_of, read_manifests
 from webhook.review import MalformedObjectError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from webhook.capacity.providers.pool import Pool, Size
     from webhook.capacity.providers.provider import Provider
+    from webhook.capacity.providers.reader import PoolReader
     from webhook.cluster.protocol import ClusterView
     from webhook.cluster.view import NodeFacts
+    from webhook.documents import FieldPath
     from webhook.kube.disruption import DisruptionBudget
-    from webhook.manifests.objects import Manifest
     from webhook.policy.errors import Problem
 
 DEFAULT_NAMESPACE: Final = "default"
@@ -122,3 +126,67 @@ def _budget(manifest: Manifest) -> DisruptionBudget | None:
         return disruption.budget_from(manifest.value)
     except MalformedObjectError:
         return None
+
+
+class ListedPool(Manifest, frozen=True):
+    """Show a node pool as an object: ``spec`` is the item, and the namespace the name of the object that lists it."""
+
+    def position_of(self, path: FieldPath) -> tuple[int, int]:
+        """Return line and column, from 1, of a field as `written_field` names it."""
+        return self.document.position(path or self.path)
+
+    def written_field(self, field: str) -> str:
+        """Return the field of the object that lists the pool."""
+        item = field_path(self.path)
+        if field.startswith("metadata"):
+            return f"{item}.name"
+        return f"{item}{field.removeprefix('spec')}" if field.startswith("spec") else item
+
+
+def with_listed_pools(manifests: Iterable[Manifest], providers: Iterable[Provider]) -> list[Manifest]:
+    """Return the manifests, and behind each the node pools that it lists."""
+    lists = _lists(providers)
+    found: list[Manifest] = []
+    for manifest in manifests:
+        found.append(manifest)
+        for reader, field in lists.get((manifest.group, manifest.kind), ()):
+            found += _listed(manifest, reader, field)
+    return found
+
+
+def list_problems(manifests: Iterable[Manifest], providers: Iterable[Provider]) -> Iterator[Problem]:
+    """Yield the problems with lists that are none, and with items of which no pool can be made."""
+    lists = _lists(providers)
+    for manifest in manifests:
+        for _, field in lists.get((manifest.group, manifest.kind), ()):
+            items = manifest.value.get(field)
+            if not isinstance(items, list | None):
+                yield manifest.problem((field,), f"expected a list, got {described(items)}")
+                continue
+            for index, item in enumerate(items or ()):
+                if not isinstance(item, dict):
+                    yield manifest.problem((field, index), f"expected a map, got {described(item)}")
+
+
+def _lists(providers: Iterable[Provider]) -> dict[tuple[str, str], list[tuple[PoolReader, str]]]:
+    """Return the readers of listed pools, each with the field of the list, by API group and kind of what lists them."""
+    lists: dict[tuple[str, str], list[tuple[PoolReader, str]]] = {}
+    for reader in (reader for provider in providers for reader in provider.readers):
+        if (listed := reader.listed_in) is not None:
+            lists.setdefault((reader.group, listed.kind), []).append((reader, listed.field))
+    return lists
+
+
+def _listed(manifest: Manifest, reader: PoolReader, field: str) -> Iterator[ListedPool]:
+    items = manifest.value.get(field)
+    for index, item in enumerate(items if isinstance(items, list) else ()):
+        if not isinstance(item, dict):
+            continue
+        name = item.get("name")
+        value = {
+            "apiVersion": manifest.api_version,
+            "kind": reader.kind,
+            "metadata": {"name": name if isinstance(name, str) else "", "namespace": manifest.name},
+            "spec": item,
+        }
+        yield ListedPool(manifest.document, (*manifest.path, field, index), manifest.api_version, reader.kind, value)

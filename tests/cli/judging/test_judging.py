@@ -18,8 +18,7 @@ from tests import strategies
 from tests.objects import node_pool
 from webhook.bundle import Bundle, load_bundle
 from webhook.cli.judging.judge import Judge, Judgement
-from webhook.cli.judging.kinds import ResourceKinds
-from webhook.cli.judging.unknown_templates import UnknownTemplates
+from webhook.cli.judging.kinds import ResourceKinds, UnknownTemplates
 from webhook.context import Context, Phase
 from webhook.documents import read_documents
 from webhook.manifests.objects import Manifest

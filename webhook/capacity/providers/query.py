@@ -13,7 +13,7 @@ from jmespath import functions, visitor
 from jmespath.exceptions import JMESPathError
 
 from webhook.bounds import POOL_ITEMS, QUERY_STEPS, OverBoundError
-from webhook.documents.placeholders import placeholder_in
+from webhook.documents.model import placeholder_in
 from webhook.policy.errors import did_you_mean
 
 if TYPE_CHECKING:

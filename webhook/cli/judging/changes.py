@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from webhook.cli.judging.git import base_of
 from webhook.cli.judging.judge import written_identity
 from webhook.cli.terminal import complain
-from webhook.manifests.files import ManifestFile, is_wanted, is_wanted_file
-from webhook.manifests.kustomizations import is_kustomization, patches_of
+from webhook.manifests.files import ManifestFile, is_kustomization, is_wanted, is_wanted_file, patches_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from webhook.cli.judging.unknown_templates import UnknownTemplates
+from webhook.cli.judging.kinds import UnknownTemplates
 from webhook.context import Context, Phase
 from webhook.decision import ENGINE, Finding, Outcome
 from webhook.documents import parse_field_path, parse_pointer
-from webhook.documents.placeholders import filling_in
+from webhook.documents.model import filling_in
 from webhook.engine import decide
 from webhook.kube.defaults import TEXTS, complete_pod, default_workload, drop_nulls
 from webhook.kube.defaults_objects import default_object
 from webhook.kube.resources import Resource, plural_of, resource_of
-from webhook.manifests.pool_lists import ListedPool
-from webhook.manifests.state import DEFAULT_NAMESPACE
+from webhook.manifests.state import DEFAULT_NAMESPACE, ListedPool
 from webhook.patch import apply_all, pointer
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
 

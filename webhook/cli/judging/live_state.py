@@ -6,7 +6,6 @@ Imported only where a kubeconfig is given: what it imports takes a third of a se
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -26,6 +25,7 @@ from webhook.policy.errors import Problem
 from webhook.review import OPERATIONS
 
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
@@ -47,8 +47,7 @@ _AT_ONCE: Final = 8
 """Objects that are read at the same time: each takes a connection, and others use the API server too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Live:
+class Live(msgspec.Struct, frozen=True, kw_only=True):
     """Hold the cluster, and the objects as `kubectl` would send them to it.
 
     Attributes:
@@ -64,21 +63,15 @@ class Live:
     problems: list[Problem]
 
 
-def read_live(
-    kubeconfig: Path,
-    context: str | None,
-    objects: Sequence[Manifest],
-    bundle: Bundle,
-    kinds: ResourceKinds,
-    operation: str,
-) -> Live:
+def read_live(options: Namespace, objects: Sequence[Manifest], bundle: Bundle, kinds: ResourceKinds) -> Live:
     """Read the cluster that these objects are judged against.
 
-    ``operation`` is CREATE, for which no objects are read, UPDATE, DELETE, or empty: whatever applying them is. Raise
-    CannotJudgeError if the kubeconfig can't be used, the API server does not answer, or it refuses the credentials.
+    ``operation`` among the options is CREATE, for which no objects are read, UPDATE, DELETE, or None: whatever applying
+    them is. Raise CannotJudgeError if the kubeconfig can't be used, the API server does not answer, or it refuses the
+    credentials.
     """
     try:
-        return asyncio.run(_read(kubeconfig, context, objects, bundle, kinds, operation))
+        return asyncio.run(_read(options, objects, bundle, kinds))
     except UnusableCredentialsError as error:
         raise CannotJudgeError(str(error)) from None
 
@@ -110,15 +103,9 @@ def _budgets(view: ClusterView, given: ClusterView) -> dict[str, tuple[Disruptio
     return {namespace: tuple(each.values()) for namespace, each in found.items()}
 
 
-async def _read(
-    kubeconfig: Path,
-    context: str | None,
-    objects: Sequence[Manifest],
-    bundle: Bundle,
-    kinds: ResourceKinds,
-    operation: str,
-) -> Live:
-    api = await _connect(kubeconfig, context)
+async def _read(options: Namespace, objects: Sequence[Manifest], bundle: Bundle, kinds: ResourceKinds) -> Live:
+    kubeconfig, operation = options.kubeconfig, options.operation
+    api = await _connect(kubeconfig, options.context)
     try:
         budgets = any(policy.needs.budgets for policy in bundle.policies)
         reading = await read_cluster(api, bundle.providers, budgets=budgets, seconds=_ANSWER)

@@ -1,18 +1,28 @@
-"""The place of ``.spotgate.yaml``, and the flags that it completes."""
+"""Complete the flags from ``.spotgate.yaml``: settings of a project in place of flags that every call would need."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 from posixpath import normpath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
+from pydantic import Field
+
+from webhook.cli.exits import CannotJudgeError
 from webhook.cli.options import SHIPPED_WORD, policies_path
 from webhook.context import ASSUMED_VERSION
-from webhook.manifests.files import STDIN
+from webhook.documents import DocumentError, field_path, read_documents
+from webhook.manifests.files import STDIN, ManifestFile
+from webhook.policy.common import Flag, Glob, KubernetesVersion, Model, NonEmpty
+from webhook.policy.errors import Problem
+from webhook.policy.loader import validate_model
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Sequence
+
+    from webhook.documents import Document, FieldPath
 
 FILE: Final = ".spotgate.yaml"
 
@@ -24,8 +34,6 @@ def take_project_file(options: Namespace) -> None:
     """
     file = _find(folder_of(options))
     if file is not None:
-        from webhook.cli.judging.project_file import read_project_file  # noqa: PLC0415 - models are slow to import
-
         project = read_project_file(file)
         options.project = str(file.parent)
         options.policies = options.policies or [_policies_from_here(file, each) for each in project.policies]
@@ -65,3 +73,68 @@ def _policies_from_here(file: Path, path: str) -> Path:
 def _from_here(file: Path, path: str) -> str:
     """Return a path that is relative to the file as one that is relative to the working directory."""
     return path if Path(path).is_absolute() else os.path.relpath(file.parent / path)
+
+
+class ProjectFile(Model):
+    """Settings for check, fix, fn and explain. A flag takes the place of a setting."""
+
+    policies: tuple[NonEmpty, ...] = Field(
+        default=(),
+        description="Policy files and folders, relative to this file; `shipped`, the default, names those that come "
+        "with spotgate.",
+    )
+    state: tuple[NonEmpty, ...] = Field(
+        default=(), description="Manifests of what the cluster has: files and folders, relative to this file."
+    )
+    cluster: str = Field(
+        default="", description="Name of the cluster that the objects are meant for, as node pools name theirs."
+    )
+    partial: Flag = Field(default=False, description="The cluster has more node pools than the files show.")
+    ignore: tuple[Glob, ...] = Field(
+        default=(), description="Files and folders to leave out: globs of names, or of paths from this file."
+    )
+    fail_on: Literal["deny", "warn", "indeterminate"] = Field(
+        default="deny", description="Lowest outcome that makes the exit code of check 1."
+    )
+    kubernetes_version: KubernetesVersion = Field(
+        default=ASSUMED_VERSION, description="Of the API server and the kubelets, in quotes."
+    )
+
+
+def read_project_file(file: Path) -> ProjectFile:
+    """Read the project file. Raise CannotJudgeError if it is invalid; the text lists all mistakes."""
+    shown = os.path.relpath(file)
+    try:
+        if not file.is_file():
+            raise CannotJudgeError(f"{shown}: is no file that can be read; mend it, or remove it")
+        documents = read_documents(ManifestFile(str(file)).read(), shown)
+    except OSError as error:
+        raise CannotJudgeError(f"{shown}: can't be read: {error.strerror or error}; mend it, or remove it") from None
+    except DocumentError as error:
+        raise CannotJudgeError(str(error)) from None
+    if not documents:
+        return ProjectFile()
+    problems: list[Problem] = []
+    project = _project(documents, file, problems)
+    if project is None or problems:
+        raise CannotJudgeError("\n".join(map(str, sorted(problems))))
+    return project
+
+
+def _project(documents: Sequence[Document], file: Path, problems: list[Problem]) -> ProjectFile | None:
+    document = documents[0]
+
+    def problem(path: FieldPath, text: str, where: Document = document) -> None:
+        problems.append(Problem(where.file, *where.position(path), field_path(path), text))
+
+    if len(documents) > 1:
+        problem((), "is a second document; one says all", documents[1])
+    if not isinstance(document.value, dict):
+        problem((), "is no mapping; write `policies: [...]`, for example")
+        return None
+    project = validate_model(ProjectFile, document.value, (), problem)
+    for field in ("policies", "state"):
+        for number, path in enumerate(getattr(project, field, ())):
+            if not (field == "policies" and path == SHIPPED_WORD) and not (file.parent / path).exists():
+                problem((field, number), f"there is no {path!r} beside this file; paths are relative to it")
+    return project

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.documents import Document, DocumentError, read_documents
-from webhook.manifests.files import ManifestFile
+from webhook.manifests.files import KUSTOMIZATIONS, ManifestFile
 from webhook.policy.errors import Problem, printable
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ _SWITCHES: Final = {
 }
 """Errors of kustomize where it would run other programs, and the flags that permit it: the user decides."""
 
-_KUSTOMIZATIONS: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _ORIGIN: Final = "config.kubernetes.io/origin"
 _TEMPLATE: Final = re.compile(r"^# Source: [^/\n]+/(.+?)\r?$", re.MULTILINE)
 
@@ -73,7 +72,7 @@ def _rendered(thing: str, command: list[str], problems: list[Problem]) -> Iterat
 
 def _file(thing: str, template: str, document: Document) -> str:
     """Return the file that a document comes from, if the program says; else the kustomization or the chart."""
-    files = [template, _origin(document), *_KUSTOMIZATIONS]
+    files = [template, _origin(document), *KUSTOMIZATIONS]
     paths = (os.path.normpath(Path(thing, file)) for file in files if file)
     return next((path for path in paths if Path(path).is_file()), thing)
 

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from webhook.capacity.providers.provider import pool_resources
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.judging.duplicates import Places
-from webhook.cli.judging.inputs import Inputs, together
+from webhook.cli.judging.inputs import Inputs, Places, together
 from webhook.cli.judging.judge import Judge
 from webhook.cli.judging.kinds import ResourceKinds
 from webhook.cli.judging.parallel import chunks_of, in_processes
@@ -22,8 +21,7 @@ from webhook.documents import DocumentError
 from webhook.kube import disruption
 from webhook.kube.resources import CRD_KIND
 from webhook.manifests.objects import Unread, read_manifests
-from webhook.manifests.pool_lists import list_problems
-from webhook.manifests.state import telling_kinds, view_of
+from webhook.manifests.state import list_problems, telling_kinds, view_of
 from webhook.review import UserInfo
 
 if TYPE_CHECKING:
@@ -200,9 +198,7 @@ class Session:
         else:
             from webhook.cli.judging.live_state import applied, read_live  # noqa: PLC0415 - slow, and for few
 
-            live = read_live(
-                options.kubeconfig, options.context, found.objects, self.bundle, kinds, options.operation or ""
-            )
+            live = read_live(options, found.objects, self.bundle, kinds)
             problems += live.problems
             view = applied(live.view, [*state, *(each for each, _ in live.requests)], self.bundle.providers)
         if any(each.may_hold({disruption.KIND}) for each in unread):

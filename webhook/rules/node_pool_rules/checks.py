@@ -12,7 +12,7 @@ import msgspec
 
 from webhook.capacity.providers.query import Query
 from webhook.decision import Outcome, Violation
-from webhook.documents.placeholders import filling_in
+from webhook.documents.model import filling_in
 from webhook.documents.yaml_writer import dump
 
 if TYPE_CHECKING:

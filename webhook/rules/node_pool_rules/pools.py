@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.capacity.providers.pool import Gpu
 from webhook.decision import Violation
-from webhook.documents.placeholders import filling_in
+from webhook.documents.model import filling_in
 from webhook.policy.errors import did_you_mean
 from webhook.rules.node_pool_rules.checks import as_yaml, some
 
