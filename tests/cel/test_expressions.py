@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -57,168 +58,19 @@ def failure(expression: str, shown: object = OBJECT, **others: Any) -> str:
 
 
 TRUE = [
-    # numbers: an integer of JSON is an int, with a fraction a double; the two compare
-    "object.spec.replicas == 3",
-    "object.spec.replicas == 3.0",
-    "object.spec.replicas < 3.5",
-    "object.spec.ratio == 1",
-    "object.spec.containers.size() < 2.5 && size(object.spec.numbers) >= 1u && 1u <= 1.0 && 2.5 > 2",
-    "-1 < 1u && 18446744073709551615u > -1 && 9223372036854775807 < 1e19 && !(1u > 1.5)",
-    "'a' < 'b' && b'a' <= b'b' && false < true && duration('1m') > duration('1s') && timestamp(1) >= timestamp(0)",
-    "type(object.spec.replicas) == int",
-    "type(object.spec.share) == double",
-    "object.spec.replicas / 2 == 1",
-    "object.spec.replicas % 2 == 1",
-    "int(object.spec.share * 4.0) == 2",
-    # int-or-string
-    "type(object.spec.max) == string",
-    "type(object.spec.port) == int",
-    "object.spec.max != 25",
-    "dyn(object.spec.port) == 8080 || object.spec.port == 'http'",
-    # absent and null are different things
-    "!has(object.spec.template)",
-    "has(object.spec.paused)",
-    "has(object.metadata.annotations)",
-    "object.metadata.annotations == null",
-    "!has(object.metadata.labels.team)",
-    "'app' in object.metadata.labels",
-    "!('team' in object.metadata.labels)",
-    "object.metadata.labels['app.kubernetes.io/part-of'] == 'shop'",
-    "oldObject == null",
-    # optional values
-    "object.spec.?template.orValue('none') == 'none'",
-    "object.?spec.?a.?b.?c.orValue(0) == 0",
-    "object.spec.?replicas.hasValue()",
-    "object.metadata.labels[?'team'].orValue('nobody') == 'nobody'",
-    "object.spec.containers[?5].orValue({'name': 'none'}).name == 'none'",
-    "object.spec.?replicas.optMap(n, n * 2).orValue(0) == 6",
-    # an error does not matter where the other side decides
-    "true || object.spec.missing == 1",
-    "object.spec.missing == 1 || true",
-    "!(false && object.spec.missing == 1)",
-    # macros
-    "object.spec.containers.all(c, c.name != '')",
-    "object.spec.containers.exists(c, c.name == 'sidecar')",
-    "object.spec.containers.exists_one(c, has(c.args))",
-    "object.spec.containers.map(c, c.name) == ['app', 'sidecar']",
-    "object.spec.containers.filter(c, has(c.resources)).size() == 1",
-    "object.spec.containers.map(c, has(c.args), c.args.size()) == [2]",
-    "object.spec.empty.all(c, c.x == 1)",
-    "!object.spec.empty.exists(c, true)",
-    "object.metadata.labels.all(key, key.startsWith('app'))",
-    "object.spec.containers.all(i, c, i == 0 || c.name == 'sidecar')",
-    "object.metadata.labels.exists(key, value, key == 'app' && value == 'web')",
-    "object.metadata.labels.transformList(key, value, key + '=' + value).exists(x, x == 'app=web')",
-    # strings
-    "'Web-1'.lowerAscii() == 'web-1' && 'web'.upperAscii() == 'WEB'",
-    "'a,b,c'.split(',') == ['a', 'b', 'c']",
-    "['a', 'b'].join('-') == 'a-b'",
-    "'registry/app:1'.substring(9) == 'app:1' && 'tacocat'.substring(0, 4) == 'taco'",
-    "'äbc'.substring(1, 3) == 'bc' && 'äbc'.substring(0, 'äbc'.size()) == 'äbc' && 'a'.substring(1) + 'a'.substring(1, 1) == ''",
-    "'a.b.a'.replace('a', 'x') == 'x.b.x' && 'a.b.a'.replace('a', 'x', 1) == 'x.b.a'",
+    *(
+        line
+        for line in Path(__file__).with_name("true.txt").read_text().splitlines()
+        if line and not line.startswith("//")
+    ),
     "' web\t'.trim() == 'web'",
-    "'web'.charAt(1) == 'e'",
-    "'hello'.indexOf('l') == 2 && 'hello'.lastIndexOf('l') == 3 && 'hello'.indexOf('x') == -1",
-    "'%s has %d'.format(['web', 3]) == 'web has 3'",
-    "size('größe') == 5",
-    # regular expressions: RE2, unanchored; find gives '' where there is nothing
-    "'registry.example.com/app:1'.matches('^registry\\\\.example\\\\.com/')",
-    "matches('xabcx', 'b.')",
-    "!'web'.matches('^eb')",
-    "'abc 123'.find('[0-9]+') == '123'",
-    "'abc 123'.find('xyz') == ''",
-    "'img@v12 v3'.find('(v)([0-9]+)') == 'v12'",
-    "'123 abc 456'.findAll('[0-9]+') == ['123', '456']",
-    "'123 abc 456'.findAll('[0-9]+', 1) == ['123']",
-    "'123 abc 456'.findAll('xyz') == []",
-    # lists
-    "object.spec.numbers.isSorted() && !['b', 'a'].isSorted() && [].isSorted()",
-    "object.spec.numbers.sum() == 8 && [1.5, 2.5].sum() == 4.0 && [].sum() == 0",
-    "[duration('1s'), duration('1m')].isSorted()",
-    "object.spec.numbers.min() == 1 && object.spec.numbers.max() == 3",
-    "['b', 'a'].min() == 'a'",
-    "[1, 2] + [3] == [1, 2, 3]",
-    "[3, 1, 2].sort() == [1, 2, 3]",
-    "[1, 1, 2].distinct() == [1, 2]",
-    "[[1], [2]].flatten() == [1, 2]",
-    "[1, 2, 3].slice(1, 3) == [2, 3]",
-    "lists.range(3) == [0, 1, 2]",
-    "sets.contains(object.spec.numbers, [3, 1])",
-    "sets.equivalent([1, 1, 2], [2, 1])",
-    "!sets.intersects(['a'], ['b'])",
-    # quantities
-    "quantity('1Gi') == quantity('1024Mi')",
-    "quantity('500m').isLessThan(quantity('1')) && quantity('1').isGreaterThan(quantity('999m'))",
-    "quantity('200M').compareTo(quantity('0.2G')) == 0",
-    "quantity('50M').compareTo(quantity('50Mi')) == -1",
-    "quantity('50k').add(quantity('20k')) == quantity('70k')",
-    "quantity('50k').add(20) == quantity('50020')",
-    "quantity('50k').sub(20000) == quantity('30k')",
-    "quantity('50k').add(20).sub(quantity('100k')).sub(-50000) == quantity('20')",
-    "quantity('50k').asInteger() == 50000 && quantity('50k').isInteger()",
-    "!quantity('9999999999999999999G').isInteger()",
-    "quantity('1500m').asApproximateFloat() > 1 && quantity('1500m').asApproximateFloat() < object.spec.replicas",
-    "quantity('1500m').asApproximateFloat() == 1.5 && !quantity('1500m').isInteger()",
-    "sign(quantity('-1')) == -1 && sign(quantity('0')) == 0",
-    "isQuantity('1.3Gi') && isQuantity('10000k') && isQuantity('2e3')",
-    "!isQuantity('1,3G') && !isQuantity('200K') && !isQuantity('1e') && !isQuantity(' 1') && !isQuantity('')",
-    "object.spec.containers.filter(c, has(c.resources)).all(c, quantity(c.resources.limits.memory).compareTo(quantity('2Gi')) < 0)",
-    # addresses
-    "ip('127.0.0.1').family() == 4 && ip('::1').family() == 6",
-    "isIP('10.0.0.1') && !isIP('10.0.0.256') && !isIP('010.0.0.1') && !isIP('::ffff:1.2.3.4') && !isIP('fe80::1%eth0')",
-    "ip('0.0.0.0').isUnspecified() && ip('127.0.0.1').isLoopback()",
-    "ip('224.0.0.1').isLinkLocalMulticast() && !ip('224.0.1.1').isLinkLocalMulticast() && ip('ff02::1').isLinkLocalMulticast()",
-    "ip('169.254.169.254').isLinkLocalUnicast() && ip('fe80::1').isLinkLocalUnicast() && !ip('fd80::1').isLinkLocalUnicast()",
-    "ip('192.168.0.1').isGlobalUnicast() && !ip('255.255.255.255').isGlobalUnicast() && !ip('ff00::1').isGlobalUnicast()",
-    "ip.isCanonical('2001:db8::abcd') && !ip.isCanonical('2001:DB8::ABCD')",
-    "ip('2001:DB8::1') == ip('2001:db8::1')",
-    "cidr('192.168.0.0/24').containsIP('192.168.0.1') && !cidr('192.168.0.0/24').containsIP(ip('192.168.1.1'))",
-    "cidr('192.168.0.0/16').containsCIDR('192.168.10.0/24') && !cidr('192.168.1.0/24').containsCIDR(cidr('192.168.2.0/24'))",
-    "cidr('192.168.0.1/24').ip() == ip('192.168.0.1') && cidr('192.168.0.1/24').masked() == cidr('192.168.0.0/24')",
-    "cidr('192.168.0.1/24') != cidr('192.168.0.1/24').masked()",
-    "cidr('::1/128').prefixLength() == 128 && !cidr('10.0.0.0/8').containsIP('::1')",
-    "isCIDR('10.0.0.0/8') && !isCIDR('10.0.0.0') && !isCIDR('10.0.0.0/33') && !isCIDR('10.0.0.0/255.0.0.0') && !isCIDR('10.0.0.0/08')",
-    # URLs
-    "url('https://user:pass@example.com:80/path?query=val#fragment').getHost() == 'example.com:80'",
-    "url('https://example.com:80/').getHostname() == 'example.com' && url('https://example.com:80/').getPort() == '80'",
-    "url('https://[::1]:80/').getHost() == '[::1]:80' && url('https://[::1]:80/').getHostname() == '::1'",
-    "url('/path').getScheme() == '' && url('/path').getHost() == '' && url('HTTPS://example.com').getScheme() == 'https'",
-    "url('https://example.com/path with spaces/').getEscapedPath() == '/path%20with%20spaces/'",
-    "url('https://example.com').getEscapedPath() == ''",
-    "url('HTTPS://example.com/A') == url('https://example.com/A') && url('/A') != url('/a')",
-    "url('https://example.com/path?k1=a&k2=b&k2=c').getQuery() == {'k1': ['a'], 'k2': ['b', 'c']}",
-    "url('https://example.com/path?key with spaces=value+with%20spaces').getQuery() == {'key with spaces': ['value with spaces']}",
-    "url('https://example.com/path?').getQuery() == {}",
-    "url('//host/path').getHost() == 'host' && url('http://[fe80::1%25en0]:8/').getHostname() == 'fe80::1%en0'",
-    "!isURL('http://a#b') && !isURL('http://us er@h/') && !isURL('http://a%20b/') && isURL('*')",
-    "url('http:///x').getEscapedPath() == '/x' && url('///x').getEscapedPath() == '///x' && isURL('//')",
-    "'baac'.findAll('a*') == ['', 'aa', '']",
-    "isURL('/absolute-path') && !isURL('../relative-path') && !isURL('https://a:b:c/') && !isURL('')",
-    # time
-    "duration('1h30m').getMinutes() == 90",
-    "timestamp('2026-11-21T10:00:00Z') < timestamp('2026-11-21T10:00:01Z')",
-    "timestamp('2026-11-21T10:00:00Z').getFullYear() == 2026",
-    # the request
-    "request.operation == 'CREATE' && request.userInfo.username == 'jane'",
-    "!has(request.name)",
-    "has(request.operation) && request.?operation.orValue('') == 'CREATE' && request['operation'] == 'CREATE'",
-    # what is null has no fields, as in Kubernetes; a NUL is no null
-    "!has(oldObject.spec) && !oldObject.?spec.hasValue() && oldObject.?spec.?x.orValue(1) == 1",
-    "!oldObject[?'spec'].hasValue() && !has( namespaceObject . metadata ) && has(object.spec) && object.?spec.hasValue()",
-    "object.?oldObject.orValue(1) == 1",
-    r"br'\d' == b'\\d' && 'a\\d'.matches(r'^a\\d$')",
-    "b'''it's''' == b\"it's\" && 'a//b' == \"a//b\"",
     "1 == 1 // 'not closed\n",
 ]
 
 
 @pytest.mark.parametrize("expression", TRUE)
-def test_is_true(expression: str) -> None:
+def test_is_true_and_its_negation_is_false(expression: str) -> None:
     assert evaluated(expression) is True
-
-
-@pytest.mark.parametrize("expression", TRUE)
-def test_its_negation_is_false(expression: str) -> None:
     assert evaluated(f"!({expression})") is False
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,17 +30,33 @@ def pod(name: str) -> str:
     return POD.replace("name: web", f"name: {name}")
 
 
-@pytest.fixture(autouse=True)
-def repository(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make a branch that has left main, with two files of Pods and one of pools."""
+def without_settings(patch: pytest.MonkeyPatch) -> None:
+    """Let git read no settings of this machine."""
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
-        monkeypatch.setenv(name, os.devnull)
-    write("deploy/pods.yaml", "---\n".join(map(pod, "abc")))
-    write("deploy/other.yaml", pod("other"))
-    write("deploy/pools.yaml", f"{SPOT_POOL}---\n{ON_DEMAND_POOL}")
-    git("init", "--initial-branch=main")
-    commit()
-    git("checkout", "-b", "branch")
+        patch.setenv(name, os.devnull)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a repository whose branch has left main, with two files of Pods and one of pools."""
+    folder = tmp_path_factory.mktemp("repository")
+    (folder / "deploy").mkdir()
+    (folder / "deploy/pods.yaml").write_text("---\n".join(map(pod, "abc")))
+    (folder / "deploy/other.yaml").write_text(pod("other"))
+    (folder / "deploy/pools.yaml").write_text(f"{SPOT_POOL}---\n{ON_DEMAND_POOL}")
+    with pytest.MonkeyPatch.context() as patch:
+        without_settings(patch)
+        patch.chdir(folder)
+        git("init", "--initial-branch=main")
+        commit()
+        git("checkout", "-b", "branch")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def repository(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_settings(monkeypatch)
+    monkeypatch.chdir(shutil.copytree(template, tmp_path, dirs_exist_ok=True))
 
 
 def names(done: Done) -> list[str]:

@@ -28,8 +28,6 @@ VOID: Final = frozenset({"meta", "input"})
 HEAD: Final = {"html", "head", "meta", "title", "style", "body", "script"}
 CHECKOUT: Final = "Deployment shop/checkout"
 SEARCH: Final = "Deployment shop/search"
-TRAINER: Final = "Job research/trainer"
-EVALUATION: Final = "Job research/evaluation"
 
 
 class Page(HTMLParser):
@@ -117,7 +115,6 @@ def test_a_browser_shows_all_and_says_nothing_of_it(golden: Path, browse: Callab
     [
         ("q=readiness&team=shop", "1 of 9", [SEARCH]),
         ("namespace=shop&outcome=deny", "2 of 9", [CHECKOUT, SEARCH]),
-        ("team=vision", "3 of 9", [TRAINER, EVALUATION, TRAINER, TRAINER, TRAINER, EVALUATION]),
         ("team=%28none%29", "1 of 9", ["Node g137a10"]),
     ],
 )
