@@ -11,6 +11,7 @@ import yaml
 
 from certs.authority import create_authority
 from tests.objects import BUNDLE
+from webhook.bundle import SHIPPED
 from webhook.context import Phase
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
 
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Run, Write
 
 
+RENDERED = SHIPPED.parent / "manifests" / "webhooks" / "webhooks.yaml"
 MUTATING, VALIDATING = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
 
 
 def webhooks(text: str) -> dict[str, dict[str, Any]]:
     """Every webhook of the printed configurations, by name."""
-    return {each["name"]: each for configuration in yaml.safe_load_all(text) for each in configuration["webhooks"]}
+    configurations = yaml.load_all(text, yaml.CSafeLoader)
+    return {each["name"]: each for configuration in configurations for each in configuration["webhooks"]}
 
 
 def rules(webhook: dict[str, Any]) -> set[tuple[str, str, str]]:
@@ -37,13 +40,13 @@ def rules(webhook: dict[str, Any]) -> set[tuple[str, str, str]]:
     }
 
 
-@pytest.fixture
-def shipped(run: Run) -> dict[str, dict[str, Any]]:
-    done = run("webhook-config")
-    assert (done.code, done.err) == (0, "")
-    kinds = [(each["apiVersion"], each["kind"]) for each in yaml.safe_load_all(done.out)]
+@pytest.fixture(scope="module")
+def shipped() -> dict[str, dict[str, Any]]:
+    """Return what is printed for the shipped policies; tests/test_manifests.py compares the file with the command."""
+    text = RENDERED.read_text()
+    kinds = [(each["apiVersion"], each["kind"]) for each in yaml.load_all(text, yaml.CSafeLoader)]
     assert kinds == [("admissionregistration.k8s.io/v1", kind) for kind in (MUTATING, VALIDATING)]
-    return webhooks(done.out)
+    return webhooks(text)
 
 
 def test_only_what_takes_a_fallback_away_is_refused_without_us(shipped: dict[str, Any]) -> None:
