@@ -60,20 +60,16 @@ async def read_certificates(api: Api, namespace: str, name: str, *, now: datetim
     """Read the certificates. Raise ApiError if the API server does not give them."""
     secret = await read_secret(api, namespace, name, ANSWER)
     bundles = await read_ca_bundles(api, ANSWER)
-    signer = _signer(secret, now)
+    try:
+        signer = identifier_of(Issued.from_data(secret.data, now=now).authority)
+    except CertificateProblem:
+        signer = ""
     replicas = {
         key.removeprefix(SERVING): value.decode(errors="replace").partition(" ")[0] == signer
         for key, value in sorted(secret.data.items())
         if key.startswith(SERVING)
     }
     return Certificates(secret, bundles, "ca.key" in secret.data, _names(secret.data.get("tls.crt", b"")), replicas)
-
-
-def _signer(secret: Secret, now: datetime) -> str:
-    try:
-        return identifier_of(Issued.from_data(secret.data, now=now).authority)
-    except CertificateProblem:
-        return ""
 
 
 def _names(leaf: bytes) -> tuple[str, ...]:
@@ -94,7 +90,11 @@ def judge(found: Certificates, *, now: datetime) -> Iterator[Item]:
     elif "tls.crt" not in data:
         yield Item("Secret", problem="it holds no tls.crt", fix="`spotgate certs --secret` looks at another")
     if found.self_managed:
-        yield _ca(data, now)
+        try:
+            Issued.from_data(data, now=now)
+            yield Item("CA", end_of_trust(data["ca.crt"]))
+        except CertificateProblem as invalid:
+            yield Item("CA", problem=invalid.problem, fix=invalid.fix)
     leaf = data.get("tls.crt", b"")
     if leaf:
         yield _leaf(KeyPair(leaf, data.get("tls.key", b"")), found.names, now)
@@ -112,14 +112,6 @@ def judge_trust(leaf: bytes, bundles: Sequence[CaBundles], *, now: datetime) -> 
     for each in bundles:
         for webhook, bundle in each.by_webhook.items():
             yield _bundle(f"caBundle of {webhook}", bundle, leaf, each.hosts, now)
-
-
-def _ca(data: Mapping[str, bytes], now: datetime) -> Item:
-    try:
-        Issued.from_data(data, now=now)
-    except CertificateProblem as problem:
-        return Item("CA", problem=problem.problem, fix=problem.fix)
-    return Item("CA", end_of_trust(data["ca.crt"]))
 
 
 def _leaf(pair: KeyPair, names: tuple[str, ...], now: datetime) -> Item:

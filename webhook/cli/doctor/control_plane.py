@@ -29,11 +29,10 @@ async def check_clocks(installed: Installed) -> AsyncIterator[Diagnosis]:
     """Compare the clocks of the API server and of the replicas with this machine's."""
     skews = {each.name: each.skew for each in installed.replicas if each.version is not None}
     clocks = {"the API server": installed.skew, **skews}
-    if off := [f"{name} by {skew:+.0f} s" for name, skew in clocks.items() if abs(skew) > _SKEW]:
-        fix = "set the clocks by NTP; if all are off, it is this machine's"
-        yield Diagnosis("clocks", "warn", f"apart from this machine: {', '.join(off)}", fix)
-    else:
-        yield Diagnosis("clocks", "ok", f"{', '.join(clocks)}: within {_SKEW:.0f} s of this machine")
+    off = ", ".join(f"{name} by {skew:+.0f} s" for name, skew in clocks.items() if abs(skew) > _SKEW)
+    fix = "set the clocks by NTP; if all are off, it is this machine's"
+    fine = f"{', '.join(clocks)}: within {_SKEW:.0f} s of this machine"
+    yield Diagnosis.of("clocks", off and f"apart from this machine: {off}", fix, fine, "warn")
 
 
 async def check_versions(installed: Installed) -> AsyncIterator[Diagnosis]:
@@ -122,11 +121,8 @@ async def check_own_permissions(installed: Installed) -> AsyncIterator[Diagnosis
         Access("get", "/metrics"),
     ]
     denied = await _denied(installed, "selfsubjectaccessreviews", {}, wanted)
-    if denied:
-        fix = "use credentials that may: what needs them is unknown"
-        yield Diagnosis("your permissions", "warn", f"you may not: {'; '.join(map(str, denied))}", fix)
-    else:
-        yield Diagnosis("your permissions", "ok", "all that doctor reads")
+    fix = "use credentials that may: what needs them is unknown"
+    yield Diagnosis.of("your permissions", denied and f"you may not: {denied}", fix, "all that doctor reads", "warn")
 
 
 async def check_account(installed: Installed) -> AsyncIterator[Diagnosis]:
@@ -142,11 +138,9 @@ async def check_account(installed: Installed) -> AsyncIterator[Diagnosis]:
     name = f"ServiceAccount {account}"
     needed = list(_needed(installed))
     denied = await _denied(installed, "subjectaccessreviews", user, needed)
-    if denied:
-        fix = "apply rbac.yaml of manifests/base, or of the component, again"
-        yield Diagnosis(name, "fail", f"it may not: {'; '.join(map(str, denied))}", fix)
-    else:
-        yield Diagnosis(name, "ok", f"may do the {len(needed)} things that spotgate needs here")
+    fix = "apply rbac.yaml of manifests/base, or of the component, again"
+    fine = f"may do the {len(needed)} things that spotgate needs here"
+    yield Diagnosis.of(name, denied and f"it may not: {denied}", fix, fine)
 
 
 def _needed(installed: Installed) -> Iterator[Access]:
@@ -167,7 +161,9 @@ def _needed(installed: Installed) -> Iterator[Access]:
         yield Access("create", "secrets", namespace=namespace)
 
 
-async def _denied(installed: Installed, kind: str, user: JSON, wanted: Iterable[Access]) -> list[Access]:
+async def _denied(installed: Installed, kind: str, user: JSON, wanted: Iterable[Access]) -> str:
+    """Return what the user may not, of the wanted things; empty if there is nothing."""
+
     async def allowed(access: Access) -> bool:
         body = {"spec": access.attributes() | user}
         async with installed.api.send("POST", f"{_REVIEWS}/{kind}", body, SECONDS) as response:
@@ -176,4 +172,4 @@ async def _denied(installed: Installed, kind: str, user: JSON, wanted: Iterable[
 
     asked = list(wanted)
     answers = await asyncio.gather(*map(allowed, asked))
-    return [each for each, fine in zip(asked, answers, strict=True) if not fine]
+    return "; ".join(str(each) for each, fine in zip(asked, answers, strict=True) if not fine)

@@ -40,6 +40,11 @@ class Diagnosis:
     what: str
     fix: str = ""
 
+    @classmethod
+    def of(cls, name: str, wrong: str, fix: str, fine: str, state: State = "fail") -> Diagnosis:
+        """Return what is wrong and how to mend it, or what is fine if nothing is wrong."""
+        return cls(name, state, wrong, fix) if wrong else cls(name, "ok", fine)
+
 
 JSON = dict[str, Any]
 
@@ -97,10 +102,8 @@ class Installed:
     Attributes:
         skew: seconds that the API server's clock is ahead of this machine's.
         groups: the API groups that the API server serves.
-        deployment: None if there is none.
-        replicas: its Pods that are not stopping.
-        bundle: the policies of its ConfigMap; None if there are none that can be loaded.
-        bundle_problem: why not.
+        replicas: Pods of the Deployment that are not stopping.
+        bundle: the policies of its ConfigMap; None if there are none that can be loaded: ``bundle_problem`` says why.
         unread: what of the cluster can't be read.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -30,22 +31,21 @@ async def check_replicas(installed: Installed) -> AsyncIterator[Diagnosis]:
     """Check number, hosts and capacity of the replicas."""
     yield _count(installed)
     placed = [each for each in installed.replicas if each.node]
-    shared = sorted({each.node for each in placed if sum(other.node == each.node for other in placed) > 1})
-    if shared:
-        fix = "free a host for each, and delete one of the two Pods"
-        yield Diagnosis("hosts", "fail", f"several replicas are on {', '.join(shared)}", fix)
-    elif placed:
-        yield Diagnosis("hosts", "ok", f"{len(placed)} replicas on {len(placed)} hosts")
+    if not placed:
+        return
+    hosts = Counter(each.node for each in placed)
+    shared = ", ".join(sorted(node for node, count in hosts.items() if count > 1))
+    fix = "free a host for each, and delete one of the two Pods"
+    fine = f"{len(placed)} replicas on {len(placed)} hosts"
+    yield Diagnosis.of("hosts", shared and f"several replicas are on {shared}", fix, fine)
     spot = []
-    for name in sorted({each.node for each in placed}):
+    for name in sorted(hosts):
         node = await read(installed.api, f"/api/v1/nodes/{name}")
         if node is not None and _is_spot(installed, node["metadata"].get("labels", {})):
             spot.append(name)
-    if spot:
-        fix = "keep them off by the Deployment's affinity, and delete the Pods there: docs/install.md"
-        yield Diagnosis("capacity", "fail", f"replicas run on spot: {', '.join(spot)}", fix)
-    elif placed:
-        yield Diagnosis("capacity", "ok", "no replica runs on spot")
+    fix = "keep them off by the Deployment's affinity, and delete the Pods there: docs/install.md"
+    on_spot = f"replicas run on spot: {', '.join(spot)}" if spot else ""
+    yield Diagnosis.of("capacity", on_spot, fix, "no replica runs on spot")
 
 
 def _count(installed: Installed) -> Diagnosis:
