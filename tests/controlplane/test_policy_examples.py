@@ -24,8 +24,7 @@ from tests.controlplane.webhook import (
 )
 from webhook.bundle import load_bundle
 from webhook.cli.judging.kinds import ResourceKinds
-from webhook.cli.policy_tests.case import PolicyTestCase
-from webhook.cli.policy_tests.expectations import differences
+from webhook.cli.policy_tests.case import PolicyTestCase, differences
 from webhook.cli.policy_tests.run import read_tests
 from webhook.controlplane.process import Process
 from webhook.decision import Verdict

@@ -164,10 +164,9 @@ class AnswerChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Policies:
-    """Describe a bundle, and the cluster that it judges against.
+    """Describe a bundle, and the cluster that it judges against: without ``view`` as it was recorded.
 
-    Without ``view`` the cluster is as it was recorded, and ``version`` that of Kubernetes where the view does not say
-    it.
+    ``version`` is that of Kubernetes where the view does not say it.
     """
 
     def __init__(self, bundle: Bundle, view: ClusterView | None, version: tuple[int, int]) -> None:

@@ -13,9 +13,15 @@ from msgspec.structs import replace
 from webhook.bundle import document_kinds
 from webhook.cli.judging.judge import Judge
 from webhook.cli.judging.kinds import ResourceKinds
-from webhook.cli.policy_tests.case import CannotRunError, PolicyTestCase
+from webhook.cli.policy_tests.case import (
+    CannotRunError,
+    PolicyTestCase,
+    differences,
+    golden_difference,
+    matched_by_none,
+    silent,
+)
 from webhook.cli.policy_tests.coverage import Reached, Watch
-from webhook.cli.policy_tests.expectations import differences, golden_difference, matched_by_none, silent
 from webhook.context import ASSUMED_VERSION, Context, Phase
 from webhook.decision import Verdict
 from webhook.documents import DocumentError
