@@ -239,11 +239,13 @@ def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], c
         return tuple(taint for taint, meant in taints if meant in meanings)
 
     platform = dict(filter(None, map(platform_of, meaning(TaintMeaning.PLATFORM)))) if pool is not None else {}
+    labels = {**platform, **labels}
     return SpotNodes(
         provider=provider,
         pool=pool,
         gpu=Gpu.UNKNOWN if pool is None else pool.gpu,
-        labels=_with_old_names({**platform, **labels}),
+        # Every kubelet sets the deprecated names of platform labels too.
+        labels=labels | {f"beta.{key}": labels[key] for key in (ARCH_LABEL, OS_LABEL) if key in labels},
         requirements=(pool and pool.requirements) or NO_REQUIREMENTS,
         label_keys=pool.label_keys if pool is not None else None,
         absent=absent,
@@ -256,11 +258,6 @@ def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], c
         ),
         tolerations=tolerations_for((*meaning(TaintMeaning.SPOT), *meaning(TaintMeaning.PLATFORM))),
     )
-
-
-def _with_old_names(labels: dict[str, str]) -> dict[str, str]:
-    """Add the deprecated names of platform labels, which every kubelet sets too."""
-    return labels | {f"beta.{key}": labels[key] for key in (ARCH_LABEL, OS_LABEL) if key in labels}
 
 
 def _taints(provider: Provider, pool: Pool | None, labels: Mapping[str, str]) -> tuple[Taint, ...]:
@@ -306,8 +303,7 @@ def _closed(pool: Pool | None, forbidden: tuple[Taint, ...]) -> str:
 
 def tolerations_for(taints: Iterable[Taint]) -> tuple[Toleration, ...]:
     """Return the narrowest toleration for each of these taints, without those that no node can have."""
-    found = dict.fromkeys(toleration for taint in taints if (toleration := toleration_for(taint)) is not None)
-    return tuple(found)
+    return tuple(dict.fromkeys(filter(None, map(toleration_for, taints))))
 
 
 def _spot_taints(

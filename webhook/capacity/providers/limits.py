@@ -63,9 +63,8 @@ def _least_of_pool(least: LeastSpec, requirements: Requirements | None) -> dict[
 
 
 def _because(resource: str, amount: Decimal, has: str) -> str:
-    if amount <= 0:
-        return f"its limits allow 0 of {resource}"
-    return f"its limits allow {written(amount)} of {resource}, and {has}"
+    more = f", and {has}" if amount > 0 else ""
+    return f"its limits allow {written(max(amount, _NOTHING))} of {resource}{more}"
 
 
 def written(amount: Decimal) -> str:

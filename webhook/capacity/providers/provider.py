@@ -54,8 +54,8 @@ class Provider(CapacityProviderSpec):
             found.append(PoolReader.model_construct(**fields))
             for kind in spec.template.kinds if spec.template is not None else ():
                 fields = {**dict(kind), "provider": self.name, "facts": self, "namespaced": spec.namespaced}
-                size = SizeReaderSpec.model_construct()
-                found.append(PoolReader.model_construct(**fields, size=size, is_template=True))
+                fields["size"] = SizeReaderSpec.model_construct()
+                found.append(PoolReader.model_construct(**fields, is_template=True))
         return tuple(found)
 
     @cached_property

@@ -79,21 +79,23 @@ class Query:
     Attributes:
         text: the expression as it is written.
         field: the first field that it reads, for people; the whole text if it names none.
+        path: the names in ``field``.
+        paths: all field paths that the expression names.
         plain: the expression is only a field path, so that it also says where to write.
     """
 
-    __slots__ = ("_parents", "_parsed", "_path", "_paths", "field", "plain", "text")
+    __slots__ = ("_parents", "_parsed", "field", "path", "paths", "plain", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         found = _FIELD.search(text)
         self.field = found[0] if found else text
         self.plain = self.field == text and found is not None
-        self._path = tuple(self.field.split("."))
+        self.path = tuple(self.field.split("."))
         bare = _QUOTED.sub(lambda quoted: "." * len(quoted[0]), text)
         # A path after a dot is relative to something else.
         starts = (match for match in _FIELD.finditer(bare) if not bare[: match.start()].endswith("."))
-        self._paths = tuple(tuple(match[0].split(".")) for match in starts)
+        self.paths = tuple(tuple(match[0].split(".")) for match in starts)
         self._parents = _parents(text)
         self._parsed = None if self.plain else _parse(text)
 
@@ -109,7 +111,7 @@ class Query:
         Raise OverBoundError if the expression goes over more items than are judged.
         """
         if self._parsed is None:
-            return at(value, self._path), ""
+            return at(value, self.path), ""
         try:
             return _Interpreter().visit(self._parsed.parsed, value), ""
         except _TooManyStepsError:
@@ -131,23 +133,14 @@ class Query:
         except OverBoundError as error:
             return None, error.reason
 
-    def written(self, value: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
-        """Return the value at `field` itself, whatever the rest of the expression makes of it."""
-        return at(value, self._path)
-
-    @property
-    def paths(self) -> tuple[QueryPath, ...]:
-        """Return the field paths that the expression names."""
-        return self._paths
-
     def place(self, value: Mapping[str, Any]) -> str:
         """Return the field that the result comes from, or else the first of its fields that the object has."""
         return self.field if self.plain else self._from(value, self(value))
 
     def _from(self, value: Mapping[str, Any], result: object) -> str:
-        there = [(path, found) for path in self._paths if (found := at(value, path)) is not None]
+        there = [(path, found) for path in self.paths if (found := at(value, path)) is not None]
         same = (path for path, found in there if found is result)
-        return ".".join(next(same, there[0][0] if there else self._path))
+        return ".".join(next(same, there[0][0] if there else self.path))
 
 
 def at(value: Mapping[str, Any], path: QueryPath) -> Any:  # noqa: ANN401 - JSON

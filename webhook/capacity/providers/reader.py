@@ -249,7 +249,7 @@ class _PoolParser(QueryResults):
         unread = [query for query, found in ((where.type, kind), (where.count, count)) if query and found is None]
         if count == 0:
             return False
-        fields = [query.field for query in unread if query.written(self.value) not in (None, [])]
+        fields = [query.field for query in unread if at(self.value, query.path) not in (None, [])]
         for field in fields:
             self.note(f"{field} has no accelerators with a type and a count")
         return bool(fields)

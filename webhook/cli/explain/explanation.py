@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from webhook.capacity.providers.joins import with_size, with_template_of
 from webhook.capacity.providers.pool import Gpu
 from webhook.capacity.providers.provider import readers_by_resource
+from webhook.capacity.providers.query import at
 from webhook.cli.explain.timeline import reclaims
 from webhook.cli.judging.additions import addition_of
 from webhook.cli.terminal import counted
@@ -80,7 +81,8 @@ def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, 
     def source(*queries: Query | None) -> str:
         places = ((query, query.place(value)) for query in queries if query is not None)
         said = (
-            f"no {place}" if place == query.field and query.written(value) is None else place for query, place in places
+            f"no {place}" if place == query.field and at(value, query.path) is None else place
+            for query, place in places
         )
         return "; ".join(dict.fromkeys(said))
 
