@@ -316,6 +316,5 @@ def _spot_taints(
     elsewhere = {taint for pool in pools if not pool.spot for taint in pool.taints}
     for pool in pools:
         for taint in pool.taints if pool.spot else ():
-            meaning = meaning_of(taint, providers[pool.provider], common)
-            if taint not in elsewhere and meaning is TaintMeaning.SPOT:
+            if taint not in elsewhere and meaning_of(taint, providers[pool.provider], common) is TaintMeaning.SPOT:
                 yield taint, pool.provider
