@@ -1,4 +1,4 @@
-"""The command line ``spotgate``, or ``kubectl spotgate``. The module of a command is imported when it runs."""
+"""Run the command line ``spotgate``, or ``kubectl spotgate``. The module of a command is imported when it runs."""
 
 from __future__ import annotations
 

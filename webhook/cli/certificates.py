@@ -1,4 +1,4 @@
-"""The certificates of an installation, as its Secret and its webhook configurations have them."""
+"""Judge the certificates of an installation, as its Secret and its webhook configurations have them."""
 
 from __future__ import annotations
 

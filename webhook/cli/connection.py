@@ -1,4 +1,4 @@
-"""The connection of commands to a live cluster, and what is said where it, or a part of it, can't be read."""
+"""Connect a command to a live cluster, and say where the cluster, or a part of it, can't be read."""
 
 from __future__ import annotations
 

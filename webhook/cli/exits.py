@@ -1,4 +1,4 @@
-"""Exit codes of the commands, and the error that ends one."""
+"""Name the exit codes of the commands, and the error that ends one."""
 
 from __future__ import annotations
 

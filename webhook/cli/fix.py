@@ -1,4 +1,4 @@
-"""Manifest files with the patches of their objects: comments, quotes, order and line ends stay."""
+"""Write patches of objects into their files: comments, quotes, order and line ends stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JUnit XML: a suite for each file, a test case for each thing in it.
+"""Write JUnit XML: a suite for each file, a test case for each thing in it.
 
 Source: the schema that Jenkins and GitLab read, https://github.com/testmoapp/junitxml
 """

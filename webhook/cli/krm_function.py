@@ -1,4 +1,4 @@
-"""The ResourceList that a KRM function reads on standard input and writes on standard output, with its results.
+"""Read the ResourceList of a KRM function on standard input, and write it with results on standard output.
 
 Source: https://github.com/kubernetes-sigs/kustomize/blob/master/cmd/config/docs/api-conventions/functions-spec.md (v1)
 """

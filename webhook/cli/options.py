@@ -1,4 +1,4 @@
-"""Flags that several commands have."""
+"""Declare flags that several commands have."""
 
 from __future__ import annotations
 

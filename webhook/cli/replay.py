@@ -1,4 +1,4 @@
-"""Replay: recorded reviews, judged again by other policies, and what changes."""
+"""Replay recorded reviews: judge them again by other policies, and say what changes."""
 
 from __future__ import annotations
 

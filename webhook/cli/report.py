@@ -1,4 +1,4 @@
-"""The report of ``check`` and ``audit``: its model, how it is built from judgements, and helpers of its formats."""
+"""Report what ``check`` and ``audit`` found: the model, how it is built from judgements, and helpers of formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Printing of styled lines: in colour on a terminal that wants it, else plain."""
+"""Print styled lines: in colour on a terminal that wants it, else plain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Atomic writing of files."""
+"""Write files whole or not at all."""
 
 from __future__ import annotations
 

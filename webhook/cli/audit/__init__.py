@@ -1,1 +1,1 @@
-"""The objects of a live cluster, judged as if they were created now."""
+"""Judge the objects of a live cluster as if they were created now."""

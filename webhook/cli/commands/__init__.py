@@ -1,1 +1,1 @@
-"""The commands: a module for each, which declares its flags, prints its results and returns the exit code."""
+"""Run a command: a module for each declares its flags, prints its results and returns the exit code."""

@@ -1,4 +1,4 @@
-"""``spotgate audit``: judge what exists in a live cluster."""
+"""Judge what exists in a live cluster: ``spotgate audit``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``spotgate certs``: show, check and rotate the certificates of an installation."""
+"""Show, check and rotate the certificates of an installation: ``spotgate certs``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``spotgate check``: judge manifests before they reach a cluster."""
+"""Judge manifests before they reach a cluster: ``spotgate check``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``spotgate doctor``: check a live installation as a person on call would."""
+"""Check a live installation as a person on call would: ``spotgate doctor``."""
 
 from __future__ import annotations
 

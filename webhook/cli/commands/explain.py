@@ -1,4 +1,4 @@
-"""``spotgate explain``: show why each policy acts on an object or does not, or what a finding means."""
+"""Show why each policy acts on an object or does not, or what a finding means: ``spotgate explain``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``spotgate export vap|map``: print policies as Kubernetes' own admission policies."""
+"""Print policies as Kubernetes' own admission policies: ``spotgate export vap|map``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``spotgate fix``: write what the webhook would inject into the manifests."""
+"""Write what the webhook would inject into the manifests: ``spotgate fix``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``spotgate fn``: a KRM function, which kustomize and kpt run on the objects that they have rendered."""
+"""Run as a KRM function, which kustomize and kpt call with the objects that they have rendered: ``spotgate fn``."""
 
 from __future__ import annotations
 

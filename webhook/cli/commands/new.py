@@ -1,4 +1,4 @@
-"""``spotgate new KIND``: print an example of a policy file."""
+"""Print an example of a policy file: ``spotgate new KIND``."""
 
 from __future__ import annotations
 

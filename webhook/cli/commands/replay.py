@@ -1,4 +1,4 @@
-"""``spotgate replay``: judge recorded reviews by other policies, before those are rolled out."""
+"""Judge recorded reviews by other policies, before those are rolled out: ``spotgate replay``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``spotgate review``: answer one AdmissionReview, byte for byte as the server does."""
+"""Answer one AdmissionReview, byte for byte as the server does: ``spotgate review``."""
 
 from __future__ import annotations
 

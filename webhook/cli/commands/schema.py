@@ -1,4 +1,4 @@
-"""``spotgate schema``: print the JSON Schema of policy files, generated from the models that read the files."""
+"""Print the JSON Schema of policy files, from the models that read the files: ``spotgate schema``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``spotgate serve``: run the webhook."""
+"""Run the webhook: ``spotgate serve``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``spotgate test``: run PolicyTests on the engine that judges requests."""
+"""Run PolicyTests on the engine that judges requests: ``spotgate test``."""
 
 from __future__ import annotations
 

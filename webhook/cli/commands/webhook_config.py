@@ -1,4 +1,4 @@
-"""``spotgate webhook-config``: print the configurations that have the API server call the webhook."""
+"""Print the configurations that have the API server call the webhook: ``spotgate webhook-config``."""
 
 from __future__ import annotations
 

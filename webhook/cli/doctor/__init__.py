@@ -1,1 +1,1 @@
-"""Checks of a live installation, a module a group. None of them writes."""
+"""Check a live installation, a module a group of checks. None of them writes."""

@@ -1,4 +1,4 @@
-"""What the checks look at, read once: Deployment, Pods and what these say, policies, and the cluster."""
+"""Read what the checks look at once: Deployment, Pods and what these say, policies, and the cluster."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Explanations: why each policy acts on an object, and what a reclaim does to its Pods."""
+"""Explain why each policy acts on an object, and what a reclaim does to its Pods."""

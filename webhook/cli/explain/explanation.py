@@ -1,4 +1,4 @@
-"""Explanations of judgements, built from their traces: why each policy did or did not act on an object.
+"""Explain a judgement from its trace: why each policy did or did not act on an object.
 
 Of a node pool: its properties as the provider's reader sees them, and their fields.
 """

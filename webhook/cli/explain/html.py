@@ -1,4 +1,4 @@
-"""``explain -o html``: the explanations and timelines as one page."""
+"""Show explanations and timelines as one page: ``explain -o html``."""
 
 from __future__ import annotations
 

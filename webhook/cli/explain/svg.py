@@ -1,4 +1,4 @@
-"""Timelines as SVG without scripts, fonts or other references, for light and dark mode: ``explain -o svg``."""
+"""Draw timelines as SVG without scripts, fonts or references, for light and dark mode: ``explain -o svg``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``explain -o text``: text for people, on a terminal or in a pipe, with timelines drawn in characters."""
+"""Show explanations as text, with timelines drawn in characters: ``explain -o text``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timelines of reclaims: the window that the provider gives, and how the Pod's termination fits into it.
+"""Work out a reclaim: the window that the provider gives, and how the Pod's termination fits into it.
 
 Data only; `text` and `svg` draw it. Times are in seconds after the provider's notice.
 

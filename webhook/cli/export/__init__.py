@@ -1,1 +1,1 @@
-"""Exports for Kubernetes: webhook configurations, ValidatingAdmissionPolicies and schemas."""
+"""Export policies for Kubernetes: as webhook configurations, and as Kubernetes' own admission policies."""

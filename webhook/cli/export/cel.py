@@ -1,4 +1,4 @@
-"""Globs, label selectors and field paths as CEL for Kubernetes 1.30 and later."""
+"""Write globs, label selectors and field paths as CEL for Kubernetes 1.30 and later."""
 
 from __future__ import annotations
 

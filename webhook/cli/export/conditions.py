@@ -1,4 +1,4 @@
-"""``matchConditions`` about Pods, workloads and other objects, as CEL: true for what may concern a policy.
+"""Write ``matchConditions`` about Pods, workloads and other objects: true for what may concern a policy.
 
 The API server skips a webhook with failurePolicy Ignore where a condition fails or costs too much, so none may:
 

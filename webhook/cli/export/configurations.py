@@ -1,4 +1,4 @@
-"""The two webhook configurations of a bundle, as objects, and what Argo CD is to ignore of what they add.
+"""Make the two webhook configurations of a bundle, and say what Argo CD is to ignore of what they add.
 
 Intent
     The API server calls for what may concern a policy, and for nothing else. Pods are mutated and workloads judged with

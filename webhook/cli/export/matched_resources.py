@@ -1,4 +1,4 @@
-"""The resources that the policies of a bundle match, by its index, and the rules of webhooks for them."""
+"""Find the resources that the policies of a bundle match, by its index, and make rules of webhooks for them."""
 
 from __future__ import annotations
 

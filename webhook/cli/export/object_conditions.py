@@ -1,4 +1,4 @@
-"""``matchConditions`` of the webhooks about Pods, workloads and other objects, but not about node pools."""
+"""Choose the ``matchConditions`` of the webhooks about everything but node pools."""
 
 from __future__ import annotations
 

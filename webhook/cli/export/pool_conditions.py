@@ -1,4 +1,4 @@
-"""``matchConditions`` about node pools, as CEL: true only for changes that must be denied while the webhook is down.
+"""Write ``matchConditions`` about node pools: true only for changes that must be denied without the webhook.
 
 The failurePolicy is Fail, so changes that no policy judges must not match: controllers remove finalizers, write
 status, annotations and fields of their own, and give pools more nodes, also while the webhook is down. The fields that

@@ -1,4 +1,4 @@
-"""The formats of ``check -o``: a module for each, named as the format, whose ``FORMAT`` renders the report."""
+"""Write a report in the formats of ``check -o``: a module for each, named as the format, with its ``FORMAT``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``check -o github``: workflow commands, which GitHub shows as annotations on the lines of a pull request.
+"""Write workflow commands, which GitHub shows as annotations in a pull request: ``check -o github``.
 
 All are in the log; of a step GitHub shows no more than ten of each kind as annotations, so the first of each id comes
 before the second of any, and a last line says how many are hidden.

@@ -1,4 +1,4 @@
-"""``check -o gitlab``: a Code Quality report, which GitLab shows in merge requests and on their lines.
+"""Write a Code Quality report, which GitLab shows in merge requests and on their lines: ``check -o gitlab``.
 
 Source: https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format
 """

@@ -1,4 +1,4 @@
-"""``check -o html``: a page for people who are responsible for many workloads, in one file.
+"""Write a page for people who are responsible for many workloads, in one file: ``check -o html``.
 
 Findings with the same reason are one entry with many places, and so are equal patches and timelines.
 """

@@ -1,4 +1,4 @@
-"""``check -o json``: the report for programs."""
+"""Write the report for programs: ``check -o json``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``check -o junit``: a suite for each file, a test case for each object, which fails as ``--fail-on`` says."""
+"""Write a suite for each file, a test case for each object, which fails as ``--fail-on`` says: ``check -o junit``."""
 
 from __future__ import annotations
 

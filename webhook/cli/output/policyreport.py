@@ -1,4 +1,4 @@
-"""``-o policyreport``: the reports of the Kubernetes policy working group, which dashboards read.
+"""Write reports of the Kubernetes policy working group, which dashboards read: ``-o policyreport``.
 
 A PolicyReport for each namespace that objects are in, a ClusterPolicyReport for what is in none: with no results where
 nothing was found, so that applying it takes back what an older one said. What is found becomes a result:

@@ -1,4 +1,4 @@
-"""``check -o sarif``: a log for code scanning, which GitHub shows on the lines of a pull request.
+"""Write a log for code scanning, which GitHub shows on the lines of a pull request: ``check -o sarif``.
 
 Only what was found is a result: code scanning takes every result for an alert, whatever its ``kind``. Each has exactly
 one location. Above the number that code scanning takes the gravest are kept; a notification counts the rest.

@@ -1,4 +1,4 @@
-"""``check -o table``: text for people, on a terminal or in the log of a pipeline. No line is cut.
+"""Write text for people, on a terminal or in the log of a pipeline: ``check -o table``. No line is cut.
 
 Findings with the same id are one entry, and so are equal patches. With ``--verbose`` each has its own.
 """

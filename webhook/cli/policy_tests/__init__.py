@@ -1,1 +1,1 @@
-"""Tests of policies: read, run, compared with what they expect, and reported."""
+"""Read tests of policies, run them, compare what comes out with what they expect, and report it."""

@@ -1,4 +1,4 @@
-"""Cases of PolicyTests: the requests that they describe, and every difference of a judgement from what they expect."""
+"""Read the request that a case describes, and compare a judgement with what the case expects."""
 
 from __future__ import annotations
 

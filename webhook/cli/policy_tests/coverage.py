@@ -1,4 +1,4 @@
-"""Coverage of policies by tests: which act, which pass an object, on which operations, and by which exemptions."""
+"""Tell what of the policies tests cover: which act, which pass an object, and on what."""
 
 from __future__ import annotations
 

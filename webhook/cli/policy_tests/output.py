@@ -1,4 +1,4 @@
-"""Output of policy tests: text for people, JUnit and JSON."""
+"""Write the results of policy tests: text for people, JUnit and JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policy tests: they are read, run on the engine that ``check`` uses, and compared with what they expect."""
+"""Run policy tests on the engine that ``check`` uses."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Policies as ValidatingAdmissionPolicies, which hold while the webhook is down."""
+"""Export policies as ValidatingAdmissionPolicies, which hold while the webhook is down."""

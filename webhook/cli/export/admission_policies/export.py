@@ -1,4 +1,4 @@
-"""Export of policies as ValidatingAdmissionPolicies, which hold while the webhook is down.
+"""Export policies as ValidatingAdmissionPolicies, which hold while the webhook is down.
 
 They deny nothing that spotgate admits. They admit what Kubernetes can't express of a policy.
 """

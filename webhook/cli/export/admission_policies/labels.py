@@ -1,4 +1,4 @@
-"""`ReservedLabels` as ValidatingAdmissionPolicies, one for each set of places where resources have labels."""
+"""Export `ReservedLabels`: a policy for each set of places where resources have labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`match`, `exempt` and `breakGlass` of exported policies, as constraints and conditions of Kubernetes."""
+"""Export `match`, `exempt` and `breakGlass` as constraints and conditions of Kubernetes."""
 
 from __future__ import annotations
 

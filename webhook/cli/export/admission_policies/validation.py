@@ -1,4 +1,4 @@
-"""`Validation` as ValidatingAdmissionPolicies: for objects, and for the pod templates of workloads."""
+"""Export `Validation`: a policy for objects, and others for the pod templates of workloads."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Placement and graceful termination as a MutatingAdmissionPolicy, for the node pools as they are."""
+"""Export placement and termination as a MutatingAdmissionPolicy, for the node pools as they are."""

@@ -1,4 +1,4 @@
-"""CEL of the exported MutatingAdmissionPolicy: recognise the shape of a Pod, look up what becomes of it, and say it.
+"""Write the CEL of a MutatingAdmissionPolicy: recognise a Pod's shape, look up the answer, and apply it.
 
 A JSONPatch, and not an ApplyConfiguration: a Pod's tolerations are an atomic list for server-side apply, which an
 ApplyConfiguration may not change. Everything is one expression, as one mutation sees what the one before it has done.
