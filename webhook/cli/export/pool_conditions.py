@@ -59,11 +59,17 @@ def unasked_fields(providers: Iterable[Provider]) -> dict[ResourceKey, Tree]:
     A higher number takes no fallback away.
     """
     parts: dict[ResourceKey, list[PoolReader | Sizer]] = {}
-    for reader in (reader for provider in providers for reader in provider.readers):
-        for part in (reader, reader.sizer):
-            if part is not None:
-                parts.setdefault((part.group, part.resource), []).append(part)
+    for part in _parts(providers):
+        parts.setdefault((part.group, part.resource), []).append(part)
     return {key: _tree(of_resource) for key, of_resource in parts.items()}
+
+
+def _parts(providers: Iterable[Provider]) -> Iterator[PoolReader | Sizer]:
+    """Yield the readers of node pools, and those of the size of node pools."""
+    for reader in (reader for provider in providers for reader in provider.readers):
+        yield reader
+        if reader.sizer is not None:
+            yield reader.sizer
 
 
 def _tree(parts: Collection[PoolReader | Sizer]) -> Tree:
@@ -93,14 +99,7 @@ def _put(tree: Tree, path: QueryPath, field: ExcludedField) -> None:
 
 def annotations_read(providers: Iterable[Provider]) -> frozenset[str]:
     """Return the annotations that readers of node pools read."""
-    texts = (
-        query.text
-        for provider in providers
-        for reader in provider.readers
-        for part in (reader, reader.sizer)
-        if part is not None
-        for query in queries_of(part)
-    )
+    texts = (query.text for part in _parts(providers) for query in queries_of(part))
     return frozenset(key for text in texts for key in _ANNOTATION.findall(text))
 
 

@@ -13,7 +13,7 @@ import msgspec
 from webhook.break_glass import FIELD
 from webhook.bundle import policy_kinds
 from webhook.cli.export.admission_policies import labels, validation
-from webhook.cli.export.admission_policies.matching import ExportedPolicy, Part, as_rule, merged
+from webhook.cli.export.admission_policies.matching import ExportedPolicy, Part, as_rule, exported_policies, merged
 from webhook.cli.export.cel import JSON, names, policy_and_binding, quoted
 from webhook.policy.terms import BREAK_GLASS
 
@@ -73,11 +73,10 @@ _PARTS: Final[Mapping[str, Callable[[ExportedPolicy], Iterator[Part]]]] = {
 
 def export(bundle: Bundle, today: date) -> tuple[list[JSON], list[Problem]]:
     """Return the policies with their bindings, and what is left out of them, and why."""
-    documents = {each.name: each for each in bundle.documents if each.is_policy}
     printed: list[JSON] = []
     left_out: list[Problem] = []
-    for policy in sorted(bundle.policies, key=lambda each: (each.kind, each.name)):
-        exported = ExportedPolicy(bundle, policy, documents[policy.name], today)
+    for exported in exported_policies(bundle, today):
+        policy = exported.policy
         if policy.kind in _PARTS:
             exported.leave_out_system_namespaces()
             for part in chain(_PARTS[policy.kind](exported), _break_glass(exported)):

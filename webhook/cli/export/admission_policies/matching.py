@@ -186,6 +186,13 @@ class ExportedPolicy:
         return found
 
 
+def exported_policies(bundle: Bundle, today: date) -> Iterator[ExportedPolicy]:
+    """Yield the policies by kind and name."""
+    documents = {each.name: each for each in bundle.documents if each.is_policy}
+    for policy in sorted(bundle.policies, key=lambda each: (each.kind, each.name)):
+        yield ExportedPolicy(bundle, policy, documents[policy.name], today)
+
+
 def exemption(spec: ExemptSpec, labels: str) -> str:
     """Return an expression that is true if the exemption applies to the request and the labels."""
     parts = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from webhook.bounds import LEAST
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.export.admission_policies.matching import ExportedPolicy, Part, as_rule, merged
+from webhook.cli.export.admission_policies.matching import ExportedPolicy, Part, as_rule, exported_policies, merged
 from webhook.cli.export.cel import JSON, policy_and_binding
 from webhook.cli.export.mutating_policy.expressions import MUTATION, variables
 from webhook.cli.export.mutating_policy.shapes import answers_of, vocabulary
@@ -43,11 +43,10 @@ def export(bundle: Bundle, context: Context) -> tuple[list[JSON], list[Problem],
     """
     if context.view.pools is None:
         raise CannotJudgeError(f"error: the node pools are unknown: {context.view.why_unknown} {context.view.remedy}")
-    documents = {each.name: each for each in bundle.documents if each.is_policy}
     found: dict[str, ExportedPolicy] = {}
     left_out: list[Problem] = []
-    for policy in sorted(bundle.policies, key=lambda each: (each.kind, each.name)):
-        exported = ExportedPolicy(bundle, policy, documents[policy.name], context.now.date())
+    for exported in exported_policies(bundle, context.now.date()):
+        policy = exported.policy
         if policy.kind not in {_PLACEMENT, _TERMINATION} or not policy.matches(*_POD):
             continue
         if policy.enforcement is Outcome.AUDIT:
