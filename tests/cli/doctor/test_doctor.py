@@ -383,7 +383,7 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
     # The cluster
     "clocks apart": (
         {"GET /version": Answer(200, '{"gitVersion": "v1.36.3", "major": "1", "minor": "36"}', (), IN_AN_HOUR)},
-        {"clocks": r"warn: apart from this machine: the API server by \+3\d{3} s$"},
+        {"clocks": r"warn: apart from this machine: the API server by \+\d{4} s$"},
     ),
     "an old API server": (
         {"GET /version": {'"gitVersion": "v1.36': '"gitVersion": "v1.29'}},
