@@ -63,9 +63,8 @@ class GraceBudgets:
         if pool.grace_seconds is None:
             for each in self._providers[pool.provider].grace_period.by_node_label:
                 if pool.labels.get(each.key) == each.value:
-                    because = (
-                        f"{pool} has label {each.key}={each.value}, which gives a Pod {each.budget_seconds} s to stop"
-                    )
+                    label = f"label {each.key}={each.value}"
+                    because = f"{pool} has {label}, which gives a Pod {each.budget_seconds} s to stop"
                     return GraceBudget(each.budget_seconds, each.safety_margin_seconds, because)
             return budget
         margin = budget.margin if pool.safety_margin_seconds is None else pool.safety_margin_seconds

@@ -1,1 +1,1 @@
-"""Capacity providers: their documents, and the normalised pool that each node-pool resource is read into."""
+"""Read the documents of capacity providers, and each node-pool resource into the normalised pool."""

@@ -270,7 +270,6 @@ class NodePoolReaderSpec(MachinesSpec):
         description="It is an item of a list in a file of another kind, and is read as an object of which the item is "
         "the `spec`, and the name of that file's object the namespace.",
     )
-
     namespaced: Flag = Field(default=False, description="Its objects are in namespaces.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")
     when: JMESPath | None = Field(

@@ -266,7 +266,6 @@ class CapacityProviderSpec(Model):
     )
     interruption: TimelineSpec = Field(description="What happens to a reclaimed node, in seconds after the notice.")
     grace_period: GracePeriodSpec = Field(description="What an ordinary Pod on a reclaimed node gets to stop.")
-
     fallback: tuple[FallbackSpec, ...] = Field(
         default=(),
         description="What its GPU spot pools need beside them, where an OnDemandFallback does not say it for this "
