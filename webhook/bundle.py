@@ -261,6 +261,7 @@ def _compile(document: PolicyDocument, facts: Facts, shared: Iterable[tuple[Glob
     declared = spec.match.resource_rules
     return Policy(
         name=document.name,
+        kind=document.kind,
         of=kind,
         enforcement=Outcome[spec.enforcement.name] if spec.enforcement is not Enforcement.OFF else Outcome.AUDIT,
         rules=kind.rules(facts) if declared is None else tuple(map(_rule, declared)),

@@ -59,6 +59,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
+    kind: str
     of: PolicyKind
     enforcement: Outcome
     rules: tuple[ResourceRule, ...]
@@ -70,11 +71,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     mutator: Mutator | None
     validator: Validator | None
     needs: Needs
-
-    @property
-    def kind(self) -> str:
-        """Return the name of its kind."""
-        return self.of.name
 
     def matches(self, operation: str, group: str, path: str) -> bool:
         """Return whether the policy may match requests of this kind; `why_not_request` compares the rest."""

@@ -5,7 +5,7 @@ Source: google/api/expr: syntax.proto and checked.proto of https://github.com/go
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,10 +16,9 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _CONST, _IDENT, _SELECT, _CALL, _LIST, _STRUCT, _LOOP = range(3, 10)
 _NULL, _INT, _STRING = 1, 3, 6
 """The numbers of fields of a constant."""
-_MISSING: Final = b""
 
-_Fields = dict[int, list[int | bytes]]
-"""The fields of a message, by number."""
+_Fields = dict[int, list[Any]]
+"""The fields of a message, by number: integers and bytes."""
 
 
 class Const(msgspec.Struct, frozen=True):
@@ -90,7 +89,7 @@ def read_tree(serialised: bytes) -> ExprNode:
     checked = _fields(_bytes(_fields(serialised), 2))
     names: dict[int, str] = {}
     for entry in checked.get(2, ()):
-        reference = _fields(_as_bytes(entry))
+        reference = _fields(entry)
         names[_int(reference, 1)] = _text(_fields(_bytes(reference, 2)), 1)
     (tree,) = _Reader(names).below(checked, 4)
     return tree
@@ -104,7 +103,7 @@ class _Reader:
 
     def below(self, fields: _Fields, *numbers: int) -> tuple[ExprNode, ...]:
         """Read the nodes in these fields."""
-        return tuple(self.node(_as_bytes(each)) for number in numbers for each in fields.get(number, ()))
+        return tuple(self.node(each) for number in numbers for each in fields.get(number, ()))
 
     def node(self, data: bytes) -> ExprNode:
         fields = _fields(data)
@@ -126,7 +125,7 @@ class _Reader:
         if kind == _LIST:
             return Make(self.below(body, 1))
         if kind == _STRUCT:
-            entries = (_fields(_as_bytes(each)) for each in body.get(2, ()))
+            entries = (_fields(each) for each in body.get(2, ()))
             return Make(tuple(node for entry in entries for node in self.below(entry, 3, 4)))
         variables = tuple(filter(None, (_text(body, 1), _text(body, 8))))
         span, start, condition, step, result = self.below(body, 2, 4, 5, 6, 7)
@@ -164,12 +163,9 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
             return value, position
 
 
-def _as_bytes(value: int | bytes) -> bytes:
-    return value if isinstance(value, bytes) else _MISSING
-
-
 def _bytes(fields: _Fields, number: int) -> bytes:
-    return _as_bytes(fields[number][0]) if number in fields else _MISSING
+    found: bytes = fields.get(number, (b"",))[0]
+    return found
 
 
 def _text(fields: _Fields, number: int) -> str:
@@ -177,9 +173,7 @@ def _text(fields: _Fields, number: int) -> str:
 
 
 def _int(fields: _Fields, number: int) -> int:
-    value = fields[number][0] if number in fields else 0
-    if not isinstance(value, int):
-        return 0
+    value: int = fields.get(number, (0,))[0]
     return value - (1 << 64) if value >> 63 else value
 
 

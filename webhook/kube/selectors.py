@@ -11,25 +11,20 @@ if TYPE_CHECKING:
 class LabelSelector:
     """Hold requirements on labels that AND: ``(key, operator, values)`` with In, NotIn, Exists, DoesNotExist."""
 
-    __slots__ = ("_requirements",)
+    __slots__ = ("requirements",)
 
     def __init__(self, requirements: Iterable[tuple[str, str, Iterable[str]]]) -> None:
-        self._requirements = tuple((key, operator, frozenset(values)) for key, operator, values in requirements)
+        self.requirements = tuple((key, operator, frozenset(values)) for key, operator, values in requirements)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, LabelSelector) and self._requirements == other._requirements
+        return isinstance(other, LabelSelector) and self.requirements == other.requirements
 
     def __hash__(self) -> int:
-        return hash(self._requirements)
-
-    @property
-    def requirements(self) -> tuple[tuple[str, str, frozenset[str]], ...]:
-        """Return the requirements of the selector."""
-        return self._requirements
+        return hash(self.requirements)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return whether all requirements hold. As in Kubernetes, NotIn also holds if the label is absent."""
-        for key, operator, values in self._requirements:
+        for key, operator, values in self.requirements:
             value = labels.get(key)
             match operator:
                 case "In":
@@ -46,5 +41,5 @@ class LabelSelector:
 
     def could_match_with_others(self, known: Mapping[str, str]) -> bool:
         """Return whether the selector fails on these labels but could match if there were others beside them."""
-        given = LabelSelector(each for each in self._requirements if each[0] in known)
+        given = LabelSelector(each for each in self.requirements if each[0] in known)
         return given.matches(known) and not self.matches(known)

@@ -211,20 +211,19 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         return added
 
     def _violations(self, found: list[_Found]) -> Iterator[Violation]:
-        for each in sorted(found):
-            yield self._violation(each, self._intended_key(each.key, each.resource))
-
-    def _violation(self, found: _Found, meant: str) -> Violation:
-        prefix, _, name = found.key.partition("/")
-        domain = next(each for each in self.domains if prefix == each or prefix.endswith(f".{each}"))
-        remove = f"remove it, or use a domain of your own, e.g. example.com/{name}"
-        return Violation(
-            id="reserved",
-            reason=f"label {found.key} is in the reserved domain {domain}",
-            field=f'{found.field}["{found.key}"]',
-            detail=f"The platform reserves labels in {domain} and its subdomains, and rejects those that users set.",
-            fix=f"did you mean {meant}? Otherwise {remove}" if meant else remove,
-        )
+        for key, field, resource in sorted(found):
+            meant = self._intended_key(key, resource)
+            prefix, _, name = key.partition("/")
+            domain = next(each for each in self.domains if prefix == each or prefix.endswith(f".{each}"))
+            remove = f"remove it, or use a domain of your own, e.g. example.com/{name}"
+            yield Violation(
+                id="reserved",
+                reason=f"label {key} is in the reserved domain {domain}",
+                field=f'{field}["{key}"]',
+                detail=f"The platform reserves labels in {domain} and its subdomains, and rejects those that users "
+                "set.",
+                fix=f"did you mean {meant}? Otherwise {remove}" if meant else remove,
+            )
 
     def _intended_key(self, key: str, resource: str) -> str:
         """Return the allowed key that was probably meant, or an empty string."""

@@ -75,12 +75,26 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
             return
         if target.preferred:
             if gang.restarts:
-                yield _preferred(gang)
+                yield Violation(
+                    id="gang-split",
+                    reason=f"{SPOT_PREFERRED} spreads one gang over spot and on-demand nodes",
+                    field=_FIELD,
+                    detail=f"{gang.name}: its Pods work only together. A reclaimed node stops those on demand, too.",
+                    fix="let the whole gang run on spot, or all of it on demand",
+                    yaml=f"metadata:\n  labels:\n    {CAPACITY_LABEL}: spot",
+                )
             return
         # Of parts on spot the first compares itself with all, and each other one with the first: no pair is said twice.
         for other in parts[1:] if part is parts[0] else parts[:1]:
             if _is_off_spot(other, workload, subject, target_of):
-                yield _split(gang, other)
+                yield Violation(
+                    id="gang-split",
+                    reason=f"this part of the gang is on spot, and {field_path(other.path)[:_SHOWN]} is not",
+                    field=_FIELD,
+                    detail=f"{gang.name}: its parts run together. While one waits for spot nodes, the other does no "
+                    "work.",
+                    fix=f"give all parts the same `{CAPACITY_LABEL}`; only what leads the others may stay on demand",
+                )
                 return
 
     def _gang(self, subject: Subject) -> GangSpec | None:
@@ -107,24 +121,3 @@ def _is_off_spot(
     except (MalformedObjectError, OverBoundError):
         return False
     return isinstance(target, NotTargeting) and not (target.unknown or target.untouchable)
-
-
-def _split(gang: GangSpec, other: FoundTemplate) -> Violation:
-    return Violation(
-        id="gang-split",
-        reason=f"this part of the gang is on spot, and {field_path(other.path)[:_SHOWN]} is not",
-        field=_FIELD,
-        detail=f"{gang.name}: its parts run together. While one waits for spot nodes, the other does no work.",
-        fix=f"give all parts the same `{CAPACITY_LABEL}`; only what leads the others may stay on demand",
-    )
-
-
-def _preferred(gang: GangSpec) -> Violation:
-    return Violation(
-        id="gang-split",
-        reason=f"{SPOT_PREFERRED} spreads one gang over spot and on-demand nodes",
-        field=_FIELD,
-        detail=f"{gang.name}: its Pods work only together. A reclaimed node stops those on demand, too.",
-        fix="let the whole gang run on spot, or all of it on demand",
-        yaml=f"metadata:\n  labels:\n    {CAPACITY_LABEL}: spot",
-    )
