@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from itertools import groupby
 from pathlib import Path
 from posixpath import basename, dirname, join, normpath
 from typing import TYPE_CHECKING, Final
@@ -83,12 +82,14 @@ class ManifestFiles(msgspec.Struct):
         skipped: number of Helm templates, and of patches of kustomizations.
         problems: folders and files that can't be read.
         left_out: links to folders elsewhere, which are not followed.
+        folders: the real folders that the files and their links are in.
     """
 
     files: list[ManifestFile] = []
     skipped: int = 0
     problems: list[Problem] = []
     left_out: list[Path] = []
+    folders: set[str] = set()
 
 
 class Ignored(msgspec.Struct, frozen=True):
@@ -132,7 +133,7 @@ def find_manifest_files(paths: Iterable[str | Path], ignored: Ignored) -> Manife
         if first is not source and Path(first.file).is_symlink() and not Path(source.file).is_symlink():
             del files[identity]
             files[identity] = replace(source, in_folder=source.in_folder and first.in_folder)
-    patches = patches_near(each.file for each in files.values() if each.file != STDIN)
+    patches = patches_of(_kustomizations_above(found.folders))
     found.files = [each for each in files.values() if not patches or os.path.realpath(each.file) not in patches]
     found.skipped += len(files) - len(found.files)
     return found
@@ -151,6 +152,7 @@ def _files(
             yield text, ManifestFile(text).taken_in()
         elif path.is_file():
             status = path.stat()
+            found.folders |= {os.path.realpath(path.parent), dirname(os.path.realpath(path))}
             yield (status.st_dev, status.st_ino), ManifestFile(text, size=status.st_size)
         else:  # a pipe that somebody named is read: `check <(helm template chart/)`
             yield text, ManifestFile(text)
@@ -177,15 +179,23 @@ def _below(top: Path, ignored: Ignored, found: ManifestFiles) -> Iterator[tuple[
             files = [each for each in files if not ignored.covers(Path(each.path), top)]
         if files and _holds_helm_templates(Path(folder)):
             found.skipped += len(files)
+        elif files:
+            yield from _inside(folder, files, found)
+
+
+def _inside(
+    folder: str, files: list[os.DirEntry[str]], found: ManifestFiles
+) -> Iterator[tuple[Hashable, ManifestFile]]:
+    links = filter(os.DirEntry.is_symlink, files)
+    found.folders |= {os.path.realpath(folder), *(dirname(os.path.realpath(each)) for each in links)}
+    for file in files:
+        try:
+            status = file.stat()
+        except OSError as error:
+            found.problems.append(unreadable(_shown(file), error))
             continue
-        for file in files:
-            try:
-                status = file.stat()
-            except OSError as error:
-                found.problems.append(unreadable(_shown(file), error))
-                continue
-            if stat.S_ISREG(status.st_mode):  # a pipe would be waited for
-                yield (status.st_dev, status.st_ino), ManifestFile(_shown(file), in_folder=True, size=status.st_size)
+        if stat.S_ISREG(status.st_mode):  # a pipe would be waited for
+            yield (status.st_dev, status.st_ino), ManifestFile(_shown(file), in_folder=True, size=status.st_size)
 
 
 def _shown(entry: os.DirEntry[str]) -> str:
@@ -242,17 +252,9 @@ def patches_of(kustomizations: Iterable[tuple[str, bytes]]) -> frozenset[str]:
     return frozenset(patches - resources)
 
 
-def patches_near(files: Iterable[str]) -> frozenset[str]:
-    """Return the real paths of patches, as told by kustomizations in the folders of these files and above them."""
-    return patches_of(_kustomizations_near(files))
-
-
-def _kustomizations_near(files: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+def _kustomizations_above(folders: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield the path and the content of each kustomization in these folders and above them, within their repository."""
     seen: set[str] = set()
-    folders: set[str] = set()
-    for folder, inside in groupby(files, dirname):
-        folders.add(os.path.realpath(folder))
-        folders |= {dirname(os.path.realpath(file)) for file in inside if os.path.islink(file)}  # noqa: PTH114
     for folder in folders:
         for each in (Path(folder), *Path(folder).parents):
             if str(each) in seen:

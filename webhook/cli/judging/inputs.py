@@ -84,6 +84,11 @@ class Inputs:
         """Return the objects that the cluster has from files that have changed since, as far as Git knows them."""
         return [] if self._base is None else self._base.old
 
+    @property
+    def compares(self) -> bool:
+        """Return whether the names of all objects count: with ``--against`` one that is missing is deleted."""
+        return self._base is not None
+
     def is_stored(self, manifest: Manifest) -> bool:
         """Return whether the cluster has the object as it is: Git says that its file has not changed."""
         return self._base is not None and bool(manifest.name) and self._base.is_unchanged(manifest.file)

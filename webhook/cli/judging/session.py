@@ -175,8 +175,11 @@ class Session:
         return self._options.kubeconfig is None and self._options.operation != "DELETE"
 
     def summary(self, found: Manifests) -> Manifests:
-        """Return what was read, with the names alone of those objects that say nothing about others."""
-        return replace(found, objects=[each if each.kind in self._telling else each.named for each in found.objects])
+        """Return what was read, without the objects that say nothing about others, or with their names alone."""
+        objects = [each for each in found.objects if each.kind in self._telling]
+        if self.inputs.compares:
+            objects = [each if each.kind in self._telling else each.named for each in found.objects]
+        return replace(found, objects=objects)
 
     def judge(self, found: Manifests) -> Judgements:
         """Judge everything that was read."""
