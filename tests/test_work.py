@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.objects import BUNDLE
+from tests.objects import BUNDLE, review
 from tests.test_budgets import MANY, keys
 from webhook import bounds
 from webhook.capacity.placement import target as targeting
@@ -36,26 +35,12 @@ VIEW = FileState([Path(__file__).parent.parent / "examples/state"], BUNDLE.provi
 STEPS_OF_A_BYTE = 4
 """Where things are counted and compared one by one; most of them in C, in no step at all."""
 
-PODS = ("", "pods")
-CKS = ("compute.coreweave.com", "nodepools")
-KARPENTER = ("karpenter.sh", "nodepools")
-RAY = ("ray.io", "rayclusters")
-ASO = ("infrastructure.cluster.x-k8s.io", "azureasomanagedmachinepools")
-GKE = ("container.cnrm.cloud.google.com", "containernodepools")
-
-
-def review(resource: tuple[str, str], value: JSON) -> bytes:
-    group, plural = resource
-    request = {
-        "uid": "u",
-        "operation": "CREATE",
-        "kind": {"group": group, "version": "v1", "kind": "X"},
-        "resource": {"group": group, "version": "v1", "resource": plural},
-        "namespace": "team-a" if resource in {PODS, RAY} else "",
-        "userInfo": {"username": "jane"},
-        "object": value,
-    }
-    return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+PODS = "pods"
+CKS = "compute.coreweave.com/nodepools"
+KARPENTER = "karpenter.sh/nodepools"
+RAY = "ray.io/rayclusters"
+ASO = "infrastructure.cluster.x-k8s.io/azureasomanagedmachinepools"
+GKE = "container.cnrm.cloud.google.com/containernodepools"
 
 
 def steps(data: bytes) -> int:
@@ -123,7 +108,7 @@ def groups(count: int) -> JSON:
     }
 
 
-IN_POOLS: list[tuple[str, tuple[str, str], int, Callable[[int], JSON]]] = [
+IN_POOLS: list[tuple[str, str, int, Callable[[int], JSON]]] = [
     (
         "requirements",
         KARPENTER,
@@ -176,7 +161,7 @@ GROWING = [
         pytest.param(PODS, bound.at_most - 1, partial(on_spot, parts), id=f"{bound.field} {number}")
         for number, (bound, parts) in enumerate(MANY)
     ),
-    *(pytest.param(resource, most, made, id=f"{resource[0]} {what}") for what, resource, most, made in IN_POOLS),
+    *(pytest.param(resource, most, made, id=f"{resource} {what}") for what, resource, most, made in IN_POOLS),
     pytest.param(RAY, TEMPLATES_AT_MOST, groups, id="pod templates"),
 ]
 
@@ -185,19 +170,19 @@ GROWING = [
 @given(share=st.floats(0.3, 0.5))
 @settings(max_examples=5)
 def test_twice_as_much_of_anything_takes_twice_the_work_at_most(
-    resource: tuple[str, str], most: int, made: Callable[[int], JSON], share: float
+    resource: str, most: int, made: Callable[[int], JSON], share: float
 ) -> None:
     count = int(most * share)
-    steps(review(resource, made(count)))  # what is compiled and imported once
-    once, twice = steps(review(resource, made(count))), steps(review(resource, made(2 * count)))
+    steps(review(made(count), resource))  # what is compiled and imported once
+    once, twice = steps(review(made(count), resource)), steps(review(made(2 * count), resource))
     assert twice <= 2.2 * once, f"{count}: {once} steps, {2 * count}: {twice}"
 
 
 @pytest.mark.parametrize(("resource", "most", "made"), GROWING)
 def test_beyond_its_bound_more_of_anything_takes_no_more_work_than_to_count_it(
-    resource: tuple[str, str], most: int, made: Callable[[int], JSON]
+    resource: str, most: int, made: Callable[[int], JSON]
 ) -> None:
     counts = (most, 2 * most, 20 * most)
-    at_bound, beyond, far_beyond = (steps(review(resource, made(count))) for count in counts)
-    added = len(review(resource, made(20 * most))) - len(review(resource, made(most)))
+    at_bound, beyond, far_beyond = (steps(review(made(count), resource)) for count in counts)
+    added = len(review(made(20 * most), resource)) - len(review(made(most), resource))
     assert far_beyond <= 1.1 * max(at_bound, beyond) + STEPS_OF_A_BYTE * added, f"{at_bound}, {beyond}, {far_beyond}"
