@@ -33,20 +33,19 @@ def take_project_file(options: Namespace) -> None:
     Raise CannotJudgeError if the file is invalid; the text lists all mistakes.
     """
     file = _find(folder_of(options))
+    project = ProjectFile.model_construct()
     if file is not None:
-        project = read_project_file(file)
         options.project = str(file.parent)
-        options.policies = options.policies or [_policies_from_here(file, each) for each in project.policies]
-        options.state = options.state or [_from_here(file, each) for each in project.state]
-        options.ignore = options.ignore or [normpath(each) for each in project.ignore]
-        options.cluster = options.cluster or project.cluster
-        options.partial = options.partial or project.partial
-        options.kubernetes_version = options.kubernetes_version or project.kubernetes_version
-        if "fail_on" in options:
-            options.fail_on = options.fail_on or project.fail_on
-    options.kubernetes_version = options.kubernetes_version or ASSUMED_VERSION
-    if "fail_on" in options:
-        options.fail_on = options.fail_on or "deny"
+        written = read_project_file(file)
+        paths = {
+            "policies": [_policies_from_here(file, each) for each in written.policies],
+            "state": [_from_here(file, each) for each in written.state],
+            "ignore": [normpath(each) for each in written.ignore],
+        }
+        project = written.model_copy(update=paths)
+    for field in ProjectFile.model_fields:
+        if field in options:
+            setattr(options, field, getattr(options, field) or getattr(project, field))
 
 
 def folder_of(options: Namespace) -> Path:

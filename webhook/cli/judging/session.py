@@ -176,10 +176,14 @@ class Session:
 
     def summary(self, found: Manifests) -> Manifests:
         """Return what was read, without the objects that say nothing about others, or with their names alone."""
-        objects = [each for each in found.objects if each.kind in self._telling]
-        if self.inputs.compares:
-            objects = [each if each.kind in self._telling else each.named for each in found.objects]
-        return replace(found, objects=objects)
+        return replace(
+            found,
+            objects=[
+                each if each.kind in self._telling else each.named
+                for each in found.objects
+                if each.kind in self._telling or self.inputs.compares
+            ],
+        )
 
     def judge(self, found: Manifests) -> Judgements:
         """Judge everything that was read."""
