@@ -15,6 +15,7 @@ from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION, SPOT, Target
 from webhook.capacity.providers.nodes import provider_of
 from webhook.cli.explain.timeline import timeline_of
+from webhook.cli.judging.judge import Identity  # noqa: TC001 - msgspec reads the annotations
 from webhook.cli.report import ReclaimRisk, RiskReason
 from webhook.cluster.source import metadata_of
 from webhook.kube.affinity import Tristate
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from webhook.decision import Finding
     from webhook.kube.pod import OwnerReference
     from webhook.manifests.objects import Manifest
-
-Identity = tuple[str, str, str, str]
-"""API group, kind, namespace and name."""
 
 _SUITABILITY: Final = "SpotSuitability"
 _FALLBACK: Final = "OnDemandFallback"

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from webhook.bundle import Bundle
-    from webhook.cli.audit.on_spot import Identity, SpotNode
+    from webhook.cli.audit.on_spot import SpotNode
+    from webhook.cli.judging.judge import Identity
     from webhook.cli.report import ReclaimRisk
     from webhook.cluster.api import Api
     from webhook.cluster.protocol import ClusterView

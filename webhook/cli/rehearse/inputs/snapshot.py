@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
     from webhook.cli.rehearse.inputs.nodes import RehearsedNode
     from webhook.cli.rehearse.inputs.resources import JSON, GroupKind, RehearsedKind
-    from webhook.cli.rehearse.inputs.source import ClusterSource, Identity
+    from webhook.cli.rehearse.inputs.source import ClusterSource, WorkloadIdentity
     from webhook.manifests.objects import Manifest
 
 PROVISIONER: Final = "rehearse.spotgate.dev"
@@ -272,7 +272,7 @@ def _storage_classes_for(objects: Iterable[JSON]) -> Iterator[Manifest]:
             yield manifest_of("spotgate rehearse", value)
 
 
-def _as_stored(value: JSON, rolled_out: frozenset[Identity] = frozenset()) -> JSON:
+def _as_stored(value: JSON, rolled_out: frozenset[WorkloadIdentity] = frozenset()) -> JSON:
     """Return an object as etcd is to have it: with a UID, and without what the API server adds when it is read."""
     metadata = {
         "uid": str(uuid.uuid4()),

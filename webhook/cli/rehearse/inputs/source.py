@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
     from webhook.manifests.objects import Manifest
 
-Identity = tuple[str, str, str]
+WorkloadIdentity = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +36,8 @@ class ClusterSource:
     live: bool = False
     notes: Sequence[str] = ()
     version: str | None = None
-    sizes: Mapping[Identity, Callable[[Pool], int]] = field(default_factory=dict)
-    rolled_out: frozenset[Identity] = frozenset()
+    sizes: Mapping[WorkloadIdentity, Callable[[Pool], int]] = field(default_factory=dict)
+    rolled_out: frozenset[WorkloadIdentity] = frozenset()
 
     def with_changes(self, changes: Iterable[Manifest], size: Callable[[Pool], int]) -> ClusterSource:
         """Return the cluster after changes: each is merged into the object that is there, as a patch, or is new.
