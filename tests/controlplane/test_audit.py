@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import pytest
 import yaml
 
@@ -180,7 +181,7 @@ def test_the_component_may_read_and_write_what_it_needs_and_goes_on_after_an_int
     assert (interrupted.code, interrupted.denied) == (2, DENIED)  # the rest is judged all the same
     assert "statefulsets.apps can't be read: 403 Forbidden" in interrupted.said
     assert "  - apiGroups: [apps]\n    resources: [statefulsets]\n    verbs: [list]" in interrupted.said
-    assert "deployments.apps" in json.loads(file.read_text())["done"]
+    assert "deployments.apps" in msgspec.msgpack.decode(file.read_bytes())["done"]
     assert "of another audit" in audit(auditor, f"--resume={file}", "-n", "shop").said
 
     kubectl.apply({**everything, "metadata": {"name": "spotgate-audit"}})
