@@ -112,6 +112,16 @@ class Matcher:
         return ""
 
 
+_ASKED: Final[Mapping[str, Callable[[Request], Iterable[str | None]]]] = {
+    "users": lambda request: (request.user_info.username,),
+    "groups": lambda request: request.user_info.groups or (),
+    "serviceAccounts": lambda request: (service_account(request.user_info.username),),
+    "namespaces": lambda request: (namespace_of(request),),
+    "names": lambda request: (request.name,),
+}
+"""The words of a request that the parts of an exemption are compared with; one of them must match."""
+
+
 class Exemption:
     """Hold one entry of ``exempt``, or one Exemption document.
 
@@ -156,16 +166,8 @@ class Exemption:
         """
         if self.expires is not None and today > self.expires:
             return "expires"
-        user = request.user_info
-        asked = {
-            "users": (user.username,),
-            "groups": user.groups or (),
-            "serviceAccounts": (service_account(user.username),),
-            "namespaces": (namespace_of(request),),
-            "names": (request.name,),
-        }
         for part, globs in self._globs.items():
-            if not any(each and globs.match(each) for each in asked[part]):
+            if not any(each and globs.match(each) for each in _ASKED[part](request)):
                 return part
         # The object as it will be: one that loses the label loses the exemption with it.
         if self._object_selector is not None and not (
