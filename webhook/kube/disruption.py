@@ -43,6 +43,12 @@ class DisruptionBudget(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether the budget covers Pods with these labels, in its namespace."""
         return self.selector is not None and self.selector.matches(labels)
 
+    def least(self, replicas: int) -> int:
+        """Return how many of so many Pods must stay."""
+        if self.max_unavailable is not None:
+            return max(replicas - _count(self.max_unavailable, replicas), 0)
+        return 0 if self.min_available is None else _count(self.min_available, replicas)
+
     def blocks(self, replicas: int | None) -> bool:
         """Return whether the budget never allows the eviction of one of so many Pods; None is an unknown number."""
         if self.max_unavailable is not None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from webhook.cli import main
-from webhook.cli.rehearse.inputs.custom_resources import definitions_of
+from webhook.cli.rehearse.inputs.budgets import count_budgets
 from webhook.cli.rehearse.inputs.live import without_environment
+from webhook.cli.rehearse.inputs.resources import manifest_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -228,9 +229,7 @@ def test_a_control_plane_that_does_not_start_says_its_last_words(
     assert capsys.readouterr().err == f"spotgate rehearse: {said}"
 
 
-def test_a_budget_whose_owners_are_not_defined_here_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_budget_whose_owners_are_not_here_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     owner = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "web", "uid": "1", "controller": True}
     pod = {
         "apiVersion": "v1",
@@ -247,16 +246,36 @@ def test_a_budget_whose_owners_are_not_defined_here_is_named(
         }
         for name, bound in {"counted": {"minAvailable": 1}, "uncounted": {"maxUnavailable": 1}}.items()
     ]
-    definition = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "x"},
-    }
-    unusable = {**definition, "spec": {"group": "apps.kruise.io", "names": {"kind": "CloneSet"}}}
-    assert rehearsed(tmp_path, (*TWO_POOLS, pod, *budgets, unusable), "--lose=spot", "-o", "json") == 0
-    said = [each for each in json.loads(capsys.readouterr().out)["notSimulated"] if "CustomResourceDefinition" in each]
+    assert rehearsed(tmp_path, (*TWO_POOLS, pod, *budgets), "--lose=spot", "-o", "json") == 0
+    said = [each for each in json.loads(capsys.readouterr().out)["notSimulated"] if "needs the scale" in each]
     assert len(said) == 1
     assert said[0].startswith("PodDisruptionBudget uncounted: it needs the scale of each CloneSet")
+
+
+@pytest.mark.parametrize(
+    ("status", "scale", "bound", "least"),
+    [
+        ({}, 4, {"maxUnavailable": "50%"}, 2),
+        ({}, 3, {"minAvailable": "50%"}, 2),
+        ({}, 2, {"maxUnavailable": 3}, 0),
+        ({"expectedPods": 6, "desiredHealthy": 5}, 4, {"maxUnavailable": 1}, 5),
+    ],
+)
+def test_a_budget_over_pods_of_custom_resources_demands_a_number_of_them(
+    status: dict[str, int], scale: int, bound: dict[str, Any], least: int
+) -> None:
+    owner = {"apiVersion": "acme.io/v1", "kind": "CloneSet", "metadata": {"name": "web"}, "spec": {"replicas": scale}}
+    reference = {"apiVersion": "acme.io/v1", "kind": "CloneSet", "name": "web", "controller": True}
+    metadata = {"name": "web-0", "namespace": "default", "labels": {"app": "web"}, "ownerReferences": [reference]}
+    selector = {"matchLabels": {"app": "web"}}
+    budget = {
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {**bound, "selector": selector},
+        "status": status,
+    }
+    assert not list(count_budgets([{"kind": "Pod", "metadata": metadata}, budget], [manifest_of("here", owner)]))
+    assert budget["spec"] == {"minAvailable": least, "selector": selector}
 
 
 @pytest.mark.parametrize(
@@ -287,31 +306,6 @@ def test_what_others_changed_in_pods_that_run_is_named(
     assert rehearsed(tmp_path, (*TWO_POOLS, owner, pod), "--lose=spot", "-o", "json") == 0
     notes = json.loads(capsys.readouterr().out)["notSimulated"]
     assert any(each.startswith("ReplicaSet web: its Pods have other containers") for each in notes) is said
-
-
-def test_of_a_custom_resource_only_its_scale_is_kept() -> None:
-    scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
-    definition = {
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "clonesets.apps.kruise.io"},
-        "spec": {
-            "group": "apps.kruise.io",
-            "scope": "Namespaced",
-            "names": {"kind": "CloneSet", "plural": "clonesets"},
-            "versions": [{"name": "v1", "served": True, "storage": True, "subresources": {"scale": scale}}],
-        },
-    }
-    metadata = {"name": "web", "namespace": "shop", "uid": "1"}
-    value = {
-        "apiVersion": "apps.kruise.io/v1",
-        "kind": "CloneSet",
-        "metadata": {**metadata, "annotations": {"token": "s3cret"}},
-        "spec": {"replicas": 3, "password": "s3cret"},
-        "status": "none yet",
-    }
-    (found,) = definitions_of([definition], {("apps.kruise.io", "CloneSet")}).values()
-    kept = found.scaled_part(value)
-    assert kept == {**value, "metadata": metadata, "spec": {"replicas": 3}, "status": {}}
 
 
 def test_what_containers_are_told_is_not_kept_of_a_live_cluster() -> None:

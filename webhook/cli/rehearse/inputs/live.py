@@ -10,15 +10,12 @@ from msgspec.structs import replace
 
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.cli.connection import connected
-from webhook.cli.rehearse.inputs.custom_resources import custom_owner_of, definitions_of
 from webhook.cli.rehearse.inputs.nodes import size_of
 from webhook.cli.rehearse.inputs.resources import (
-    CUSTOM_RESOURCE_DEFINITION,
     KINDS,
     NODE,
     POD,
     RehearsedKind,
-    group_kind_of,
     manifest_of,
 )
 from webhook.cli.rehearse.inputs.source import ClusterSource
@@ -28,7 +25,7 @@ from webhook.cluster.source import pages
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import AsyncIterator, Iterable, Sequence
+    from collections.abc import AsyncIterator, Iterable
 
     from webhook.bundle import Bundle
     from webhook.cli.rehearse.inputs.resources import JSON
@@ -60,7 +57,7 @@ async def _read(api: Api, bundle: Bundle) -> ClusterSource:
     release = await api_server_release(api, _ANSWER)
     objects: list[JSON] = []
     notes: list[str] = []
-    for kind in (each for each in KINDS if each is not CUSTOM_RESOURCE_DEFINITION):
+    for kind in KINDS:
         try:
             objects += [without_environment(each) async for each in _list(api, kind) if _is_rehearsed(each)]
         except ApiError as error:
@@ -70,11 +67,6 @@ async def _read(api: Api, bundle: Bundle) -> ClusterSource:
                 notes.append(f"{kind.plural} can't be read, and are taken for none: {error}")
     for node in (each for each in objects if each["kind"] == NODE.kind):
         node["status"] = {**node.get("status", {}), "allocatable": node.get("status", {}).get("allocatable") or _NONE}
-    if owners := [owner for each in objects if (owner := custom_owner_of(each)) is not None]:
-        try:
-            objects += [each async for each in _custom(api, owners)]
-        except ApiError as error:
-            notes.append(f"custom resources that control Pods can't all be read: {error}")
     objects += [each async for each in _pools(api, bundle)]
     manifests = [manifest_of("the cluster", each) for each in objects]
     return ClusterSource(manifests=manifests, live=True, notes=notes, version=release)
@@ -82,17 +74,6 @@ async def _read(api: Api, bundle: Bundle) -> ClusterSource:
 
 def _is_rehearsed(value: JSON) -> bool:
     return value["kind"] != POD.kind or value["status"].get("phase") in _ALIVE
-
-
-async def _custom(api: Api, owners: Sequence[JSON]) -> AsyncIterator[JSON]:
-    """Yield the custom resources that own Pods, behind their definitions. Raise ApiError."""
-    wanted, uids = {group_kind_of(each) for each in owners}, {each["uid"] for each in owners}
-    definitions = definitions_of([each async for each in _list(api, CUSTOM_RESOURCE_DEFINITION)], wanted)
-    for each in definitions.values():
-        yield each.established()
-        async for value in _list(api, each.kind, each.served_version):
-            if value["metadata"]["uid"] in uids:
-                yield each.scaled_part(value)
 
 
 async def _pools(api: Api, bundle: Bundle) -> AsyncIterator[JSON]:

@@ -68,19 +68,11 @@ JOB: Final = RehearsedKind("batch", "Job", "jobs")
 CLAIM: Final = RehearsedKind("", "PersistentVolumeClaim", "persistentvolumeclaims")
 VOLUME: Final = RehearsedKind("", "PersistentVolume", "persistentvolumes", namespaced=False)
 STORAGE_CLASS: Final = RehearsedKind("storage.k8s.io", "StorageClass", "storageclasses", namespaced=False)
-CUSTOM_RESOURCE_DEFINITION: Final = RehearsedKind(
-    "apiextensions.k8s.io",
-    "CustomResourceDefinition",
-    "customresourcedefinitions",
-    namespaced=False,
-    stored_as="apiextensions.k8s.io/customresourcedefinitions",
-)
 LIMIT_RANGE: Final = RehearsedKind("", "LimitRange", "limitranges")
 
 # Those that others refer to come first.
 KINDS: Final = (
     NAMESPACE,
-    CUSTOM_RESOURCE_DEFINITION,
     NODE,
     RehearsedKind("scheduling.k8s.io", "PriorityClass", "priorityclasses", namespaced=False),
     RehearsedKind("node.k8s.io", "RuntimeClass", "runtimeclasses", namespaced=False),

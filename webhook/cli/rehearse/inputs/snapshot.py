@@ -10,16 +10,14 @@ import msgspec
 from msgspec import structs
 
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.rehearse.inputs.custom_resources import custom_owner_of, definitions_of, uncounted_budgets
+from webhook.cli.rehearse.inputs.budgets import count_budgets
 from webhook.cli.rehearse.inputs.gangs import pods_without_controller
 from webhook.cli.rehearse.inputs.nodes import CREATED, nodes_of_pools, read_node, running_node, size_of
 from webhook.cli.rehearse.inputs.resources import (
-    CUSTOM_RESOURCE_DEFINITION,
     LIMIT_RANGE,
     NAMESPACE,
     NODE,
     POD,
-    group_kind_of,
     identity_of,
     kind_of_object,
     manifest_of,
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     from webhook.bundle import Bundle
     from webhook.capacity.providers.pool import Pool
     from webhook.cli.rehearse.inputs.nodes import RehearsedNode
-    from webhook.cli.rehearse.inputs.resources import JSON, GroupKind, RehearsedKind
+    from webhook.cli.rehearse.inputs.resources import JSON, RehearsedKind
     from webhook.cli.rehearse.inputs.source import ClusterSource, WorkloadIdentity
     from webhook.manifests.objects import Manifest
 
@@ -52,8 +50,6 @@ JOB_TRACKING: Final = "batch.kubernetes.io/job-tracking"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _SYSTEM_CLASSES: Final = "system-"
 _WITH_REVISIONS: Final = frozenset({"StatefulSet", "DaemonSet"})
-_AT_ONCE: Final = frozenset({NAMESPACE, CUSTOM_RESOURCE_DEFINITION})
-"""Kinds whose objects are there before any other is created."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +60,6 @@ class ClusterSnapshot:
         source: what it was made of.
         stored: objects that were in a cluster, or are to be there at once, such as Nodes: written as they are.
         applied: objects that the API server is to create, and controllers to make Pods of.
-        custom_kinds: the kinds of custom resources among `stored`.
         nodes: its Nodes.
         pools: its node pools, without those of other clusters.
         state: the objects that tell spotgate of the cluster: node pools, Nodes, Namespaces.
@@ -74,7 +69,6 @@ class ClusterSnapshot:
     source: ClusterSource
     stored: Sequence[JSON]
     applied: Sequence[Manifest]
-    custom_kinds: Mapping[GroupKind, RehearsedKind]
     nodes: Sequence[RehearsedNode]
     pools: Sequence[Pool]
     state: Sequence[JSON]
@@ -131,27 +125,15 @@ def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Mapping[str,
     nodes += new
     stored += [each.value for each in new]
     _expect_nodes(nodes, stored)
-    owners = {group_kind_of(owner) for each in stored if (owner := custom_owner_of(each)) is not None}
-    definitions = definitions_of(stored, owners)
     everything = [*stored, *(each.value for each in applied)]
     if any(pod_spec_of(each).schedulingGroup for each in everything):
         notes.append("spec.schedulingGroup: the scheduler here places the Pods of a PodGroup one by one")
-    notes += [*_without_requests(applied), *_changed_by_others(stored), *uncounted_budgets(everything, definitions)]
+    notes += [*_without_requests(applied), *_changed_by_others(stored), *count_budgets(everything, others)]
     told = [each.value for each in source.manifests if kind_of_object(each.value) in {None, NAMESPACE}]
     return ClusterSnapshot(
         source=source,
-        stored=[
-            *_namespaces_for(everything),
-            *(each for each in stored if each["kind"] != CUSTOM_RESOURCE_DEFINITION.kind),
-            *(_as_stored(each.established()) for each in definitions.values()),
-            *(
-                definitions[kind_of].scaled_part(each.value)
-                for each in others
-                if (kind_of := group_kind_of(each.value)) in definitions and each.metadata.get("uid")
-            ),
-        ],
+        stored=[*_namespaces_for(everything), *stored],
         applied=applied,
-        custom_kinds={key: each.kind for key, each in definitions.items()},
         nodes=nodes,
         pools=pools,
         state=[*told, *(each.value for each in nodes)],
@@ -189,7 +171,7 @@ def _expected_object(manifest: Manifest, kind: RehearsedKind) -> JSON:
 def _was_there(kind: RehearsedKind, value: JSON) -> bool:
     """Return whether an object is as a cluster had it, or to be there before all that is created."""
     runs = kind is POD and bool((value.get("spec") or {}).get("nodeName"))
-    return runs or kind in _AT_ONCE or bool(value["metadata"].get("uid"))
+    return runs or kind is NAMESPACE or bool(value["metadata"].get("uid"))
 
 
 def _apply_others(

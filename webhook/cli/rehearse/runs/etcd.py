@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 import aiohttp
 import msgspec
 
-from webhook.cli.rehearse.inputs.resources import group_kind_of, kind_of_object
+from webhook.cli.rehearse.inputs.resources import kind_of_object
 from webhook.controlplane.control_plane import POLL_SECONDS, START_SECONDS, ControlPlaneError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable
 
-    from webhook.cli.rehearse.inputs.resources import JSON, GroupKind, RehearsedKind
+    from webhook.cli.rehearse.inputs.resources import JSON
     from webhook.controlplane.control_plane import ControlPlane
 
 Pairs = list[tuple[bytes, bytes]]
@@ -33,11 +33,10 @@ _CONNECTIONS: Final = 8
 _PREFIX: Final = b"/registry/"
 
 
-def pairs_of(objects: Iterable[JSON], custom: Mapping[GroupKind, RehearsedKind]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the key and value that etcd has of each object, custom resources of these kinds included."""
-    for each in objects:
-        kind = kind_of_object(each) or custom[group_kind_of(each)]
-        yield kind.key(each["metadata"]).encode(), msgspec.json.encode(each)
+def pairs_of(objects: Iterable[JSON]) -> Pairs:
+    """Return the key and value that etcd has of each object."""
+    found = ((kind_of_object(each), each) for each in objects)
+    return [(kind.key(each["metadata"]).encode(), msgspec.json.encode(each)) for kind, each in found if kind]
 
 
 async def load(plane: ControlPlane, pairs: Iterable[tuple[bytes, bytes]]) -> None:

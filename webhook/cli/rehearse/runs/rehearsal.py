@@ -83,7 +83,7 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -
         CannotJudgeError: the API server refuses an object, or a component does not run.
     """
     outcomes: list[RunOutcome] = []
-    contents = list(etcd.pairs_of(snapshot.stored, snapshot.custom_kinds))
+    contents = etcd.pairs_of(snapshot.stored)
     try:
         for number in range(options.runs):
             with start_rehearsal_cluster(

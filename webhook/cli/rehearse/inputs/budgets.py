@@ -1,0 +1,71 @@
+"""Budgets over Pods of custom resources, such as CloneSets, as numbers of Pods.
+
+A real disruption controller asks the owners for their scale; neither they nor their definitions are in a rehearsal.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from webhook.cli.rehearse.inputs.resources import BY_NAME, POD, controller_of, group_kind_of
+from webhook.kube.disruption import KIND as BUDGET
+from webhook.kube.disruption import budget_from
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from webhook.cli.rehearse.inputs.resources import JSON
+    from webhook.kube.disruption import DisruptionBudget
+    from webhook.manifests.objects import Manifest
+
+
+def count_budgets(objects: Sequence[JSON], others: Iterable[Manifest]) -> Iterator[str]:
+    """Have budgets over Pods of custom resources demand a number of Pods, and yield a sentence for each that can't.
+
+    Args:
+        objects: those that are loaded, budgets and Pods among them. The budgets are changed.
+        others: custom resources; ``spec.replicas`` is their scale.
+    """
+    scales = {
+        (*group_kind_of(each.value), each.namespace or "default", each.name): (each.value.get("spec") or {}).get(
+            "replicas"
+        )
+        for each in others
+    }
+    owned = [
+        (each["metadata"], owner)
+        for each in objects
+        if each["kind"] == POD.kind and (owner := controller_of(each)) is not None
+    ]
+    if all(group_kind_of(owner) in BY_NAME for _, owner in owned):
+        return
+    for value in objects:
+        if value["kind"] != BUDGET:
+            continue
+        budget, namespace = budget_from(value), value["metadata"]["namespace"]
+        owners = {
+            (*group_kind_of(owner), namespace, owner["name"])
+            for pod, owner in owned
+            if pod["namespace"] == namespace and budget.covers(pod.get("labels") or {})
+        }
+        custom = sorted({kind for group, kind, *_ in owners if (group, kind) not in BY_NAME})
+        if not custom or isinstance(budget.min_available, int):
+            continue
+        least = _least(value, budget, [scales.get(each) for each in owners])
+        if least is not None:
+            rest = {key: each for key, each in value["spec"].items() if key != "maxUnavailable"}
+            value["spec"] = {**rest, "minAvailable": least}
+        else:
+            yield (
+                f"PodDisruptionBudget {budget.name}: it needs the scale of each {', '.join(custom)} that it covers, "
+                "whose spec.replicas is not here: it allows no eviction"
+            )
+
+
+def _least(value: JSON, budget: DisruptionBudget, scales: Sequence[object]) -> int | None:
+    """Return how many Pods a budget demands, as its cluster has counted or by these scales. Return None if unknown."""
+    status = value.get("status") or {}
+    if status.get("expectedPods"):
+        return int(status["desiredHealthy"])
+    numbers = [each for each in scales if isinstance(each, int)]
+    return budget.least(sum(numbers)) if len(numbers) == len(scales) else None
