@@ -13,8 +13,7 @@ import pytest
 
 from tests.programs import without
 from webhook.controlplane import binaries
-from webhook.controlplane.binaries import BinariesError, BuildError, GoMissingError, find_or_build
-from webhook.controlplane.other_version import kubernetes_module
+from webhook.controlplane.binaries import BinariesError, find_or_build, kubernetes_module
 
 HERE = Path(__file__).parent
 ETCD_AND_KWOK = ("etcd", "kwok")
@@ -100,7 +99,7 @@ def test_a_failed_build_says_what_go_said_and_leaves_nothing(
 ) -> None:
     install_go(tmp_path, monkeypatch, "echo no space left on device >&2; exit 1")
     with pytest.raises(
-        BuildError, match=r"^etcd v\S+ could not be built.* exited with 1. It said last:\nno space left"
+        BinariesError, match=r"^etcd v\S+ could not be built.* exited with 1. It said last:\nno space left"
     ):
         find_or_build(["etcd"], cache=cache, say=ignore)
     assert [path.name for path in cache.iterdir()] == ["lock"]
@@ -115,7 +114,7 @@ def test_a_build_that_breaks_off_half_way_is_not_taken(
         'while [ "$1" != -o ]; do shift; done; case $2 in */kubectl) exit 1;; esac; echo program > "$2"; chmod +x "$2"',
     )
     for _ in range(2):  # neither the first time nor by whoever finds what that has left
-        with pytest.raises(BuildError, match=r"^kubectl v\S+ could not be built"):
+        with pytest.raises(BinariesError, match=r"^kubectl v\S+ could not be built"):
             find_or_build(["kube-apiserver"], cache=cache, say=ignore)
         assert [path.name for path in cache.iterdir()] == ["lock"]
 
@@ -138,7 +137,7 @@ def test_what_it_takes_and_how_far_it_is_is_said(cache: Path, tmp_path: Path, mo
 def test_without_go_it_is_said_where_to_get_it(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    with pytest.raises(GoMissingError, match=r"there is no `go`: install Go 1\.26 or newer"):
+    with pytest.raises(BinariesError, match=r"there is no `go`: install Go 1\.26 or newer"):
         find_or_build(cache=cache)
 
 

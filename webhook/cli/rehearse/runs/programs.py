@@ -23,10 +23,10 @@ from webhook.controlplane.binaries import (
     cache_directory,
     find_go,
     find_or_build,
+    kubernetes_module,
     report,
 )
 from webhook.controlplane.images import IMAGE, copy_from_images
-from webhook.controlplane.other_version import kubernetes_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

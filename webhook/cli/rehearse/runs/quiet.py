@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from webhook.cli.rehearse.runs.cluster import RunningCluster
-    from webhook.cli.rehearse.runs.watching import SeenOwner, SeenPod, Watches
+    from webhook.cli.rehearse.runs.watching import SeenObject, SeenPod, Watches
 
 _STILL: Final = 0.4
 """Seconds without any change after which what is on its way has arrived."""
@@ -90,17 +90,17 @@ class Quiet:
         watches = self._watches
         for each in (watches.deployments, watches.daemon_sets, watches.stateful_sets):
             for owner in each.values():
-                if owner.status.observedGeneration < owner.metadata.generation:
+                if not owner.is_seen:
                     yield f"{owner.metadata.name} has not been looked at"
         for owner in (*watches.replica_sets.values(), *watches.replication_controllers.values()):
-            living = sum(each.lives for each in pods.get(owner.metadata.uid, ()))
-            if living != owner.replicas and owner.condition("ReplicaFailure") is None:
-                yield f"ReplicaSet {owner.metadata.name} has {living} of {owner.replicas} Pods"
+            living, wanted = sum(each.lives for each in pods.get(owner.metadata.uid, ())), owner.spec["replicas"]
+            if living != wanted and owner.condition("ReplicaFailure") is None:
+                yield f"ReplicaSet {owner.metadata.name} has {living} of {wanted} Pods"
         for owner in watches.stateful_sets.values():
-            made = pods.get(owner.metadata.uid, ())
+            made, wanted = pods.get(owner.metadata.uid, ()), owner.spec["replicas"]
             # It makes no Pod before the last is ready, or gone.
-            if len(made) < owner.replicas and all(each.ready for each in made):
-                yield f"StatefulSet {owner.metadata.name} has {len(made)} of {owner.replicas} Pods"
+            if len(made) < wanted and all(each.ready for each in made):
+                yield f"StatefulSet {owner.metadata.name} has {len(made)} of {wanted} Pods"
         for owner in watches.jobs.values():
             yield from _busy_job(owner, pods.get(owner.metadata.uid, ()))
 
@@ -115,9 +115,8 @@ class Quiet:
             key for pod in self._watches.pods.values() if pod.ready for key in self._watches.covering(pod)
         )
         for key, budget in self._watches.budgets.items():
-            status = budget.status
-            counted = status.observedGeneration >= budget.metadata.generation and status.currentHealthy == healthy[key]
-            if not counted and not status.uncountable:
+            counted = budget.is_seen and budget.status.currentHealthy == healthy[key]
+            if not counted and not budget.status.uncountable:
                 yield f"PodDisruptionBudget {key[1]} has not been counted"
 
     async def _queued(self) -> str:
@@ -132,12 +131,12 @@ class Quiet:
         return "Pods wait for the scheduler" if any(queued.values()) else ""
 
 
-def _busy_job(owner: SeenOwner, pods: Sequence[SeenPod]) -> Iterator[str]:
-    if owner.spec.suspend or owner.condition("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"):
+def _busy_job(owner: SeenObject, pods: Sequence[SeenPod]) -> Iterator[str]:
+    if owner.spec.get("suspend") or owner.condition("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"):
         return
-    wanted = 1 if owner.spec.parallelism is None else owner.spec.parallelism
-    if owner.spec.completions is not None:
-        wanted = min(wanted, owner.spec.completions - owner.status.succeeded)
+    wanted = owner.spec["parallelism"]
+    if "completions" in owner.spec:
+        wanted = min(wanted, owner.spec["completions"] - owner.status.succeeded)
     living = sum(each.lives for each in pods)
     if living < wanted and not any(each.terminating and not each.finished for each in pods):
         yield f"Job {owner.metadata.name} has {living} of {wanted} Pods"

@@ -61,7 +61,6 @@ class Reclaim:
 
     Attributes:
         events: what has happened.
-        broken: the gangs that have lost a Pod.
         lowest: the fewest ready Pods of each workload so far.
         below: the seconds that each budget was not met.
         workloads: tells whose a Pod is, and what has happened to it.
@@ -71,7 +70,6 @@ class Reclaim:
         self, api: Api, watches: Watches, quiet: Quiet, workloads: Workloads, *, startup: float, seed: int
     ) -> None:
         self.events: list[ReclaimEvent] = []
-        self.broken: dict[tuple[str, ...], list[KnownPod]] = {}
         self.lowest: dict[WorkloadKey, int] = {}
         self.below: Counter[tuple[str, str]] = Counter()
         self.workloads = workloads
@@ -83,6 +81,7 @@ class Reclaim:
         self._clock = Clock()
         self._lost: dict[str, ReclaimWindow] = {}
         self._draining: set[str] = set()
+        self._broken: set[tuple[str, ...]] = set()
         self._gate = asyncio.Semaphore(_TOGETHER)
 
     async def begin(self) -> None:
@@ -101,7 +100,8 @@ class Reclaim:
             await _all(self._stop(known) for known in stopping)
         self.events.clear()
         for pod, known in self._pods():
-            known.waits = not pod.node
+            known.ran = pod.lives and bool(pod.node)
+            known.waits = known.waited = pod.lives and not pod.node
 
     async def play(self, windows: Sequence[ReclaimWindow], grown: Iterable[tuple[float, JSON]]) -> None:
         """Play it to its end.
@@ -243,9 +243,8 @@ class Reclaim:
         return any(await asyncio.gather(*(self._evict_one(pod, known) for pod, known in pods)))
 
     async def _evict_one(self, pod: SeenPod, known: KnownPod) -> bool:
-        covering = self._watches.covering(pod)
-        allowed = [self._watches.budgets[key].status.disruptionsAllowed for key in covering]
-        several = len(covering) > 1  # the Eviction API refuses Pods with more than one budget
+        allowed = [self._watches.budgets[key].status.disruptionsAllowed for key in known.budgets]
+        several = len(allowed) > 1  # the Eviction API refuses Pods with more than one budget
         if known.blocked and (several or not all(allowed)):
             return False
         metadata = {"name": known.name, "namespace": known.namespace}
@@ -257,7 +256,7 @@ class Reclaim:
             await self._break_gang(known)
         elif status != HTTPStatus.NOT_FOUND and not known.blocked:
             known.blocked = True
-            names = ", ".join(name for _, name in covering)
+            names = ", ".join(name for _, name in known.budgets)
             self._say("blocked", known, f"PodDisruptionBudget {names} allows no disruption")
         return status == HTTPStatus.OK
 
@@ -308,12 +307,14 @@ class Reclaim:
 
         Those that are stopping already are of it, too.
         """
-        if lost.gang is None or lost.gang in self.broken:
+        if lost.gang is None or lost.gang in self._broken:
             return
+        self._broken.add(lost.gang)
         members = [
             (pod, known) for pod, known in self._pods() if known.gang == lost.gang and pod.status.phase != "Succeeded"
         ]
-        self.broken[lost.gang] = [known for pod, known in members if pod.node]
+        for pod, known in members:
+            known.broken = bool(pod.node)
         anew = await originals(self._api, (pod for pod, _ in members))
         for pod, known in members:
             if pod.lives and known is not lost:

@@ -17,7 +17,7 @@ from webhook.cli.rehearse.runs.cluster import start_rehearsal_cluster
 from webhook.cli.rehearse.runs.programs import OLDEST
 from webhook.cli.rehearse.runs.quiet import Quiet
 from webhook.cli.rehearse.runs.reclaim import Reclaim
-from webhook.cli.rehearse.runs.tally import Before, capacity_by_pool, outcome_of, summary_of, workload_results
+from webhook.cli.rehearse.runs.tally import capacity_by_pool, outcome_of, summary_of, workload_results
 from webhook.cli.rehearse.runs.volumes import provisioning
 from webhook.cli.rehearse.runs.watching import Watches
 from webhook.cli.rehearse.runs.workloads import Workloads
@@ -153,9 +153,8 @@ async def _play(
         await _create(api, applied)
         await reclaim.begin()
         contents = await cluster.contents() if options.runs > 1 else []
-        before = Before(watches, workloads, loss.nodes)
         await reclaim.play(loss.windows, [(seconds, node.value) for seconds, node in options.grown])
-        outcome = outcome_of(before, reclaim, watches)
+        outcome = outcome_of(reclaim, watches, loss.nodes)
         outcome.notes |= {f"{each}: the rehearsal did not wait for it any longer" for each in quiet.impatient}
         named = {pod.spec.schedulerName or "" for pod in watches.pods.values() if pod.lives}
         for name in named - {"", *cluster.scheduler_names}:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import structs
 
-from webhook.cli.rehearse.inputs.resources import requests_of
 from webhook.cli.rehearse.result import (
     FIGURES,
     JOB_FAILED,
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from webhook.cli.rehearse.result import ReclaimEvent, WorkloadKey
     from webhook.cli.rehearse.runs.reclaim import Reclaim
     from webhook.cli.rehearse.runs.watching import SeenPod, Watches
-    from webhook.cli.rehearse.runs.workloads import Workloads
+    from webhook.cli.rehearse.runs.workloads import KnownPod
 
 _HOUR: Final = 3600
 _REASONS: Final = 5
@@ -36,9 +35,13 @@ _REASONS: Final = 5
 
 
 class WorkloadRun(msgspec.Struct):
-    """Hold what one run has seen of a workload; the fields are those of `WorkloadResult`.
+    """Hold what one run has seen of a workload. Most fields are those of `WorkloadResult`.
 
-    ``seconds_below_budget`` is NaN if the disruption controller can't count its budget.
+    Attributes:
+        seconds_below_budget: NaN if the disruption controller can't count its budget.
+        budgets: the names of those that cover it.
+        living: its Pods at the end.
+        moves: a Pod is lost that does not go with its Node.
     """
 
     replicas: int = 0
@@ -49,7 +52,9 @@ class WorkloadRun(msgspec.Struct):
     lowest_ready: float = 0
     seconds_below_budget: float = 0
     work_lost_gpu_hours: float = 0
-    budget: str = ""
+    budgets: set[str] = set()
+    living: int = 0
+    moves: bool = False
     reasons: list[str] = []
 
     def add_reason(self, reason: str) -> None:
@@ -75,122 +80,85 @@ class RunOutcome(msgspec.Struct):
 
     workloads: defaultdict[WorkloadKey, WorkloadRun]
     events: list[ReclaimEvent]
-    before: Mapping[str, Counter[str]]
-    after: Mapping[str, Counter[str]]
+    before: defaultdict[str, Counter[str]]
+    after: defaultdict[str, Counter[str]]
     notes: set[str] = set()
 
 
-class Before:
-    """Hold the Pods as they were before the reclaim.
+def outcome_of(played: Reclaim, watches: Watches, lost: Collection[str]) -> RunOutcome:
+    """Return what a run has seen.
 
     Args:
-        watches: the cluster at that moment.
-        workloads: knows whose they are.
+        played: the reclaim.
+        watches: the cluster after it.
         lost: the names of the lost Nodes.
     """
-
-    def __init__(self, watches: Watches, workloads: Workloads, lost: Collection[str]) -> None:
-        living = [(pod, workloads.of(pod)) for pod in watches.pods.values() if pod.lives]
-        self.running = {known.uid: known for pod, known in living if pod.node}
-        self.waiting = [known for pod, known in living if not pod.node]
-        self.lost = [known for known in self.running.values() if known.node in lost]
-        self.requested = _requested(pod for pod, _ in living)
-        self.budgets: dict[WorkloadKey, set[tuple[str, str]]] = defaultdict(set)
-        for pod, known in living:
-            self.budgets[known.workload].update(watches.covering(pod))
-
-
-def outcome_of(before: Before, played: Reclaim, watches: Watches) -> RunOutcome:
-    """Return what a run has seen."""
-    runs: defaultdict[WorkloadKey, WorkloadRun] = defaultdict(WorkloadRun)
-    for known in before.running.values():
-        runs[known.workload].replicas += 1
-    for known in before.lost:
-        runs[known.workload].lost += 1
-    for known in before.waiting:
-        runs[known.workload].pending -= 1
-    for known in played.workloads.known.values():
-        runs[known.workload].killed_early += known.killed
-    for workload, number in played.lowest.items():
-        runs[workload].lowest_ready = number
-    after = [pod for pod in watches.pods.values() if pod.lives]
-    _count_pods(before, runs, after, played.workloads)
-    _count_budgets(before, played, watches, runs)
-    _count_lost_work(before, played, runs)
-    _say_what_is_not_made_again(before, runs, after, played.workloads, watches)
+    outcome = RunOutcome(defaultdict(WorkloadRun), played.events, defaultdict(Counter), defaultdict(Counter))
+    living = {pod.metadata.uid: pod for pod in watches.pods.values() if pod.lives}
+    every = played.workloads.known.values()
+    waiting_gangs = {each.gang for each in every if each.uid in living and not each.node} - {None}
+    killed_gangs = {each.gang for each in every if each.killed} - {None}
+    for known in every:
+        run = outcome.workloads[known.workload]
+        _count_before(known, run, played, watches, is_lost=known.ran and known.node in lost)
+        if known.broken or (known.ran and known.node in lost and not known.leaves):
+            killed = known.killed or known.gang in killed_gangs
+            seconds = known.unsaved_if_killed if killed else known.unsaved
+            run.work_lost_gpu_hours += known.gpus * seconds / _HOUR
+        if (pod := living.get(known.uid)) is not None:
+            _count_living(pod, known, run, waits=known.gang in waiting_gangs)
+            outcome.after[pod.node].update(known.requests)
+        if known.ran:
+            outcome.before[known.node].update(known.requests)
     blocked = {event.workload: event.text for event in reversed(played.events) if event.name == "blocked"}
-    for workload, run in runs.items():
+    for workload, run in outcome.workloads.items():
+        run.lowest_ready = played.lowest.get(workload, 0)
+        if run.moves and run.living < run.replicas:
+            run.add_reason(_why_not_made_again(workload, watches))
         # Otherwise it has only made the drain go step by step, as it is to.
         if run.lost and run.killed_early:
             run.add_reason(blocked.get(workload.identity, ""))
-    return RunOutcome(runs, played.events, before.requested, _requested(after))
+    return outcome
 
 
-def _count_pods(
-    before: Before, runs: Mapping[WorkloadKey, WorkloadRun], after: Iterable[SeenPod], workloads: Workloads
-) -> None:
-    """Count who moved and who waits. A gang of which one Pod waits waits as a whole."""
-    waiting_gangs = {workloads.of(pod).gang for pod in after if not pod.node} - {None}
-    for pod in after:
-        known = workloads.of(pod)
-        run = runs[known.workload]
-        if not pod.node:
-            run.pending += 1
-            run.add_reason(_why_pending(pod))
-        elif known.gang in waiting_gangs:
-            run.pending += 1
-            run.add_reason("its gang does not run: it needs all of its Pods")
-        elif known.uid not in before.running and not known.leaves:
-            run.moved += 1
+def _count_before(known: KnownPod, run: WorkloadRun, played: Reclaim, watches: Watches, *, is_lost: bool) -> None:
+    """Count what a Pod was before the reclaim, and how long its budgets were not met."""
+    run.replicas += known.ran
+    run.pending -= known.waited
+    run.lost += is_lost
+    run.killed_early += known.killed
+    run.moves |= is_lost and not known.leaves
+    for key in known.budgets if known.ran or known.waited else ():
+        run.budgets.add(key[1])
+        run.seconds_below_budget = max(run.seconds_below_budget, float(played.below[key]))
+        if (seen := watches.budgets.get(key)) and (why := seen.status.uncountable):
+            run.seconds_below_budget = math.nan
+            run.add_reason(f"PodDisruptionBudget {key[1]} can't be counted: {why}")
 
 
-def _why_pending(pod: SeenPod) -> str:
-    scheduled = pod.condition("PodScheduled")
-    if scheduled is None or not scheduled.message:
-        return f"{NO_SCHEDULER} {pod.spec.schedulerName}" if pod.spec.schedulerName else "not scheduled"
-    return scheduled.message
+def _count_living(pod: SeenPod, known: KnownPod, run: WorkloadRun, *, waits: bool) -> None:
+    """Count whether a Pod moved or waits. A gang of which one Pod waits waits as a whole."""
+    run.living += 1
+    if not pod.node:
+        run.pending += 1
+        scheduled = pod.condition("PodScheduled")
+        if scheduled is not None and scheduled.message:
+            run.add_reason(scheduled.message)
+        else:
+            run.add_reason(f"{NO_SCHEDULER} {pod.spec.schedulerName}" if pod.spec.schedulerName else "not scheduled")
+    elif waits:
+        run.pending += 1
+        run.add_reason("its gang does not run: it needs all of its Pods")
+    elif not known.ran and not known.leaves:
+        run.moved += 1
 
 
-def _count_budgets(before: Before, played: Reclaim, watches: Watches, runs: Mapping[WorkloadKey, WorkloadRun]) -> None:
-    for workload, keys in before.budgets.items():
-        run = runs[workload]
-        run.budget = ", ".join(sorted(name for _, name in keys))
-        run.seconds_below_budget = max((float(played.below[key]) for key in keys), default=0)
-        for key in keys:
-            if (seen := watches.budgets.get(key)) and (why := seen.status.uncountable):
-                run.seconds_below_budget = math.nan
-                run.add_reason(f"PodDisruptionBudget {key[1]} can't be counted: {why}")
-
-
-def _count_lost_work(before: Before, played: Reclaim, runs: Mapping[WorkloadKey, WorkloadRun]) -> None:
-    stopped = {known.uid: known for known in before.lost if not known.leaves}
-    for members in played.broken.values():
-        stopped |= {known.uid: known for known in members}
-    killed_gangs = {known.gang for known in played.workloads.known.values() if known.killed} - {None}
-    for known in stopped.values():
-        killed = known.killed or known.gang in killed_gangs
-        seconds = known.unsaved_if_killed if killed else known.unsaved
-        runs[known.workload].work_lost_gpu_hours += known.gpus * seconds / _HOUR
-
-
-def _say_what_is_not_made_again(
-    before: Before,
-    runs: Mapping[WorkloadKey, WorkloadRun],
-    after: Iterable[SeenPod],
-    workloads: Workloads,
-    watches: Watches,
-) -> None:
-    there = Counter(workloads.of(pod).workload for pod in after)
-    for workload in {known.workload for known in before.lost if not known.leaves}:
-        run = runs[workload]
-        if there[workload] >= run.replicas:
-            continue
-        job = watches.jobs.get((workload.namespace, workload.name)) if workload.kind == "Job" else None
-        failed = job.condition("Failed") if job is not None else None
-        if failed is not None:
-            run.add_reason(f"{JOB_FAILED}: {failed.reason}: {failed.message}")
-        elif workload.kind == "Pod":
-            run.add_reason("nothing makes this Pod again")
+def _why_not_made_again(workload: WorkloadKey, watches: Watches) -> str:
+    """Return why a workload has fewer Pods than before; empty if nothing says it."""
+    job = watches.jobs.get((workload.namespace, workload.name)) if workload.kind == "Job" else None
+    if job is not None and (failed := job.condition("Failed")) is not None:
+        return f"{JOB_FAILED}: {failed.reason}: {failed.message}"
+    return "nothing makes this Pod again" if workload.kind == "Pod" else ""
 
 
 def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ...]:
@@ -211,7 +179,7 @@ def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ..
                 **structs.asdict(workload),
                 replicas=max(each.replicas for each in runs),
                 lost=max(each.lost for each in runs),
-                budget=next((each.budget for each in runs if each.budget), ""),
+                budget=", ".join(sorted(set().union(*(each.budgets for each in runs)))),
                 reasons=tuple(summed.reasons),
                 **figures,
             )
@@ -267,13 +235,3 @@ def _capacity(nodes: Sequence[RehearsedNode], requested: Mapping[str, Counter[st
         offered.update(node.allocatable)
         asked.update(requested.get(node.name, {}))
     return Capacity(len(nodes), offered, asked)
-
-
-def _requested(pods: Iterable[SeenPod]) -> dict[str, Counter[str]]:
-    """Return what Pods request on each Node, by resource."""
-    found: dict[str, Counter[str]] = defaultdict(Counter)
-    for pod in pods:
-        if pod.node:
-            found[pod.node].update(requests_of(pod.spec))
-            found[pod.node]["pods"] += 1
-    return found

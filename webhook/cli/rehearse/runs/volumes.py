@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.cli.rehearse.inputs.resources import JSON
-    from webhook.cli.rehearse.runs.watching import SeenClaim
+    from webhook.cli.rehearse.runs.watching import SeenObject
     from webhook.cluster.api import Api
 
 _ANSWER: Final = 60.0
@@ -26,7 +26,7 @@ _MADE: Final = "rehearse.spotgate.dev/provisioned"
 
 
 @contextlib.contextmanager
-def provisioning(api: Api, claims: Mapping[tuple[str, str], SeenClaim]) -> Iterator[None]:
+def provisioning(api: Api, claims: Mapping[tuple[str, str], SeenObject]) -> Iterator[None]:
     """Make the volumes that claims wait for, while the block runs: the scheduler holds Pods until theirs are there."""
 
     async def provision() -> None:
@@ -41,7 +41,7 @@ def provisioning(api: Api, claims: Mapping[tuple[str, str], SeenClaim]) -> Itera
         task.cancel()
 
 
-async def _provision(api: Api, claims: Mapping[tuple[str, str], SeenClaim]) -> None:
+async def _provision(api: Api, claims: Mapping[tuple[str, str], SeenObject]) -> None:
     for claim in list(claims.values()):
         annotations = claim.metadata.annotations or {}
         if claim.spec.get("volumeName") or _WANTED not in annotations or _MADE in annotations:
@@ -58,7 +58,7 @@ async def _zone_of(api: Api, node: str) -> str:
     return str(value["metadata"].get("labels", {}).get(ZONE_LABEL, ""))
 
 
-def _volume(claim: SeenClaim, zone: str) -> JSON:
+def _volume(claim: SeenObject, zone: str) -> JSON:
     name = f"rehearsed-{claim.metadata.uid}"
     reference = {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
     reference |= {"namespace": claim.metadata.namespace, "name": claim.metadata.name, "uid": claim.metadata.uid}

@@ -71,12 +71,20 @@ class SeenCondition(msgspec.Struct):
 
 
 class SeenStatus(msgspec.Struct):
-    """Hold the status of a Pod, or what the controller of a workload has seen."""
+    """Hold what is looked at of the status of a Pod, a workload, or a budget."""
 
     phase: str = ""
     conditions: list[SeenCondition] = []
     observedGeneration: int = 0
     succeeded: int = 0
+    currentHealthy: int = 0
+    desiredHealthy: int = 0
+    disruptionsAllowed: int = 0
+
+    @property
+    def uncountable(self) -> str:
+        """Return why the disruption controller can't tell how many Pods there should be; empty if it can."""
+        return next((each.message for each in self.conditions if each.reason == "SyncFailed"), "")
 
 
 class SeenPod(Pod):
@@ -122,60 +130,21 @@ class SeenPod(Pod):
         return next((each for each in self.status.conditions if each.type == name), None)
 
 
-class SeenOwnerSpec(msgspec.Struct):
-    """Say how many Pods a workload wants."""
-
-    replicas: int | None = None
-    parallelism: int | None = None
-    completions: int | None = None
-    suspend: bool | None = None
-
-
-class SeenOwner(msgspec.Struct):
-    """Hold a workload as it is now."""
+class SeenObject(msgspec.Struct):
+    """Hold a workload, a budget or a claim as it is now."""
 
     metadata: SeenMetadata
-    spec: SeenOwnerSpec = msgspec.field(default_factory=SeenOwnerSpec)
+    spec: dict[str, Any] = {}
     status: SeenStatus = msgspec.field(default_factory=SeenStatus)
 
     @property
-    def replicas(self) -> int:
-        """Return how many Pods it wants."""
-        return 1 if self.spec.replicas is None else self.spec.replicas
+    def is_seen(self) -> bool:
+        """Return whether its controller has looked at it as it is."""
+        return self.status.observedGeneration >= self.metadata.generation
 
     def condition(self, *names: str) -> SeenCondition | None:
         """Return the first of these conditions that holds."""
         return next((each for each in self.status.conditions if each.type in names and each.status == "True"), None)
-
-
-class SeenBudgetStatus(msgspec.Struct):
-    """Hold what the disruption controller counts."""
-
-    observedGeneration: int = 0
-    currentHealthy: int = 0
-    desiredHealthy: int = 0
-    disruptionsAllowed: int = 0
-    conditions: list[SeenCondition] = []
-
-    @property
-    def uncountable(self) -> str:
-        """Return why the disruption controller can't tell how many Pods there should be; empty if it can."""
-        return next((each.message for each in self.conditions if each.reason == "SyncFailed"), "")
-
-
-class SeenBudget(msgspec.Struct):
-    """Hold a PodDisruptionBudget as it is now."""
-
-    metadata: SeenMetadata
-    spec: dict[str, Any]
-    status: SeenBudgetStatus = msgspec.field(default_factory=SeenBudgetStatus)
-
-
-class SeenClaim(msgspec.Struct):
-    """Hold a PersistentVolumeClaim as it is now."""
-
-    metadata: SeenMetadata
-    spec: dict[str, Any]
 
 
 class Watches:
@@ -190,14 +159,14 @@ class Watches:
         self._api = api
         self._mirrors: list[Mirror[Any]] = []
         self.pods = self._watch("", "pods", SeenPod)
-        self.budgets = self._watch("policy", "poddisruptionbudgets", SeenBudget)
-        self.deployments = self._watch("apps", "deployments", SeenOwner)
-        self.replica_sets = self._watch("apps", "replicasets", SeenOwner)
-        self.replication_controllers = self._watch("", "replicationcontrollers", SeenOwner)
-        self.stateful_sets = self._watch("apps", "statefulsets", SeenOwner)
-        self.daemon_sets = self._watch("apps", "daemonsets", SeenOwner)
-        self.jobs = self._watch("batch", "jobs", SeenOwner)
-        self.claims = self._watch("", "persistentvolumeclaims", SeenClaim)
+        self.budgets = self._watch("policy", "poddisruptionbudgets", SeenObject)
+        self.deployments = self._watch("apps", "deployments", SeenObject)
+        self.replica_sets = self._watch("apps", "replicasets", SeenObject)
+        self.replication_controllers = self._watch("", "replicationcontrollers", SeenObject)
+        self.stateful_sets = self._watch("apps", "statefulsets", SeenObject)
+        self.daemon_sets = self._watch("apps", "daemonsets", SeenObject)
+        self.jobs = self._watch("batch", "jobs", SeenObject)
+        self.claims = self._watch("", "persistentvolumeclaims", SeenObject)
         self._compiled: dict[tuple[str, str], DisruptionBudget] = {}
         self._covering: dict[str, tuple[tuple[str, str], ...]] = {}
 
@@ -242,6 +211,6 @@ class Watches:
         return found
 
 
-def _compiled(budget: SeenBudget) -> DisruptionBudget:
+def _compiled(budget: SeenObject) -> DisruptionBudget:
     """Return the budget with its selector."""
     return budget_from({"metadata": {"name": budget.metadata.name}, "spec": budget.spec})

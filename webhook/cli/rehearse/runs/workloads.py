@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
@@ -39,16 +40,20 @@ class KnownPod(msgspec.Struct):
         workload: whose it is.
         node: where it runs; empty: it did not then.
         grace: its grace period.
-        gpus: that it requests.
+        requests: what it requests, by resource.
+        gpus: those of it.
+        budgets: namespace and name of those that cover it.
         unsaved: seconds of work that are lost when it stops, even in time.
         unsaved_if_killed: the same when it is killed before.
         gang: what the Pods of its gang have in common; of a Pod whose controller is not here, itself; or None.
         leaves: it goes with its Node, and nobody moves it: a DaemonSet's or static Pod.
+        ran, waited: what it did before the reclaim: it was on a Node, or waited for one.
         starts: it is bound, and going to be ready.
         stops: it is told to stop, and going to have stopped.
         evicted: the second in which it was told to stop; None: it was not.
         killed: it was killed before its grace period was over.
-        waits: it is known to wait for a node.
+        waits: it has been said that it waits for a node.
+        broken: its gang has lost a Pod.
         blocked: budgets have refused its eviction.
     """
 
@@ -58,16 +63,21 @@ class KnownPod(msgspec.Struct):
     workload: WorkloadKey
     node: str
     grace: float
+    requests: Counter[str]
     gpus: float
+    budgets: tuple[tuple[str, str], ...]
     unsaved: float
     unsaved_if_killed: float
     gang: tuple[str, ...] | None
     leaves: bool
+    ran: bool = False
+    waited: bool = False
     starts: bool = False
     stops: bool = False
     evicted: float | None = None
     killed: bool = False
     waits: bool = False
+    broken: bool = False
     blocked: bool = False
 
 
@@ -114,7 +124,9 @@ class Workloads:
             workload=workload,
             node=pod.node,
             grace=float(pod.grace_seconds),
+            requests=requests + Counter(pods=1),
             gpus=gpus,
+            budgets=self._watches.covering(pod),
             unsaved=0.0 if sort == CHECKPOINTING and every is None else killed,
             unsaved_if_killed=killed,
             gang=_gang(pod),
