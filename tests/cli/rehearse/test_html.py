@@ -8,7 +8,6 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from webhook.cli.rehearse.output import html
-from webhook.cli.rehearse.output.capacity_svg import capacity_drawings
 from webhook.cli.rehearse.output.reclaim_svg import reclaim_drawing
 from webhook.cli.rehearse.result import (
     Capacity,
@@ -124,16 +123,18 @@ def test_there_is_no_picture_where_nothing_happens_to_a_pod() -> None:
     assert not reclaim_drawing(rehearsal(ReclaimEvent(0, "notice", "spot-1")))
 
 
-def test_capacity_is_drawn_for_resources_that_nodes_offer_and_pods_request() -> None:
+def test_capacity_is_shown_for_resources_that_nodes_offer_and_pods_request(capsys: pytest.CaptureFixture[str]) -> None:
     offered = {"cpu": 4.0, "memory": 2.0**33, "nvidia.com/gpu": 1.0, "hugepages-1Gi": 1.0, "example.com/<x>": 1.0}
     before = Capacity(1, offered, {"cpu": 1.0, "example.com/<x>": 1.0})
-    pool = PoolCapacity("spot", spot=True, before=before, after=Capacity(0, {}, {}))
-    drawings = dict(capacity_drawings([pool]))
-    assert list(drawings) == ["cpu", "memory", "example.com/<x>"]
-    assert "1 of 4" in drawings["cpu"]
-    assert "0 GiB of 8 GiB" in drawings["memory"]
-    for drawing in drawings.values():
-        ET.fromstring(drawing)  # noqa: S314 - our own
+    html.show(rehearsal(pools=(PoolCapacity("spot", spot=True, before=before, after=Capacity(0, {}, {})),)))
+    shown = capsys.readouterr().out.split("<h2>Capacity by pool</h2>")[1]
+    assert re.findall(r'<th class="number" scope="col">(.*?)</th>', shown) == [
+        *("Nodes", "cpu", "memory", "example.com/&lt;x&gt;")
+    ]
+    assert re.findall(r"[^>]* of [^<]*(?= <meter)", shown) == [
+        *("1 of 4", "0 GiB of 8 GiB", "1 of 1"),
+        *("0 of 0", "0 GiB of 0 GiB", "0 of 0"),
+    ]
 
 
 @pytest.mark.parametrize("scheduler", ["1.36.3", None])
