@@ -21,14 +21,17 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.request import urlopen
 
 from webhook.controlplane import servers
 from webhook.controlplane.credentials import Credentials, create_credentials
 from webhook.controlplane.process import Process, reserve_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+T = TypeVar("T")
 
 # Four seconds on a quiet machine with two cores; this is for one where everything runs at once.
 START_SECONDS: Final = 90.0
@@ -38,12 +41,12 @@ _PREFIX: Final = "spotgate-control-plane-"
 
 
 class ControlPlaneError(Exception):
-    """The control plane does not run; the message ends with what its server logged last."""
+    """Report that a control plane does not run; the message ends with what its server logged last."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """A control plane on ports that are its own. Logs and everything else are in `directory`."""
+    """Hold a control plane on ports that are its own. Logs and everything else are in `directory`."""
 
     binaries: Mapping[str, Path]
     directory: Path
@@ -55,12 +58,12 @@ class ControlPlane:
 
     @property
     def url(self) -> str:
-        """The API server's address."""
+        """Return the API server's address."""
         return self.credentials.url
 
     @property
     def etcd_url(self) -> str:
-        """The address at which etcd has its clients."""
+        """Return the address at which etcd has its clients."""
         return f"http://127.0.0.1:{self.etcd_port}"
 
     def start(self, name: str, flags: Sequence[str]) -> None:
@@ -87,14 +90,17 @@ class ControlPlane:
     def wait_until_ready(self) -> None:
         """Wait until the API server says that it is. Raises ControlPlaneError."""
         tls = ssl.create_default_context(cafile=str(self.credentials.authority))
+        self.wait_for("the API server", lambda: answer_of(f"{self.url}/readyz", tls))
+
+    def wait_for(self, name: str, probe: Callable[[], T | None]) -> T:
+        """Return what the probe finds. Raise ControlPlaneError if that takes too long, or a server has ended."""
         deadline = time.monotonic() + START_SECONDS
-        while (answer := _readiness(self.url, tls)) != "ok":
+        while (found := probe()) is None:
             self.expect_running()
             if time.monotonic() > deadline:
-                raise ControlPlaneError(
-                    f"the API server is not ready after {START_SECONDS:.0f} s: {answer}\n{self.logs()}"
-                )
+                raise ControlPlaneError(f"{name} is not ready after {START_SECONDS:.0f} s\n{self.logs()}")
             time.sleep(POLL_SECONDS)
+        return found
 
     def expect_running(self) -> None:
         """Raise ControlPlaneError if a server has ended."""
@@ -142,13 +148,10 @@ def _opened(directory: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _readiness(url: str, tls: ssl.SSLContext) -> str:
-    """`ok`, or what the API server (or the attempt to reach it) says instead."""
-    connection = http.client.HTTPSConnection(url.removeprefix("https://"), timeout=_ANSWER_SECONDS, context=tls)
+def answer_of(url: str, tls: ssl.SSLContext | None = None) -> str | None:
+    """Return what a server answers. Return None if it does not, or not with success."""
     try:
-        connection.request("GET", "/readyz")
-        return connection.getresponse().read().decode()
-    except (OSError, http.client.HTTPException) as error:
-        return repr(error)
-    finally:
-        connection.close()
+        with urlopen(url, timeout=_ANSWER_SECONDS, context=tls) as response:  # noqa: S310 - http or https, on loopback
+            return str(response.read().decode())
+    except (OSError, http.client.HTTPException):
+        return None

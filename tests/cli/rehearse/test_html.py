@@ -8,7 +8,6 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from webhook.cli.rehearse.output import html
-from webhook.cli.rehearse.output.reclaim_svg import reclaim_drawing
 from webhook.cli.rehearse.result import (
     Capacity,
     Figure,
@@ -116,11 +115,11 @@ def said(drawing: str) -> list[str]:
     ],
 )
 def test_a_lane_counts_the_pods_in_each_state(events: list[ReclaimEvent], bars: list[str]) -> None:
-    assert [each for each in said(reclaim_drawing(rehearsal(*events))) if " of 2: " in each] == bars
+    assert [each for each in said(html.reclaim_drawing(rehearsal(*events))) if " of 2: " in each] == bars
 
 
 def test_there_is_no_picture_where_nothing_happens_to_a_pod() -> None:
-    assert not reclaim_drawing(rehearsal(ReclaimEvent(0, "notice", "spot-1")))
+    assert not html.reclaim_drawing(rehearsal(ReclaimEvent(0, "notice", "spot-1")))
 
 
 def test_capacity_is_shown_for_resources_that_nodes_offer_and_pods_request(capsys: pytest.CaptureFixture[str]) -> None:

@@ -221,7 +221,8 @@ def _rehearse(
 
         result = prove(snapshot, loss)
     else:
-        from webhook.cli.rehearse.runs.rehearsal import RehearsalOptions, rehearse  # noqa: PLC0415 - half a second
+        from webhook.cli.rehearse.runs.cluster import RehearsalOptions  # noqa: PLC0415 - half a second
+        from webhook.cli.rehearse.runs.rehearsal import rehearse  # noqa: PLC0415
 
         result = rehearse(
             snapshot,

@@ -6,8 +6,10 @@ of a gang is lost, all of its Pods are made anew.
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Final
+
+from webhook.cli.rehearse.inputs.resources import group_kind_of
+from webhook.documents.model import merge_patch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,15 +48,14 @@ def gang_of(namespace: str, labels: Mapping[str, str], annotations: Mapping[str,
 
 def pods_without_controller(value: JSON, bundle: Bundle) -> tuple[list[JSON], str]:
     """Return the Jobs or Pods that a workload has whose controller is not here, or else a sentence that says so."""
-    kind = value["kind"]
-    group = value["apiVersion"].rpartition("/")[0]
-    described = any((each.group, each.kind) == (group, kind) for each in bundle.index.workloads.values())
-    if not described and not _has_template(value):
-        return [], ""
+    group, kind = group_kind_of(value)
     if (group, kind) == ("jobset.x-k8s.io", "JobSet"):
         return list(_jobs(value)), ""
     if (group, kind) == ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"):
         return list(_groups(value)), ""
+    described = any((each.group, each.kind) == (group, kind) for each in bundle.index.workloads.values())
+    if not described and not _has_template(value):
+        return [], ""
     name = value["metadata"].get("name", "")
     return [], f"{kind} {name}: its controller is not here, so its Pods are left out; pass them as a cluster has them"
 
@@ -68,62 +69,49 @@ def _has_template(value: JSON) -> bool:
 
 
 def _jobs(value: JSON) -> Iterator[JSON]:
-    metadata = value["metadata"]
-    namespace = metadata.get("namespace") or "default"
     for part in value["spec"].get("replicatedJobs") or ():
+        labels = {
+            "jobset.sigs.k8s.io/jobset-name": value["metadata"]["name"],
+            "jobset.sigs.k8s.io/replicatedjob-name": part["name"],
+        }
+        # Its restarts are the JobSet's, which makes all Jobs anew.
+        spec = merge_patch(part["template"]["spec"], {"template": {"metadata": {"labels": labels}}})
         for index in range(part.get("replicas", 1)):
-            spec = copy.deepcopy(part["template"]["spec"])
-            labels = {
-                "jobset.sigs.k8s.io/jobset-name": metadata["name"],
-                "jobset.sigs.k8s.io/replicatedjob-name": part["name"],
-            }
-            _label(spec["template"], labels)
-            # Its restarts are the JobSet's, which makes all Jobs anew.
-            yield {
-                "apiVersion": "batch/v1",
-                "kind": "Job",
-                "metadata": {
-                    "name": f"{metadata['name']}-{part['name']}-{index}",
-                    "namespace": namespace,
-                    "labels": labels,
-                    "ownerReferences": [_owner(value)],
-                },
-                "spec": spec,
-            }
+            made = {"apiVersion": "batch/v1", "kind": "Job", "spec": spec}
+            yield _owned(made, value, f"{part['name']}-{index}", labels)
 
 
 def _groups(value: JSON) -> Iterator[JSON]:
-    metadata, spec = value["metadata"], value["spec"]
-    namespace = metadata.get("namespace") or "default"
-    template = spec["leaderWorkerTemplate"]
+    template = value["spec"]["leaderWorkerTemplate"]
     worker = template["workerTemplate"]
-    for group in range(spec.get("replicas", 1)):
+    for group in range(value["spec"].get("replicas", 1)):
         for rank in range(template.get("size", 1)):
-            pod = copy.deepcopy(worker if rank else template.get("leaderTemplate") or worker)
-            _label(
-                pod,
-                {
-                    "leaderworkerset.sigs.k8s.io/name": metadata["name"],
-                    "leaderworkerset.sigs.k8s.io/group-index": str(group),
-                    "leaderworkerset.sigs.k8s.io/worker-index": str(rank),
-                },
+            labels = {
+                "leaderworkerset.sigs.k8s.io/name": value["metadata"]["name"],
+                "leaderworkerset.sigs.k8s.io/group-index": str(group),
+                "leaderworkerset.sigs.k8s.io/worker-index": str(rank),
+            }
+            pod = worker if rank else template.get("leaderTemplate") or worker
+            yield _owned(
+                {**pod, "apiVersion": "v1", "kind": "Pod"}, value, f"{group}-{rank}" if rank else str(group), labels
             )
-            name = f"{metadata['name']}-{group}-{rank}" if rank else f"{metadata['name']}-{group}"
-            made = {**pod["metadata"], "name": name, "namespace": namespace, "ownerReferences": [_owner(value)]}
-            yield {"apiVersion": "v1", "kind": "Pod", "metadata": made, "spec": pod["spec"]}
 
 
-def _label(template: JSON, labels: Mapping[str, str]) -> None:
-    metadata = template.setdefault("metadata", {})
-    metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
-
-
-def _owner(value: JSON) -> JSON:
-    metadata = value["metadata"]
-    return {
-        "apiVersion": value["apiVersion"],
-        "kind": value["kind"],
+def _owned(made: JSON, owner: JSON, name: str, labels: Mapping[str, str]) -> JSON:
+    """Return an object that a workload's controller makes, with the end of its name and its labels."""
+    metadata = owner["metadata"]
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
         "name": metadata["name"],
         "uid": metadata.get("uid") or "00000000-0000-0000-0000-000000000000",
         "controller": True,
     }
+    own = {
+        "name": f"{metadata['name']}-{name}",
+        "namespace": metadata.get("namespace") or "default",
+        "labels": labels,
+        "ownerReferences": [reference],
+    }
+    owned: JSON = merge_patch(made, {"metadata": own})
+    return owned

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
 from webhook.cli.exits import CannotJudgeError
+from webhook.documents.model import merge_patch
 from webhook.kube.quantity import amount_of
 
 if TYPE_CHECKING:
@@ -161,14 +161,13 @@ def grown_nodes(
             raise CannotJudgeError(f"spotgate rehearse: --grow {name}: the pool is not there; pools: {there}")
         for index in range(number):
             if like is not None:
-                node = copy.deepcopy(like.value)
+                model = like.value
             elif pool is not None:
-                node = _node_of_pool(pool, index, providers, allocatable)
-            node["metadata"] |= {"name": f"{name}-grown-{index}", "uid": str(uuid.uuid4())}
-            node["metadata"]["labels"][HOSTNAME] = f"{name}-grown-{index}"
-            node["spec"].pop("unschedulable", None)
-            node["spec"].pop("providerID", None)
-            found.append((seconds, read_node(node, pools, providers)))
+                model = _node_of_pool(pool, index, providers, allocatable)
+            named = f"{name}-grown-{index}"
+            own = {"name": named, "uid": str(uuid.uuid4()), "labels": {HOSTNAME: named}}
+            new = merge_patch(model, {"metadata": own, "spec": {"unschedulable": None, "providerID": None}})
+            found.append((seconds, read_node(new, pools, providers)))
     return found
 
 

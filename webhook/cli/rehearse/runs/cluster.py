@@ -7,27 +7,34 @@ import base64
 import contextlib
 import json
 import sys
-import time
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import aiohttp
+import msgspec
 import yaml
 
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.export.configurations import configurations
 from webhook.cli.rehearse.inputs.nodes import CREATED
-from webhook.cli.rehearse.runs import etcd
+from webhook.cli.rehearse.inputs.resources import kind_of_object
 from webhook.controlplane import servers
-from webhook.controlplane.control_plane import POLL_SECONDS, START_SECONDS, ControlPlaneError, reserve_control_plane
+from webhook.controlplane.control_plane import ControlPlaneError, answer_of, reserve_control_plane
 from webhook.controlplane.process import Process, reserve_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from webhook.bundle import Bundle
+    from webhook.cli.rehearse.inputs.nodes import RehearsedNode
     from webhook.cli.rehearse.inputs.resources import JSON
+    from webhook.cli.rehearse.runs.programs import Programs
     from webhook.controlplane.control_plane import ControlPlane
+
+Pairs = list[tuple[bytes, bytes]]
+"""Keys and values of etcd."""
 
 STAGES: Final = Path(__file__).with_name("stages.yaml")
 
@@ -51,6 +58,35 @@ _SYNCS: Final = 20
 _SERVE: Final = "import sys; from webhook.cli import main; sys.exit(main())"
 _WEBHOOK_KEY: Final = b"/registry/mutatingwebhookconfigurations/spotgate"
 _EVENTS: Final = b"/registry/events/"
+_PREFIX: Final = b"/registry/"
+_CONNECTIONS: Final = 8
+_BATCH: Final = 64
+"""Writes of one transaction; etcd takes 128, and 1.5 MB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RehearsalOptions:
+    """Hold the options of a rehearsal.
+
+    Attributes:
+        programs: those of the control plane.
+        bundle: the policies of the webhook.
+        serve_flags: of `spotgate serve`: its policies, and which cluster this is.
+        scheduler_config: of the scheduler; None: the default.
+        runs: how often.
+        startup: seconds from a Pod's binding until it is ready, where nothing else is known.
+        grown: Nodes that come, each with its second after the notice.
+        say: says how far it is.
+    """
+
+    programs: Programs
+    bundle: Bundle
+    serve_flags: Sequence[str]
+    scheduler_config: Path | None
+    runs: int
+    startup: float
+    grown: Sequence[tuple[float, RehearsedNode]]
+    say: Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,43 +108,35 @@ class RunningCluster:
         """Return the administrator's kubeconfig."""
         return self.plane.credentials.kubeconfig("admin")
 
-    async def contents(self) -> etcd.Pairs:
+    async def contents(self) -> Pairs:
         """Return what its etcd has, for another run to begin with. Raise ControlPlaneError."""
-        pairs = await etcd.dump(self.plane.etcd_url)
+        pairs = await _dump(self.plane.etcd_url)
         return [each for each in pairs if each[0] != _WEBHOOK_KEY and not each[0].startswith(_EVENTS)]
 
 
 @contextlib.contextmanager
 def start_rehearsal_cluster(
-    binaries: Mapping[str, Path],
-    contents: Iterable[tuple[bytes, bytes]],
-    *,
-    bundle: Bundle,
-    serve_flags: Sequence[str],
-    state: Sequence[JSON],
-    scheduler_config: Path | None,
+    contents: Iterable[tuple[bytes, bytes]], state: Sequence[JSON], options: RehearsalOptions
 ) -> Iterator[RunningCluster]:
     """Yield a control plane that runs and has these contents; afterwards nothing of it is left.
 
     Args:
-        binaries: its programs.
         contents: of its etcd.
-        bundle: the policies of the webhook.
-        serve_flags: of `spotgate serve`: its policies, and which cluster this is.
         state: the objects that tell the webhook of the cluster.
-        scheduler_config: a KubeSchedulerConfiguration; None: the default one.
+        options: of the rehearsal.
 
     Raises:
         ControlPlaneError: it does not start.
         CannotJudgeError: the scheduler's configuration can't be read.
     """
-    with reserve_control_plane(binaries) as plane, reserve_port() as metrics:
+    with reserve_control_plane(options.programs.paths) as plane, reserve_port() as metrics:
         port = metrics.getsockname()[1]
-        config = _scheduler_config(plane, scheduler_config)
-        webhook = _start_webhook(plane, serve_flags, state)
+        config = _scheduler_config(plane, options.scheduler_config)
+        webhook = _start_webhook(plane, options.serve_flags, state)
         plane.start_etcd()
-        own = (_WEBHOOK_KEY, json.dumps(_configuration(bundle, plane, webhook)).encode())
-        asyncio.run(etcd.load(plane, (*contents, own)))
+        own = (_WEBHOOK_KEY, json.dumps(_configuration(options.bundle, plane, webhook)).encode())
+        plane.wait_for("etcd", lambda: answer_of(f"{plane.etcd_url}/health"))
+        asyncio.run(_load(plane.etcd_url, (*contents, own)))
         plane.start_api_server(
             servers.NO_SERVICE_ACCOUNTS,
             "--disable-admission-plugins=TaintNodesByCondition",  # nothing here would take its taints away again
@@ -180,13 +208,7 @@ def _start_webhook(plane: ControlPlane, flags: Sequence[str], state: Sequence[JS
     )
     plane.processes["spotgate"] = process
     process.start()
-    deadline = time.monotonic() + START_SECONDS
-    while (port := _port_in(process.log)) is None:
-        plane.expect_running()
-        if time.monotonic() > deadline:
-            raise ControlPlaneError(f"spotgate does not listen; it said last:\n{process.tail()}")
-        time.sleep(POLL_SECONDS)
-    return port
+    return plane.wait_for("spotgate", lambda: _port_in(process.log))
 
 
 def _port_in(log: Path) -> int | None:
@@ -206,3 +228,46 @@ def _configuration(bundle: Bundle, plane: ControlPlane, port: int) -> JSON:
         webhook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{path}", **trust}
     found["metadata"] |= {"uid": "00000000-0000-0000-0000-000000000001", "creationTimestamp": CREATED}
     return found
+
+
+def pairs_of(objects: Iterable[JSON]) -> Pairs:
+    """Return the key and value that etcd has of each object."""
+    found = ((kind_of_object(each), each) for each in objects)
+    return [(kind.key(each["metadata"]).encode(), msgspec.json.encode(each)) for kind, each in found if kind]
+
+
+async def _load(url: str, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+    """Write these to an etcd before its API server starts, ten thousand objects in seconds. Raise ControlPlaneError.
+
+    The API server reads JSON from etcd as it reads its own encoding, and converts and completes it.
+    """
+    async with aiohttp.ClientSession(url) as session:
+        rest = iter(pairs)
+
+        async def write() -> None:
+            while batch := list(islice(rest, _BATCH)):
+                puts = [{"requestPut": {"key": _encoded(key), "value": _encoded(value)}} for key, value in batch]
+                await _post(session, "/v3/kv/txn", {"success": puts})
+
+        await asyncio.gather(*(write() for _ in range(_CONNECTIONS)))
+
+
+async def _dump(url: str) -> Pairs:
+    """Return everything that an API server keeps there. Raise ControlPlaneError."""
+    async with aiohttp.ClientSession(url) as session:
+        last = _PREFIX[:-1] + bytes([_PREFIX[-1] + 1])
+        answer = await _post(session, "/v3/kv/range", {"key": _encoded(_PREFIX), "range_end": _encoded(last)})
+    return [(base64.b64decode(each["key"]), base64.b64decode(each["value"])) for each in answer.get("kvs", ())]
+
+
+async def _post(session: aiohttp.ClientSession, path: str, body: JSON) -> JSON:
+    async with session.post(path, data=msgspec.json.encode(body)) as response:
+        text = await response.read()
+        if not response.ok:
+            raise ControlPlaneError(f"etcd refuses what it is to keep: {text[:300].decode(errors='replace')}")
+        answer: JSON = msgspec.json.decode(text)
+        return answer
+
+
+def _encoded(value: bytes) -> str:
+    return base64.b64encode(value).decode()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import aiohttp
@@ -12,8 +11,7 @@ import aiohttp
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.rehearse.inputs.resources import KINDS, kind_of_object
 from webhook.cli.rehearse.result import Rehearsal
-from webhook.cli.rehearse.runs import etcd
-from webhook.cli.rehearse.runs.cluster import start_rehearsal_cluster
+from webhook.cli.rehearse.runs.cluster import pairs_of, start_rehearsal_cluster
 from webhook.cli.rehearse.runs.programs import OLDEST
 from webhook.cli.rehearse.runs.quiet import Quiet
 from webhook.cli.rehearse.runs.reclaim import Reclaim
@@ -26,15 +24,12 @@ from webhook.cluster.view import version_of
 from webhook.controlplane.control_plane import ControlPlaneError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
 
-    from webhook.bundle import Bundle
-    from webhook.cli.rehearse.inputs.nodes import RehearsedNode
     from webhook.cli.rehearse.inputs.resources import RehearsedKind
     from webhook.cli.rehearse.inputs.selection import Loss
     from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot
-    from webhook.cli.rehearse.runs.cluster import RunningCluster
+    from webhook.cli.rehearse.runs.cluster import Pairs, RehearsalOptions, RunningCluster
     from webhook.cli.rehearse.runs.programs import Programs
     from webhook.cli.rehearse.runs.tally import RunOutcome
     from webhook.manifests.objects import Manifest
@@ -49,31 +44,6 @@ MODELLED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RehearsalOptions:
-    """Hold the options of a rehearsal.
-
-    Attributes:
-        programs: those of the control plane.
-        bundle: the policies of the webhook.
-        serve_flags: of `spotgate serve`: its policies, and which cluster this is.
-        scheduler_config: of the scheduler; None: the default.
-        runs: how often.
-        startup: seconds from a Pod's binding until it is ready, where nothing else is known.
-        grown: Nodes that come, each with its second after the notice.
-        say: says how far it is.
-    """
-
-    programs: Programs
-    bundle: Bundle
-    serve_flags: Sequence[str]
-    scheduler_config: Path | None
-    runs: int
-    startup: float
-    grown: Sequence[tuple[float, RehearsedNode]]
-    say: Callable[[str], None]
-
-
 def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -> Rehearsal:
     """Return what happens when these Nodes are lost.
 
@@ -83,17 +53,10 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -
         CannotJudgeError: the API server refuses an object, or a component does not run.
     """
     outcomes: list[RunOutcome] = []
-    contents = etcd.pairs_of(snapshot.stored)
+    contents = pairs_of(snapshot.stored)
     try:
         for number in range(options.runs):
-            with start_rehearsal_cluster(
-                options.programs.paths,
-                contents,
-                bundle=options.bundle,
-                serve_flags=options.serve_flags,
-                state=snapshot.state,
-                scheduler_config=options.scheduler_config,
-            ) as cluster:
+            with start_rehearsal_cluster(contents, snapshot.state, options) as cluster:
                 run = _play(cluster, () if number else snapshot.applied, loss, options, seed=number)
                 outcome, contents = asyncio.run(run)
                 outcomes.append(outcome)
@@ -130,7 +93,7 @@ def _other_version(snapshot: ClusterSnapshot, programs: Programs) -> Iterator[st
 
 async def _play(
     cluster: RunningCluster, applied: Iterable[Manifest], loss: Loss, options: RehearsalOptions, *, seed: int
-) -> tuple[RunOutcome, etcd.Pairs]:
+) -> tuple[RunOutcome, Pairs]:
     """Do one run on a control plane. Return what it has seen, and what etcd had before. Raise ApiError.
 
     Args:
