@@ -112,7 +112,8 @@ def start_cluster(binaries: Mapping[str, Path], *, controllers: bool = True) -> 
         cluster.start_api_server(*_observed(cluster.directory), *([] if controllers else [servers.NO_SERVICE_ACCOUNTS]))
         if controllers:  # any sooner they would only take processor time from the API server
             cluster.start("kube-controller-manager", servers.controller_manager(cluster.credentials))
-            cluster.start("kube-scheduler", servers.scheduler(cluster.credentials))
+            kubeconfig = cluster.credentials.kubeconfig("system:kube-scheduler")
+            cluster.start("kube-scheduler", [f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0"])
             leases = "--node-lease-duration-seconds=40"  # as kubelets have; without it no Node would have a Lease
             cluster.start("kwok", [*servers.kwok(cluster.credentials, STAGES), leases])
             timeout = f"--timeout={START_SECONDS:.0f}s"

@@ -76,19 +76,19 @@ class ControlPlane:
         self.start("etcd", servers.etcd(self.directory, port=self.etcd_port, peer_port=self.peer_port))
 
     def start_api_server(self, *flags: str) -> None:
-        """Start the API server on etcd, with further flags, and wait until it is ready. Raises ControlPlaneError."""
+        """Start the API server on etcd, with further flags, and wait until it is ready. Raise ControlPlaneError."""
         own = servers.api_server(self.credentials, port=self.port, etcd_url=self.etcd_url)
         self.start("kube-apiserver", [*own, *flags])
         self.wait_until_ready()
 
     def restart(self, name: str) -> None:
-        """Kill a server and start it again, as it was. Raises ControlPlaneError if the API server is not ready then."""
+        """Kill a server and start it again, as it was. Raise ControlPlaneError if the API server is not ready then."""
         self.processes[name].kill()
         self.processes[name].start()
         self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
-        """Wait until the API server says that it is. Raises ControlPlaneError."""
+        """Wait until the API server says that it is. Raise ControlPlaneError."""
         tls = ssl.create_default_context(cafile=str(self.credentials.authority))
         self.wait_for("the API server", lambda: answer_of(f"{self.url}/readyz", tls))
 

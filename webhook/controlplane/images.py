@@ -37,7 +37,7 @@ _SECONDS: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image and the program in its `/usr/local/bin`."""
+    """Name an image and the program in its `/usr/local/bin`."""
 
     program: str
     repository: str
@@ -45,7 +45,7 @@ class Image:
 
     @property
     def reference(self) -> str:
-        """What an engine pulls: not all take a tag and a digest."""
+        """Return what an engine pulls: not all take a tag and a digest."""
         digest = DIGESTS.get(f"{self.repository}:{self.tag}")
         return f"{REGISTRY}/{self.repository}{f'@{digest}' if digest else f':{self.tag}'}"
 

@@ -34,7 +34,7 @@ def reserve_port() -> socket.socket:
 
 @dataclass(slots=True)
 class Process:
-    """A server that leaves nothing behind: it ends by `kill`, or with the thread that started it."""
+    """Run a server that leaves nothing behind: it ends by `kill`, or with the thread that started it."""
 
     name: str
     command: Sequence[str]
@@ -43,12 +43,12 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its process id; it has been started."""
+        """Return its process id; it has been started."""
         return self._started().pid
 
     @property
     def exit_code(self) -> int | None:
-        """What it ended with; None while it runs."""
+        """Return what it ended with. Return None while it runs."""
         return self._started().poll()
 
     def _started(self) -> subprocess.Popen[bytes]:

@@ -30,7 +30,7 @@ def etcd(directory: Path, *, port: int, peer_port: int) -> list[str]:
 
 
 def api_server(credentials: Credentials, *, port: int, etcd_url: str) -> list[str]:
-    """Return the API server."""
+    """Return the flags of the API server."""
     return [
         f"--etcd-servers={etcd_url}",
         "--bind-address=127.0.0.1",
@@ -49,7 +49,7 @@ def api_server(credentials: Credentials, *, port: int, etcd_url: str) -> list[st
 
 
 def controller_manager(credentials: Credentials) -> list[str]:
-    """All controllers, each under a name of its own: the one that webhooks see in real clusters."""
+    """Return the flags of all controllers, each with a name of its own: the one that webhooks see in real clusters."""
     return [
         f"--kubeconfig={credentials.kubeconfig('system:kube-controller-manager')}",
         "--use-service-account-credentials",
@@ -64,17 +64,8 @@ def controller_manager(credentials: Credentials) -> list[str]:
     ]
 
 
-def scheduler(credentials: Credentials) -> list[str]:
-    """Return the scheduler as it is by default."""
-    return [
-        f"--kubeconfig={credentials.kubeconfig('system:kube-scheduler')}",
-        "--leader-elect=false",
-        "--secure-port=0",
-    ]
-
-
 def kwok(credentials: Credentials, stages: Path) -> list[str]:
-    """KWOK, which keeps every Node alive and runs the Pods on it, as the stages say."""
+    """Return the flags of KWOK, which keeps every Node alive and runs the Pods on it, as the stages say."""
     return [
         f"--kubeconfig={credentials.kubeconfig('kwok')}",
         f"--config={stages}",

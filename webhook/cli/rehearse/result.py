@@ -90,7 +90,7 @@ class PoolCapacity(msgspec.Struct, frozen=True):
 
 
 class ReclaimWindow(msgspec.Struct, frozen=True):
-    """Say what a provider does with a reclaimed node, in seconds after the notice.
+    """Hold what a provider does with a reclaimed node, in seconds after the notice.
 
     Attributes:
         provider: its title.
@@ -144,7 +144,7 @@ FIGURES: Final = (
 
 
 class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
-    """Say what a reclaim does to one workload; the figures are those of `-o json`.
+    """Hold what a reclaim does to one workload; the figures are those of `-o json`.
 
     Attributes:
         replicas: its Pods that run before.
@@ -181,7 +181,7 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
 
 
 class Fix(msgspec.Struct, frozen=True):
-    """Propose something that would mend it.
+    """Propose a change that would mend what a reclaim does.
 
     Attributes:
         why: what is wrong, and what this changes.
@@ -227,7 +227,7 @@ class FigureChange(msgspec.Struct, frozen=True):
 
 
 class RehearsalComparison(msgspec.Struct, frozen=True):
-    """Say what is worse and what is better than in another rehearsal.
+    """Hold what is worse and what is better than in another rehearsal.
 
     Attributes:
         base: what it is compared with.

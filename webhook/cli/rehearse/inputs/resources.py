@@ -32,7 +32,7 @@ class RehearsedPodSpec(PodSpec):
 
 
 class RehearsedKind(msgspec.Struct, frozen=True):
-    """A kind of object that a rehearsal loads.
+    """Describe a kind of object that a rehearsal loads.
 
     Attributes:
         group: of its API; empty for the core group.

@@ -54,7 +54,7 @@ _WITH_REVISIONS: Final = frozenset({"StatefulSet", "DaemonSet"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSnapshot:
-    """A cluster at one moment.
+    """Hold a cluster at one moment.
 
     Attributes:
         source: what it was made of.

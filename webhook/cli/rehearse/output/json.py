@@ -14,7 +14,7 @@ _NOT_OF_A_WORKLOAD: Final = ("workLostGpuHours", "budget")
 
 
 def show(rehearsal: Rehearsal) -> None:
-    """Print it."""
+    """Print the rehearsal."""
     print(msgspec.json.format(msgspec.json.encode(as_json(rehearsal))).decode())
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def show(rehearsal: Rehearsal) -> None:
-    """Print it."""
+    """Print the rehearsal."""
     failed = [each for each in rehearsal.workloads if each.pending.max or each.failed]
     suite = ET.Element(
         "testsuite",

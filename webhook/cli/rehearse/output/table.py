@@ -18,7 +18,7 @@ _INDENT: Final = "    "
 
 
 def show(rehearsal: Rehearsal) -> None:
-    """Print it."""
+    """Print the rehearsal."""
     terminal.show(_lines(rehearsal))
 
 

@@ -103,14 +103,12 @@ class RunningCluster:
     metrics: str
     scheduler_names: frozenset[str]
 
-    @property
-    def kubeconfig(self) -> Path:
-        """Return the administrator's kubeconfig."""
-        return self.plane.credentials.kubeconfig("admin")
-
     async def contents(self) -> Pairs:
         """Return what its etcd has, for another run to begin with. Raise ControlPlaneError."""
-        pairs = await _dump(self.plane.etcd_url)
+        last = _PREFIX[:-1] + bytes([_PREFIX[-1] + 1])
+        async with aiohttp.ClientSession(self.plane.etcd_url) as session:
+            answer = await _post(session, "/v3/kv/range", {"key": _encoded(_PREFIX), "range_end": _encoded(last)})
+        pairs = ((base64.b64decode(each["key"]), base64.b64decode(each["value"])) for each in answer.get("kvs", ()))
         return [each for each in pairs if each[0] != _WEBHOOK_KEY and not each[0].startswith(_EVENTS)]
 
 
@@ -250,14 +248,6 @@ async def _load(url: str, pairs: Iterable[tuple[bytes, bytes]]) -> None:
                 await _post(session, "/v3/kv/txn", {"success": puts})
 
         await asyncio.gather(*(write() for _ in range(_CONNECTIONS)))
-
-
-async def _dump(url: str) -> Pairs:
-    """Return everything that an API server keeps there. Raise ControlPlaneError."""
-    async with aiohttp.ClientSession(url) as session:
-        last = _PREFIX[:-1] + bytes([_PREFIX[-1] + 1])
-        answer = await _post(session, "/v3/kv/range", {"key": _encoded(_PREFIX), "range_end": _encoded(last)})
-    return [(base64.b64decode(each["key"]), base64.b64decode(each["value"])) for each in answer.get("kvs", ())]
 
 
 async def _post(session: aiohttp.ClientSession, path: str, body: JSON) -> JSON:

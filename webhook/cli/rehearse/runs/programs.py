@@ -40,7 +40,7 @@ _ANSWER_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """The programs of a control plane.
+    """Hold the programs of a control plane.
 
     Attributes:
         paths: by name.

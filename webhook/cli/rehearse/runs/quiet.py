@@ -45,7 +45,7 @@ class Quiet:
         self.impatient: set[str] = set()
 
     async def wait(self) -> None:
-        """Wait for it. What never gets quiet is in `impatient` afterwards. Raise ControlPlaneError."""
+        """Wait until it is so. Afterwards `impatient` has what does not get quiet. Raise ControlPlaneError."""
         deadline = time.monotonic() + _AT_MOST
         self._watches.changed = time.monotonic()
         while True:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from webhook.cli.rehearse.result import ReclaimEvent
 from webhook.cli.rehearse.runs.clock import Clock, Rank
-from webhook.cli.rehearse.runs.restarts import AT_ONCE, originals, recreate
+from webhook.cli.rehearse.runs.stand_ins import AT_ONCE, originals, recreate
 from webhook.cli.rehearse.runs.watching import READY, STOPPED
 from webhook.cluster.api import ApiError
 
@@ -57,7 +57,7 @@ _SHUTTING_DOWN: Final = {"status": {"conditions": [_DISRUPTED, _NOT_READY]}}
 
 
 class Reclaim:
-    """Play a reclaim.
+    """Play a reclaim on a control plane.
 
     Attributes:
         events: what has happened.
@@ -104,7 +104,7 @@ class Reclaim:
             known.waits = known.waited = pod.lives and not pod.node
 
     async def play(self, windows: Sequence[ReclaimWindow], grown: Iterable[tuple[float, JSON]]) -> None:
-        """Play it to its end.
+        """Play the reclaim to its end.
 
         Args:
             windows: the lost Nodes, and what happens to them when.
@@ -151,7 +151,7 @@ class Reclaim:
         self.events.extend(ReclaimEvent(self._clock.now, name, node) for node in nodes)
 
     async def _write(self, method: str, path: str, body: Mapping[str, Any], media: str = "application/json") -> int:
-        """Send it; return the status. That something has gone in the meantime is no problem."""
+        """Send a request, and return its status. That something has gone in the meantime is no problem."""
         async with self._gate:
             try:
                 await self._api.write(method, path, body, _ANSWER, media)
@@ -261,7 +261,7 @@ class Reclaim:
         return status == HTTPStatus.OK
 
     async def _kill(self, window: ReclaimWindow) -> None:
-        """SIGKILL for all that still runs there."""
+        """Kill all that still runs on the nodes."""
         victims = [(pod, known) for pod, known in self._pods_on(window) if not pod.finished]
         for _, known in victims:
             late = known.grace - (self._clock.now - known.evicted if known.evicted is not None else 0)

@@ -15,8 +15,8 @@ from webhook.cli.rehearse.runs.cluster import pairs_of, start_rehearsal_cluster
 from webhook.cli.rehearse.runs.programs import OLDEST
 from webhook.cli.rehearse.runs.quiet import Quiet
 from webhook.cli.rehearse.runs.reclaim import Reclaim
+from webhook.cli.rehearse.runs.stand_ins import provisioning
 from webhook.cli.rehearse.runs.tally import capacity_by_pool, outcome_of, summary_of, workload_results
-from webhook.cli.rehearse.runs.volumes import provisioning
 from webhook.cli.rehearse.runs.watching import Watches
 from webhook.cli.rehearse.runs.workloads import Workloads
 from webhook.cluster.api import Api, ApiError
@@ -103,7 +103,7 @@ async def _play(
         options: of the rehearsal.
         seed: makes one run differ from another.
     """
-    api = await Api.connect(cluster.kubeconfig)
+    api = await Api.connect(cluster.plane.credentials.kubeconfig("admin"))
     watches = Watches(api)
     workloads = Workloads(watches, options.bundle)
     async with AsyncExitStack() as stack:

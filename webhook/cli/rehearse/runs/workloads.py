@@ -12,7 +12,7 @@ from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, CLAS
 from webhook.cli.rehearse.inputs.gangs import gang_of
 from webhook.cli.rehearse.inputs.resources import JOB, requests_of
 from webhook.cli.rehearse.result import WorkloadKey
-from webhook.cli.rehearse.runs.restarts import CONTROLLED_HERE
+from webhook.cli.rehearse.runs.stand_ins import CONTROLLED_HERE
 from webhook.cli.rehearse.runs.watching import READY
 from webhook.globs import Globs
 from webhook.kube.containers import requested_of
