@@ -132,7 +132,7 @@ def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Mapping[str,
     told = [each.value for each in source.manifests if kind_of_object(each.value) in {None, NAMESPACE}]
     return ClusterSnapshot(
         source=source,
-        stored=[*_namespaces_for(everything), *stored],
+        stored=stored,
         applied=applied,
         nodes=nodes,
         pools=pools,
@@ -214,18 +214,6 @@ def _expect_nodes(nodes: Iterable[RehearsedNode], stored: Iterable[JSON]) -> Non
                 f"spotgate rehearse: Pod {metadata['namespace']}/{metadata['name']} is on Node {node}, which is not "
                 "in the snapshot: take Nodes and Pods at one time, or leave out the Pod"
             )
-
-
-def _namespaces_for(objects: Sequence[JSON]) -> Iterator[JSON]:
-    """Yield the Namespaces that objects are in and that are not among them."""
-    there = {each["metadata"]["name"] for each in objects if each["kind"] == NAMESPACE.kind}
-    needed = {
-        each["metadata"]["namespace"]
-        for each in objects
-        if (kind := kind_of_object(each)) is not None and kind.namespaced
-    }
-    for name in sorted(needed - there):
-        yield _as_stored({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
 
 def _storage_classes_for(objects: Iterable[JSON]) -> Iterator[Manifest]:

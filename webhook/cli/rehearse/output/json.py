@@ -14,13 +14,8 @@ _NOT_OF_A_WORKLOAD: Final = ("workLostGpuHours", "budget")
 
 
 def show(rehearsal: Rehearsal) -> None:
-    """Print the rehearsal."""
-    print(msgspec.json.format(msgspec.json.encode(as_json(rehearsal))).decode())
-
-
-def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
-    """Return the fixed shape, and the comparison where one was asked for."""
-    every = msgspec.to_builtins(rehearsal)
+    """Print the fixed shape, and the comparison where one was asked for."""
+    every: dict[str, Any] = msgspec.to_builtins(rehearsal)
     shown = {key: every[key] for key in _SHOWN}
     for workload in shown["workloads"]:
         for key in _NOT_OF_A_WORKLOAD:
@@ -28,4 +23,4 @@ def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
     shown["fixes"] = [{"why": each.why, "yaml": each.yaml} for each in rehearsal.fixes]
     if rehearsal.comparison is not None:
         shown["comparison"] = every["comparison"]
-    return shown
+    print(msgspec.json.format(msgspec.json.encode(shown)).decode())

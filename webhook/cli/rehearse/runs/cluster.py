@@ -137,6 +137,7 @@ def start_rehearsal_cluster(
         asyncio.run(_load(plane.etcd_url, (*contents, own)))
         plane.start_api_server(
             servers.NO_SERVICE_ACCOUNTS,
+            "--enable-admission-plugins=NamespaceAutoProvision",
             "--disable-admission-plugins=TaintNodesByCondition",  # nothing here would take its taints away again
             "--enable-priority-and-fairness=false",
             "--max-requests-inflight=3000",

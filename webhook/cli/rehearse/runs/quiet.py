@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from webhook.cli.rehearse.runs.cluster import RunningCluster
     from webhook.cli.rehearse.runs.watching import SeenObject, SeenPod, Watches
+    from webhook.cli.rehearse.runs.workloads import Workloads
 
 _STILL: Final = 0.4
 """Seconds without any change after which what is on its way has arrived."""
@@ -35,12 +36,16 @@ class Quiet:
     Args:
         cluster: the control plane.
         watches: what it has.
+        workloads: tells which budgets cover a Pod.
         session: for the scheduler's metrics.
     """
 
-    def __init__(self, cluster: RunningCluster, watches: Watches, session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self, cluster: RunningCluster, watches: Watches, workloads: Workloads, session: aiohttp.ClientSession
+    ) -> None:
         self._cluster = cluster
         self._watches = watches
+        self._workloads = workloads
         self._session = session
         self.impatient: set[str] = set()
 
@@ -111,9 +116,8 @@ class Quiet:
         return scheduled is not None and scheduled.reason in _JUDGED
 
     def _busy_budgets(self) -> Iterator[str]:
-        healthy = Counter(
-            key for pod in self._watches.pods.values() if pod.ready for key in self._watches.covering(pod)
-        )
+        ready = (pod for pod in self._watches.pods.values() if pod.ready)
+        healthy = Counter(key for pod in ready for key in self._workloads.of(pod).budgets)
         for key, budget in self._watches.budgets.items():
             counted = budget.is_seen and budget.status.currentHealthy == healthy[key]
             if not counted and not budget.status.uncountable:

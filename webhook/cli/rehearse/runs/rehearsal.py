@@ -111,7 +111,7 @@ async def _play(
         session = await stack.enter_async_context(aiohttp.ClientSession())
         await stack.enter_async_context(watches.running())
         stack.enter_context(provisioning(api, watches.claims))
-        quiet = Quiet(cluster, watches, session)
+        quiet = Quiet(cluster, watches, workloads, session)
         reclaim = Reclaim(api, watches, quiet, workloads, startup=options.startup, seed=seed)
         await _create(api, applied)
         await reclaim.begin()

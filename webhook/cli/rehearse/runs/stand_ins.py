@@ -37,7 +37,6 @@ CONTROLLED_HERE: Final = frozenset(
 _PAUSE: Final = 0.1
 _SELECTED: Final = "volume.kubernetes.io/selected-node"
 _WANTED: Final = "volume.kubernetes.io/storage-provisioner"
-_MADE: Final = "rehearse.spotgate.dev/provisioned"
 
 
 async def originals(api: Api, members: Iterable[SeenPod]) -> list[JSON]:
@@ -84,8 +83,14 @@ def provisioning(api: Api, claims: Mapping[tuple[str, str], SeenObject]) -> Iter
     """Make the volumes that claims wait for, while the block runs: the scheduler holds Pods until theirs are there."""
 
     async def provision() -> None:
+        made: set[str] = set()
         while True:
-            await _provision(api, claims)
+            for claim in list(claims.values()):
+                annotations, uid = claim.metadata.annotations or {}, claim.metadata.uid
+                if not claim.spec.get("volumeName") and _WANTED in annotations and uid not in made:
+                    made.add(uid)
+                    zone = await _zone_of(api, annotations[_SELECTED]) if _SELECTED in annotations else ""
+                    await api.write("POST", "/api/v1/persistentvolumes", _volume(claim, zone), _ANSWER)
             await asyncio.sleep(_PAUSE)
 
     task = asyncio.create_task(provision())
@@ -93,18 +98,6 @@ def provisioning(api: Api, claims: Mapping[tuple[str, str], SeenObject]) -> Iter
         yield
     finally:
         task.cancel()
-
-
-async def _provision(api: Api, claims: Mapping[tuple[str, str], SeenObject]) -> None:
-    for claim in list(claims.values()):
-        annotations = claim.metadata.annotations or {}
-        if claim.spec.get("volumeName") or _WANTED not in annotations or _MADE in annotations:
-            continue
-        zone = await _zone_of(api, annotations[_SELECTED]) if _SELECTED in annotations else ""
-        await api.write("POST", "/api/v1/persistentvolumes", _volume(claim, zone), _ANSWER)
-        path = f"/api/v1/namespaces/{claim.metadata.namespace}/persistentvolumeclaims/{claim.metadata.name}"
-        made = {"metadata": {"annotations": {_MADE: ""}}}
-        await api.write("PATCH", path, made, _ANSWER, "application/merge-patch+json")
 
 
 async def _zone_of(api: Api, node: str) -> str:

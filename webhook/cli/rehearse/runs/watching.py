@@ -14,14 +14,12 @@ from webhook.cli.rehearse.inputs.resources import RehearsedPodSpec  # noqa: TC00
 from webhook.cluster.api import ApiError
 from webhook.cluster.mirror import Mirror, Pace
 from webhook.cluster.source import WatchedResource
-from webhook.kube.disruption import budget_from
 from webhook.kube.pod import ObjectMeta, OwnerReference, Pod
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from webhook.cluster.api import Api
-    from webhook.kube.disruption import DisruptionBudget
 
 T = TypeVar("T")
 READY: Final = "rehearse.spotgate.dev/ready"
@@ -167,8 +165,6 @@ class Watches:
         self.daemon_sets = self._watch("apps", "daemonsets", SeenObject)
         self.jobs = self._watch("batch", "jobs", SeenObject)
         self.claims = self._watch("", "persistentvolumeclaims", SeenObject)
-        self._compiled: dict[tuple[str, str], DisruptionBudget] = {}
-        self._covering: dict[str, tuple[tuple[str, str], ...]] = {}
 
     def _watch(self, group: str, resource: str, type_: type[T]) -> dict[tuple[str, str], T]:
         decoder = msgspec.json.Decoder(type_)
@@ -195,22 +191,3 @@ class Watches:
             for each in following:
                 each.cancel()
             await asyncio.gather(*following, return_exceptions=True)
-
-    def covering(self, pod: SeenPod) -> tuple[tuple[str, str], ...]:
-        """Return namespace and name of the budgets that cover a Pod."""
-        found = self._covering.get(pod.metadata.uid)
-        if found is None:
-            if len(self._compiled) != len(self.budgets):
-                self._compiled = {key: _compiled(each) for key, each in self.budgets.items()}
-            found = tuple(
-                key
-                for key, budget in self._compiled.items()
-                if key[0] == pod.metadata.namespace and budget.covers(pod.labels)
-            )
-            self._covering[pod.metadata.uid] = found
-        return found
-
-
-def _compiled(budget: SeenObject) -> DisruptionBudget:
-    """Return the budget with its selector."""
-    return budget_from({"metadata": {"name": budget.metadata.name}, "spec": budget.spec})

@@ -16,12 +16,14 @@ from webhook.cli.rehearse.runs.stand_ins import CONTROLLED_HERE
 from webhook.cli.rehearse.runs.watching import READY
 from webhook.globs import Globs
 from webhook.kube.containers import requested_of
+from webhook.kube.disruption import budget_from
 from webhook.kube.pod import MIRROR_ANNOTATION
 from webhook.kube.quantity import amount_of
 
 if TYPE_CHECKING:
     from webhook.bundle import Bundle
     from webhook.cli.rehearse.runs.watching import SeenPod, Watches
+    from webhook.kube.disruption import DisruptionBudget
 
 CHECKPOINT: Final = "spotgate.dev/checkpoint-seconds"
 _UNSAVED: Final = {CHECKPOINTING: 1800.0, BATCH: 3600.0}
@@ -93,6 +95,7 @@ class Workloads:
         self._watches = watches
         self._gpus = Globs(sorted({each for one in bundle.providers.values() for each in one.gpu.resources.patterns}))
         self._history: dict[WorkloadKey, list[float]] = {}
+        self._budgets: dict[tuple[str, str], DisruptionBudget] = {}
 
     def of(self, pod: SeenPod) -> KnownPod:
         """Return what is known of a Pod."""
@@ -126,7 +129,7 @@ class Workloads:
             grace=float(pod.grace_seconds),
             requests=requests + Counter(pods=1),
             gpus=gpus,
-            budgets=self._watches.covering(pod),
+            budgets=self._covering(pod),
             unsaved=0.0 if sort == CHECKPOINTING and every is None else killed,
             unsaved_if_killed=killed,
             gang=_gang(pod),
@@ -147,6 +150,16 @@ class Workloads:
             above = owners.get(owner.kind, {}).get((namespace, owner.name))
             owner = above.metadata.controller if above is not None else None
         return found
+
+    def _covering(self, pod: SeenPod) -> tuple[tuple[str, str], ...]:
+        """Return namespace and name of the budgets that cover a Pod."""
+        if len(self._budgets) != len(self._watches.budgets):
+            self._budgets = {
+                key: budget_from({"metadata": {"name": key[1]}, "spec": each.spec})
+                for key, each in self._watches.budgets.items()
+            }
+        namespace = pod.metadata.namespace
+        return tuple(key for key, each in self._budgets.items() if key[0] == namespace and each.covers(pod.labels))
 
     def _remember(self, pod: SeenPod, workload: WorkloadKey) -> None:
         if READY in pod.annotations:
