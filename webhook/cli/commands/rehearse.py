@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from argparse import ArgumentTypeError
 from functools import cache, partial
 from importlib import import_module
@@ -235,7 +234,6 @@ def _rehearse(
                 runs=options.runs,
                 startup=float(options.startup_seconds),
                 grown=grown,
-                say=_progress,
             ),
         )
     return structs.replace(result, fixes=fixes_of(result, snapshot, bundle, startup=float(options.startup_seconds)))
@@ -251,11 +249,6 @@ def _rehearse_base(options: Namespace, bundle: Bundle, find: Callable[[], Progra
             return _rehearse(options, bundle, snapshot, find)
         except CannotJudgeError as error:
             raise CannotJudgeError(f"{error}\nin the base, {options.compare}".replace(f"{folder}/", "")) from None
-
-
-def _progress(line: str) -> None:
-    if sys.stderr.isatty():
-        complain(f"spotgate: {line}")
 
 
 def _snapshot(options: Namespace, bundle: Bundle, paths: list[str]) -> ClusterSnapshot:

@@ -22,15 +22,10 @@ _NAMES: Final = dict(zip(WorkloadResult.__struct_fields__, WorkloadResult.__stru
 
 
 def compare(base: Rehearsal, changed: Rehearsal, name: str) -> RehearsalComparison:
-    """Return what of the change is worse, and what better, in every run than in every run of the base.
+    """Return what of the change is worse, and what better, in every run than in every run of the base of this name.
 
     Schedulers differ from run to run, so what overlaps is no difference. A workload that one of them does not touch has
     nothing pending, killed or lost there.
-
-    Args:
-        base: the rehearsal before the change.
-        changed: the rehearsal after it.
-        name: what the base is called.
     """
     before = {each.identity: each for each in base.workloads}
     after = {each.identity: each for each in changed.workloads}
@@ -62,15 +57,8 @@ def _below(low: Figure, high: Figure) -> bool:
 def write_base(ref: str, paths: Sequence[str], into: Path) -> list[str]:
     """Write what these files and folders have in the merge base of HEAD and another branch; return where.
 
-    A path outside the repository stays as it is, and one that the base does not have is left out.
-
-    Args:
-        ref: the other branch, tag or commit.
-        paths: files and folders.
-        into: a folder for them.
-
-    Raises:
-        CannotJudgeError: there is no Git, no repository or no such commit, or a path is standard input.
+    A path outside the repository stays as it is, and one that the base does not have is left out. Raise
+    CannotJudgeError if there is no Git, no repository or no such commit, or a path is standard input.
     """
     base = base_of(FLAG, ref, Path.cwd())
     places: list[str] = []

@@ -45,11 +45,7 @@ _IGNORE_DISRUPTIONS: Final = {"action": "Ignore", "onPodConditions": [{"type": "
 def fixes_of(result: Rehearsal, snapshot: ClusterSnapshot, bundle: Bundle, *, startup: float) -> tuple[Fix, ...]:
     """Return what would mend it: each a change of one object that is there, or a new one.
 
-    Args:
-        result: what was rehearsed.
-        snapshot: the cluster.
-        bundle: says how node pools are written.
-        startup: seconds until a Pod that moves is ready; a drain waits for it where a budget demands it.
+    A drain waits ``startup`` seconds for each Pod that moves where a budget demands it.
     """
     objects = _objects(snapshot)
     seconds = min(window.kill - window.drain for window in result.windows)
@@ -74,11 +70,7 @@ def fixes_of(result: Rehearsal, snapshot: ClusterSnapshot, bundle: Bundle, *, st
 def with_fixes(
     snapshot: ClusterSnapshot, fixes: Iterable[Fix], bundle: Bundle, allocatable: Mapping[str, Mapping[str, str]]
 ) -> ClusterSnapshot:
-    """Return the cluster with these fixes; a new pool is as large as it may get.
-
-    Raises:
-        CannotJudgeError: it is unknown what a new node offers.
-    """
+    """Return the cluster with these fixes; a new pool is as large as it may get. Raise CannotJudgeError."""
     changes = [manifest_of("the fixes", dict(fix.manifest)) for fix in fixes]
     return snapshot_of(snapshot.source.with_changes(changes, _largest_size), bundle, allocatable)
 
@@ -102,8 +94,8 @@ def _of_template(workload: WorkloadResult, value: JSON, snapshot: ClusterSnapsho
     elsewhere = any(not each.spot for each in snapshot.nodes)
     if workload.pending.max and labels.get(CAPACITY_LABEL) == "spot" and elsewhere:
         yield _change(
-            f"{workload}: {_pods(workload.pending.max)} stay pending, as only spot nodes may have them; with "
-            f"{SPOT_PREFERRED} on-demand nodes may, too",
+            f"{workload}: {counted(int(workload.pending.max), 'Pod')} stay pending, as only spot nodes may have them; "
+            f"with {SPOT_PREFERRED} on-demand nodes may, too",
             value,
             {"template": {"metadata": {"labels": {CAPACITY_LABEL: SPOT_PREFERRED}}}},
         )
@@ -140,16 +132,10 @@ def _grace_of(value: JSON) -> int:
 def _of_budget(
     workload: WorkloadResult, value: JSON, objects: Mapping[tuple[str, str, str], JSON], at_once: int
 ) -> Iterator[Fix]:
-    """Propose a budget that lets the drain through in time, and keeps as many Pods as that permits.
-
-    Args:
-        workload: what the reclaim does to it.
-        value: its object.
-        objects: all objects.
-        at_once: how many of its Pods have to go at a time.
-    """
+    """Propose a budget that lets the drain through, ``at_once`` Pods at a time, and keeps as many as that permits."""
     budget = objects.get((BUDGET, workload.namespace, workload.budget))
-    if budget is not None and workload.killed_early.max and _blocks(workload, budget):
+    blocks = any(f"PodDisruptionBudget {workload.budget} " in each for each in workload.reasons)
+    if budget is not None and workload.killed_early.max and blocks:
         if workload.replicas >= _AT_LEAST_TWO:
             # One that can't be counted, for want of its owner's scale, can still keep a number of Pods.
             known = workload.seconds_below_budget.max is not None
@@ -187,11 +173,6 @@ def _of_budget(
         )
 
 
-def _blocks(workload: WorkloadResult, budget: JSON) -> bool:
-    name = budget["metadata"]["name"]
-    return any(f"PodDisruptionBudget {name} " in each for each in workload.reasons)
-
-
 def _fallback_pools(
     result: Rehearsal, snapshot: ClusterSnapshot, bundle: Bundle, objects: Mapping[tuple[str, str, str], JSON]
 ) -> Iterator[Fix]:
@@ -222,7 +203,7 @@ def _fallback_pools(
         manifest = _on_demand(like, number, bundle)
         if manifest is not None:
             yield Fix(
-                f"{pool or name}: nowhere is room for {_pods(wanted['pods'])} of it; "
+                f"{pool or name}: nowhere is room for {counted(wanted['pods'], 'Pod')} of it; "
                 f"{counted(number, 'on-demand node')} of the same type {'has' if number == 1 else 'have'} it",
                 manifest,
             )
@@ -250,7 +231,3 @@ def _change(why: str, value: JSON, spec: JSON) -> Fix:
     """Return a change of an object, as `kubectl patch --type merge` takes it, and `kubectl apply` for what it owns."""
     metadata = {key: each for key, each in value["metadata"].items() if key in {"name", "namespace"}}
     return Fix(why, {"apiVersion": value["apiVersion"], "kind": value["kind"], "metadata": metadata, "spec": spec})
-
-
-def _pods(number: float) -> str:
-    return counted(int(number), "Pod")

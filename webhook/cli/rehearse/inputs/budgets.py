@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 def count_budgets(objects: Sequence[JSON], others: Iterable[Manifest]) -> Iterator[str]:
     """Have budgets over Pods of custom resources demand a number of Pods, and yield a sentence for each that can't.
 
-    Args:
-        objects: those that are loaded, budgets and Pods among them. The budgets are changed.
-        others: custom resources; ``spec.replicas`` is their scale.
+    The budgets among the objects are changed; the scale of a custom resource is its ``spec.replicas``.
     """
     scales = {
         (*group_kind_of(each.value), each.namespace or "default", each.name): (each.value.get("spec") or {}).get(

@@ -125,11 +125,7 @@ def nodes_of_pools(
     allocatable: Mapping[str, Mapping[str, str]],
     size: Callable[[Pool], int],
 ) -> Iterator[RehearsedNode]:
-    """Yield the Nodes of those pools that have none there, as many as a pool's size is.
-
-    Raises:
-        CannotJudgeError: it is unknown what a node of such a pool offers, or it has more than a rehearsal can take.
-    """
+    """Yield the Nodes of those pools that have none there, as many as a pool's size is. Raise CannotJudgeError."""
     shown = {each.instance_type: each.value["status"]["allocatable"] for each in there if each.instance_type}
     names = {each.pool_name for each in there} - {""}
     for pool in pools:
@@ -146,11 +142,7 @@ def grown_nodes(
     providers: Mapping[str, Provider],
     allocatable: Mapping[str, Mapping[str, str]],
 ) -> list[tuple[float, RehearsedNode]]:
-    """Return the Nodes that come, each with its second. They are as the pool's others, or as the pool says.
-
-    Raises:
-        CannotJudgeError: there is no such pool, it is unknown what its nodes offer, or too many come.
-    """
+    """Return the Nodes that come, each with its second, as the pool's others or as it says. Raise CannotJudgeError."""
     found: list[tuple[float, RehearsedNode]] = []
     for name, number, seconds in growth:
         _check_number(number, f"--grow {name}")

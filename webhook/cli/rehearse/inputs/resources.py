@@ -19,16 +19,10 @@ JSON: TypeAlias = dict[str, Any]
 GroupKind: TypeAlias = tuple[str, str]
 
 
-class SchedulingGroup(msgspec.Struct):
-    """Name the PodGroup that a Pod is scheduled with."""
-
-    podGroupName: str = ""
-
-
 class RehearsedPodSpec(PodSpec):
     """Hold the spec of a Pod, with what only a rehearsal reads."""
 
-    schedulingGroup: SchedulingGroup | None = None
+    schedulingGroup: dict[str, Any] | None = None
 
 
 class RehearsedKind(msgspec.Struct, frozen=True):
@@ -40,7 +34,6 @@ class RehearsedKind(msgspec.Struct, frozen=True):
         plural: the name of its resource.
         namespaced: its objects are in namespaces.
         stored_as: the folder of its objects in etcd, where that is not the plural.
-        optional: clusters may lack it.
     """
 
     group: str
@@ -48,7 +41,6 @@ class RehearsedKind(msgspec.Struct, frozen=True):
     plural: str
     namespaced: bool = True
     stored_as: str = ""
-    optional: bool = False
 
     def key(self, metadata: Mapping[str, Any]) -> str:
         """Return where etcd has the object."""
@@ -81,10 +73,10 @@ KINDS: Final = (
     RehearsedKind("storage.k8s.io", "CSINode", "csinodes", namespaced=False),
     VOLUME,
     CLAIM,
-    RehearsedKind("resource.k8s.io", "DeviceClass", "deviceclasses", namespaced=False, optional=True),
-    RehearsedKind("resource.k8s.io", "ResourceSlice", "resourceslices", namespaced=False, optional=True),
-    RehearsedKind("resource.k8s.io", "ResourceClaim", "resourceclaims", optional=True),
-    RehearsedKind("resource.k8s.io", "ResourceClaimTemplate", "resourceclaimtemplates", optional=True),
+    RehearsedKind("resource.k8s.io", "DeviceClass", "deviceclasses", namespaced=False),
+    RehearsedKind("resource.k8s.io", "ResourceSlice", "resourceslices", namespaced=False),
+    RehearsedKind("resource.k8s.io", "ResourceClaim", "resourceclaims"),
+    RehearsedKind("resource.k8s.io", "ResourceClaimTemplate", "resourceclaimtemplates"),
     RehearsedKind("policy", "PodDisruptionBudget", "poddisruptionbudgets"),
     RehearsedKind("apps", "Deployment", "deployments"),
     RehearsedKind("apps", "StatefulSet", "statefulsets"),

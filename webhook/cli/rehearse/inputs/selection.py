@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from webhook.cli.rehearse.inputs.nodes import RehearsedNode
     from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot
 
-_SHARE: Final = re.compile(r"(\d{1,3})%of:(?!(?:zone|provider):)(.+)")
-_ALL: Final = 100
-_NO_PROVIDER: Final = "no known provider"
+_SHARE: Final = re.compile(r"(100|[1-9]\d?)%of:(?!(?:zone|provider):)(.+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +42,9 @@ class Loss:
 
 
 def loss_of(wanted: Iterable[str], snapshot: ClusterSnapshot, providers: Mapping[str, Provider]) -> Loss:
-    """Return what is lost.
+    """Return what is lost: of each a pool's name, ``N%of:`` and one, ``provider:`` or ``zone:`` and a name.
 
-    Args:
-        wanted: each a pool's name, ``N%of:`` and one, ``provider:`` or ``zone:`` and a name.
-        snapshot: the cluster.
-        providers: by name.
-
-    Raises:
-        CannotJudgeError: there is no such thing, or it has no Nodes.
+    Raise CannotJudgeError if there is no such thing, or it has no Nodes.
     """
     named: dict[str, None] = {}
     nodes: dict[str, RehearsedNode] = {}
@@ -75,12 +67,12 @@ def _find(wanted: str, snapshot: ClusterSnapshot) -> tuple[str, Sequence[Rehears
         return f"provider/{name}", _of_provider(name, snapshot.nodes)
     if "%" in wanted:  # no name has one
         share = _SHARE.fullmatch(wanted)
-        if share is None or not 0 < (percent := int(share[1])) <= _ALL:
+        if share is None:
             raise CannotJudgeError(
                 f"spotgate rehearse: --lose {wanted}: a share is 1%of:POOL to 100%of:POOL, in whole numbers"
             )
         shown, nodes = _in_pool(share[2], snapshot)
-        return f"{percent}% of {shown}", nodes[: math.ceil(len(nodes) * percent / _ALL)]
+        return f"{share[1]}% of {shown}", nodes[: math.ceil(len(nodes) * int(share[1]) / 100)]
     return _in_pool(wanted, snapshot)
 
 
@@ -127,7 +119,7 @@ def _of_provider(name: str, nodes: Sequence[RehearsedNode]) -> Sequence[Rehearse
 def _window(node: RehearsedNode, budgets: GraceBudgets) -> tuple[str, int, int, int, int, bool]:
     """Return what a node's provider does with it, as `ReclaimWindow` has it."""
     if node.provider is None:
-        return _NO_PROVIDER, 0, 0, 0, 0, True
+        return "no known provider", 0, 0, 0, 0, True
     timeline = node.provider.interruption
     budget = budgets.of_pools([node.pool]) if node.pool is not None else None
     limit = budget.limit if budget is not None else node.provider.grace_period.budget_seconds

@@ -82,15 +82,9 @@ class ClusterSnapshot:
 
 
 def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Mapping[str, Mapping[str, str]]) -> ClusterSnapshot:
-    """Return the cluster that these objects describe.
+    """Return the cluster that these objects describe. Raise CannotJudgeError if they describe none.
 
-    Args:
-        source: its objects.
-        bundle: says how pools are labelled, and which kinds have pod templates.
-        allocatable: what a node of an instance type, or of a pool, offers, where neither Nodes nor providers tell.
-
-    Raises:
-        CannotJudgeError: they describe no cluster.
+    ``allocatable`` is what a node of an instance type, or of a pool, offers, where neither Nodes nor providers tell.
     """
     expect_no_duplicates(source.manifests)
     stored: list[JSON] = []
@@ -257,21 +251,14 @@ def _as_stored(value: JSON, rolled_out: frozenset[WorkloadIdentity] = frozenset(
         # Those who would take other finalizers away are not here, and the Pod would never be gone.
         metadata["finalizers"] = [each for each in metadata.get("finalizers") or () if each == JOB_TRACKING]
         if not value.get("status") and value["spec"].get("nodeName"):
-            stored["status"] = _running_status()
+            types = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+            ready = [{"type": each, "status": "True", "lastTransitionTime": CREATED} for each in types]
+            stored["status"] = {"phase": "Running", "startTime": CREATED, "conditions": ready}
     elif value["kind"] in _WITH_REVISIONS:
         # Its revisions are not here, and what containers are told may be left out: it would roll its Pods.
         strategy = "RollingUpdate" if identity_of(value) in rolled_out else "OnDelete"
         stored["spec"] = {**value["spec"], "updateStrategy": {"type": strategy}}
     return stored
-
-
-def _running_status() -> JSON:
-    """Return the status of a Pod that runs and is ready."""
-    ready = [
-        {"type": each, "status": "True", "lastTransitionTime": CREATED}
-        for each in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
-    ]
-    return {"phase": "Running", "startTime": CREATED, "conditions": ready}
 
 
 def _changed_by_others(stored: Iterable[JSON]) -> Iterator[str]:

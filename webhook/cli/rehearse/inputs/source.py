@@ -42,9 +42,7 @@ class ClusterSource:
     def with_changes(self, changes: Iterable[Manifest], size: Callable[[Pool], int]) -> ClusterSource:
         """Return the cluster after changes: each is merged into the object that is there, as a patch, or is new.
 
-        Args:
-            changes: manifests, whole or as merge patches.
-            size: returns how many Nodes a new pool gets.
+        ``size`` returns how many Nodes a new pool gets.
         """
         manifests = list(self.manifests)
         places = {key_of(each): place for place, each in enumerate(manifests) if each.name}

@@ -34,6 +34,16 @@ _LEGEND: Final[dict[PodState, tuple[str, str]]] = {
 }
 """The colour and the words of each state, from the bottom of a lane to its top."""
 
+_BECOMES: Final[dict[str, PodState | None]] = {
+    "evicted": "stopping",
+    "stopped": None,
+    "killed": None,
+    "placed": "starting",
+    "ready": "ready",
+    "pending": "pending",
+}
+"""The state of a Pod after an event; None: it is gone."""
+
 _LANES_AT_MOST: Final = 40
 """Workloads that are drawn; a picture of more is not read."""
 
@@ -77,8 +87,9 @@ def _requested_of(capacity: Capacity, resource: str) -> str:
 
 def reclaim_drawing(rehearsal: Rehearsal) -> str:
     """Draw the first run for a page that includes the style of drawings; empty if nothing happened to a Pod."""
-    workloads = _drawn(rehearsal)
-    if not workloads or not rehearsal.windows:
+    touched = {event.workload for event in rehearsal.events if event.workload}
+    workloads = [each for each in rehearsal.workloads if each.identity in touched][:_LANES_AT_MOST]
+    if not workloads:
         return ""
     last = max(*(window.removal for window in rehearsal.windows), *(event.seconds for event in rehearsal.events), 1.0)
     end = round(last * 1.06) + 1
@@ -89,12 +100,6 @@ def reclaim_drawing(rehearsal: Rehearsal) -> str:
         f"<title>What becomes of the Pods, by seconds after the notice</title>\n"
         f"{''.join(_drawing(rehearsal, workloads, end, below))}</svg>"
     )
-
-
-def _drawn(rehearsal: Rehearsal) -> list[WorkloadResult]:
-    """Return the workloads whose Pods something happens to, worst first."""
-    touched = {event.workload for event in rehearsal.events if event.workload}
-    return [each for each in rehearsal.workloads if each.identity in touched][:_LANES_AT_MOST]
 
 
 def _drawing(rehearsal: Rehearsal, workloads: Sequence[WorkloadResult], end: int, below: int) -> Iterator[str]:
@@ -149,8 +154,8 @@ def _lane(workload: WorkloadResult, events: Iterable[ReclaimEvent], y: int, end:
     yield text(_RIGHT + 12, y + 16, f"{workload.lowest_ready} of {workload.replicas}")
 
 
-def _stack(counts: Counter[PodState], replicas: int, between: tuple[float, float], y: int) -> Iterator[str]:
-    whole = max(replicas, sum(counts.values()), 1)
+def _stack(counts: Counter[PodState | None], replicas: int, between: tuple[float, float], y: int) -> Iterator[str]:
+    whole = max(replicas, sum(counts[state] for state in _LEGEND), 1)
     bottom = float(y + _BAR)
     for state, (colour, what) in _LEGEND.items():
         if not counts[state]:
@@ -161,30 +166,19 @@ def _stack(counts: Counter[PodState], replicas: int, between: tuple[float, float
         yield bar(colour, between[0], bottom, between[1] - between[0], height, about)
 
 
-def _counts(replicas: int, events: Iterable[ReclaimEvent]) -> list[tuple[float, Counter[PodState]]]:
+def _counts(replicas: int, events: Iterable[ReclaimEvent]) -> list[tuple[float, Counter[PodState | None]]]:
     """Return how many Pods are in each state, from each second on at which that changes."""
-    counts: Counter[PodState] = Counter({"ready": replicas})
+    counts: Counter[PodState | None] = Counter({"ready": replicas})
     states: dict[str, PodState | None] = {}
     changes = {0.0: counts.copy()}
     for event in events:
-        was = states.get(event.pod, "ready")
-        state = was
-        if event.name == "evicted":
-            state = "stopping"
-        elif event.name in {"stopped", "killed"}:
-            state = None
-        elif event.name == "placed":
-            was, state = (was if was == "pending" else None), "starting"
-        elif event.name == "ready":
-            state = "ready"
-        elif event.name == "pending":
-            was, state = None, "pending"
-        if was:
-            counts[was] -= 1
-        if state:
-            counts[state] += 1
-        states[event.pod] = state
-        changes[event.seconds] = counts.copy()
+        if event.name in _BECOMES:
+            was = states.get(event.pod, "ready")
+            is_new = event.name in {"placed", "pending"} and was != "pending"  # also one of that name
+            counts[None if is_new else was] -= 1
+            counts[_BECOMES[event.name]] += 1
+            states[event.pod] = _BECOMES[event.name]
+            changes[event.seconds] = counts.copy()
     return list(changes.items())
 
 

@@ -25,7 +25,7 @@ from webhook.controlplane.control_plane import ControlPlaneError, answer_of, res
 from webhook.controlplane.process import Process, reserve_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from webhook.bundle import Bundle
     from webhook.cli.rehearse.inputs.nodes import RehearsedNode
@@ -76,7 +76,6 @@ class RehearsalOptions:
         runs: how often.
         startup: seconds from a Pod's binding until it is ready, where nothing else is known.
         grown: Nodes that come, each with its second after the notice.
-        say: says how far it is.
     """
 
     programs: Programs
@@ -86,7 +85,6 @@ class RehearsalOptions:
     runs: int
     startup: float
     grown: Sequence[tuple[float, RehearsedNode]]
-    say: Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +114,10 @@ class RunningCluster:
 def start_rehearsal_cluster(
     contents: Iterable[tuple[bytes, bytes]], state: Sequence[JSON], options: RehearsalOptions
 ) -> Iterator[RunningCluster]:
-    """Yield a control plane that runs and has these contents; afterwards nothing of it is left.
+    """Yield a control plane that runs and has these contents in its etcd; afterwards nothing of it is left.
 
-    Args:
-        contents: of its etcd.
-        state: the objects that tell the webhook of the cluster.
-        options: of the rehearsal.
-
-    Raises:
-        ControlPlaneError: it does not start.
-        CannotJudgeError: the scheduler's configuration can't be read.
+    The state tells the webhook of the cluster. Raise ControlPlaneError if it does not start, and CannotJudgeError if
+    the scheduler's configuration can't be read.
     """
     with reserve_control_plane(options.programs.paths) as plane, reserve_port() as metrics:
         port = metrics.getsockname()[1]

@@ -54,22 +54,17 @@ class Programs:
 
 
 def find_programs(folder: Path | None, cluster: str | None) -> Programs | None:
-    """Return the programs, which may take minutes, once. Return None, and say why, if they can't be had.
+    """Return the programs in a folder, or else those of the minor version of a cluster; building them may take minutes.
 
-    Args:
-        folder: where they are; None: where they are looked for.
-        cluster: version of the live cluster, if there is one: its minor version is preferred.
-
-    Raises:
-        CannotJudgeError: the folder does not have all of them, or they can't be run.
+    Return None, and say why, if they can't be had. Raise CannotJudgeError if the folder does not have all of them, or
+    they can't be run.
     """
     if folder is not None:
-        if missing := [name for name in sorted(NEEDED) if not are_in(folder, [name])]:
-            raise CannotJudgeError(
-                f"spotgate rehearse: --binaries {folder}: {', '.join(missing)} can't be run from there"
-            )
-        return _in_folder(folder, "--binaries")
-    found = _in_assets() or _in_cache(_preferred(cluster)) or _in_cache(KUBERNETES.version)
+        if (found := _in_folder(folder, "--binaries")) is None:
+            missing = ", ".join(name for name in sorted(NEEDED) if not are_in(folder, [name]))
+            raise CannotJudgeError(f"spotgate rehearse: --binaries {folder}: {missing} can't be run from there")
+        return found
+    found = _found(_preferred(cluster)) or _found(KUBERNETES.version)
     if found is None:
         report("there are no programs of a control plane yet; `spotgate rehearse --prepare` gets them beforehand")
         try:
@@ -82,7 +77,7 @@ def find_programs(folder: Path | None, cluster: str | None) -> Programs | None:
 def prepare(cluster: str | None) -> Programs:
     """Return the programs for a cluster of this version, built or out of images where need be. Raise BinariesError."""
     version = _preferred(cluster)
-    if (found := _in_assets() or _in_cache(version)) is not None:
+    if (found := _found(version)) is not None:
         return found
     problems = []
     for obtain in (_build, copy_from_images):
@@ -91,7 +86,7 @@ def prepare(cluster: str | None) -> Programs:
             break
         except BinariesError as error:
             problems.append(str(error))
-    found = _in_cache(version)
+    found = _found(version)
     if found is None:
         raise BinariesError("\n".join(problems))
     return found
@@ -115,13 +110,11 @@ def _build(version: str, cache: Path, say: Callable[[str], None]) -> None:
             find_or_build(NEEDED, modules=(ETCD, KWOK, module), cache=cache, say=say)
 
 
-def _in_assets() -> Programs | None:
-    assets = Path(os.environ.get("KUBEBUILDER_ASSETS") or os.devnull)
-    return _in_folder(assets, "KUBEBUILDER_ASSETS") if are_in(assets, NEEDED) else None
-
-
-def _in_cache(version: str) -> Programs | None:
-    """Return the newest programs of this minor version, however they were had."""
+def _found(version: str) -> Programs | None:
+    """Return the programs that KUBEBUILDER_ASSETS names, or else the newest of this minor version in the cache."""
+    assets = _in_folder(Path(os.environ.get("KUBEBUILDER_ASSETS") or os.devnull), "KUBEBUILDER_ASSETS")
+    if assets is not None:
+        return assets
     paths: dict[str, Path] = {}
     for module in CONTROL_PLANE:
         minor = (version if module is KUBERNETES else module.version).rpartition(".")[0]
@@ -140,7 +133,9 @@ def _release(folder: Path) -> list[int]:
     return [int(each) for each in re.findall(r"\d+", folder.name.split("-")[1])]
 
 
-def _in_folder(folder: Path, named: str) -> Programs:
+def _in_folder(folder: Path, named: str) -> Programs | None:
+    if not are_in(folder, NEEDED):
+        return None
     return Programs({name: folder / name for name in NEEDED}, f"{named} {folder}", _version(folder / "kube-scheduler"))
 
 

@@ -31,14 +31,7 @@ _JUDGED: Final = frozenset({"Unschedulable", "SchedulingGated"})
 
 
 class Quiet:
-    """Tell when the scheduler's queues are empty and every controller has what it wants.
-
-    Args:
-        cluster: the control plane.
-        watches: what it has.
-        workloads: tells which budgets cover a Pod.
-        session: for the scheduler's metrics.
-    """
+    """Tell when the scheduler's queues are empty and every controller has what it wants."""
 
     def __init__(
         self, cluster: RunningCluster, watches: Watches, workloads: Workloads, session: aiohttp.ClientSession

@@ -104,12 +104,7 @@ class Reclaim:
             known.waits = known.waited = pod.lives and not pod.node
 
     async def play(self, windows: Sequence[ReclaimWindow], grown: Iterable[tuple[float, JSON]]) -> None:
-        """Play the reclaim to its end.
-
-        Args:
-            windows: the lost Nodes, and what happens to them when.
-            grown: Nodes that come, each with its second.
-        """
+        """Play the reclaim to its end, with the Nodes that come in their second."""
         self._observe_ready()
         for window in windows:
             self._lost |= dict.fromkeys(window.nodes, window)

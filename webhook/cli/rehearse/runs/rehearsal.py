@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,7 @@ from webhook.cli.rehearse.runs.stand_ins import provisioning
 from webhook.cli.rehearse.runs.tally import capacity_by_pool, outcome_of, summary_of, workload_results
 from webhook.cli.rehearse.runs.watching import Watches
 from webhook.cli.rehearse.runs.workloads import Workloads
+from webhook.cli.terminal import complain
 from webhook.cluster.api import Api, ApiError
 from webhook.cluster.view import version_of
 from webhook.controlplane.control_plane import ControlPlaneError
@@ -45,12 +47,9 @@ MODELLED: Final = (
 
 
 def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -> Rehearsal:
-    """Return what happens when these Nodes are lost.
+    """Return what happens when these Nodes are lost. Raise CannotJudgeError if the control plane does not run.
 
     All runs begin with the Pods where the first has them: where the snapshot has, or where the scheduler put them.
-
-    Raises:
-        CannotJudgeError: the API server refuses an object, or a component does not run.
     """
     outcomes: list[RunOutcome] = []
     contents = pairs_of(snapshot.stored)
@@ -60,7 +59,8 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -
                 run = _play(cluster, () if number else snapshot.applied, loss, options, seed=number)
                 outcome, contents = asyncio.run(run)
                 outcomes.append(outcome)
-            options.say(f"run {number + 1} of {options.runs} is done")
+            if sys.stderr.isatty():
+                complain(f"spotgate: run {number + 1} of {options.runs} is done")
     except ControlPlaneError as error:
         raise CannotJudgeError(f"spotgate rehearse: {error}") from None
     except ApiError as error:
@@ -94,15 +94,7 @@ def _other_version(snapshot: ClusterSnapshot, programs: Programs) -> Iterator[st
 async def _play(
     cluster: RunningCluster, applied: Iterable[Manifest], loss: Loss, options: RehearsalOptions, *, seed: int
 ) -> tuple[RunOutcome, Pairs]:
-    """Do one run on a control plane. Return what it has seen, and what etcd had before. Raise ApiError.
-
-    Args:
-        cluster: the control plane.
-        applied: what is to be created before.
-        loss: what is lost.
-        options: of the rehearsal.
-        seed: makes one run differ from another.
-    """
+    """Do one run. Return what it has seen, and what etcd had before; a seed makes it another run. Raise ApiError."""
     api = await Api.connect(cluster.plane.credentials.kubeconfig("admin"))
     watches = Watches(api)
     workloads = Workloads(watches, options.bundle)

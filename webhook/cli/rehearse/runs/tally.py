@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from webhook.cli.rehearse.runs.watching import SeenPod, Watches
     from webhook.cli.rehearse.runs.workloads import KnownPod
 
-_HOUR: Final = 3600
 _REASONS: Final = 5
 """Reasons of one workload: Pods that are alike are pending for the same."""
 
@@ -86,13 +85,7 @@ class RunOutcome(msgspec.Struct):
 
 
 def outcome_of(played: Reclaim, watches: Watches, lost: Collection[str]) -> RunOutcome:
-    """Return what a run has seen.
-
-    Args:
-        played: the reclaim.
-        watches: the cluster after it.
-        lost: the names of the lost Nodes.
-    """
+    """Return what a run has seen when these Nodes were lost."""
     outcome = RunOutcome(defaultdict(WorkloadRun), played.events, defaultdict(Counter), defaultdict(Counter))
     living = {pod.metadata.uid: pod for pod in watches.pods.values() if pod.lives}
     every = played.workloads.known.values()
@@ -103,8 +96,7 @@ def outcome_of(played: Reclaim, watches: Watches, lost: Collection[str]) -> RunO
         _count_before(known, run, played, watches, is_lost=known.ran and known.node in lost)
         if known.broken or (known.ran and known.node in lost and not known.leaves):
             killed = known.killed or known.gang in killed_gangs
-            seconds = known.unsaved_if_killed if killed else known.unsaved
-            run.work_lost_gpu_hours += known.gpus * seconds / _HOUR
+            run.work_lost_gpu_hours += known.work_if_killed if killed else known.work
         if (pod := living.get(known.uid)) is not None:
             _count_living(pod, known, run, waits=known.gang in waiting_gangs)
             outcome.after[pod.node].update(known.requests)
@@ -202,14 +194,7 @@ def summary_of(outcomes: Sequence[RunOutcome]) -> RehearsalSummary:
 def capacity_by_pool(
     nodes: Iterable[RehearsedNode], lost: Collection[str], grown: Sequence[RehearsedNode], outcome: RunOutcome
 ) -> tuple[PoolCapacity, ...]:
-    """Return the capacity of each pool before and after the reclaim.
-
-    Args:
-        nodes: those before it.
-        lost: the names of the lost Nodes.
-        grown: the Nodes that came.
-        outcome: what one run has seen.
-    """
+    """Return the capacity of each pool before and after the loss of some Nodes and the growth by others."""
     pools: dict[str, tuple[list[RehearsedNode], list[RehearsedNode]]] = defaultdict(lambda: ([], []))
     for node in nodes:
         pools[node.pool_name][0].append(node)

@@ -30,6 +30,7 @@ _UNSAVED: Final = {CHECKPOINTING: 1800.0, BATCH: 3600.0}
 """Seconds of work that a Pod of a class loses that does not say how often it saves: half an hour between checkpoints,
 an hour of a batch job."""
 
+_HOUR: Final = 3600
 _TRAINING_OPERATORS: Final = Globs(("*Job.kubeflow.org",))
 _HISTORY_AT_MOST: Final = 1800.0
 
@@ -43,10 +44,9 @@ class KnownPod(msgspec.Struct):
         node: where it runs; empty: it did not then.
         grace: its grace period.
         requests: what it requests, by resource.
-        gpus: those of it.
         budgets: namespace and name of those that cover it.
-        unsaved: seconds of work that are lost when it stops, even in time.
-        unsaved_if_killed: the same when it is killed before.
+        work: its GPU-hours of work that are lost when it stops, even in time.
+        work_if_killed: the same when it is killed before.
         gang: what the Pods of its gang have in common; of a Pod whose controller is not here, itself; or None.
         leaves: it goes with its Node, and nobody moves it: a DaemonSet's or static Pod.
         ran, waited: what it did before the reclaim: it was on a Node, or waited for one.
@@ -66,10 +66,9 @@ class KnownPod(msgspec.Struct):
     node: str
     grace: float
     requests: Counter[str]
-    gpus: float
     budgets: tuple[tuple[str, str], ...]
-    unsaved: float
-    unsaved_if_killed: float
+    work: float
+    work_if_killed: float
     gang: tuple[str, ...] | None
     leaves: bool
     ran: bool = False
@@ -119,7 +118,7 @@ class Workloads:
         gpus = sum(requests[name] for name in requested_of(pod, self._gpus))
         sort = pod.labels.get(CLASS_LABEL) or derive_class(pod, _TRAINING_OPERATORS, gpu=gpus > 0)[0]
         every = amount_of(pod.annotations.get(CHECKPOINT))
-        killed = float(every) if every is not None else _UNSAVED.get(sort, 0.0)
+        killed = gpus / _HOUR * (float(every) if every is not None else _UNSAVED.get(sort, 0.0))
         return KnownPod(
             uid=pod.metadata.uid,
             namespace=pod.metadata.namespace,
@@ -128,10 +127,9 @@ class Workloads:
             node=pod.node,
             grace=float(pod.grace_seconds),
             requests=requests + Counter(pods=1),
-            gpus=gpus,
             budgets=self._covering(pod),
-            unsaved=0.0 if sort == CHECKPOINTING and every is None else killed,
-            unsaved_if_killed=killed,
+            work=0.0 if sort == CHECKPOINTING and every is None else killed,
+            work_if_killed=killed,
             gang=_gang(pod),
             leaves=MIRROR_ANNOTATION in pod.annotations or (owner is not None and owner.kind in {"DaemonSet", "Node"}),
         )
@@ -175,7 +173,7 @@ class Workloads:
 def _gang(pod: SeenPod) -> tuple[str, ...] | None:
     """Return the gang of a Pod. One that only a controller makes again which is not here is a gang of its own."""
     if (group := pod.spec.schedulingGroup) is not None:
-        return (pod.metadata.namespace, f"PodGroup={group.podGroupName}")
+        return (pod.metadata.namespace, f"PodGroup={group.get('podGroupName', '')}")
     if (found := gang_of(pod.metadata.namespace, pod.labels, pod.annotations)) is not None:
         return found
     owner = pod.controller
