@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from webhook.controlplane.binaries import KWOK, PLATFORM, BinariesError, are_in, filling, locked
@@ -35,29 +34,20 @@ _SECONDS: Final = 600.0
 """An image has 20 to 70 MB; slower than this is stuck."""
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
-    """Name an image and the program in its `/usr/local/bin`."""
-
-    program: str
-    repository: str
-    tag: str
-
-    @property
-    def reference(self) -> str:
-        """Return what an engine pulls: not all take a tag and a digest."""
-        digest = DIGESTS.get(f"{self.repository}:{self.tag}")
-        return f"{REGISTRY}/{self.repository}{f'@{digest}' if digest else f':{self.tag}'}"
-
-
-def folders_of(version: str) -> dict[str, list[Image]]:
-    """Return the images that a control plane of this version of Kubernetes needs, by their folder of the cache."""
+def folders_of(version: str) -> dict[str, dict[str, str]]:
+    """Return what a control plane of this version of Kubernetes needs: by folder of the cache, programs and images."""
     names = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
     return {
-        f"etcd-v{ETCD_TAG.partition('-')[0]}-{PLATFORM}{IMAGE}": [Image("etcd", "etcd", ETCD_TAG)],
-        f"kwok-{KWOK.version}-{PLATFORM}{IMAGE}": [Image("kwok", "kwok/kwok", KWOK.version)],
-        f"kubernetes-{version}-{PLATFORM}{IMAGE}": [Image(each, each, version) for each in names],
+        f"etcd-v{ETCD_TAG.partition('-')[0]}-{PLATFORM}{IMAGE}": {"etcd": _reference(f"etcd:{ETCD_TAG}")},
+        f"kwok-{KWOK.version}-{PLATFORM}{IMAGE}": {"kwok": _reference(f"kwok/kwok:{KWOK.version}")},
+        f"kubernetes-{version}-{PLATFORM}{IMAGE}": {each: _reference(f"{each}:{version}") for each in names},
     }
+
+
+def _reference(image: str) -> str:
+    """Return what an engine pulls: not all take a tag and a digest."""
+    digest = DIGESTS.get(image)
+    return f"{REGISTRY}/{image.partition(':')[0]}@{digest}" if digest else f"{REGISTRY}/{image}"
 
 
 def copy_from_images(version: str, cache: Path, say: Callable[[str], None]) -> None:
@@ -67,11 +57,11 @@ def copy_from_images(version: str, cache: Path, say: Callable[[str], None]) -> N
     engine = _engine()
     with locked(cache, say):
         for folder, images in folders_of(version).items():
-            if not are_in(cache / folder, [each.program for each in images]):
+            if not are_in(cache / folder, images):
                 with filling(cache / folder) as directory:
-                    for image in images:
-                        say(f"taking {image.program} out of {image.reference}, by {engine}")
-                        _copy(engine, image, directory / image.program)
+                    for program, image in images.items():
+                        say(f"taking {program} out of {image}, by {engine}")
+                        _copy(engine, image, directory / program)
 
 
 def _engine() -> str:
@@ -87,10 +77,11 @@ def _engine() -> str:
     raise BinariesError(f"the programs can't be taken out of container images: {why}")
 
 
-def _copy(engine: str, image: Image, target: Path) -> None:
-    container = _run(engine, "create", image.reference, image.program).split()[-1]
+def _copy(engine: str, image: str, target: Path) -> None:
+    """Copy a program out of the `/usr/local/bin` of an image."""
+    container = _run(engine, "create", image, target.name).split()[-1]
     try:
-        _run(engine, "cp", f"{container}:/usr/local/bin/{image.program}", str(target))
+        _run(engine, "cp", f"{container}:/usr/local/bin/{target.name}", str(target))
     finally:
         _run(engine, "rm", container)
     _run(str(target), "--version")  # the engine's machine may be of another architecture

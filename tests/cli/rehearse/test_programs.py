@@ -139,14 +139,14 @@ def import_images(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config.write_text(f'[storage]\ndriver="vfs"\ngraphroot="{folder}/store"\nrunroot="{folder}/run"\n')
     monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(config))
     monkeypatch.setattr(images, "DIGESTS", {})
-    for image in (each for listed in images.folders_of("v1.35.2").values() for each in listed):
+    for name, reference in (each for listed in images.folders_of("v1.35.2").values() for each in listed.items()):
         archive = folder / "image.tar"
         with tarfile.open(archive, "w") as tar:
-            member = tarfile.TarInfo(f"usr/local/bin/{image.program}")
+            member = tarfile.TarInfo(f"usr/local/bin/{name}")
             program = b"#!/bin/sh\necho Kubernetes v1.35.2\n"
             member.size, member.mode = len(program), 0o755
             tar.addfile(member, io.BytesIO(program))
-        subprocess.run([podman, "import", "--quiet", str(archive), image.reference], check=True, capture_output=True)
+        subprocess.run([podman, "import", "--quiet", str(archive), reference], check=True, capture_output=True)
 
 
 def test_a_build_that_is_ended_leaves_nothing_half_built(cache: Path, tmp_path: Path) -> None:

@@ -61,11 +61,6 @@ class RehearsedNode:
         return labels
 
     @property
-    def instance_type(self) -> str:
-        """Return its instance type, by its own labels or its pool; empty: they tell none."""
-        return self.labels.get(TYPE_LABEL) or (self.pool.instance_type if self.pool is not None else "")
-
-    @property
     def allocatable(self) -> dict[str, float]:
         """Return what it offers, by resource, in whole units or bytes."""
         return {name: float(amount_of(each) or 0) for name, each in self.value["status"]["allocatable"].items()}
@@ -126,7 +121,8 @@ def nodes_of_pools(
     size: Callable[[Pool], int],
 ) -> Iterator[RehearsedNode]:
     """Yield the Nodes of those pools that have none there, as many as a pool's size is. Raise CannotJudgeError."""
-    shown = {each.instance_type: each.value["status"]["allocatable"] for each in there if each.instance_type}
+    offers = [(each.labels.get(TYPE_LABEL) or (each.pool and each.pool.instance_type), each) for each in there]
+    shown = {kind: each.value["status"]["allocatable"] for kind, each in offers if kind}
     names = {each.pool_name for each in there} - {""}
     for pool in pools:
         if names.isdisjoint({pool.name, pool.pool_name}):
