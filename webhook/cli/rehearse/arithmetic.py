@@ -5,7 +5,7 @@ No other node could ever take a Pod; a grace period is longer than the window; a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from webhook.cli.rehearse.inputs.resources import (
     JOB,
@@ -69,18 +69,18 @@ def _result(value: JSON, replicas: int, snapshot: ClusterSnapshot, loss: Loss) -
     only_there = not any(_could_take(each, spec) for each in snapshot.nodes if each.name not in loss.nodes)
     lost = replicas if spec.nodeName or only_there else None
     reasons = []
-    moved, pending, killed = Figure(), Figure(), Figure()
+    figures: dict[str, Any] = {}
     if only_there:
-        moved, pending = Figure(0, 0), Figure(replicas, replicas)
+        figures = {"moved": Figure(0, 0), "pending": Figure(replicas, replicas)}
         reasons.append("no node that is left could take it: none has the labels and the room that it needs")
     grace = spec.terminationGracePeriodSeconds
     grace = DEFAULT_GRACE_SECONDS if grace is None else grace
     window = max(each.kill - each.drain for each in loss.windows)
     if grace > window:
-        killed = Figure(lost, lost)
+        figures["killed_early"] = Figure(lost, lost)
         reasons.append(f"its grace period of {grace} s is longer than the window of {window:g} s")
     for budget in _blocking(value, replicas, snapshot) if all(each.evicts for each in loss.windows) else ():
-        killed = Figure(lost, lost)
+        figures["killed_early"] = Figure(lost, lost)
         reasons.append(f"PodDisruptionBudget {budget} allows no eviction: its Pods run until they are killed")
     return WorkloadResult(
         api_version=value["apiVersion"],
@@ -89,10 +89,8 @@ def _result(value: JSON, replicas: int, snapshot: ClusterSnapshot, loss: Loss) -
         name=value["metadata"].get("name", ""),
         replicas=replicas,
         lost=lost,
-        moved=moved,
-        pending=pending,
-        killed_early=killed,
         reasons=tuple(reasons) or (UNKNOWN,),
+        **figures,
     )
 
 

@@ -74,16 +74,13 @@ def read_node(value: JSON, pools: Sequence[Pool], providers: Mapping[str, Provid
     """Return a Node with what is known of it."""
     labels = value["metadata"]["labels"]
     # Karpenter's Nodes have labels of EKS or AKS too: a provider whose pools are objects of the cluster comes first.
-    named = min((each for each in providers.values() if each.pool_name_label in labels), key=_elsewhere, default=None)
+    named = [each for each in providers.values() if each.pool_name_label in labels]
+    named.sort(key=lambda each: not each.pools_are_here)
     marked = next((each for each in providers.values() if each.is_spot_node(labels)), None)
-    name = labels[named.pool_name_label] if named is not None else ""
+    name = labels[named[0].pool_name_label] if named else ""
     pool = next((each for each in pools if each.is_named(name)), None)
     spot = marked is not None or (pool is not None and pool.spot)
-    return RehearsedNode(value, name, named or marked, pool, spot)
-
-
-def _elsewhere(provider: Provider) -> bool:
-    return not provider.pools_are_here
+    return RehearsedNode(value, name, named[0] if named else marked, pool, spot)
 
 
 def pool_names(nodes: Iterable[RehearsedNode], pools: Iterable[Pool]) -> str:

@@ -89,11 +89,8 @@ def _in_pool(name: str, snapshot: ClusterSnapshot) -> tuple[str, Sequence[Rehear
         hint = f"; pools: {there}" if there else "; no pool is known: Nodes carry no label of a provider"
         raise CannotJudgeError(f"spotgate rehearse: --lose {name}: the pool {problem}{hint}")
     provider = nodes[0].provider
-    if pools:
-        kind = pools[0].kind
-    else:
-        kind = provider.readers[0].kind if provider is not None and provider.pools_are_here else "Nodes"
-    return f"{kind}/{name}", nodes
+    kind = provider.readers[0].kind if provider is not None and provider.pools_are_here else "Nodes"
+    return f"{pools[0].kind if pools else kind}/{name}", nodes
 
 
 def _in_zone(name: str, nodes: Sequence[RehearsedNode]) -> Sequence[RehearsedNode]:

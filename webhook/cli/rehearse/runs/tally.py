@@ -21,7 +21,7 @@ from webhook.cli.rehearse.result import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from webhook.cli.rehearse.inputs.nodes import RehearsedNode
     from webhook.cli.rehearse.result import ReclaimEvent, WorkloadKey
@@ -192,24 +192,18 @@ def summary_of(outcomes: Sequence[RunOutcome]) -> RehearsalSummary:
 
 
 def capacity_by_pool(
-    nodes: Iterable[RehearsedNode], lost: Collection[str], grown: Sequence[RehearsedNode], outcome: RunOutcome
+    nodes: Sequence[RehearsedNode], lost: Collection[str], grown: Sequence[RehearsedNode], outcome: RunOutcome
 ) -> tuple[PoolCapacity, ...]:
     """Return the capacity of each pool before and after the loss of some Nodes and the growth by others."""
-    pools: dict[str, tuple[list[RehearsedNode], list[RehearsedNode]]] = defaultdict(lambda: ([], []))
-    for node in nodes:
-        pools[node.pool_name][0].append(node)
-        if node.name not in lost:
-            pools[node.pool_name][1].append(node)
-    for node in grown:
-        pools[node.pool_name][1].append(node)
+    left = [*(each for each in nodes if each.name not in lost), *grown]
     return tuple(
         PoolCapacity(
             name,
-            any(each.spot for each in (*before, *after)),
-            _capacity(before, outcome.before),
-            _capacity(after, outcome.after),
+            any(each.spot for each in (*nodes, *grown) if each.pool_name == name),
+            _capacity([each for each in nodes if each.pool_name == name], outcome.before),
+            _capacity([each for each in left if each.pool_name == name], outcome.after),
         )
-        for name, (before, after) in sorted(pools.items())
+        for name in sorted({each.pool_name for each in (*nodes, *grown)})
     )
 
 
