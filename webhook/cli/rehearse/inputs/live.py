@@ -1,4 +1,4 @@
-"""Read a live cluster: only lists, and no Secrets, ConfigMaps or values of environment variables."""
+"""Read a live cluster: no Secrets, ConfigMaps or values of environment variables."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from webhook.capacity.providers.provider import readers_by_resource
 from webhook.cli.connection import connected
 from webhook.cli.rehearse.inputs.nodes import size_of
 from webhook.cli.rehearse.inputs.resources import (
+    BY_NAME,
     KINDS,
     NODE,
     POD,
     RehearsedKind,
+    controller_of,
+    group_kind_of,
     manifest_of,
 )
 from webhook.cli.rehearse.inputs.source import ClusterSource
 from webhook.cluster.api import ApiError
+from webhook.cluster.discovery import served_resources
 from webhook.cluster.resources import api_server_release
 from webhook.cluster.source import pages
 
@@ -67,6 +71,7 @@ async def _read(api: Api, bundle: Bundle) -> ClusterSource:
                 notes.append(f"{kind.plural} can't be read, and are taken for none: {error}")
     for node in (each for each in objects if each["kind"] == NODE.kind):
         node["status"] = {**node.get("status", {}), "allocatable": node.get("status", {}).get("allocatable") or _NONE}
+    objects += [each async for each in _scales(api, objects)]
     objects += [each async for each in _pools(api, bundle)]
     manifests = [manifest_of("the cluster", each) for each in objects]
     return ClusterSource(manifests=manifests, live=True, notes=notes, version=release)
@@ -74,6 +79,27 @@ async def _read(api: Api, bundle: Bundle) -> ClusterSource:
 
 def _is_rehearsed(value: JSON) -> bool:
     return value["kind"] != POD.kind or value["status"].get("phase") in _ALIVE
+
+
+async def _scales(api: Api, objects: Iterable[JSON]) -> AsyncIterator[JSON]:
+    """Yield of each custom resource that controls Pods what its scale subresource shows."""
+    owners = {
+        (each["metadata"]["namespace"], owner["apiVersion"], owner["kind"], owner["name"])
+        for each in objects
+        if each["kind"] == POD.kind
+        and (owner := controller_of(each)) is not None
+        and group_kind_of(owner) not in BY_NAME
+    }
+    served = await served_resources(lambda path, accept: api.read(path, _ANSWER, accept)) if owners else ()
+    paths = {(each.resource.group, each.resource.kind): each for each in served}
+    for namespace, version, kind, name in sorted(owners):
+        value = {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace}}
+        if (resource := paths.get(group_kind_of(value))) is not None:
+            try:
+                scale = msgspec.json.decode(await api.read(f"{resource.path_in(namespace)}/{name}/scale", _ANSWER))
+            except ApiError:
+                continue  # budgets over its Pods can't be counted, and are named
+            yield {**value, "spec": {"replicas": scale["spec"].get("replicas", 0)}}
 
 
 async def _pools(api: Api, bundle: Bundle) -> AsyncIterator[JSON]:

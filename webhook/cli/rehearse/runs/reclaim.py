@@ -88,16 +88,17 @@ class Reclaim:
         """Bring the cluster to rest before anything is lost: what can run runs, what stops has stopped, all at once."""
         while True:
             await self._quiet.wait()
+            if stopping := [known for pod, known in self._pods() if pod.terminating and not known.stops]:
+                for known in stopping:
+                    known.stops = True
+                await _all(self._stop(known) for known in stopping)
+                continue  # what they leave is free before a Pod that gets ready has others made
             bound = [known for pod, known in self._pods() if _is_bound(pod, known)]
-            stopping = [known for pod, known in self._pods() if pod.terminating and not known.stops]
-            if not bound and not stopping:
+            if not bound:
                 break
             for known in bound:
                 known.starts = True
-            for known in stopping:
-                known.stops = True
             await _all(self._make_ready(known) for known in bound)
-            await _all(self._stop(known) for known in stopping)
         self.events.clear()
         for pod, known in self._pods():
             known.ran = pod.lives and bool(pod.node)
