@@ -24,19 +24,11 @@ def count_budgets(objects: Sequence[JSON], others: Iterable[Manifest]) -> Iterat
 
     The budgets among the objects are changed; the scale of a custom resource is its ``spec.replicas``.
     """
-    scales = {
-        (*group_kind_of(each.value), each.namespace or "default", each.name): (each.value.get("spec") or {}).get(
-            "replicas"
-        )
-        for each in others
-    }
-    owned = [
-        (each["metadata"], owner)
-        for each in objects
-        if each["kind"] == POD.kind and (owner := controller_of(each)) is not None
-    ]
+    pods = ((each["metadata"], controller_of(each)) for each in objects if each["kind"] == POD.kind)
+    owned = [(pod, owner) for pod, owner in pods if owner is not None]
     if all(group_kind_of(owner) in BY_NAME for _, owner in owned):
         return
+    by_name = {(each.group, each.kind, each.namespace or "default", each.name): each.value for each in others}
     for value in objects:
         if value["kind"] != BUDGET:
             continue
@@ -49,7 +41,8 @@ def count_budgets(objects: Sequence[JSON], others: Iterable[Manifest]) -> Iterat
         custom = sorted({kind for group, kind, *_ in owners if (group, kind) not in BY_NAME})
         if not custom or isinstance(budget.min_available, int):
             continue
-        least = _least(value, budget, [scales.get(each) for each in owners])
+        scales = [(by_name.get(each, {}).get("spec") or {}).get("replicas") for each in owners]
+        least = _least(value, budget, scales)
         if least is not None:
             rest = {key: each for key, each in value["spec"].items() if key != "maxUnavailable"}
             value["spec"] = {**rest, "minAvailable": least}
