@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv run serve cluster test test-cluster image docs check golden bench bench-cluster bench-scale bench-rehearse chaos bench-peers lock
+.PHONY: help venv run serve cluster test test-cluster image docs check golden bench bench-cluster bench-scale bench-rehearse chaos lock
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -42,7 +42,7 @@ test: venv ## Run all tests that need no control plane
 	$(BIN)/pytest -n auto --dist worksteal --ignore=tests/controlplane --ignore=tests/image --ignore=tests/rehearse
 
 test-cluster: venv ## Run the tests on a real API server; the first run builds it from Go modules, which takes minutes
-	$(BIN)/pytest -n auto tests/controlplane tests/rehearse
+	GOGC=400 $(BIN)/pytest -n 3 tests/controlplane tests/rehearse
 
 image: venv ## Build the image twice on a base made here, look into it and start it; needs root, buildah and debootstrap
 	$(BIN)/pytest $(IMAGE_TESTS) tests/image
@@ -80,9 +80,6 @@ bench-rehearse: venv ## Measure rehearsals of 100 nodes with 1,000 Pods, and of 
 
 chaos: venv ## Count wrong verdicts at a real API server while replicas, certificates, etcd and hostile clients do their worst
 	$(BIN)/python -m bench.chaos $(if $(PAGE),--page $(PAGE))
-
-bench-peers: venv ## Measure `check` beside gator and kyverno, on the same manifests
-	$(BIN)/python -m bench.peers
 
 # Compiled for every platform and Python >= 3.11; dev holds runtime's very versions. `make lock UPGRADE=--upgrade` takes newer ones.
 LOCK := .lock-venv

@@ -69,20 +69,29 @@ def killed(times: int) -> Act:
     return act
 
 
-async def rollout(scene: Scene) -> None:
+async def rollout(scene: Scene, *flags: str) -> None:
     """Replace every replica, one after another, as a Deployment with `maxUnavailable: 0` does."""
     for replica in tuple(scene.service.replicas):
-        await scene.service.add()
+        await scene.service.add(*flags)
         await scene.service.delete(replica)
+
+
+async def upgrade(scene: Scene) -> None:
+    """Roll out a bundle with one policy more; what replaces replicas later has the old one again."""
+    await rollout(scene, _newer_bundle(scene))
 
 
 async def newer_bundle(scene: Scene) -> None:
     """Serve a bundle with one policy more beside the old one, and take it back."""
-    policy = scene.directory / "newer.yaml"
-    policy.write_text(_NEWER_POLICY)
-    newer = await scene.service.add(f"--policies={policy}")
+    newer = await scene.service.add(_newer_bundle(scene))
     await asyncio.sleep(5)
     await scene.service.delete(newer)
+
+
+def _newer_bundle(scene: Scene) -> str:
+    policy = scene.directory / "newer.yaml"
+    policy.write_text(_NEWER_POLICY)
+    return f"--policies={policy}"
 
 
 def all_killed(seconds: float) -> Act:
@@ -253,8 +262,7 @@ def _short(component: str, files: Act) -> tuple[Fault, ...]:
     harmless = at_once(files, _policies(_break, _empty, _remove_all), watches_cut)
     return (
         Fault("bad certificates and policies, watches cut", harmless, component=component),
-        Fault("upgrade and downgrade: two bundles side by side", newer_bundle, component=component),
-        Fault("rollout", rollout, component=component),
+        Fault("rollout of another bundle", upgrade, component=component),
         Fault("a replica killed", killed(1), _UNANSWERED, component),
         Fault("all replicas killed, back after 2 s", all_killed(2), _UNANSWERED, component),
         Fault("etcd stopped for 3 s", etcd_stopped(3), _LATE, component),

@@ -11,7 +11,14 @@ from hypothesis import HealthCheck, settings
 from tests.browser import browse  # noqa: F401 - a fixture for all
 from tests.controlplane.scheduling import pytest_xdist_make_scheduler  # noqa: F401 - the hook
 from tests.loading import remember_what_is_shipped
-from tests.programs import actionlint, gojq, helm, kustomize, pytest_collection_modifyitems  # noqa: F401 - fixtures and a hook
+from tests.programs import (  # noqa: F401 - fixtures and a hook
+    actionlint,
+    binaries,
+    gojq,
+    helm,
+    kustomize,
+    pytest_collection_modifyitems,
+)
 
 # What jsonschema reads IRIs with takes a second to import, in each worker; no schema here has any.
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]

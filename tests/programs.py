@@ -1,4 +1,4 @@
-"""Programs of others that tests run: actionlint, kustomize, Helm and jq, built from their Go modules where they are not built yet."""
+"""Programs of others that tests run: those of a control plane, actionlint, kustomize, Helm and jq, built where they are not yet."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.controlplane.tools import find_tools
-from webhook.controlplane.binaries import BinariesError
+from webhook.controlplane.binaries import BinariesError, find_or_build, report
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 TIMEOUT_SECONDS = 120
-_BUILT = frozenset({"actionlint", "gojq", "helm", "kustomize"})
+_BUILT = frozenset({"actionlint", "binaries", "gojq", "helm", "kustomize"})
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -30,6 +30,19 @@ def without(error: BinariesError) -> BaseException:
     if os.environ.get("CI"):
         return pytest.fail.Exception(str(error), pytrace=False)
     return pytest.skip.Exception(str(error))
+
+
+@pytest.fixture(scope="session")
+def binaries(pytestconfig: pytest.Config) -> dict[str, Path]:
+    """Return the programs of a control plane, built if need be."""
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():  # what takes minutes, or is left out, must be seen at once
+        try:
+            return find_or_build()
+        except BinariesError as error:
+            report(f"NO TESTS ON A CONTROL PLANE: {error}")
+            problem = error
+    raise without(problem)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
-"""One control plane for all tests below this folder.
+"""Control planes for the tests below this folder, which `scheduling` shares out among workers.
 
-One worker runs them one after another (see `scheduling`): what they install, a webhook configuration above all,
-concerns the whole cluster. Tests that break their cluster take one of their own from `start_cluster`.
+Tests that break their cluster take one of their own from `start_cluster`.
 """
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ import pytest
 
 from tests.controlplane.cluster import Cluster, start_cluster
 from tests.controlplane.populate import POOLS, populate, start_bare_cluster
+from tests.controlplane.scheduling import rank_of
 from tests.controlplane.webhook import Webhook, install_webhook
-from tests.programs import without
-from webhook.controlplane.binaries import BinariesError, find_or_build, report
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -25,16 +23,16 @@ if TYPE_CHECKING:
     from tests.controlplane.kubectl import Kubectl
 
 HERE = Path(__file__).parent
-TIMEOUT_SECONDS = 120
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # What is to be without a webhook comes first: once installed, it stays.
-    items.sort(key=lambda item: HERE in item.path.parents and "webhook" in getattr(item, "fixturenames", ()))
-    for item in items:
-        if HERE in item.path.parents:
-            # Not the fixtures: the first of them may have to build Kubernetes.
-            item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS, func_only=True))
+    items.sort(
+        key=lambda item: (
+            rank_of(item.nodeid),
+            HERE in item.path.parents and "webhook" in getattr(item, "fixturenames", ()),
+        )
+    )
 
 
 @pytest.hookimpl(wrapper=True)
@@ -47,21 +45,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.fixture(scope="session")
-def binaries(pytestconfig: pytest.Config) -> dict[str, Path]:
-    """Return the programs of a control plane, built if need be."""
-    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():  # what takes minutes, or is left out, must be seen at once
-        try:
-            return find_or_build()
-        except BinariesError as error:
-            report(f"NO TESTS ON A CONTROL PLANE: {error}")
-            problem = error
-    raise without(problem)
-
-
-@pytest.fixture(scope="session")
 def cluster(binaries: dict[str, Path]) -> Iterator[Cluster]:
-    """Yield the control plane of all tests, with the node pools and Nodes of a small CKS cluster."""
+    """Yield the control plane of all tests of a worker, with the node pools and Nodes of a small CKS cluster."""
     with start_cluster(binaries) as running:
         populate(running.kubectl)
         yield running

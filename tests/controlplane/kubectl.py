@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -52,7 +53,7 @@ class Kubectl:
         done = subprocess.run(
             [str(self.program), *where, *arguments],
             input=documents,
-            env={"KUBECONFIG": str(self.kubeconfig), "HOME": str(self.home)},
+            env=os.environ | {"KUBECONFIG": str(self.kubeconfig), "HOME": str(self.home)},
             capture_output=True,
             text=True,
             timeout=TIMEOUT_SECONDS,
@@ -97,23 +98,3 @@ def as_list(*objects: Mapping[str, Any]) -> str:
 def as_warnings(text: str) -> str:
     """Return the lines as kubectl prints the warnings of an API server."""
     return "".join(f"Warning: {line}\n" for line in text.splitlines())
-
-
-def of_a_bare_pod(thing: dict[str, Any], namespace: str) -> str:
-    """Return what spotgate says of a bare Pod on spot, whatever else it says; nothing of a workload."""
-    where = namespace or "default"
-    return _BARE_POD.format(name=thing["metadata"]["name"], namespace=where) if thing["kind"] == "Pod" else ""
-
-
-_BARE_POD = """\
-[spot-suitability] nothing makes this Pod again: when its spot node is reclaimed, it is gone for good (at
-    metadata.ownerReferences) [spot-suitability/bare-pod]
-  It has no controller. A Job starts work anew that ends by itself, a Deployment what always runs.
-  Fix: let a Job or a Deployment make it, of this Pod's metadata and spec:
-    apiVersion: batch/v1
-    kind: Job
-    metadata: {{name: {name}, namespace: {namespace}}}
-    spec:
-      template:
-        spec: {{restartPolicy: Never}}
-"""

@@ -1,9 +1,8 @@
-"""Give all tests on the shared control plane to one worker of pytest-xdist, and every other test to whoever is free.
+"""Give tests on one control plane to one worker of pytest-xdist, and every other test to whoever is free.
 
-So with those on the control plane without controllers, which other tests stop and restart. A webhook configuration
-concerns the whole cluster: two tests that install one must not run at once. What has a cluster of its own is for whoever
-is free: the shared one is what takes longest. (xdist's own `--dist loadgroup` is to do this, but xdist 3.8 marks tests in a
-way that pytest 9.2 no longer reads. It ships no types, hence the ignores.)
+A webhook configuration concerns the whole cluster: two tests that install one must not run at once. (xdist's own
+`--dist loadgroup` is to do this, but xdist 3.8 marks tests in a way that pytest 9.2 no longer reads. It ships no types,
+hence the ignores.)
 """
 
 from __future__ import annotations
@@ -18,18 +17,35 @@ if TYPE_CHECKING:
     from xdist.remote import Producer  # type: ignore[import-untyped]
     from xdist.scheduler import Scheduling
 
-FOLDER = "tests/controlplane/"
-BARE = re.compile(rf"{FOLDER}test_(check_live|exported_placement|live_\w+|policy_\w+|self_managed|who_may_ask)\.py::")
-OWN = re.compile(rf"{FOLDER}test_(audit|binaries|chaos|cluster_life|install_page|operate|run|scale)\.py")
+SHARED = (
+    "parity|api_contract|check_and_webhook|conditions|declared_rules|doctor|exported_policies|zoo",
+    "kubectl|install|gitops",
+    "check_live|exported_placement|live|policy|self_managed|who_may_ask",
+)
+"""Files of tests that share a control plane, by what their names begin with: two with controllers, one without."""
+
+LONGEST = (*SHARED[:2], "chaos", "install_page", SHARED[2], "run", "audit")
+"""What is begun first, so that no worker is left with it in the end."""
+
+_FILE = re.compile(r"(tests/(?:controlplane|rehearse)/)test_(\w+)\.py::")
 
 
 def scope_of(nodeid: str) -> str:
     """Return what the test is not to be parted from."""
-    if BARE.match(nodeid):
-        return "the control plane without controllers"
-    if own := OWN.match(nodeid):
-        return own[0]
-    return FOLDER if nodeid.startswith(FOLDER) else nodeid
+    found = _FILE.match(nodeid)
+    if found is None:
+        return nodeid
+    folder, name = found.groups()
+    if folder == "tests/rehearse/":
+        return found[0] if name == "live" else nodeid  # its tests have a cluster in common
+    own = name in LONGEST
+    return next((each for each in SHARED if not own and re.match(each, name)), name)
+
+
+def rank_of(nodeid: str) -> int:
+    """Return where the test stands in the order of `LONGEST`."""
+    scope = scope_of(nodeid)
+    return LONGEST.index(scope) if scope in LONGEST else len(LONGEST)
 
 
 class OneWorkerPerScope(LoadScopeScheduling):  # type: ignore[misc]
@@ -41,5 +57,8 @@ class OneWorkerPerScope(LoadScopeScheduling):  # type: ignore[misc]
 
 @pytest.hookimpl(optionalhook=True)  # xdist may be switched off
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
-    """Stand in for `--dist load`, which is what `-n` alone means."""
-    return OneWorkerPerScope(config, log) if config.getoption("dist") == "load" else None
+    """Stand in for `--dist load`, which is what `-n` alone means; keep the order of the tests."""
+    if config.getoption("dist") != "load":
+        return None
+    config.option.loadscopereorder = False
+    return OneWorkerPerScope(config, log)

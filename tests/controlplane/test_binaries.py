@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,7 +13,9 @@ from tests.programs import without
 from webhook.controlplane import binaries
 from webhook.controlplane.binaries import BinariesError, find_or_build, kubernetes_module
 
-HERE = Path(__file__).parent
+if TYPE_CHECKING:
+    from pathlib import Path
+
 ETCD_AND_KWOK = ("etcd", "kwok")
 
 
@@ -159,30 +159,10 @@ def test_the_module_of_any_version_is_derived_from_its_own_requirements() -> Non
     assert set(line.findall(required)) <= set(line.findall(ours))
 
 
-def run_without_programs(tmp_path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Return a test that needs them, where there are none and no folder to build them in."""
-    (tmp_path / "file").touch()
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments, f"{HERE}/test_cluster_life.py"],
-        cwd=HERE.parents[1],
-        env={name: value for name, value in os.environ.items() if name not in ("CI", "KUBEBUILDER_ASSETS")}
-        | {"XDG_CACHE_HOME": str(tmp_path / "file")}
-        | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def test_without_the_programs_tests_are_skipped_which_is_seen_at_once(tmp_path: Path) -> None:
-    done = run_without_programs(tmp_path, "-n1")  # as `make test` runs them: in a process without a terminal
-    assert done.returncode == 0
-    assert "spotgate: NO TESTS ON A CONTROL PLANE: " in done.stderr
-    assert re.search(r"\d+ skipped", done.stdout)
-    assert "failed" not in done.stdout
-
-
-def test_without_the_programs_tests_fail_in_ci(tmp_path: Path) -> None:
-    done = run_without_programs(tmp_path, "-n0", "-x", CI="true")
-    assert done.returncode == 1
-    assert "set XDG_CACHE_HOME" in done.stdout
+@pytest.mark.parametrize(("ci", "outcome"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)])
+def test_without_the_programs_tests_are_skipped_and_in_ci_they_fail(
+    monkeypatch: pytest.MonkeyPatch, ci: str, outcome: type[BaseException]
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    with pytest.raises(outcome, match="set XDG_CACHE_HOME"):
+        raise without(BinariesError("set XDG_CACHE_HOME"))

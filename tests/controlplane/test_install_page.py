@@ -1,4 +1,4 @@
-"""docs/install.md and docs/certificates.md, command by command: from nothing to a denied `kubectl apply`, and to nothing again."""
+"""docs/install.md, certificates.md and operate.md, command by command: from nothing to a denied `kubectl apply`, and to nothing again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.cli.replay import test_replay as recorded_reviews
 from tests.controlplane.cluster import Cluster, start_cluster
 from tests.controlplane.installation import APPLY, DOCTOR, PAGE, ROLLED_OUT, Installation
 from tests.controlplane.kubectl import as_list
-from tests.controlplane.pages import ROOT, commands, sections
+from tests.controlplane.pages import ROOT, Terminal, commands, sections
 from tests.controlplane.populate import populate, wait_for_crds
 from tests.controlplane.tools import find_tools
 from tests.controlplane.webhook import (
@@ -26,6 +26,8 @@ from tests.controlplane.webhook import (
     KINDS,
     NAMESPACE,
     Webhook,
+    install_webhook,
+    render_configurations,
 )
 from tests.go_modules import go_module
 from tests.objects import pod, saying
@@ -42,6 +44,13 @@ CERTIFICATES_PAGE, MONITORING, OPERATE = map(sections, ("certificates.md", "moni
 WEBHOOKS: Final = sum(len(each["webhooks"]) for each in yaml.safe_load_all(CONFIGURATIONS.read_text()))
 DENIED: Final = "denied the request: [reserved-labels]"
 MANAGED: Final = f"--tls-secret={NAMESPACE}/{CERTIFICATES}"
+CALLS: Final = {
+    "apiserver_admission_webhook_rejection_count": r'(?=.*error_type="calling_webhook_error")',
+    "apiserver_admission_webhook_fail_open_count": "",
+    "apiserver_admission_webhook_admission_duration_seconds_bucket": r'(?=.*le="1")',
+    "apiserver_admission_webhook_admission_duration_seconds_count": "",
+}
+"""What the alerts and the board ask of the API server's metrics, and labels."""
 OPERATOR: Final = ("github.com/prometheus-operator/prometheus-operator", "v0.85.0")
 
 
@@ -290,10 +299,37 @@ def test_an_image_or_a_pool_that_nobody_named_and_two_modes_are_refused_aloud(in
         assert "spec.template.spec.containers[0].image: Required value" in unnamed.stderr
         assert 'Invalid value: "replace this with your on-demand pool (docs/install.md)"' in unnamed.stderr
     finally:
-        kubectl("delete", "namespace", NAMESPACE, "--wait=false")  # the cluster goes with this test
+        kubectl("delete", "namespace", NAMESPACE)
     installation.copy("gke")
     installation.choose("audit-only\n  - ../../components/strict", instead_of="audit-only")
     both = kubectl.run("apply", f"--kustomize={installation.kustomization.parent}")
     (said,) = re.findall(r"an error: `(.*?)`", PAGE["Audit, warn, deny"])
     assert both.returncode == 1
     assert re.search(rf"/components/strict': {said}", both.stderr)
+
+
+@pytest.fixture
+def spotgate(own: Cluster) -> Iterator[Webhook]:
+    with install_webhook(own) as installed:
+        yield installed
+
+
+def test_the_commands_for_emergencies_work_where_the_page_says_so(own: Cluster, spotgate: Webhook) -> None:
+    kubectl, terminal = own.kubectl, Terminal(own.kubectl, spotgate.directory)
+    refused = kubectl.run("delete", "nodepools.compute.coreweave.com", "h100", "--dry-run=server")
+    assert "[on-demand-fallback]" in refused.stderr
+    terminal.run(*commands(OPERATE["An emergency change while spotgate runs"]))
+    spotgate.stop()
+    terminal.run(*commands(OPERATE["Cold start"]))
+    refused = kubectl.run("delete", "nodepools.compute.coreweave.com", "h100-spot")
+    assert "failed calling webhook" in refused.stderr
+    kubectl("run", "unjudged", "--image=example.com/image", "--dry-run=server")
+    counted = kubectl("get", "--raw", "/metrics")
+    for metric, labels in CALLS.items():
+        assert re.search(rf'^{metric}{{(?=.*name="[a-z-]+\.spotgate\.dev"){labels}', counted, re.MULTILINE), metric
+    rendered = render_configurations(spotgate.directory / "policies", spotgate.port)
+    overlay = spotgate.directory / "manifests" / "overlays" / "my-cluster"
+    overlay.mkdir(parents=True)
+    (overlay / "kustomization.yaml").write_text("resources: [webhooks.yaml]\n")
+    (overlay / "webhooks.yaml").write_text(rendered)
+    terminal.run(*commands(OPERATE["An emergency change while spotgate is down"]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.controlplane.populate import nodes_of
-from tests.objects import SPOT_NODES, deployment, job, pod, saying
+from tests.objects import deployment, job, pod, saying
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,13 +45,10 @@ def reclaimed(kubectl: Kubectl, name: str) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("thing", "pools"),
     [
-        (saying(deployment("web", 6), SPOT), {"cpu-spot"}),
         (saying(deployment("web", 2, gpus=8), SPOT), {"h100-spot"}),
-        (saying(deployment("web", 2), {}, {"spotgate.dev/node-pool": "cpu-spot"}), {"cpu-spot"}),
-        (deployment("web", 2, nodeSelector=SPOT_NODES), {"cpu-spot"}),
         (saying(deployment("web", 2), SPOT_PREFERRED), {"cpu-spot"}),
     ],
-    ids=["labelled", "labelled, with GPUs", "naming the pool", "selecting spot", "preferring spot"],
+    ids=["labelled, with GPUs", "preferring spot"],
 )
 def test_a_deployment_that_asks_for_spot_runs_on_spot_nodes_alone(
     thing: dict[str, Any], pools: set[str], team: Kubectl
@@ -65,10 +62,9 @@ def test_a_deployment_that_asks_for_spot_runs_on_spot_nodes_alone(
     ("thing", "pools"),
     [
         (deployment("web", 6), {"cpu-control-plane", "h100"}),
-        (saying(deployment("web", 2), {"spotgate.dev/capacity": "on-demand"}), {"cpu-control-plane", "h100"}),
         (deployment("web", 1, gpus=8), {"h100"}),
     ],
-    ids=["saying nothing", "labelled on-demand", "with GPUs"],
+    ids=["saying nothing", "with GPUs"],
 )
 def test_a_deployment_that_does_not_ask_runs_on_on_demand_nodes_alone(
     thing: dict[str, Any], pools: set[str], team: Kubectl

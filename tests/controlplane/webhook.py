@@ -12,6 +12,7 @@ ExternalName for localhost, and the webhook configurations name the port that th
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import json
 import os
@@ -265,14 +266,11 @@ def ports_in(log: Path) -> tuple[int, int] | None:
     return None
 
 
+@functools.cache
 def render_configurations(policies: Path, port: int, *flags: str) -> str:
     """Return the webhook configurations that `spotgate webhook-config` prints, for this port."""
-    rendered = subprocess.run(
-        [str(SPOTGATE), "webhook-config", f"--policies={policies}", *flags],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    command = [str(SPOTGATE), "webhook-config", f"--policies={policies}", *flags]
+    rendered = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     documents = list(yaml.safe_load_all(rendered))
     for document in documents:
         for webhook in document["webhooks"]:

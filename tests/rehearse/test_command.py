@@ -20,7 +20,7 @@ PAGE = (ROOT / "docs" / "cli" / "rehearse.md").read_text()
 SPOTGATE = Path(sys.executable).with_name("spotgate")
 
 
-pytestmark = pytest.mark.usefixtures("programs")
+pytestmark = pytest.mark.usefixtures("binaries")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from tests.controlplane.cluster import start_cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from tests.controlplane.cluster import Cluster
 
@@ -67,8 +67,8 @@ def stateful_set(name: str, pool: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def live(programs: Mapping[str, Path]) -> Iterator[Cluster]:
-    with start_cluster(programs) as cluster:
+def live(binaries: dict[str, Path]) -> Iterator[Cluster]:
+    with start_cluster(binaries) as cluster:
         cluster.kubectl.apply(node("spot-0", "spot", 4), node("on-demand-0", "on-demand", 4))
         cluster.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
         cluster.kubectl.apply(

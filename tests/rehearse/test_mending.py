@@ -53,7 +53,7 @@ spec:
           - {{weight: 100, preference: {{matchExpressions: [{{key: {POOL}, operator: In, values: [spot]}}]}}}}
 """
 
-pytestmark = pytest.mark.usefixtures("programs")
+pytestmark = pytest.mark.usefixtures("binaries")
 
 
 def rehearsed(folder: Path, *flags: str) -> str:

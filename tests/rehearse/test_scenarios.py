@@ -54,7 +54,7 @@ def differences(said: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[st
 
 
 @pytest.mark.parametrize("folder", SCENARIOS, ids=lambda folder: folder.name)
-@pytest.mark.usefixtures("programs")
+@pytest.mark.usefixtures("binaries")
 def test_it_comes_out_as_was_written_down_before(folder: Path) -> None:
     expected = yaml.safe_load((folder / "expected.yaml").read_text())
     lost = [f"--lose={each}" for each in expected["lose"]]

@@ -1,4 +1,4 @@
-"""Spot suitability and eviction strategies, as somebody with kubectl meets them; budgets as the cluster has them."""
+"""Pods on spot, as somebody with kubectl meets them: what is stored, and what the cluster's own changes make of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.controlplane.kubectl import as_list, as_warnings
-from tests.objects import deployment, saying
+from tests.objects import deployment, pod, saying
 
 if TYPE_CHECKING:
     from tests.controlplane.kubectl import Kubectl
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("webhook")
 
 SPOT = {"spotgate.dev/capacity": "spot"}
-BOTH = {"qos.coreweave.cloud/interruptable": "true", "qos.coreweave.com/graceful-interruptible": "true"}
 
 NO_BUDGET = """\
 [spot-suitability] no PodDisruptionBudget covers its Pods: nodes that are drained together stop all of them at once (at
@@ -32,23 +31,27 @@ NO_BUDGET = """\
       minAvailable: 50%
 """
 
-CONTRADICTION = """\
-[eviction-strategy] two eviction strategies contradict each other: which of them a node action follows is not defined
-    (at {at}metadata.labels["qos.coreweave.cloud/interruptable"]) [eviction-strategy/contradiction]
-  qos.coreweave.cloud/interruptable lets the Pod be deleted at once, qos.coreweave.com/graceful-interruptible makes the
-    node wait for its grace period.
-  Fix: keep one label, without qos.coreweave.cloud/interruptable or without this one:
-{yaml}"""
-IN_A_POD = """\
-    metadata:
-      labels: {qos.coreweave.com/graceful-interruptible: 'true'}
-"""
-IN_A_TEMPLATE = """\
-    spec:
-      template:
-        metadata:
-          labels: {qos.coreweave.com/graceful-interruptible: 'true'}
-"""
+
+@pytest.mark.parametrize("how", [(), ("--server-side",)], ids=["client-side", "server-side"])
+def test_applying_the_same_again_changes_nothing(how: tuple[str, ...], team: Kubectl) -> None:
+    things = (saying(pod("batch"), SPOT), saying(deployment("batch", 0), SPOT))
+    team.apply(*things, arguments=how)
+    team("wait", "--for=condition=Ready", "pod/batch", "--timeout=60s")
+    before = [team.get("pod", "batch")["metadata"]["resourceVersion"], team.get("deployment", "batch")["spec"]]
+    result = team.run("apply", *how, "--filename=-", documents=as_list(*things))
+    assert (result.returncode, result.stderr) == (0, "")
+    after = [team.get("pod", "batch")["metadata"]["resourceVersion"], team.get("deployment", "batch")["spec"]]
+    assert after == before
+
+
+def test_a_namespace_speaks_for_its_pods_until_one_speaks_for_itself(team: Kubectl, webhook: Webhook) -> None:
+    def pool(thing: dict[str, Any]) -> Any:
+        return webhook.try_out(thing, f"--namespace={team.namespace}")["spec"].get("nodeSelector")
+
+    team("label", "namespace", team.namespace, "spotgate.dev/capacity=spot")
+    webhook.wait(lambda: pool(pod("probe")), "the namespace's label is known")
+    assert pool(pod("silent")) == {"compute.coreweave.com/node-pool": "cpu-spot"}
+    assert pool(saying(pod("steady"), {"spotgate.dev/capacity": "on-demand"})) is None
 
 
 def service(replicas: int) -> dict[str, Any]:
@@ -83,16 +86,3 @@ def test_its_replicasets_and_pods_are_not_told_again(team: Kubectl, webhook: Web
     team.apply(service(3))
     team("wait", "--for=create", "pods", "--selector=app=web", "--timeout=60s")
     assert webhook.count("spotgate_findings_total", policy="spot-suitability") == count + 1
-
-
-def test_contradicting_strategies_are_named_where_they_are_written(team: Kubectl) -> None:
-    team.apply(deployment("batch", 1))
-    team("wait", "--for=create", "pods", "--selector=app=batch", "--timeout=60s")
-    created = team.run("apply", "--filename=-", documents=as_list(saying(deployment("both", 0), BOTH)))
-    in_template = CONTRADICTION.format(at="spec.template.", yaml=IN_A_TEMPLATE)
-    assert (created.returncode, created.stderr) == (0, as_warnings(in_template))
-    (name,) = (each["metadata"]["name"] for each in team.get("pods", "--selector=app=batch")["items"])
-    labelled = team.run("label", "pod", name, *(f"{key}={value}" for key, value in BOTH.items()))
-    assert (labelled.returncode, labelled.stderr) == (0, as_warnings(CONTRADICTION.format(at="", yaml=IN_A_POD)))
-    again = team.run("label", "pod", name, "note=x")
-    assert (again.returncode, again.stderr) == (0, "")
