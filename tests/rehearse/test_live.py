@@ -169,7 +169,7 @@ def test_a_manifest_beside_it_is_rolled_out_before_and_custom_resources_keep_the
 
 def test_a_rehearsal_of_a_live_cluster_comes_to_what_its_reclaim_does(live: Cluster) -> None:
     before = pods(live)
-    (web,) = rehearsed(live, "--runs=2")
+    (web,) = rehearsed(live, "--runs=1")
     assert pods(live) == before
     writes = [each for each in live.audit_events() if each["verb"] not in {"get", "list", "watch"}]
     assert not [each for each in writes if "spotgate" in each.get("userAgent", "")]
