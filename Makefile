@@ -41,6 +41,7 @@ cluster: venv ## Start a small Kubernetes cluster with fake spot nodes and the w
 test: venv ## Run all tests that need no control plane
 	$(BIN)/pytest -n auto --dist worksteal --ignore=tests/controlplane --ignore=tests/image --ignore=tests/rehearse
 
+# Three workers, also on two processors, as each waits a third of its time. GOGC: a control plane collects garbage less often.
 test-cluster: venv ## Run the tests on a real API server; the first run builds it from Go modules, which takes minutes
 	GOGC=400 $(BIN)/pytest -n 3 tests/controlplane tests/rehearse
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xdist.scheduler import Scheduling
 
 SHARED = (
-    "parity|api_contract|check_and_webhook|conditions|declared_rules|doctor|exported_policies|zoo",
+    "parity|api_contract|conditions|declared_rules|doctor|exported_policies|zoo",
     "kubectl|install|gitops",
     "check_live|exported_placement|live|policy|self_managed|who_may_ask",
 )

@@ -10,7 +10,7 @@ import yaml
 
 from tests.controlplane.kubectl import as_list, as_warnings
 from tests.controlplane.populate import POOLS
-from tests.objects import karpenter_pool, node_pool
+from tests.objects import node_pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,6 @@ DENIED = 'admission webhook "node-pools.spotgate.dev" denied the request: [on-de
 
 
 SPOT = node_pool("train-spot", computeClass="spot")
-FALLBACK = node_pool("train")
 
 
 @pytest.fixture
@@ -104,43 +103,11 @@ def test_a_gpu_spot_pool_without_fallback_is_denied_however_it_is_created(alice:
 
 
 @pytest.mark.usefixtures("new_cluster")
-def test_a_pool_of_karpenter_needs_one_that_may_be_on_demand(alice: Kubectl) -> None:
-    spot, both = karpenter_pool("gpu-spot", "spot", "p5"), karpenter_pool("gpu", "on-demand", "p5")
-    text = refused(alice.run("apply", "--filename=-", documents=as_list(spot)))
-    assert text.startswith(
-        "GPU spot pool NodePool gpu-spot has no on-demand fallback (at spec.template.spec.requirements)"
-    )
-    alice.apply(both)
-    alice.apply(spot)
-    assert "is the last on-demand fallback" in refused(alice.run("delete", "nodepools.karpenter.sh", "gpu"))
-    alice("delete", "nodepools.karpenter.sh", "gpu-spot", "gpu")
-
-
-@pytest.mark.usefixtures("new_cluster")
 def test_the_pool_that_the_denial_shows_is_a_fallback(alice: Kubectl) -> None:
     denial = alice.run("apply", "--filename=-", documents=as_list(SPOT)).stderr
     alice("apply", "--filename=-", documents=denial.partition("for example:\n")[2])
     alice.apply(SPOT)
     assert alice.get(KIND, "train-spot")["spec"] == SPOT["spec"]
-
-
-@pytest.mark.usefixtures("new_cluster")
-def test_both_in_one_file_are_created_if_the_fallback_comes_first(alice: Kubectl) -> None:
-    dry = alice.run("apply", "--dry-run=server", "--filename=-", documents=as_list(FALLBACK, SPOT))
-    assert dry.returncode == 1, "a dry run stores no fallback that the next document could have"
-    created = alice.run("apply", "--filename=-", documents=as_list(FALLBACK, SPOT))
-    assert (created.returncode, created.stderr) == (0, "")
-    assert created.stdout == (
-        "nodepool.compute.coreweave.com/train created\nnodepool.compute.coreweave.com/train-spot created\n"
-    )
-
-
-@pytest.mark.usefixtures("new_cluster")
-def test_in_the_wrong_order_a_second_run_is_needed(alice: Kubectl) -> None:
-    first = alice.run("apply", "--filename=-", documents=as_list(SPOT, FALLBACK))
-    assert (first.returncode, first.stdout) == (1, "nodepool.compute.coreweave.com/train created\n")
-    second = alice.run("apply", "--filename=-", documents=as_list(SPOT, FALLBACK))
-    assert (second.returncode, second.stderr) == (0, "")
 
 
 # Taking the last fallback away
@@ -174,33 +141,10 @@ def test_the_last_fallback_can_not_be_taken_away(command: str, text: str, alice:
     assert alice.get(KIND, "h100") == before
 
 
-@pytest.mark.parametrize(
-    "commands",
-    [
-        [f"scale {KIND}/h100 --replicas=3", f"label {KIND} h100 team=blue", f"annotate {KIND} h100 note=x"],
-        [f"scale {KIND}/h100-spot --replicas=0", f"delete {KIND} h100-spot", f"delete {KIND} h100"],
-        [f"delete {KIND} cpu-control-plane", f"delete {KIND} cpu-spot"],
-        [
-            f'patch {KIND} h100 --type=merge --patch={{"spec":{{"autoscaling":true,"maxNodes":4}}}}',
-            f"scale {KIND}/h100 --replicas=0",
-        ],
-    ],
-    ids=["another size", "spot first", "pools that are no fallback", "autoscaled to zero"],
-)
-def test_everything_else_can_be_done_without_a_word(commands: list[str], alice: Kubectl) -> None:
-    for command in commands:
+def test_spot_first_everything_can_go_without_a_word(alice: Kubectl) -> None:
+    for command in (f"scale {KIND}/h100-spot --replicas=0", f"delete {KIND} h100-spot", f"delete {KIND} h100"):
         result = alice.run(*command.split())
         assert (result.returncode, result.stderr) == (0, ""), command
-
-
-def test_a_spot_pool_that_is_being_deleted_needs_no_fallback_any_more(alice: Kubectl) -> None:
-    alice("patch", KIND, "h100-spot", "--type=merge", '--patch={"metadata":{"finalizers":["example.com/nodes"]}}')
-    alice("delete", KIND, "h100-spot", "--wait=false")
-    try:
-        result = alice.run("delete", KIND, "h100")
-        assert (result.returncode, result.stderr) == (0, "")
-    finally:
-        alice("patch", KIND, "h100-spot", "--type=merge", '--patch={"metadata":{"finalizers":null}}')
 
 
 def test_deleting_all_pools_takes_a_second_run(alice: Kubectl) -> None:
