@@ -227,7 +227,7 @@ def _mode(documents: Sequence[PolicyDocument], problems: list[Problem]) -> ModeS
     for each in documents[1:]:
         first = f"{_shown(documents[0])}:{documents[0].document.line}"
         problems.append(each.problem(("kind",), f"there is another {MODE}, at {first}; keep one"))
-    return documents[0].spec if documents else ModeSpec()
+    return documents[0].spec if documents else ModeSpec.model_construct()
 
 
 def _unmatched_names(exemptions: Iterable[PolicyDocument], names: Sequence[str]) -> Iterable[Problem]:

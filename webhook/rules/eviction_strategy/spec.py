@@ -49,8 +49,8 @@ class EvictionStrategySpec(PolicySpec):
     )
     bypassing_taints: tuple[TaintPatternSpec, ...] = Field(
         default=(
-            TaintPatternSpec(key=_EVICT, value="true", effect=_NO_EXECUTE),
-            TaintPatternSpec(key=_RESERVED, effect=_NO_EXECUTE),
+            TaintPatternSpec.model_construct(key=_EVICT, value="true", effect=_NO_EXECUTE),
+            TaintPatternSpec.model_construct(key=_RESERVED, effect=_NO_EXECUTE),
         ),
         description="A Pod that tolerates one of these is evicted without its grace period, whatever its label says.",
     )
@@ -84,10 +84,10 @@ class EvictionStrategySpec(PolicySpec):
     sunk_domain: NonEmpty = Field(default="sunk.coreweave.com", description="Keys in this domain name SUNK.")
     sunk_taints: tuple[TaintSpec, ...] = Field(
         default=(
-            TaintSpec(key=_LOCK, value="true", effect=_NO_EXECUTE),
-            TaintSpec(key="is_cpu_compute", effect="NoSchedule"),
-            TaintSpec(key="is_gpu", value="true", effect="PreferNoSchedule"),
-            TaintSpec(key=_RESERVED, effect=_NO_EXECUTE),
+            TaintSpec.model_construct(key=_LOCK, value="true", effect=_NO_EXECUTE),
+            TaintSpec.model_construct(key="is_cpu_compute", effect="NoSchedule"),
+            TaintSpec.model_construct(key="is_gpu", value="true", effect="PreferNoSchedule"),
+            TaintSpec.model_construct(key=_RESERVED, effect=_NO_EXECUTE),
         ),
         description="What every DaemonSet on SUNK nodes must tolerate.",
     )

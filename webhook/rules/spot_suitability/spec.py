@@ -42,19 +42,20 @@ class DriverSpec(Model):
         return self
 
 
-_RAY_FAULT_TOLERANCE: Final = {
-    "annotations": {"ray.io/ft-enabled": "true"},
-    "member": "gcsFaultToleranceOptions",
-}
+_RAY_FAULT_TOLERANCE: Final = FaultToleranceSpec.model_construct(
+    annotations={"ray.io/ft-enabled": "true"}, member="gcsFaultToleranceOptions"
+)
 """Source: https://docs.ray.io/en/latest/cluster/kubernetes/user-guides/kuberay-gcs-ft.html"""
 
 DEFAULT_DRIVERS: Final = tuple(
-    DriverSpec.model_validate({"name": name, "label": {"key": key, "value": value}, "member": member, **more})
-    for name, key, value, member, more in (
-        ("Spark driver", "spark-role", "driver", "driver", {}),
-        ("Ray head", "ray.io/node-type", "head", "headGroupSpec", {"faultTolerance": _RAY_FAULT_TOLERANCE}),
-        ("MPI launcher", "training.kubeflow.org/job-role", "launcher", "Launcher", {}),
-        ("Dask scheduler", "dask.org/component", "scheduler", "", {}),
+    DriverSpec.model_construct(
+        name=name, label=LabelSpec.model_construct(key=key, value=value), member=member, fault_tolerance=tolerance
+    )
+    for name, key, value, member, tolerance in (
+        ("Spark driver", "spark-role", "driver", "driver", None),
+        ("Ray head", "ray.io/node-type", "head", "headGroupSpec", _RAY_FAULT_TOLERANCE),
+        ("MPI launcher", "training.kubeflow.org/job-role", "launcher", "Launcher", None),
+        ("Dask scheduler", "dask.org/component", "scheduler", "", None),
     )
 )
 
