@@ -62,8 +62,9 @@ async def recreate(api: Api, objects: Iterable[JSON]) -> None:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
         if kind is JOB:  # no garbage collector is here
-            named = f"labelSelector=batch.kubernetes.io/job-name={each['metadata']['name']}"
-            await api.write("DELETE", f"{POD.collection('v1', each['metadata']['namespace'])}?{named}", AT_ONCE, _ANSWER)
+            pods = POD.collection("v1", each["metadata"]["namespace"])
+            selector = f"labelSelector=batch.kubernetes.io/job-name={each['metadata']['name']}"
+            await api.write("DELETE", f"{pods}?{selector}", AT_ONCE, _ANSWER)
         await api.write("POST", collection, each, _ANSWER)
 
 
