@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from webhook.cel.errors import ExpressionError, ReadPath
 from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, URL, pattern_of
-from webhook.cel.sizes import BYTE_NS, VALUE_NS, Extent
+from webhook.cel.sizes import BYTE_NS, VALUE_NS, ReadCost
 from webhook.cel.tree import Call, Const, ExprNode, Ident, Loop, Make, Select
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from webhook.cel.sizes import Measured
 
@@ -55,6 +55,7 @@ _COMPARING: Final = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "st
 _SAME: Final = frozenset({"dyn", "optional.of", "optional.ofNonZeroValue", "value"})
 _FIELD: Final = frozenset({"_[_]", "_[?_]", "_?._"})
 _SETS: Final = frozenset({"sets.contains", "sets.equivalent", "sets.intersects", "distinct"})
+_SUBLISTS: Final = frozenset({"sort", "@sortByAssociatedKeys", "distinct", "slice", "reverse"})
 _SEEKING: Final = frozenset({"contains", "indexOf", "lastIndexOf", "split", "replace"})
 _SPLITTING: Final = frozenset({"split", "findAll", "getQuery"})
 _PLAIN: Final = _COMPARING.union(
@@ -104,20 +105,20 @@ class Cost:
         """Collect the paths of an expression. Raise ExpressionError if its cost has no bound."""
         paths: dict[ReadPath, None] = {}
 
-        def read(path: ReadPath) -> Extent:
+        def read(path: ReadPath) -> ReadCost:
             paths[path] = None
-            return Extent()
+            return ReadCost()
 
         _Estimate(read).of(tree, {}, 1)
         self.paths = tuple(paths)
 
         @lru_cache(maxsize=512)
-        def of(extents: Sequence[Extent]) -> float:
-            estimate = _Estimate(dict(zip(paths, extents, strict=True)).__getitem__)
+        def of(costs: Sequence[ReadCost]) -> float:
+            estimate = _Estimate(dict(zip(paths, costs, strict=True)).__getitem__)
             estimate.of(tree, {}, 1)
             return estimate.nanoseconds
 
-        self.of: Callable[[Sequence[Extent]], float] = of
+        self.of: Callable[[Sequence[ReadCost]], float] = of
 
 
 class _Value(NamedTuple):
@@ -129,6 +130,7 @@ class _Value(NamedTuple):
         items: of the longest, or bytes of the longest string.
         item: nanoseconds to read the largest item; where the value stands in the object, that is measured instead.
         path: where it stands in the object; empty: a function makes it.
+        item_path: where its items stand in the object, also if a function makes the list of them; empty: nowhere.
         repeat: how many times all that stands there is read.
     """
 
@@ -137,6 +139,7 @@ class _Value(NamedTuple):
     items: float = 0
     item: float = VALUE_NS
     path: ReadPath = ()
+    item_path: ReadPath = ()
     repeat: float = 0
 
     @property
@@ -163,12 +166,18 @@ def _text(size: float, times: float) -> _Value:
     return _Value(one, times * one, size)
 
 
+def _common(paths: Iterable[ReadPath]) -> ReadPath:
+    """Return the path that all of these are, or an empty one."""
+    found = set(paths)
+    return found.pop() if len(found) == 1 else ()
+
+
 class _Estimate:
     """Add up the nanoseconds of the nodes of a tree."""
 
-    def __init__(self, extent: Callable[[ReadPath], Extent]) -> None:
+    def __init__(self, read_cost: Callable[[ReadPath], ReadCost]) -> None:
         self.nanoseconds = 0.0
-        self._extent = extent
+        self._read_cost = read_cost
 
     def of(  # noqa: PLR0911 - one for each sort of node
         self, node: ExprNode, names: Mapping[str, _Value], times: float
@@ -193,6 +202,8 @@ class _Estimate:
                     VALUE_NS * times + sum(each.all for each in made),
                     len(parts),
                     max(each.one for each in made),
+                    item_path=_common(each.path for each in made),
+                    repeat=max(each.repeat for each in made),
                 )
             case Loop():
                 return self._loop(node, names, times)
@@ -204,13 +215,20 @@ class _Estimate:
 
     def _at(self, path: ReadPath, times: float, repeat: float) -> _Value:
         """Return the value of a node that reads a path."""
-        there = self._extent(path)
-        return _Value(there.one, min(times * there.one, repeat * there.all), there.items, path=path, repeat=repeat)
+        there = self._read_cost(path)
+        return _Value(
+            there.one,
+            min(times * there.one, repeat * there.all),
+            there.items,
+            path=path,
+            item_path=(*path, None),
+            repeat=repeat,
+        )
 
     def _below(self, of: _Value, field: str | None, times: float) -> _Value:
         """Return the value of a field, or of any item."""
-        if of.path:
-            return self._at((*of.path, field), times, of.repeat)
+        if path := (*of.path, field) if of.path else of.item_path if field is None else ():
+            return self._at(path, times, of.repeat)
         return _Value(of.item, min(of.all, times * of.item), of.item / BYTE_NS, of.item)
 
     def _together(self, values: Sequence[_Value]) -> _Value:
@@ -220,14 +238,21 @@ class _Estimate:
             return there[0]
         items = [self._below(each, None, 1).one for each in there]
         one, every = sum(each.one for each in there), sum(each.all for each in there)
-        return _Value(one, every, sum(each.items for each in there), max(items, default=0))
+        return _Value(
+            one,
+            every,
+            sum(each.items for each in there),
+            max(items, default=0),
+            item_path=_common(each.item_path for each in there),
+            repeat=max((each.repeat for each in there), default=0),
+        )
 
     def _loop(self, loop: Loop, names: Mapping[str, _Value], times: float) -> _Value:
         start = self.of(loop.start, names, times)
         if loop.binds:
             return self.of(loop.result, {**names, loop.accumulator: start}, times)
         span = self.of(loop.range, names, times)
-        items = self._extent((*span.path, None)).number * span.repeat if span.path else span.all / VALUE_NS
+        items = self._read_cost(span.item_path).number * span.repeat if span.item_path else span.all / VALUE_NS
         rounds = min(times * span.number, items, ROUNDS_AT_MOST)
         inside = {name: value.again(rounds) for name, value in names.items()}
         inside |= dict.fromkeys(loop.variables, self._below(span, None, rounds))
@@ -238,7 +263,8 @@ class _Estimate:
             return _plain(times)
         self.nanoseconds += rounds * span.number * _COPIED_ITEM
         largest = VALUE_NS + min(step.all, span.number * step.one)
-        return _Value(largest, times * VALUE_NS + step.all, span.number, self._below(step, None, 1).one)
+        item = self._below(step, None, 1).one
+        return step._replace(one=largest, all=times * VALUE_NS + step.all, items=span.number, item=item, path=())
 
     def _range(self, number: ExprNode, names: Mapping[str, _Value], times: float) -> _Value:
         match number:
@@ -310,10 +336,12 @@ class _Estimate:
                 made = _text(first.bytes * (1 + args[2].bytes / max(found, 1)) + args[2].bytes, times)
             case "string":
                 return _text(first.bytes + _SCALAR_BYTES, times)
+            case name if name in _SUBLISTS:
+                return first._replace(path=(), item=self._below(first, None, 1).one)
             case name:
                 made = self._together(args)
                 items = first.one / VALUE_NS if name == "flatten" else made.items
-                return made._replace(path=(), items=items, item=self._below(made, None, 1).one)
+                return made._replace(path=(), item_path=(), items=items, item=self._below(made, None, 1).one)
         self.nanoseconds += made.all
         return made
 

@@ -21,8 +21,8 @@ _MEASURED_AT_MOST: Final = 1000
 """Values at a path that are measured one by one, which takes 4 ms. If there are more, one counts as large as all."""
 
 
-class Extent(NamedTuple):
-    """Say how much stands at a path. Numbers are rounded up, because estimates are cached by them.
+class ReadCost(NamedTuple):
+    """Hold the cost to read what stands at a path. Numbers are rounded up, because estimates are cached by them.
 
     Attributes:
         one: nanoseconds to read the largest value there, with all in it.
@@ -42,7 +42,7 @@ class Measured:
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = {name: value for name, value in values.items() if isinstance(value, list | dict | str)}
-        self._extents: dict[ReadPath, Extent] = {}
+        self._read_costs: dict[ReadPath, ReadCost] = {}
         self.size = len(msgspec.json.encode(self._values))
 
     @cached_property
@@ -51,14 +51,14 @@ class Measured:
         return _counted(self._values)[0]
 
     @cached_property
-    def whole(self) -> Extent:
-        """Return an extent that nothing at any path exceeds."""
+    def whole(self) -> ReadCost:
+        """Return a cost that nothing at any path exceeds."""
         cost = _up(self.values * VALUE_NS + self.size * BYTE_NS)
-        return Extent(cost, cost, _up(self.size), _up(self.values))
+        return ReadCost(cost, cost, _up(self.size), _up(self.values))
 
-    def at(self, path: ReadPath) -> Extent:
-        """Return how much stands at a path."""
-        if path not in self._extents:
+    def at(self, path: ReadPath) -> ReadCost:
+        """Return the cost to read what stands at a path."""
+        if path not in self._read_costs:
             found = self._found(path)
             every = _cost(found)
             one = max(map(_cost, found), default=VALUE_NS) if len(found) <= _MEASURED_AT_MOST else every
@@ -67,8 +67,8 @@ class Measured:
                 for each in found
                 if isinstance(each, str | list | dict)
             )
-            self._extents[path] = Extent(*map(_up, (one, every, max(lengths, default=0), len(found))))
-        return self._extents[path]
+            self._read_costs[path] = ReadCost(*map(_up, (one, every, max(lengths, default=0), len(found))))
+        return self._read_costs[path]
 
     def _found(self, path: ReadPath) -> list[Any]:
         found: list[Any] = [self._values]
