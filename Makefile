@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv run serve cluster test test-cluster image docs check golden bench bench-cluster bench-scale bench-rehearse chaos lock
+.PHONY: help venv run serve cluster test test-cluster image docs check golden bench bench-cluster bench-scale bench-rehearse chaos bench-peers lock
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -81,6 +81,9 @@ bench-rehearse: venv ## Measure rehearsals of 100 nodes with 1,000 Pods, and of 
 
 chaos: venv ## Count wrong verdicts at a real API server while replicas, certificates, etcd and hostile clients do their worst
 	$(BIN)/python -m bench.chaos $(if $(PAGE),--page $(PAGE))
+
+bench-peers: venv ## Measure `check` beside gator and kyverno, on the same manifests
+	$(BIN)/python -m bench.peers
 
 # Compiled for every platform and Python >= 3.11; dev holds runtime's very versions. `make lock UPGRADE=--upgrade` takes newer ones.
 LOCK := .lock-venv

@@ -31,8 +31,19 @@ CERT_MANAGER: Final = Module(
     directory=MODULES / "cert-manager", source="github.com/cert-manager/cert-manager", packages={"cert-manager": "."}
 )
 TOOLS: Final = (ACTIONLINT, CERT_MANAGER, GOJQ, HELM, KUSTOMIZE)
+GATOR: Final = Module(
+    directory=MODULES / "gator",
+    source="github.com/open-policy-agent/gatekeeper/v3",
+    packages={"gator": "github.com/open-policy-agent/gatekeeper/v3/cmd/gator"},
+)
+KYVERNO: Final = Module(
+    directory=MODULES / "kyverno",
+    source="github.com/kyverno/kyverno",
+    packages={"kyverno": "github.com/kyverno/kyverno/cmd/cli/kubectl-kyverno"},
+)
+PEERS: Final = (GATOR, KYVERNO)  # what `make bench-peers` measures beside spotgate
 
 
 def find_tools(names: Collection[str]) -> dict[str, Path]:
     """Return the path of each named program; may build it, which takes minutes, once. Raises BinariesError."""
-    return find_or_build(names, modules=TOOLS)
+    return find_or_build(names, modules=(*TOOLS, *PEERS))

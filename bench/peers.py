@@ -1,0 +1,123 @@
+"""``make bench-peers``: `spotgate check`, `gator test` and `kyverno apply` on the same manifests, in turns.
+
+The others are built from their Go modules where they are not in the cache, which takes minutes, once. Their policies
+are in ``bench/peers/``: what spotgate's own do to such a workload, as far as each can say it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+
+from bench import samples
+from bench.commands import SPOTGATE, Ran, run
+from bench.figures import Section
+from bench.run import show
+from tests.controlplane.tools import PEERS, find_tools
+from webhook.controlplane.binaries import BinariesError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+POLICIES: Final = Path(__file__).parent / "peers"
+
+ENOUGH: Final = 60.0
+"""Seconds after which a program that is slow is not run again."""
+
+Command = Callable[[Path], list[str]]
+"""The command line that judges the manifests of a file or a folder."""
+
+
+def contenders(programs: Mapping[str, Path]) -> dict[str, Command]:
+    """Who judges, by name and version."""
+    versions = {module.name: module.version for module in PEERS}
+    gator, kyverno = str(programs["gator"]), str(programs["kyverno"])
+
+    def apply(policies: str) -> Command:
+        return lambda path: [kyverno, "apply", str(POLICIES / policies), "--resource", str(path)]
+
+    return {
+        "spotgate check, all its policies": lambda path: [SPOTGATE, "check", "-o", "json", str(path)],
+        f"gator {versions['gator']} test": lambda path: [
+            gator,
+            "test",
+            *("-f", str(POLICIES / "gator.yaml")),
+            *("-f", str(path)),
+        ],
+        f"kyverno {versions['kyverno']} apply, ClusterPolicies": apply("kyverno.yaml"),
+        f"kyverno {versions['kyverno']} apply, CEL kinds": apply("kyverno-cel.yaml"),
+    }
+
+
+def measure(
+    folder: Path, commands: Mapping[str, Command], *, counts: tuple[int, ...], rounds: int
+) -> Iterator[Section]:
+    """Yield a section for each number of manifests, in a file each."""
+    for count in counts:
+        manifests = folder / str(count)
+        manifests.mkdir()
+        for number in range(count):
+            (manifests / f"{number}.yaml").write_text(samples.manifest(number))
+        taken: dict[str, list[Ran]] = {name: [] for name in commands}
+        for _ in range(rounds):
+            for name, command in commands.items():
+                if sum(each.seconds for each in taken[name]) < ENOUGH:
+                    taken[name].append(run(*command(manifests), exits=(0, 1)))
+        yield Section(
+            title=f"{count:,} manifests of {samples.manifest(0).count(chr(10))} lines, a file each",
+            columns=("program", "runs", "wall s", "peak MiB"),
+            rows=[
+                (name, len(ran), median(each.seconds for each in ran), max(each.mib for each in ran))
+                for name, ran in taken.items()
+            ],
+            note="Medians, in turns; peak of the largest process.",
+        )
+
+
+def prove(commands: Mapping[str, Command], folder: Path) -> None:
+    """Refuse to measure a program that does not find what is wrong with a manifest."""
+    wrong = folder / "wrong.yaml"
+    manifest = samples.manifest(1)
+    label = "spotgate.dev/capacity: spot\n"
+    assert label in manifest
+    wrong.write_text(manifest.replace(label, f"{label}        compute.coreweave.cloud/mine: 'yes'\n"))
+    for name, command in commands.items():
+        ran = subprocess.run(command(wrong), check=False, capture_output=True, text=True)  # noqa: S603
+        if ran.returncode == 0 or "reserved" not in ran.stdout + ran.stderr:
+            sys.exit(f"{name} does not deny a reserved label:\n{ran.stdout}{ran.stderr}")
+
+
+def main() -> None:
+    """Measure, and print Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a few manifests, only to see that it works")
+    parser.add_argument("--count", type=int, default=10_000, help="of manifests; default: %(default)s")
+    options = parser.parse_args()
+    try:
+        programs = find_tools({name for module in PEERS for name in module.packages})
+    except BinariesError as error:
+        sys.exit(str(error))
+    console = Console(width=160, highlight=False)
+    console.print(f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()}")
+    with tempfile.TemporaryDirectory(prefix="spotgate-bench-") as temporary:
+        folder = Path(temporary)
+        commands = contenders(programs)
+        prove(commands, folder)
+        for section in measure(
+            folder, commands, counts=(1, 20 if options.quick else options.count), rounds=1 if options.quick else 3
+        ):
+            show(console, section)
+
+
+if __name__ == "__main__":
+    main()
