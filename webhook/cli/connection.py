@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -27,15 +28,26 @@ def add_connection(parser: ArgumentParser) -> None:
     parser.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
 
 
+async def connect(kubeconfig: Path | None, context: str | None = None) -> Api:
+    """Connect to a cluster as `Api.connect` does. Log lines go to standard error: the output is a report."""
+    import structlog  # noqa: PLC0415 - a third of a second that --help need not wait
+
+    from webhook.cluster.api import Api  # noqa: PLC0415 - as above
+
+    if not structlog.is_configured():
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    return await Api.connect(kubeconfig, context)
+
+
 def connected(command: str, options: Namespace, work: Callable[[Api], Awaitable[T]]) -> T:
     """Return the result of work on the cluster that the options name. Raise CannotJudgeError if it can't be read."""
-    from webhook.cluster.api import Api, ApiError  # noqa: PLC0415 - a third of a second that --help need not wait
+    from webhook.cluster.api import ApiError  # noqa: PLC0415 - a third of a second that --help need not wait
     from webhook.cluster.protocol import UnusableCredentialsError  # noqa: PLC0415
 
     async def run() -> T:
         in_cluster = getattr(options, "in_cluster", False)
         kubeconfig = None if in_cluster else options.kubeconfig or _default_kubeconfig()
-        api = await Api.connect(kubeconfig, options.context)
+        api = await connect(kubeconfig, options.context)
         try:
             return await work(api)
         except ApiError as error:

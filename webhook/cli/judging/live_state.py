@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.capacity.providers.joins import merge_pools
-from webhook.cli.connection import unanswered
+from webhook.cli.connection import connect, unanswered
 from webhook.cli.exits import CannotJudgeError
 from webhook.cluster.api import Api, ApiError
 from webhook.cluster.protocol import UnusableCredentialsError
@@ -134,7 +134,7 @@ async def _read(options: Namespace, objects: Sequence[Manifest], bundle: Bundle,
 async def _connect(kubeconfig: Path, context: str | None) -> Api:
     try:
         async with asyncio.timeout(_LOGIN):
-            return await Api.connect(kubeconfig, context)
+            return await connect(kubeconfig, context)
     except TimeoutError:
         text = f"{kubeconfig}: the program that it names for logging in has not ended after {_LOGIN:.0f} s"
         raise CannotJudgeError(text) from None

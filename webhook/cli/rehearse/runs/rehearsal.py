@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
+from webhook.cli.connection import connect
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.rehearse.inputs.resources import KINDS, kind_of_object
 from webhook.cli.rehearse.result import Rehearsal
@@ -95,7 +96,7 @@ async def _play(
     cluster: RunningCluster, applied: Iterable[Manifest], loss: Loss, options: RehearsalOptions, *, seed: int
 ) -> tuple[RunOutcome, Pairs]:
     """Do one run. Return what it has seen, and what etcd had before; a seed makes it another run. Raise ApiError."""
-    api = await Api.connect(cluster.plane.credentials.kubeconfig("admin"))
+    api = await connect(cluster.plane.credentials.kubeconfig("admin"))
     watches = Watches(api)
     workloads = Workloads(watches, options.bundle)
     async with AsyncExitStack() as stack:
