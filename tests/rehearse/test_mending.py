@@ -80,7 +80,7 @@ def test_with_its_fixes_a_job_survives_and_nothing_is_pending(tmp_path: Path) ->
         "Fix: Job default/import: it fails, as lost Pods count against its backoffLimit of 0;",
         "action: Ignore",
     ):
-        assert line in said
+        assert line in said, said
     assert "worse" not in said
 
 
