@@ -55,7 +55,7 @@ def decide(request: Request, index: Index, context: Context) -> Decision:
 
 
 def decide_on(route: Route | None, request: Request, index: Index, context: Context) -> Decision:
-    """Decide one request as `decide` does, given its route: its needs had to be known before."""
+    """Decide one request as `decide` does, given its route, which the caller resolves first to fetch what it needs."""
     if route is None:
         return NOTHING
     evaluation = _Evaluation(request, index, context, route)
@@ -110,7 +110,7 @@ class _Evaluation:
         self.unknown = 0
 
     def judge(self, direct: tuple[Policy, ...], projected: tuple[Policy, ...]) -> None:
-        """Apply the policies to the object itself, and to its pod templates."""
+        """Apply the direct policies to the object itself, and the projected ones to the Pods of its pod templates."""
         try:
             self._judge(direct, projected)
         except OverBoundError as error:
@@ -294,7 +294,8 @@ class _Evaluation:
                 unknown_match = self._unknown_match(policy)
                 self.unknown += violation.unknown or unknown_match is not None
                 finding = self._builder.finding(policy, violation, subject, unknown_match=unknown_match)
-                if not subject.template or finding not in self.findings:  # templates share what the object gives all
+                # What several templates inherit from the object is reported once.
+                if not subject.template or finding not in self.findings:
                     self.findings.append(finding)
 
     def _applies(self, policy: Policy, subject: Subject) -> bool:

@@ -104,12 +104,12 @@ class _Sizes(msgspec.Struct, rename="camel"):
     old_object: msgspec.Raw = _NULL
 
 
-class _OfSizes(msgspec.Struct):
+class _SizedEnvelope(msgspec.Struct):
     request: _Sizes = msgspec.field(default_factory=_Sizes)
 
 
 _decoder: Final = msgspec.json.Decoder(_Envelope)
-_sizes_decoder: Final = msgspec.json.Decoder(_OfSizes)
+_sizes_decoder: Final = msgspec.json.Decoder(_SizedEnvelope)
 
 ENVELOPE_AT_MOST: Final = 1024 * 1024
 """Bytes of a review beside its objects. A user of 1,000 groups with the longest names has 256 KiB of them."""
@@ -117,8 +117,8 @@ ENVELOPE_AT_MOST: Final = 1024 * 1024
 BRACKETS_AT_MOST: Final = 3 * 512 * 1024
 COMMAS_AT_MOST: Final = 3 * 1024 * 1024
 """Opening brackets and commas of a review: two objects that etcd keeps, of 1.5 MiB each, have no more even if they have
-nothing else. A list or map takes two bytes there, an item of a list of small numbers one. To go over that many takes
-15 ms, and a review is gone over some four times."""
+nothing else. A list or map takes two bytes there, an item of a list of small numbers one. To scan that many takes
+15 ms, and a review is scanned some four times."""
 
 
 def decode_review(data: bytes) -> Request:

@@ -2,7 +2,7 @@
 
 - ``variables.name`` becomes one name, so that it can be bound.
 - ``matches`` and ``substring`` become the functions of `webhook.cel.functions`.
-- ``has`` of a field that is a variable to the library (`webhook.cel.library`) becomes another function, and
+- ``has`` of a field bound as a variable of its own (`webhook.cel.library`) becomes another function, and
   ``has(variables.name)`` is true if the variable has a value.
 - ``oldObject.?spec`` and ``has(oldObject.spec)`` of a null are absent in Kubernetes, and an error to the library: there
   another name stands for the null, bound to an empty map.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = "variables_"
 _OR_EMPTY: Final = {"object": "objecT", "oldObject": "oldObjecT", "namespaceObject": "namespaceObjecT"}
-"""Variables that may be null, and the names that stand for them where their fields are tested."""
+"""Variables that may be null, each with its stand-in, a name that no user writes, for where its fields are tested."""
 _OR_EMPTY_OF: Final = {stands: name for name, stands in _OR_EMPTY.items()}
 _WORDS: Final = re.compile(
     r"""

@@ -39,8 +39,8 @@ async def connect(kubeconfig: Path | None, context: str | None = None) -> Api:
     return await Api.connect(kubeconfig, context)
 
 
-def connected(command: str, options: Namespace, work: Callable[[Api], Awaitable[T]]) -> T:
-    """Return the result of work on the cluster that the options name. Raise CannotJudgeError if it can't be read."""
+def run_on_cluster(command: str, options: Namespace, work: Callable[[Api], Awaitable[T]]) -> T:
+    """Run work on the cluster that the options name. Raise CannotJudgeError if the cluster can't be read."""
     from webhook.cluster.api import ApiError  # noqa: PLC0415 - a third of a second that --help need not wait
     from webhook.cluster.protocol import UnusableCredentialsError  # noqa: PLC0415
 
@@ -64,8 +64,10 @@ def connected(command: str, options: Namespace, work: Callable[[Api], Awaitable[
 
 def unanswered(api: Api, error: ApiError) -> str:
     """Return why the cluster can't be read, and what to look at where the answer does not say it."""
+    from webhook.cluster.api import NO_ANSWER  # noqa: PLC0415 - as in `run_on_cluster`
+
     fix = {
-        0: "; is it the right one (--kubeconfig, --context), and can this machine reach it?",
+        NO_ANSWER: "; is it the right one (--kubeconfig, --context), and can this machine reach it?",
         HTTPStatus.UNAUTHORIZED: "; the credentials are expired, or of another cluster: log in anew",
     }.get(error.status, "")
     return f"the cluster at {api.url} can't be read: {error}{fix}"

@@ -47,15 +47,19 @@ _IMPERSONATION: Final = ("as", "as-uid", "as-groups", "as-user-extra")
 log: FilteringBoundLogger = structlog.get_logger()
 
 
+NO_ANSWER: Final = 0
+"""The status of an `ApiError` where there was no response."""
+
+
 class ApiError(Exception):
     """Report a request to the API server that failed. ``str()`` says why: ``403 Forbidden: nodes is forbidden ...``.
 
     Attributes:
-        status: of the response; 0 if there was none.
+        status: of the response, or `NO_ANSWER`.
         go_on: where to continue a list whose state the API server has forgotten (410); else empty.
     """
 
-    def __init__(self, problem: str, status: int = 0, go_on: str = "") -> None:
+    def __init__(self, problem: str, status: int = NO_ANSWER, go_on: str = "") -> None:
         super().__init__(problem)
         self.status = status
         self.go_on = go_on

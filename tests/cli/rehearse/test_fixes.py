@@ -189,7 +189,7 @@ def test_the_cluster_with_the_fixes_has_them(bundle: Bundle, tmp_path: Any) -> N
     }
     assert {"spot-fallback-0", "spot-fallback-1"} <= {name for kind, name in objects if kind == "Node"}
     assert [each.name for each in after.pools if not each.spot] == ["on-demand", "spot-fallback"]
-    assert len(after.applied) == len(before.applied)
+    assert len(after.created) == len(before.created)
 
 
 JOB = """
@@ -243,9 +243,9 @@ status: {replicas: 2}
     added = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "db"}, "spec": {}}
     changes = [manifest_of("here", change), manifest_of("here", added)]
     after = snapshot_of(before.source.with_changes(changes, lambda _: 0), bundle, ALLOCATABLE)
-    (database,) = (each for each in after.stored if each["kind"] == "StatefulSet")
+    (database,) = (each for each in after.existing if each["kind"] == "StatefulSet")
     assert database["metadata"]["uid"] == "22222222-0000-0000-0000-000000000001"
     assert (database["spec"]["replicas"], database["status"]) == (2, {"replicas": 2})
     assert database["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 5
     assert database["spec"]["updateStrategy"] == {"type": "RollingUpdate"}  # else its Pods would stay as they are
-    assert [each.metadata for each in after.applied] == [{"name": "db", "namespace": "default"}]
+    assert [each.metadata for each in after.created] == [{"name": "db", "namespace": "default"}]

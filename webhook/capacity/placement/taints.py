@@ -1,6 +1,6 @@
 """Decide what a taint of spot nodes means: spot, an accelerator, a platform, a state that passes, or dedication.
 
-A taint dedicates its nodes to somebody unless it means one of the others. Only what dedicates keeps a Pod out.
+A taint dedicates its nodes to certain workloads unless it means one of the others. Only what dedicates keeps a Pod out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TaintMeaning(Enum):
     SPOT = "marks spot nodes"
     PLATFORM = "names the architecture or the operating system"
     ACCELERATOR = "is for Pods that request an accelerator"
-    DEDICATED = "is for somebody"
+    DEDICATED = "reserves nodes for certain workloads"
 
 
 def meaning_of(taint: Taint, provider: Provider, common: Collection[Taint]) -> TaintMeaning:
@@ -42,7 +42,7 @@ def meaning_of(taint: Taint, provider: Provider, common: Collection[Taint]) -> T
         return TaintMeaning.FORBIDDEN
     if provider.means_spot(taint):
         return TaintMeaning.SPOT
-    if taint.key in provider.hands_off_selectors:  # Whatever the value says, it is a name: ``spot-first``.
+    if taint.key in provider.hands_off_selectors:  # The value is a pool's name, even ``spot-first``.
         return TaintMeaning.DEDICATED
     if platform_of(taint) is not None:
         return TaintMeaning.PLATFORM

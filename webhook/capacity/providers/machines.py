@@ -72,7 +72,7 @@ class Machines:
         return tuple(each for each in pool.instance_type.split(", ") if classify(self._types, each) is Gpu.UNKNOWN)
 
     def unlisted_labels(self, pool: Pool) -> tuple[tuple[str, str], ...]:
-        """Return the key and value of each required family or category in no list that leaves the same unknown."""
+        """Return key and value of the required labels in no list, which leave it unknown whether the pool has GPUs."""
         if pool.gpu is not Gpu.UNKNOWN or pool.requirements is None:
             return ()
         return tuple(
@@ -90,7 +90,7 @@ class Machines:
         own = (key for key in requirements.labels.keys() - known if key.partition("/")[0] in self._domains)
         return tuple(sorted(key for key in own if not self._gpu_labels.match(key)))
 
-    def superchip(self, instance_types: Iterable[str]) -> bool:
+    def never_spot(self, instance_types: Iterable[str]) -> bool:
         """Return whether there are types and none of them can be spot."""
         types = list(instance_types)
         return bool(types) and all(self._types.never_spot.match(each.casefold()) for each in types)
@@ -109,7 +109,7 @@ class Machines:
         listed = ((kinds, value) for key, kinds in self._labels.items() for value in requirements.of(key).values or ())
         return tuple(sorted({value for kinds, value in listed if classify(kinds, value) is Gpu.YES}))
 
-    def required(self, requirements: Requirements) -> Gpu:
+    def gpus_of(self, requirements: Requirements) -> Gpu:
         """Return whether machines that meet the requirements have GPUs; unknown also if no machine can meet them."""
         gpu = cpu = True
         for may_gpu, may_cpu in self._answers(requirements):

@@ -131,7 +131,7 @@ class _PoolParser(QueryResults):
             gpu_count=gpu_count,
             instance_type=", ".join(types),
             machines=reader.machines.described(requirements) if requirements is not None else (),
-            superchip=reader.machines.superchip(types),
+            superchip=reader.machines.never_spot(types),
             autoscaling=autoscaling,
             desired=self.number(reader.size.desired),
             maximum=self.number(reader.size.maximum),
@@ -233,7 +233,7 @@ class _PoolParser(QueryResults):
         if unread or (kind is not None and not isinstance(kind, str)):
             return "", count, Gpu.UNKNOWN
         if requirements is not None and reader.instance_type is None:
-            return "", count, reader.machines.required(requirements)
+            return "", count, reader.machines.gpus_of(requirements)
         # The provider picks any of the types that a pool lists, whatever the Pods request.
         if count == 0 and not types:
             return "", count, Gpu.NO

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from webhook.cli.connection import add_connection, connected, missing_rules
+from webhook.cli.connection import add_connection, missing_rules, run_on_cluster
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.options import add_cluster, add_policies, read_policies, resource_name
 from webhook.cli.output import add_output, outputs_of, write_report
@@ -82,12 +82,12 @@ def run(options: Namespace) -> int:
     if options.in_cluster and (options.kubeconfig is not None or options.context is not None):
         raise CannotJudgeError("error: --in-cluster and --kubeconfig both say which cluster; give one of them")
     bundle = read_policies(options.policies, cluster=options.cluster)
-    audited, report = connected("audit", options, lambda api: _audit(api, options, bundle))
+    audited, report = run_on_cluster("audit", options, lambda api: _audit(api, options, bundle))
     return write_report(report, outputs, missing_rules(audited.forbidden))
 
 
 async def _audit(api: Api, options: Namespace, bundle: Bundle) -> tuple[Audited, Report]:
-    from webhook.cli.audit.reports import report_kinds, write_reports  # noqa: PLC0415 - as in `connected`
+    from webhook.cli.audit.reports import report_kinds, write_reports  # noqa: PLC0415 - as in `run_on_cluster`
     from webhook.cli.audit.run import audit  # noqa: PLC0415
 
     audited = await audit(api, bundle, options.namespace, options.cluster, options.resume)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from webhook.cli.connection import add_connection, connected
+from webhook.cli.connection import add_connection, run_on_cluster
 from webhook.cli.exits import FINE, FOUND, CannotJudgeError
 from webhook.cli.options import add_table_or_json, secret_name
 from webhook.cli.terminal import as_json, complain, counted, show
@@ -70,7 +70,7 @@ def configure(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Do what is asked for."""
     act = _rotate if options.action == "rotate" else _show
-    return connected("certs", options, lambda api: act(api, options))
+    return run_on_cluster("certs", options, lambda api: act(api, options))
 
 
 async def _show(api: Api, options: Namespace) -> int:
@@ -114,7 +114,7 @@ def _lines(items: Sequence[Item], now: datetime) -> list[Line]:
 
 async def _rotate(api: Api, options: Namespace) -> int:
     """Store a new CA and a certificate of it. The replicas do the rest."""
-    from certs.rotation import issue  # noqa: PLC0415 - as in `connected`
+    from certs.rotation import issue  # noqa: PLC0415 - as in `run_on_cluster`
     from webhook.cli.certificates import ANSWER, read_certificates  # noqa: PLC0415
     from webhook.cluster.installation import write_secret  # noqa: PLC0415
 

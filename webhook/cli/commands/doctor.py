@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from webhook.cli.connection import add_connection, connected
+from webhook.cli.connection import add_connection, run_on_cluster
 from webhook.cli.exits import FINE, FOUND
 from webhook.cli.options import add_namespace, add_table_or_json
 from webhook.cli.terminal import as_json, counted, show
@@ -49,9 +49,9 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Print what each check found."""
-    from webhook.cli.doctor import examine  # noqa: PLC0415 - as in `connected`
+    from webhook.cli.doctor import examine  # noqa: PLC0415 - as in `run_on_cluster`
 
-    found = connected("doctor", options, lambda api: examine.examine(api, options.namespace))
+    found = run_on_cluster("doctor", options, lambda api: examine.examine(api, options.namespace))
     states = Counter(each.state for each in found)
     if options.output == "json":
         print(as_json({"checks": found, "summary": {state: states[state] for state in _STYLES}}))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.capacity.placement.supply import supply_of
-from webhook.cli.connection import connected, missing_rules
+from webhook.cli.connection import missing_rules, run_on_cluster
 from webhook.cli.exits import FINE, CannotJudgeError
 from webhook.cli.export.admission_policies.export import export
 from webhook.cli.options import (
@@ -124,7 +124,7 @@ def _mutating(
 
 def _live_view(options: Namespace, bundle: Bundle) -> ClusterView:
     async def read(api: Api) -> ClusterView:
-        from webhook.cluster.resources import read_cluster  # noqa: PLC0415 - as in `connected`
+        from webhook.cluster.resources import read_cluster  # noqa: PLC0415 - as in `run_on_cluster`
 
         reading = await read_cluster(api, bundle.providers, budgets=False, seconds=_ANSWER)
         if reading.problems:
@@ -132,4 +132,4 @@ def _live_view(options: Namespace, bundle: Bundle) -> ClusterView:
             raise CannotJudgeError("\n".join([*problems, *missing_rules(reading.forbidden)]))
         return reading.view
 
-    return connected("export", options, read)
+    return run_on_cluster("export", options, read)

@@ -25,7 +25,7 @@ _SWITCHES: Final = {
     "external plugins disabled": "--enable-alpha-plugins --enable-exec",
     "must specify --enable-helm": "--enable-helm",
 }
-"""Errors of kustomize where it would run other programs, and the flags that permit it: the user decides."""
+"""Part of kustomize's error where it would run other programs -> the flags that permit it: the user decides."""
 
 _ORIGIN: Final = "config.kubernetes.io/origin"
 _TEMPLATE: Final = re.compile(r"^# Source: [^/\n]+/(.+?)\r?$", re.MULTILINE)

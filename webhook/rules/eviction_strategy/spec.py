@@ -21,7 +21,7 @@ class EvictionFindingsSpec(Model):
     contradiction: Level = Field(default="deny", description="Both labels at once.")
     bypassed: Level = Field(default="deny", description="A toleration by which graceful eviction is passed over.")
     interrupted_state: Level = Field(default="deny", description="Interruptible on stateful or distributed work.")
-    grace_period: Level = Field(default="deny", description="A grace period that the strategy does not grant.")
+    grace_period: Level = Field(default="deny", description="A grace period longer than the strategy allows.")
     sunk_tolerations: Level = Field(default="deny", description="A DaemonSet on SUNK nodes lacks their tolerations.")
     no_effect: Level = Field(
         default="deny", description="A label that is misspelt, has another value than `true`, or is in the wrong place."
@@ -70,7 +70,7 @@ class EvictionStrategySpec(PolicySpec):
     )
     replicated: tuple[KindGlob, ...] = Field(
         default=("Deployment.apps", "ReplicaSet.apps", "ReplicationController", "Rollout.argoproj.io"),
-        description="Kinds of which one replica that can write to a claim is a single instance with state (globs).",
+        description="Kinds that count as stateful with one replica and a writable claim, as Kind.group (globs).",
     )
     sunk_nodes: Annotated[
         Literal["named", "all"],

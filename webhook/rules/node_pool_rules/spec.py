@@ -51,9 +51,9 @@ class FieldSpec(Model):
 
 
 class CheckSpec(Model):
-    """Something that may not be, across fields. Texts may hold ``${JMESPath}`` of the object."""
+    """A combination of fields that is forbidden. Texts may hold ``${JMESPath}`` of the object."""
 
-    when: JMESPath = Field(description="JMESPath; what is wrong holds when it is neither empty, false nor null.")
+    when: JMESPath = Field(description="JMESPath; it is violated if the result is not empty, false or null.")
     fields: tuple[FieldPathText, ...] = Field(
         min_length=1,
         description="Field paths that it is about. An update that changes none of them is not judged; the finding is "
@@ -120,7 +120,8 @@ class NodePoolRulesSpec(PolicySpec):
         description="An instance type, or a machine's family, category or label, that is in no list.",
     )
     unreadable: EnforcementWord = Field(
-        default=Enforcement.WARN, description="A pool that its reader can't read in full, where `fields` say nothing."
+        default=Enforcement.WARN,
+        description="A pool that its reader can't read in full, unless a `fields` entry reports it.",
     )
     karpenter: KarpenterSpec = Field(
         default={}, validate_default=True, description="What Karpenter's requirements and budgets add up to."

@@ -41,7 +41,7 @@ _OF_PODS: Final[Mapping[str, MetadataMember]] = {
 }
 """Keys that have an effect on Pods, and the member of their metadata."""
 _MEMBERS: Final[Mapping[str, MetadataMember]] = {**_OF_PODS, BREAK_GLASS: "annotations"}
-"""These, and the key that has an effect on the object that is applied."""
+"""All known keys: those of Pods, and break-glass, which acts on the object that is applied."""
 _SINGULAR: Final[Mapping[MetadataMember, str]] = {"labels": "label", "annotations": "annotation"}
 
 
@@ -49,10 +49,10 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
     """Hold the metadata that carries keys.
 
     Attributes:
-        name: the object as a phrase: "the Deployment itself".
-        pods: where its Pods' metadata is, as a phrase; empty if it has no Pods.
-        pod: it is a Pod, or becomes one.
-        applied: it is the object of the request itself.
+        name: the object as messages name it: "the Deployment itself".
+        pods: field paths of its Pods' metadata; empty if it has no Pods.
+        pod: the metadata is that of a Pod, or of what becomes one.
+        applied: the metadata is that of the object of the request.
     """
 
     name: str
@@ -102,7 +102,7 @@ def own_keys_of_namespace(value: Mapping[str, Any], old: Mapping[str, Any]) -> I
 
 
 def _carried(workload: Workload, value: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Violation]:
-    """Return the keys in labels that the workload gives to Pods or to other objects it makes."""
+    """Yield a violation for each key without effect in labels that the workload gives to Pods or other objects."""
     for carried in workload.labels:
         pods = tuple(path.metadata for path in workload.paths)
         place = _template(*pods) if carried.resource == PODS else _Place(name=f"its {carried.resource}", pods=pods)

@@ -12,11 +12,11 @@ Reads
     The PodDisruptionBudgets of the namespace.
     DaemonSets and Deployments that run AWS Node Termination Handler, if the cluster has Karpenter's nodes.
     Findings on a workload are not repeated on the Pods of its controllers, unless denials reach those
-    (``controllerCreated: deny``). A driver is not a bare Pod as well, nor a bare Pod a singleton, and one with fault
-    tolerance (Ray's ``gcsFaultToleranceOptions``) is a Pod like others. Work that can be repeated (batch,
-    checkpointing, queue-worker) needs neither replicas nor readiness probe nor PodDisruptionBudget; a Pod of a
-    ReplicaSet that declares no port is a queue worker. Readiness matters from two replicas on: with one, nobody else
-    could answer meanwhile.
+    (``controllerCreated: deny``). A driver is not reported as a bare Pod as well. A bare Pod is not reported as a
+    singleton. A driver with fault tolerance (Ray's ``gcsFaultToleranceOptions``) is judged like any other Pod. Work
+    that can be repeated (batch, checkpointing, queue-worker) needs neither replicas nor readiness probe nor
+    PodDisruptionBudget; a Pod of a ReplicaSet that declares no port is a queue worker. Readiness matters from two
+    replicas on: with one, nobody else could answer meanwhile.
 Writes
     Nothing.
 Finds
@@ -87,13 +87,13 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
     """Hold the compiled rule.
 
     Attributes:
-        told: group and kind of the workloads whose templates are judged, and of their controllers.
+        reported_kinds: group and kind of the workloads whose templates are judged, and of their controllers.
         karpenters: names of the providers whose nodes Karpenter creates.
     """
 
     spec: SpotSuitabilitySpec
     levels: Levels
-    told: frozenset[tuple[str, str]]
+    reported_kinds: frozenset[tuple[str, str]]
     replicated: Globs
     stateful: Globs
     data: Globs
@@ -189,7 +189,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
 
     def _is_reported_on_workload(self, controller: OwnerReference) -> bool:
         """Return whether the controller's own template is judged, where its author sees the findings."""
-        return (controller.group, controller.kind) in self.told
+        return (controller.group, controller.kind) in self.reported_kinds
 
     def _replicas(self, subject: Subject, workload: WorkloadFields) -> int | None:
         """Return the number of Pods that the template is to have, or None if it does not matter."""
@@ -212,7 +212,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
     def _state(self, subject: Subject) -> str:
         """Return what holds the Pod's state, as a phrase, or an empty string.
 
-        A claim counts for what only seems to be a queue worker, because it declares no port, too.
+        A writable claim counts even where the missing port makes the Pod look like a queue worker.
         """
         if subject.pod.labels.get(CLASS_LABEL) in _DONE_AGAIN:
             return ""
@@ -258,17 +258,17 @@ def _is_fault_tolerant(driver: DriverSpec, subject: Subject) -> bool:
 def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
     providers = facts.providers
     facts.expect_provider(spec.provider)
-    told: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     if spec.controller_created == "warn":
         for workload in facts.workloads:
-            told.add((workload.group, workload.kind))
+            reported.add((workload.group, workload.kind))
             if workload.pod_owner is not None:
-                told.add((workload.pod_owner.group, workload.pod_owner.kind))
+                reported.add((workload.pod_owner.group, workload.pod_owner.kind))
     members = {driver.member: driver for driver in spec.drivers if driver.member}
     return SpotSuitability(
         spec=spec,
         levels=Levels.of(vars(spec.findings)),
-        told=frozenset(told),
+        reported_kinds=frozenset(reported),
         replicated=Globs(spec.replicated),
         stateful=Globs(spec.stateful),
         data=Globs(spec.data_volumes),

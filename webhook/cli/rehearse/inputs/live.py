@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.capacity.providers.provider import readers_by_resource
-from webhook.cli.connection import connected
+from webhook.cli.connection import run_on_cluster
 from webhook.cli.rehearse.inputs.nodes import size_of
 from webhook.cli.rehearse.inputs.resources import (
     BY_NAME,
@@ -48,13 +48,13 @@ _ENVIRONMENT: Final = ("env", "envFrom", "command", "args")
 
 def live_source(options: Namespace, changes: Iterable[Manifest], bundle: Bundle) -> ClusterSource:
     """Return the cluster that the options name, with these changes. Raise CannotJudgeError."""
-    source = connected("rehearse", options, lambda api: _read(api, bundle))
+    source = run_on_cluster("rehearse", options, lambda api: _read(api, bundle))
     return source.with_changes((replace(each, value=without_environment(each.value)) for each in changes), size_of)
 
 
 def live_version(options: Namespace) -> str:
     """Return the version of the cluster that the options name, such as v1.31.4-gke.100. Raise CannotJudgeError."""
-    return connected("rehearse", options, lambda api: api_server_release(api, _ANSWER))
+    return run_on_cluster("rehearse", options, lambda api: api_server_release(api, _ANSWER))
 
 
 async def _read(api: Api, bundle: Bundle) -> ClusterSource:

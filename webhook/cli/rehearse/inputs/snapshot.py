@@ -58,8 +58,8 @@ class ClusterSnapshot:
 
     Attributes:
         source: what it was made of.
-        stored: objects that were in a cluster, or are to be there at once, such as Nodes: written as they are.
-        applied: objects that the API server is to create, and controllers to make Pods of.
+        existing: objects that are there when the rehearsal begins, such as Nodes: written to etcd as they are.
+        created: objects that the API server creates while it runs, and of which controllers make Pods.
         nodes: its Nodes.
         pools: its node pools, without those of other clusters.
         state: the objects that tell spotgate of the cluster: node pools, Nodes, Namespaces.
@@ -67,8 +67,8 @@ class ClusterSnapshot:
     """
 
     source: ClusterSource
-    stored: Sequence[JSON]
-    applied: Sequence[Manifest]
+    existing: Sequence[JSON]
+    created: Sequence[Manifest]
     nodes: Sequence[RehearsedNode]
     pools: Sequence[Pool]
     state: Sequence[JSON]
@@ -77,8 +77,8 @@ class ClusterSnapshot:
     @property
     def objects(self) -> Iterator[JSON]:
         """Yield all of its objects."""
-        yield from self.stored
-        yield from (each.value for each in self.applied)
+        yield from self.existing
+        yield from (each.value for each in self.created)
 
 
 def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Mapping[str, Mapping[str, str]]) -> ClusterSnapshot:
@@ -87,8 +87,8 @@ def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Mapping[str,
     ``allocatable`` is what a node of an instance type, or of a pool, offers, where neither Nodes nor providers tell.
     """
     expect_no_duplicates(source.manifests)
-    stored: list[JSON] = []
-    applied: list[Manifest] = []
+    existing: list[JSON] = []
+    created: list[Manifest] = []
     others: list[Manifest] = []
     for manifest in source.manifests:
         kind = kind_of_object(manifest.value)
@@ -97,17 +97,19 @@ def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Mapping[str,
             continue
         value = _expected_object(manifest, kind)
         if kind is NODE:
-            stored.append(running_node(value, _expected_allocatable(manifest)))
-        elif not _was_there(kind, value):
-            applied.append(structs.replace(manifest, value=value))
+            existing.append(running_node(value, _expected_allocatable(manifest)))
+        elif not _exists_before(kind, value):
+            created.append(structs.replace(manifest, value=value))
         elif kind.namespaced or not manifest.name.startswith(_SYSTEM_CLASSES):
-            stored.append(_as_stored(value, source.rolled_out))
-    notes = [*source.notes, *_apply_others(others, stored, applied, bundle)]
+            existing.append(_as_stored(value, source.rolled_out))
+    made, left_out = _made_of_others(others, [*existing, *(each.value for each in created)], bundle)
+    created += made
+    notes = [*source.notes, *left_out]
     if not source.live:
-        applied += _storage_classes_for([*stored, *(each.value for each in applied)])
+        created += _storage_classes_for([*existing, *(each.value for each in created)])
     view = view_of(source.manifests, bundle.providers, complete=True, offline=not source.live)
     pools = [each for each in view.pools or () if not each.elsewhere]
-    nodes = [read_node(each, pools, bundle.providers) for each in stored if each["kind"] == NODE.kind]
+    nodes = [read_node(each, pools, bundle.providers) for each in existing if each["kind"] == NODE.kind]
 
     def size(pool: Pool) -> int:
         wanted = source.sizes.get((pool.kind, pool.namespace or "default", pool.name))
@@ -117,17 +119,17 @@ def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Mapping[str,
 
     new = list(nodes_of_pools(pools, nodes, bundle.providers, allocatable, size))
     nodes += new
-    stored += [each.value for each in new]
-    _expect_nodes(nodes, stored)
-    everything = [*stored, *(each.value for each in applied)]
+    existing += [each.value for each in new]
+    _expect_nodes(nodes, existing)
+    everything = [*existing, *(each.value for each in created)]
     if any(pod_spec_of(each).schedulingGroup for each in everything):
         notes.append("spec.schedulingGroup: the scheduler here places the Pods of a PodGroup one by one")
-    notes += [*_without_requests(applied), *_changed_by_others(stored), *count_budgets(everything, others)]
+    notes += [*_without_requests(created), *_changed_by_others(existing), *count_budgets(everything, others)]
     told = [each.value for each in source.manifests if kind_of_object(each.value) in {None, NAMESPACE}]
     return ClusterSnapshot(
         source=source,
-        stored=stored,
-        applied=applied,
+        existing=existing,
+        created=created,
         nodes=nodes,
         pools=pools,
         state=[*told, *(each.value for each in nodes)],
@@ -162,24 +164,27 @@ def _expected_object(manifest: Manifest, kind: RehearsedKind) -> JSON:
     return {**manifest.value, "metadata": metadata}
 
 
-def _was_there(kind: RehearsedKind, value: JSON) -> bool:
-    """Return whether an object is as a cluster had it, or to be there before all that is created."""
+def _exists_before(kind: RehearsedKind, value: JSON) -> bool:
+    """Return whether an object exists before the rehearsal begins."""
     runs = kind is POD and bool((value.get("spec") or {}).get("nodeName"))
     return runs or kind is NAMESPACE or bool(value["metadata"].get("uid"))
 
 
-def _apply_others(
-    others: Iterable[Manifest], stored: Iterable[JSON], applied: list[Manifest], bundle: Bundle
-) -> Iterator[str]:
-    """Apply the Jobs and Pods of workloads whose controllers are not here, and yield what is left out of them.
+def _made_of_others(
+    others: Iterable[Manifest], objects: Iterable[JSON], bundle: Bundle
+) -> tuple[list[Manifest], list[str]]:
+    """Return the Jobs and Pods of workloads whose controllers are not here, and a note on each that leaves some out.
 
-    Raise CannotJudgeError.
+    Workloads whose controllers have made one of the objects are passed over. Raise CannotJudgeError if one can't be
+    read.
     """
     owners = {
         (owner.get("kind"), each["metadata"].get("namespace", ""), owner.get("name"))
-        for each in (*stored, *(each.value for each in applied))
+        for each in objects
         for owner in each["metadata"].get("ownerReferences") or ()
     }
+    created: list[Manifest] = []
+    notes: list[str] = []
     for manifest in others:
         if (manifest.kind, manifest.namespace or "default", manifest.name) in owners:
             continue  # what its controller has made is here
@@ -189,19 +194,20 @@ def _apply_others(
             raise CannotJudgeError(
                 f"{manifest.file}:{manifest.line}: {manifest.kind} {manifest.name} can't be read as one: {error!r}"
             ) from None
-        applied += (structs.replace(manifest, value=each) for each in made)
+        created += (structs.replace(manifest, value=each) for each in made)
         if note:
-            yield note
+            notes.append(note)
+    return created, notes
 
 
-def _expect_nodes(nodes: Iterable[RehearsedNode], stored: Iterable[JSON]) -> None:
+def _expect_nodes(nodes: Iterable[RehearsedNode], existing: Iterable[JSON]) -> None:
     """Raise CannotJudgeError if there are no Nodes, or not those that Pods are on."""
     names = {each.name for each in nodes}
     if not names:
         raise CannotJudgeError(
             "spotgate rehearse: there are no nodes: pass Nodes or node pools with --state, or --kubeconfig"
         )
-    for pod in stored:
+    for pod in existing:
         if pod["kind"] == POD.kind and (node := pod["spec"].get("nodeName")) and node not in names:
             metadata = pod["metadata"]
             raise CannotJudgeError(
@@ -255,17 +261,18 @@ def _as_stored(value: JSON, rolled_out: frozenset[WorkloadIdentity] = frozenset(
             ready = [{"type": each, "status": "True", "lastTransitionTime": CREATED} for each in types]
             stored["status"] = {"phase": "Running", "startTime": CREATED, "conditions": ready}
     elif value["kind"] in _WITH_REVISIONS:
-        # Its revisions are not here, and what containers are told may be left out: it would roll its Pods.
+        # Its revisions are not here, and its template may differ from what the Pods were made of: RollingUpdate would
+        # replace them.
         strategy = "RollingUpdate" if identity_of(value) in rolled_out else "OnDelete"
         stored["spec"] = {**value["spec"], "updateStrategy": {"type": strategy}}
     return stored
 
 
-def _changed_by_others(stored: Iterable[JSON]) -> Iterator[str]:
+def _changed_by_others(existing: Iterable[JSON]) -> Iterator[str]:
     """Yield a sentence for each workload whose Pods have other containers or requests than its template."""
-    owners = {each["metadata"].get("uid"): each for each in stored if each["kind"] != POD.kind}
+    owners = {each["metadata"].get("uid"): each for each in existing if each["kind"] != POD.kind}
     said: set[str] = set()
-    for pod in stored:
+    for pod in existing:
         references: Iterable[JSON] = pod["metadata"].get("ownerReferences") or ()
         owner = next((owners[each["uid"]] for each in references if each.get("uid") in owners), None)
         if pod["kind"] != POD.kind or owner is None or owner["metadata"]["uid"] in said:
@@ -286,10 +293,10 @@ def _requests_by_container(value: JSON) -> dict[str, Mapping[str, Any]]:
     return {each.name: (each.resources.requests if each.resources is not None else None) or {} for each in containers}
 
 
-def _without_requests(applied: Sequence[Manifest]) -> Iterator[str]:
+def _without_requests(created: Sequence[Manifest]) -> Iterator[str]:
     """Yield a sentence for each workload whose containers request nothing, where no LimitRange may say it for them."""
-    limited = {each.namespace for each in applied if each.kind == LIMIT_RANGE.kind}
-    for each in applied:
+    limited = {each.namespace for each in created if each.kind == LIMIT_RANGE.kind}
+    for each in created:
         containers = pod_spec_of(each.value).containers if each.namespace not in limited else ()
         resources = [one.resources for one in containers if one.resources is not None]
         if containers and not any(one.requests or one.limits for one in resources):

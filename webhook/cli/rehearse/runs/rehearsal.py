@@ -53,11 +53,11 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -
     All runs begin with the Pods where the first has them: where the snapshot has, or where the scheduler put them.
     """
     outcomes: list[RunOutcome] = []
-    contents = pairs_of(snapshot.stored)
+    contents = pairs_of(snapshot.existing)
     try:
         for number in range(options.runs):
             with start_rehearsal_cluster(contents, snapshot.state, options) as cluster:
-                run = _play(cluster, () if number else snapshot.applied, loss, options, seed=number)
+                run = _play(cluster, () if number else snapshot.created, loss, options, seed=number)
                 outcome, contents = asyncio.run(run)
                 outcomes.append(outcome)
             if sys.stderr.isatty():
