@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from webhook.capacity.providers.limits import written
+from webhook.capacity.providers.limits import amount_text
 from webhook.capacity.providers.schema import CapacityProviderSpec
 
 if TYPE_CHECKING:
@@ -179,8 +179,8 @@ def _least(reader: NodePoolReaderSpec) -> str:
     least = reader.size.least
     return _lines(
         (
-            *(f"{written(number)} of `{resource}`" for resource, number in least.machine.items()),
-            *(f"{written(number)} of `{resource}` with GPUs" for resource, number in least.gpu_machine.items()),
+            *(f"{amount_text(number)} of `{resource}`" for resource, number in least.machine.items()),
+            *(f"{amount_text(number)} of `{resource}` with GPUs" for resource, number in least.gpu_machine.items()),
             *(f"the least of `{label}`, in `{resource}`" for label, resource in least.counted.items()),
         )
     )

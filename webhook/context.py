@@ -14,7 +14,7 @@ ASSUMED_VERSION: Final = (1, 34)
 """The Kubernetes version if none is given: the oldest minor version that upstream still supports."""
 
 
-UNKNOWN: Final = ClusterView()
+NOTHING_KNOWN: Final = ClusterView()
 """The view of a cluster of which nothing is known."""
 
 
@@ -43,7 +43,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
     api_server: tuple[int, int] = ASSUMED_VERSION
     oldest_kubelet: tuple[int, int] = ASSUMED_VERSION
-    view: ClusterView = UNKNOWN
+    view: ClusterView = NOTHING_KNOWN
     offline: bool = False
     patch_templates: bool = False
     trace: bool = False

@@ -18,7 +18,7 @@ from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.placement.target import NotTargeting, Target, is_pinned, target_of
 from webhook.capacity.providers.nodes import Node
 from webhook.cluster.protocol import ClusterView
-from webhook.cluster.view import cluster_view, node_facts, summary_of
+from webhook.cluster.view import cluster_view, node_facts, node_summary
 from webhook.kube.affinity import Tristate, admits, terms_of
 from webhook.kube.pod_decoding import decode_pod
 
@@ -321,7 +321,7 @@ def test_spot_nodes_of_a_provider_whose_pools_nobody_sees_count_beside_pools_of_
 def test_only_a_node_with_a_spot_label_shows_that_there_are_spot_nodes() -> None:
     system = {"eks.amazonaws.com/nodegroup": "system", EKS_SPOT: "ON_DEMAND"}
     spot = {GKE_SPOT: "true"}
-    nodes = summary_of(node_facts(labels, Node(), ALL.values()) for labels in (system, spot, {}))
+    nodes = node_summary(node_facts(labels, Node(), ALL.values()) for labels in (system, spot, {}))
     view = cluster_view(pools=(AMD64,), namespaces={}, nodes=nodes, why_unknown="", remedy="")
     assert view.providers == {"eks", "gke", "karpenter"}
     assert view.spot_providers == {"gke"}

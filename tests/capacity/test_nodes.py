@@ -22,7 +22,7 @@ from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.capacity.providers.schema import NodeWindowSpec
 from webhook.cluster.resources import all_nodes
 from webhook.cluster.source import metadata_of
-from webhook.cluster.view import NodeFacts, NodeSummary, NodeTally, cluster_view, node_facts, summary_of
+from webhook.cluster.view import NodeFacts, NodeSummary, NodeTally, cluster_view, node_facts, node_summary
 from webhook.manifests.state import FileState, StateErrors
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def node(name: str, pool: str, *taints: str, spot: bool = True, zone: str = "a",
 def summary(*nodes: JSON) -> NodeSummary:
     """Return what the Nodes say, read as the API server's answers are."""
     read = all_nodes(ALL.values()).read
-    return summary_of(read(metadata_of(raw), raw) for raw in map(msgspec.Raw, map(msgspec.json.encode, nodes)))
+    return node_summary(read(metadata_of(raw), raw) for raw in map(msgspec.Raw, map(msgspec.json.encode, nodes)))
 
 
 def view(*nodes: JSON, pools: tuple[Pool, ...] = ()) -> ClusterView:
@@ -319,7 +319,7 @@ def test_Nodes_that_come_change_and_go_are_counted_as_if_they_were_read_anew(
             there[number] = after
         if looked_at:
             tally.summary()
-    assert tally.summary() == summary_of(there.values())
+    assert tally.summary() == node_summary(there.values())
 
 
 def test_node_groups_stay_the_same_tuple_while_Nodes_change_that_say_nothing_new_of_them() -> None:

@@ -19,7 +19,7 @@ import orjson
 import yaml
 
 from tests.objects import BUNDLE
-from webhook.context import ASSUMED_VERSION, UNKNOWN, Context, Phase
+from webhook.context import ASSUMED_VERSION, NOTHING_KNOWN, Context, Phase
 from webhook.engine import decide
 from webhook.manifests.state import FileState
 from webhook.response import respond
@@ -83,7 +83,7 @@ def load_cases() -> list[Case]:
 @cache
 def view_of(state: Path | None) -> ClusterView:
     """Return the cluster that a file describes."""
-    return UNKNOWN if state is None else FileState([state], BUNDLE.providers).view()
+    return NOTHING_KNOWN if state is None else FileState([state], BUNDLE.providers).view()
 
 
 def judge(review: bytes, phase: Phase, view: ClusterView) -> bytes:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.rules.nodepools import JSON, KARPENTER, judge, told
 from webhook.capacity.providers.requirements import read_requirements
 from webhook.decision import Outcome
-from webhook.rules.node_pool_rules.budgets import judge_budgets
+from webhook.rules.node_pool_rules.budgets import judge_pool_budgets
 from webhook.rules.node_pool_rules.karpenter import Diversity, diversity_of
 
 DENY, WARN = Outcome.DENY, Outcome.WARN
@@ -290,7 +290,7 @@ DAILY = {"schedule": "0 0 * * *", "duration": "8h"}
     ],
 )
 def test_the_most_restrictive_active_budget_wins(budgets: Any, reasons: list[str]) -> None:
-    assert [each.reason for each in judge_budgets(budgets)] == reasons
+    assert [each.reason for each in judge_pool_budgets(budgets)] == reasons
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_no_budget_is_passed_over(budgets: list[JSON]) -> None:
 
 
 def test_a_budget_without_nodes_is_one_of_ten_percent() -> None:
-    (found,) = judge_budgets([{"reasons": ["Empty"]}, {"nodes": "20%", "reasons": ["Empty"], **DAILY}])
+    (found,) = judge_pool_budgets([{"reasons": ["Empty"]}, {"nodes": "20%", "reasons": ["Empty"], **DAILY}])
     assert found.id == "budget-no-effect"
 
 

@@ -12,7 +12,7 @@ from tests.rules.nodepools import CKS, JSON, KARPENTER, TAINT, judge, pool, told
 from webhook.bundle import load_bundle
 from webhook.decision import Finding, Outcome
 from webhook.policy.errors import PolicyErrors
-from webhook.rules.node_pool_rules.checks import MessageTemplate, shown
+from webhook.rules.node_pool_rules.checks import MessageTemplate, on_one_line
 from webhook.rules.node_pool_rules.rule import NodePoolRules
 
 PAGE = Path(__file__).parents[2] / "docs" / "policies" / "node-pool-rules.md"
@@ -187,7 +187,7 @@ def test_a_policy_may_judge_what_its_match_names(tmp_path: Path) -> None:
     ],
 )
 def test_values_are_shown_on_one_short_line(value: object, text: str) -> None:
-    assert shown(value) == text
+    assert on_one_line(value) == text
     assert MessageTemplate("it is ${a}!")({"a": value}) == f"it is {text}!"
 
 

@@ -23,7 +23,7 @@ from webhook.cel.errors import NOT_KNOWN, EvaluationError, ExpressionError
 from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, QUANTITY, URL
 from webhook.cel.limits import BUDGET_NS, Budget, Cost
 from webhook.cel.mistakes import failed, refused, wrong_type
-from webhook.cel.reads import hidden, names, paths, tested
+from webhook.cel.reads import hidden, paths, tested, variables_read
 from webhook.cel.sizes import Measured
 from webhook.cel.tree import read_tree
 
@@ -147,7 +147,7 @@ class Expression:
         self._cost = Cost(tree)
         self._type = kind
         self._hidden = frozenset(hidden(tree))
-        self.names = frozenset(names(tree, VARIABLES))
+        self.names = frozenset(variables_read(tree, VARIABLES))
         self.paths: Mapping[ReadPath, str] = dict(paths(tree))
         self.tested: frozenset[ReadPath] = frozenset(tested(tree))
 

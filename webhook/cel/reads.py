@@ -19,13 +19,13 @@ Scope = dict[str, "ReadPath"]
 """The paths that the names of loops and bound names stand for; empty: a name stands for something else."""
 
 
-def names(node: ExprNode, variables: Collection[str]) -> Iterator[str]:
+def variables_read(node: ExprNode, variables: Collection[str]) -> Iterator[str]:
     """Yield the variables that an expression reads, each by its longest name."""
     if isinstance(node, Ident | Select) and node.name in variables:
         yield node.name
         return
     for child in children(node):
-        yield from names(child, variables)
+        yield from variables_read(child, variables)
 
 
 def hidden(node: ExprNode) -> Iterator[str]:
@@ -48,10 +48,10 @@ def paths(node: ExprNode) -> Iterator[tuple[ReadPath, str]]:
     """
     for each, inner in scoped_nodes(node, {}):
         if path := path_of(each, inner):
-            yield path, written(each)
+            yield path, written_path(each)
 
 
-def written(node: ExprNode) -> str:
+def written_path(node: ExprNode) -> str:
     """Return how the path that a node reads is written, or an empty string if it reads none."""
     path = path_of(node, {})
     return shown_path((*shown_name(path[0] or "").split("."), *path[1:])) if path else ""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from webhook.cluster.api import Api
     from webhook.cluster.installation import CaBundles, Secret
 
-ANSWER: Final = 10.0
+READ_SECONDS: Final = 10.0
 """Seconds for each answer of the API server."""
 
 
@@ -58,8 +58,8 @@ class Certificates:
 
 async def read_certificates(api: Api, namespace: str, name: str, *, now: datetime) -> Certificates:
     """Read the certificates. Raise ApiError if the API server does not give them."""
-    secret = await read_secret(api, namespace, name, ANSWER)
-    bundles = await read_ca_bundles(api, ANSWER)
+    secret = await read_secret(api, namespace, name, READ_SECONDS)
+    bundles = await read_ca_bundles(api, READ_SECONDS)
     try:
         signer = identifier_of(Issued.from_data(secret.data, now=now).authority)
     except CertificateProblem:

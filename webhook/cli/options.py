@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from webhook.bundle import OWN_NAMESPACE, SHIPPED, load_bundle
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.terminal import complain
-from webhook.context import ASSUMED_VERSION, UNKNOWN, utc_now
+from webhook.context import ASSUMED_VERSION, NOTHING_KNOWN, utc_now
 from webhook.globs import problem_with
 from webhook.kube.versions import parse_version
 from webhook.lint import warnings
@@ -186,7 +186,7 @@ def read_policies(paths: Sequence[Path], *, own_namespace: str = "", cluster: st
 def read_state(paths: Sequence[Path], bundle: Bundle) -> ClusterView:
     """Read the cluster that manifests describe. Raise CannotJudgeError if one can't be read; the text lists all."""
     if not paths:
-        return UNKNOWN
+        return NOTHING_KNOWN
     try:
         return FileState(paths, bundle.providers).view()
     except StateErrors as errors:

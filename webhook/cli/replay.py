@@ -16,7 +16,7 @@ from webhook.cli.judging.additions import field_at
 from webhook.cli.judging.review_errors import position_of
 from webhook.cli.report import alike, problem_members
 from webhook.cli.terminal import counted
-from webhook.context import UNKNOWN, Context, Phase, utc_now
+from webhook.context import NOTHING_KNOWN, Context, Phase, utc_now
 from webhook.decision import Outcome, verdict_of
 from webhook.documents import parse_pointer
 from webhook.engine import decide
@@ -65,9 +65,9 @@ def read_reviews(paths: list[str], problems: list[Problem]) -> Iterator[Review]:
             try:
                 data = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
             except OSError as error:
-                problems.append(unreadable(errors.printable(file), error))
+                problems.append(unreadable(errors.escaped_name(file), error))
                 continue
-            yield from _reviews(errors.printable(file), data, problems)
+            yield from _reviews(errors.escaped_name(file), data, problems)
 
 
 def _files(path: Path, problems: list[Problem]) -> list[str]:
@@ -190,7 +190,7 @@ class Policies:
         view = self._view or (notes.view if notes is not None else None)
         now = notes.time if notes is not None else utc_now()
         # Without notes no server judged it with what it knew.
-        return Context(phase=phase, now=now, offline=notes is None).seeing(view or UNKNOWN, self._version)
+        return Context(phase=phase, now=now, offline=notes is None).seeing(view or NOTHING_KNOWN, self._version)
 
 
 def changes_of_recorded(

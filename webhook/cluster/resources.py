@@ -21,7 +21,7 @@ from webhook.cluster.view import (
     labels_by_namespace,
     namespace_labels,
     node_facts,
-    summary_of,
+    node_summary,
     version_of,
 )
 from webhook.kube import disruption
@@ -169,7 +169,7 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
         pools=None if None in pools else joined.pools,
         templates=joined.templates,
         namespaces=labels_by_namespace(namespaces or {}),
-        nodes=summary_of((nodes or {}).values()),
+        nodes=node_summary((nodes or {}).values()),
         api_server=version,
         why_unknown=why_unknown,
         remedy="let the user list them (the ClusterRole in manifests/base/rbac.yaml), or try again",

@@ -102,7 +102,7 @@ def node_facts(labels: Mapping[str, str], node: Node, providers: Collection[Prov
     return NodeFacts(shown, kind_of(labels, node, providers), version_of(node.status.nodeInfo.kubeletVersion))
 
 
-def summary_of(nodes: Iterable[NodeFacts]) -> NodeSummary:
+def node_summary(nodes: Iterable[NodeFacts]) -> NodeSummary:
     """Return what Nodes say together."""
     tally = NodeTally()
     for node in nodes:

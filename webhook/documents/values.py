@@ -17,7 +17,7 @@ _MIN_INT64: Final = -(2**63)
 _MAX_INT64: Final = 2**63 - 1
 _MAX_UINT64: Final = 2**64 - 1
 
-WORDS: Final[dict[str, Scalar]] = {
+KEYWORDS: Final[dict[str, Scalar]] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
     **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -28,7 +28,7 @@ WORDS: Final[dict[str, Scalar]] = {
 """Unquoted scalars that are no strings."""
 NUMERIC: Final = frozenset("+-.0123456789")
 """First characters of unquoted scalars that may be numbers."""
-_NOT_TEXT: Final = NUMERIC | {word[:1] for word in WORDS}
+_NOT_TEXT: Final = NUMERIC | {word[:1] for word in KEYWORDS}
 
 _OCTAL: Final = re.compile(r"[-+]?0[0-7]+")
 _INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,19}|0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+)")
@@ -47,8 +47,8 @@ def resolve(text: str) -> Scalar:
 def _resolve(text: str) -> Scalar:
     if text[:1] not in _NOT_TEXT:
         return text
-    if text in WORDS:
-        return WORDS[text]
+    if text in KEYWORDS:
+        return KEYWORDS[text]
     return _number(text) if text[0] in NUMERIC else text
 
 

@@ -25,7 +25,7 @@ from yaml.events import (
 from yaml.reader import ReaderError
 
 from webhook.documents.model import DocumentError, DocumentLimits, JSONValue, line_and_column
-from webhook.documents.values import NUMERIC, WORDS, Scalar, as_json, key_text, resolve
+from webhook.documents.values import KEYWORDS, NUMERIC, Scalar, as_json, key_text, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -178,7 +178,7 @@ class YAMLReader:
             # Nearly all keys and values are words: they are read here, without a call.
             if (
                 type(event) is ScalarEvent
-                and (text := event.value) not in WORDS
+                and (text := event.value) not in KEYWORDS
                 and text[0] not in NUMERIC
                 and event.tag is None
                 and event.anchor is None
@@ -201,7 +201,7 @@ class YAMLReader:
             event = following()
             if (
                 type(event) is ScalarEvent
-                and (text := event.value) not in WORDS
+                and (text := event.value) not in KEYWORDS
                 and text[0] not in NUMERIC
                 and event.tag is None
                 and event.anchor is None

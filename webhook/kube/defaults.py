@@ -37,7 +37,7 @@ _CONTAINER: Final = {
 _PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 _HTTP_GET: Final = {"path": "/", "scheme": "HTTP"}
 _MODE: Final = {"defaultMode": 0o644}
-VOLUMES: Final[dict[str, dict[str, AnyJSON]]] = {
+VOLUME_DEFAULTS: Final[dict[str, dict[str, AnyJSON]]] = {
     "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "kind": "Shared", "readOnly": False},
     "configMap": _MODE,
     "downwardAPI": _MODE,
@@ -246,8 +246,8 @@ def _default_container(container: AnyJSON) -> None:
 def _default_volume(volume: AnyJSON) -> None:
     if all(source is None for name, source in volume.items() if name != "name"):
         volume["emptyDir"] = {}
-    for source in VOLUMES.keys() & volume.keys():
-        fill_if_there(volume, source, VOLUMES[source])
+    for source in VOLUME_DEFAULTS.keys() & volume.keys():
+        fill_if_there(volume, source, VOLUME_DEFAULTS[source])
     if image := mapping(volume, "image"):
         fill(image, {"pullPolicy": _pull_policy(image.get("reference"))})
     if "ephemeral" in volume:

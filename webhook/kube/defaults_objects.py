@@ -11,7 +11,7 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import TYPE_CHECKING, Final
 
-from webhook.kube.defaults import VOLUMES
+from webhook.kube.defaults import VOLUME_DEFAULTS
 from webhook.kube.filling import AnyJSON, canonical, fill, fill_empty, fill_if_there, items_of, mapping
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 
@@ -175,7 +175,7 @@ def _derive_service(service: AnyJSON) -> None:
 
 
 def _derive_volume(volume: AnyJSON) -> None:
-    for source, defaults in VOLUMES.items():
+    for source, defaults in VOLUME_DEFAULTS.items():
         fill_if_there(mapping(volume, "spec"), source, defaults)
 
 

@@ -23,7 +23,7 @@ from webhook.documents.model import RENDER, placeholder_in
 from webhook.globs import Globs
 from webhook.kube.defaults import drop_nulls
 from webhook.manifests.files import STDIN, Ignored, find_manifest_files
-from webhook.policy.errors import Problem, printable, unreadable
+from webhook.policy.errors import Problem, escaped_name, unreadable
 from webhook.review import MalformedObjectError
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def read_manifest_files(sources: Iterable[ManifestFile], found: Manifests) -> No
 
 
 def _read(source: ManifestFile, found: Manifests) -> None:
-    shown = printable(source.file)
+    shown = escaped_name(source.file)
     try:
         data = b"" if source.documents else source.read()
         if source.file == STDIN and source.whole and not data.strip():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from webhook.capacity.providers.joins import assume_here, join, sizes_in
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
 from webhook.cluster.protocol import FixedState
-from webhook.cluster.view import budgets_by_namespace, cluster_view, namespace_labels, node_facts, summary_of
+from webhook.cluster.view import budgets_by_namespace, cluster_view, namespace_labels, node_facts, node_summary
 from webhook.documents import described, field_path
 from webhook.kube import disruption
 from webhook.kube.resources import CRD_KIND
@@ -108,7 +108,7 @@ def view_of(
         pools=joined if complete or joined else None,
         templates=templates,
         namespaces=namespaces,
-        nodes=summary_of(nodes),
+        nodes=node_summary(nodes),
         why_unknown="No node pool is among the files.",
         remedy="pass the manifests of the cluster's node pools with --state",
         budgets=budgets_by_namespace(known) if (complete or known) and len(known) == len(budgets) else None,

@@ -24,7 +24,7 @@ from pydantic.alias_generators import to_camel
 
 from webhook.globs import problem_with
 from webhook.kube.versions import parse_version
-from webhook.policy.errors import shown
+from webhook.policy.errors import quoted_value
 from webhook.policy.fields import (
     ApiGroups,
     ApiVersions,
@@ -41,7 +41,7 @@ from webhook.policy.terms import Enforcement
 def _date_text(value: object) -> object:
     """Reject dates that are not written as in the schema: pydantic also takes times, and seconds since 1970."""
     if not isinstance(value, str) or not re.fullmatch(_DATE, value):
-        raise ValueError(f"a date is written as 2027-01-31, got {shown(value)}")
+        raise ValueError(f"a date is written as 2027-01-31, got {quoted_value(value)}")
     return value
 
 
@@ -49,7 +49,7 @@ def _parsed_version(value: object) -> tuple[int, int]:
     if isinstance(value, float):
         raise ValueError(f'write it in quotes, as "1.34": YAML reads {value} as a number')  # noqa: TRY004 - pydantic
     if not isinstance(value, str):
-        raise ValueError(f'expected a version in quotes, as "1.34"; got {shown(value)}')  # noqa: TRY004 - pydantic
+        raise ValueError(f'expected a version in quotes, as "1.34"; got {quoted_value(value)}')  # noqa: TRY004 - pydantic
     return parse_version(value)
 
 

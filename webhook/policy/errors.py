@@ -78,13 +78,13 @@ def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     return f", did you mean `{by_case[close[0]]}`?" if close else ""
 
 
-def shown(value: Any) -> str:  # noqa: ANN401 - JSON
+def quoted_value(value: Any) -> str:  # noqa: ANN401 - JSON
     """Return a wrong value as people write it, text in quotes."""
     written = isinstance(value, str | int | float) and not isinstance(value, bool)
     return repr(value) if written else described(value)
 
 
-def printable(file: str) -> str:
+def escaped_name(file: str) -> str:
     """Return the name of a file, with bytes that are not UTF-8 escaped."""
     return file.encode(errors="backslashreplace").decode()
 
@@ -96,4 +96,4 @@ def unreadable(file: str, error: OSError) -> Problem:
         text = f"can't be read: it is a link to {path.readlink()}, which is not there; mend the link or remove it"
     else:
         text = f"can't be read: {error.strerror or error}"
-    return Problem(printable(file), 0, 0, "", printable(text))
+    return Problem(escaped_name(file), 0, 0, "", escaped_name(text))

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from webhook.documents import Document, DocumentError, field_path, read_documents
 from webhook.policy.common import Metadata
 from webhook.policy.document import PolicyDocument, is_named_like_policy
-from webhook.policy.errors import Problem, did_you_mean, printable, shown, unreadable
+from webhook.policy.errors import Problem, did_you_mean, escaped_name, quoted_value, unreadable
 from webhook.policy.terms import API_VERSION
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def load_documents(
         try:
             if is_named_like_policy(file) and not S_ISREG(file.stat().st_mode):  # to read a pipe might never end
                 text = "is named like a policy file, but is no regular file; put the file back, or remove this"
-                problems.append(Problem(printable(str(file)), 0, 0, "", text))
+                problems.append(Problem(escaped_name(str(file)), 0, 0, "", text))
                 continue
             documents = list(read_documents(file.read_bytes(), str(file)))
         except OSError as error:
@@ -72,7 +72,7 @@ def validate_document(
         return None
     kind = value.get("kind")
     if value.get("apiVersion") != API_VERSION:
-        problem(("apiVersion",), f"expected {API_VERSION}, got {shown(value.get('apiVersion'))}")
+        problem(("apiVersion",), f"expected {API_VERSION}, got {quoted_value(value.get('apiVersion'))}")
         return None
     if kind in _TESTS and kind not in kinds:
         return None
@@ -92,7 +92,7 @@ def validate_document(
         spec = validate_model(kinds[kind], {} if value.get("spec") is None else value["spec"], ("spec",), spec_problem)
     else:
         known = ", ".join(sorted(kinds))
-        unknown = "is missing" if kind is None else f"unknown kind {shown(kind)}{did_you_mean(str(kind), kinds)}"
+        unknown = "is missing" if kind is None else f"unknown kind {quoted_value(kind)}{did_you_mean(str(kind), kinds)}"
         problem(("kind",), f"{unknown}; there are: {known}")
     name = metadata.name if metadata is not None else ""
     return PolicyDocument(str(kind), name, spec, document, frozenset(faulty))
@@ -143,21 +143,24 @@ def _text(item: ErrorDetails, model: type[BaseModel]) -> str:  # noqa: PLR0911 -
             return "is missing"
         case "literal_error" | "enum":
             expected = item["ctx"]["expected"].replace("'", "")
-            return f"{shown(found)} is not one of {expected}{did_you_mean(str(found), _words(expected))}"
+            return f"{quoted_value(found)} is not one of {expected}{did_you_mean(str(found), _words(expected))}"
         case "value_error":
             return str(item["ctx"]["error"])
         case "tuple_type":
-            return f"must be a list: [{found}]" if isinstance(found, str) else f"must be a list, got {shown(found)}"
+            return (
+                f"must be a list: [{found}]" if isinstance(found, str) else f"must be a list, got {quoted_value(found)}"
+            )
         case "string_type":
-            return f"must be text, got {shown(found)}{'; put it in quotes' if isinstance(found, int | float) else ''}"
+            fix = "; put it in quotes" if isinstance(found, int | float) else ""
+            return f"must be text, got {quoted_value(found)}{fix}"
         case "too_short":
             return "must not be empty"
         case "date_parsing" | "date_from_datetime_parsing":
             return f"{found} is not a date"
         case type_ if type_ in _TYPES:
-            return f"must be {_TYPES[type_]}, got {shown(found)}"
+            return f"must be {_TYPES[type_]}, got {quoted_value(found)}"
         case _:
-            return f"{item['msg'].replace('Input should', 'must')}, got {shown(found)}"
+            return f"{item['msg'].replace('Input should', 'must')}, got {quoted_value(found)}"
 
 
 def _words(expected: str) -> list[str]:

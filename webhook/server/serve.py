@@ -15,7 +15,7 @@ from certs.verify import CertificateProblem
 from webhook import __version__
 from webhook.bundle import SHIPPED, load_bundle
 from webhook.cluster.protocol import ClusterView, FixedState, UnusableCredentialsError
-from webhook.context import UNKNOWN, utc_now
+from webhook.context import NOTHING_KNOWN, utc_now
 from webhook.manifests.state import FileState, StateErrors
 from webhook.policy.errors import PolicyErrors
 from webhook.server.app import Snapshot
@@ -163,7 +163,7 @@ def build_snapshot(options: ServeOptions) -> Snapshot:
     bundle = load_bundle(options.policies, cluster=options.cluster)
     if options.state:
         return Snapshot(bundle, FileState(options.state, bundle.providers))
-    return Snapshot(bundle, FixedState(_NOT_READ if options.live else UNKNOWN))
+    return Snapshot(bundle, FixedState(_NOT_READ if options.live else NOTHING_KNOWN))
 
 
 async def _cluster(options: ServeOptions) -> LiveCluster | None:

@@ -16,7 +16,7 @@ from webhook.capacity.providers.pool import CapacityType, Pool
 from webhook.capacity.providers.provider import sizers_by_resource
 from webhook.cli.audit import run
 from webhook.cli.audit.on_spot import spot_nodes
-from webhook.cli.audit.reports import AT_MOST, TEXT_AT_MOST, report_kinds, reports_of
+from webhook.cli.audit.reports import AT_MOST, RESULT_TEXT_AT_MOST, report_kinds, reports_of
 from webhook.cli.audit.run import OLD, Listed, Progress, listed_resources
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.report import ObjectReport, Report, Result
@@ -174,7 +174,7 @@ def test_a_report_stays_small_and_counts_what_it_leaves_out() -> None:
     assert len(fields["results"]) == AT_MOST
     assert fields["summary"]["fail"] == AT_MOST + 5
     assert fields["results"][-1]["properties"]["leftOut"] == "5"
-    assert max(len(text) for each in fields["results"] for text in each["properties"].values()) == TEXT_AT_MOST
+    assert max(len(text) for each in fields["results"] for text in each["properties"].values()) == RESULT_TEXT_AT_MOST
     assert len(msgspec.json.encode(fields)) < 600 * 1024
 
 

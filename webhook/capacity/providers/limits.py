@@ -40,12 +40,12 @@ def within_limits(
         of_gpus = gpu_resources.match(resource)
         has = machine.get(resource, _WHOLE if of_gpus else _NOTHING)
         if amount <= 0 or amount < has:
-            because = _because(resource, amount, f"a machine has at least {written(has)}")
+            because = _because(resource, amount, f"a machine has at least {amount_text(has)}")
             if not of_gpus:
                 return gpu, because
             no_gpus = no_gpus or because
         elif amount < (has := least.gpu_machine.get(resource, _NOTHING)):
-            no_gpus = no_gpus or _because(resource, amount, f"a machine with GPUs has at least {written(has)}")
+            no_gpus = no_gpus or _because(resource, amount, f"a machine with GPUs has at least {amount_text(has)}")
     if not no_gpus or gpu is Gpu.NO:
         return gpu, ""
     # If it is unknown whether the machines have GPUs, only those without remain.
@@ -64,10 +64,10 @@ def _least_of_pool(least: LeastSpec, requirements: Requirements | None) -> dict[
 
 def _because(resource: str, amount: Decimal, has: str) -> str:
     more = f", and {has}" if amount > 0 else ""
-    return f"its limits allow {written(max(amount, _NOTHING))} of {resource}{more}"
+    return f"its limits allow {amount_text(max(amount, _NOTHING))} of {resource}{more}"
 
 
-def written(amount: Decimal) -> str:
+def amount_text(amount: Decimal) -> str:
     """Return an amount as people write it: bytes with a binary suffix."""
     kibi, rest = divmod(amount, _KIBI)
     return str(canonical_quantity(f"{kibi:f}Ki")) if kibi and not rest else f"{float(amount):g}"

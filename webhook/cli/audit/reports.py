@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from webhook.cli.audit.run import ANSWER
+from webhook.cli.audit.run import PAGE_SECONDS
 from webhook.cli.connection import as_rules
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.output.policyreport import SUMMARY, result_of
@@ -34,10 +34,10 @@ NAME: Final = "spotgate-audit"
 """The name of each report, and of the field manager."""
 
 AT_MOST: Final = 200
-"""Results in one report. With their texts cut to `TEXT_AT_MOST` they are 600 KB at most, of the 1.5 MiB that etcd
-takes; usually 100 KB. The summary counts all, and a property of the last one says how many are left out."""
+"""Results in one report. With their texts cut to `RESULT_TEXT_AT_MOST` they are 600 KB at most, of the 1.5 MiB that
+etcd takes; usually 100 KB. The summary counts all, and a property of the last one says how many are left out."""
 
-TEXT_AT_MOST: Final = 600
+RESULT_TEXT_AT_MOST: Final = 600
 """Characters of one text of a result."""
 
 _LABELS: Final = {"app.kubernetes.io/managed-by": "spotgate", "app.kubernetes.io/component": "audit"}
@@ -85,9 +85,9 @@ def reports_of(report: Report) -> Iterator[tuple[str, JSON]]:
 
 
 def _cut(result: JSON) -> JSON:
-    """Return the result with each text cut to `TEXT_AT_MOST`."""
-    result["message"] = result["message"][:TEXT_AT_MOST]
-    result["properties"] = {key: text[:TEXT_AT_MOST] for key, text in result["properties"].items()}
+    """Return the result with each text cut to `RESULT_TEXT_AT_MOST`."""
+    result["message"] = result["message"][:RESULT_TEXT_AT_MOST]
+    result["properties"] = {key: text[:RESULT_TEXT_AT_MOST] for key, text in result["properties"].items()}
     return result
 
 
@@ -122,13 +122,13 @@ async def _apply(api: Api, kinds: ReportKinds, namespace: str, fields: Mapping[s
         **fields,
     }
     query = urlencode({"fieldManager": NAME, "force": "false"})
-    await api.write("PATCH", f"{served.path_in(namespace)}/{NAME}?{query}", body, ANSWER, _APPLY)
+    await api.write("PATCH", f"{served.path_in(namespace)}/{NAME}?{query}", body, PAGE_SECONDS, _APPLY)
 
 
 async def _ours(api: Api, served: ServedResource, namespace: str) -> AsyncIterator[JSON]:
     """Yield the metadata of reports that an audit has applied: who only calls his so has not."""
     selector = ",".join(f"{key}={value}" for key, value in _LABELS.items())
-    found = pages(lambda path: api.read(path, ANSWER), served.path_in(namespace), {"labelSelector": selector})
+    found = pages(lambda path: api.read(path, PAGE_SECONDS), served.path_in(namespace), {"labelSelector": selector})
     async for page in found:
         for raw in page.items:
             metadata: JSON = msgspec.json.decode(raw)["metadata"]
@@ -141,7 +141,7 @@ async def _delete(api: Api, served: ServedResource, metadata: JSON) -> None:
     """Delete a report, unless another one has taken its place, or it is gone already."""
     path = f"{served.path_in(metadata.get('namespace', ''))}/{NAME}"
     try:
-        await api.write("DELETE", path, {"preconditions": {"uid": metadata["uid"]}}, ANSWER)
+        await api.write("DELETE", path, {"preconditions": {"uid": metadata["uid"]}}, PAGE_SECONDS)
     except ApiError as error:
         if error.status not in {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}:
             raise

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from webhook.cluster.protocol import ClusterView
     from webhook.index import Index
 
-ANSWER: Final = 30.0
+PAGE_SECONDS: Final = 30.0
 """Seconds for each answer: a page of 500 Pods is some MB, and an API server under load takes its time."""
 
 _APART: Final = 0.05
@@ -87,7 +87,7 @@ class Reader:
     async def _fetch(self, path: str, accept: str) -> bytes:
         await asyncio.sleep(max(0.0, self._last + _APART - monotonic()))
         self._last = monotonic()
-        return await self._api.read(path, ANSWER, accept)
+        return await self._api.read(path, PAGE_SECONDS, accept)
 
     async def objects(self, listed: Listed, namespaces: Iterable[str]) -> AsyncIterator[list[msgspec.Raw]]:
         """Yield the objects of a resource, a page at a time; without namespaces everywhere. Raise ApiError."""
@@ -237,7 +237,7 @@ async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str], cluster: st
     """
     of = " ".join((api.url, bundle.hash, *(f"--namespace={each}" for each in namespaces), *filter(None, [cluster])))
     progress = Progress(resume, of, utc_now())
-    reading = await read_cluster(api, bundle.providers, budgets=True, seconds=ANSWER)
+    reading = await read_cluster(api, bundle.providers, budgets=True, seconds=PAGE_SECONDS)
     problems = [Problem(api.url, 0, 0, "", text) for text in reading.failures]
     forbidden = dict(reading.forbidden)
     view, saved = reading.view, progress.saved

@@ -115,7 +115,7 @@ def _lines(items: Sequence[Item], now: datetime) -> list[Line]:
 async def _rotate(api: Api, options: Namespace) -> int:
     """Store a new CA and a certificate of it. The replicas do the rest."""
     from certs.rotation import issue  # noqa: PLC0415 - as in `run_on_cluster`
-    from webhook.cli.certificates import ANSWER, read_certificates  # noqa: PLC0415
+    from webhook.cli.certificates import READ_SECONDS, read_certificates  # noqa: PLC0415
     from webhook.cluster.installation import write_secret  # noqa: PLC0415
 
     found = await read_certificates(api, *options.secret, now=utc_now())
@@ -126,7 +126,7 @@ async def _rotate(api: Api, options: Namespace) -> int:
         )
     issued = issue(found.names, now=utc_now())
     namespace, name = options.secret
-    await write_secret(api, namespace, name, issued.to_data(), ANSWER, found.secret.resource_version)
+    await write_secret(api, namespace, name, issued.to_data(), READ_SECONDS, found.secret.resource_version)
     print("A new CA is in the Secret. The replicas add it to the caBundles, then serve what it signed.")
     try:
         async with asyncio.timeout(options.timeout):

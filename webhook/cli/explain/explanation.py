@@ -128,7 +128,7 @@ def _listed(items: Iterable[str]) -> str:
     return ", ".join(items) or "none"
 
 
-WORDS: Final = {
+VERBS: Final = {
     Outcome.DENY: "denies",
     Outcome.WARN: "warns",
     Outcome.AUDIT: "records",
@@ -161,7 +161,7 @@ class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """Hold what one policy did, and why.
 
     Attributes:
-        word: one of `WORDS`, `CHANGES`, `PASSES`, `SKIPS`, `EXEMPTS`, `OFF`.
+        word: one of `VERBS`, `CHANGES`, `PASSES`, `SKIPS`, `EXEMPTS`, `OFF`.
         enforcement: deny, warn or audit; empty for the engine itself.
     """
 
@@ -208,7 +208,7 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judgements) -
     trace, bundle = judgement.trace, judged.bundle
     name = f"{judgement.namespace}/{manifest.shown_name}" if judgement.namespace else manifest.shown_name
     own = tuple(finding for finding in judgement.findings if finding.policy == ENGINE)
-    word = WORDS[max((each.outcome for each in own), default=Outcome.AUDIT)]
+    word = VERBS[max((each.outcome for each in own), default=Outcome.AUDIT)]
     engine = [PolicyVerdict(policy=ENGINE, kind="", word=word, findings=own)] if own else []
     explained = Explanation(
         file=manifest.file,
@@ -219,7 +219,7 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judgements) -
     )
     if trace is None:  # nobody knows which resource it is
         return explained
-    request, steps = trace.request, steps_of(trace)
+    request, steps = trace.request, steps_by_policy(trace)
     left_out = bundle.index.left_out(request)
     unmatched = {policy.name for policy, _ in left_out}
     in_system = bundle.index.is_in_system_namespace(request, judged.view)
@@ -254,7 +254,7 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judgements) -
     )
 
 
-def steps_of(trace: PhaseDecisions) -> dict[tuple[str, str], tuple[str, ...]]:
+def steps_by_policy(trace: PhaseDecisions) -> dict[tuple[str, str], tuple[str, ...]]:
     """Return the trace steps by policy and place.
 
     Of a policy with steps in both phases those of the first: in the second it sees its own changes.
@@ -319,7 +319,7 @@ def _said(
 
 def _word(said: tuple[Said, ...], findings: tuple[Finding, ...], additions: tuple[Addition, ...]) -> str:
     if findings:
-        return WORDS[max(finding.outcome for finding in findings)]
+        return VERBS[max(finding.outcome for finding in findings)]
     if additions:
         return CHANGES
     words = {next((word for how, word in _LEFT_OUT.items() if each.steps[-1].startswith(how)), PASSES) for each in said}

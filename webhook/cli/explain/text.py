@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli import terminal
-from webhook.cli.explain.explanation import CHANGES, WORDS
+from webhook.cli.explain.explanation import CHANGES, VERBS
 from webhook.cli.explain.timeline import AS_WRITTEN, SPANS, ReclaimTimeline, clock, ticks
 from webhook.decision import Outcome
 from webhook.documents.yaml_writer import dump
@@ -27,10 +27,10 @@ _INDENT: Final = " " * 12
 
 _STYLES: Final = {
     CHANGES: "bold cyan",
-    WORDS[Outcome.DENY]: "bold red",
-    WORDS[Outcome.WARN]: "bold yellow",
-    WORDS[Outcome.INDETERMINATE]: "bold magenta",
-    WORDS[Outcome.AUDIT]: "bold blue",
+    VERBS[Outcome.DENY]: "bold red",
+    VERBS[Outcome.WARN]: "bold yellow",
+    VERBS[Outcome.INDETERMINATE]: "bold magenta",
+    VERBS[Outcome.AUDIT]: "bold blue",
 }
 _QUIET: Final = "dim"
 
@@ -116,7 +116,7 @@ def as_yaml(value: object) -> str:
 
 
 def _finding(finding: Finding) -> Iterator[Line]:
-    style = _STYLES[WORDS[finding.outcome]].removeprefix("bold ")
+    style = _STYLES[VERBS[finding.outcome]].removeprefix("bold ")
     yield from _wrapped(f"{finding.outcome}: {finding.reason}", _INDENT, style)
     if finding.field:
         yield [(f"{_INDENT}  at {printable(finding.field)}", _QUIET)]

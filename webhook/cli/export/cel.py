@@ -41,7 +41,7 @@ def literal(value: Any) -> str:  # noqa: ANN401 - JSON
     return "{" + ", ".join(f"{quoted(key)}: {item}" for key, item in zip(value, written, strict=True)) + "}"
 
 
-def names(value: str, globs: Iterable[str]) -> str:
+def any_glob_matches(value: str, globs: Iterable[str]) -> str:
     """Return an expression that is true if one of the globs matches the string ``value``."""
     patterns = list(dict.fromkeys(globs))
     exact = [each for each in patterns if not is_glob(each)]

@@ -15,7 +15,7 @@ from webhook.globs import Globs
 from webhook.manifests.files import Ignored, find_manifest_files
 from webhook.manifests.objects import Manifests, read_manifest_files
 from webhook.manifests.state import with_listed_pools
-from webhook.policy.errors import printable
+from webhook.policy.errors import escaped_name
 from webhook.policy.terms import API_VERSION
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ class Inputs:
         ignored = Ignored(Globs(options.ignore), options.project)
         found = find_manifest_files(options.paths, ignored)
         for link in found.left_out:
-            target = printable(os.path.realpath(link))
+            target = escaped_name(os.path.realpath(link))
             text = f"is a link to a folder elsewhere, and is not followed; pass {target} too, if it is meant"
-            print(f"{printable(str(link))}: warning: {text}", file=sys.stderr)
+            print(f"{escaped_name(str(link))}: warning: {text}", file=sys.stderr)
         self.problems = list(found.problems)
         self.sources = found.files
         if options.kustomize or options.helm:
@@ -75,7 +75,7 @@ class Inputs:
     def read(self, sources: Iterable[ManifestFile]) -> Manifests:
         """Read some sources. Raise DocumentError if a part of a file is broken."""
         found = self._read(sources)
-        in_folders = {printable(each.file) for each in sources if each.in_folder}
+        in_folders = {escaped_name(each.file) for each in sources if each.in_folder}
         found.problems = [_or_ignored(each) if each.file in in_folders else each for each in found.problems]
         return found
 

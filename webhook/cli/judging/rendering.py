@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.documents import Document, DocumentError, read_documents
 from webhook.manifests.files import KUSTOMIZATIONS, ManifestFile
-from webhook.policy.errors import Problem, printable
+from webhook.policy.errors import Problem, escaped_name
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -49,7 +49,7 @@ def _kustomize() -> list[str]:
 
 
 def _rendered(thing: str, command: list[str], problems: list[Problem]) -> Iterator[ManifestFile]:
-    shown = printable(thing)
+    shown = escaped_name(thing)
     try:
         data = _run(command)
         documents = read_documents(data, shown)
@@ -65,7 +65,7 @@ def _rendered(thing: str, command: list[str], problems: list[Problem]) -> Iterat
         for found in _TEMPLATE.finditer(text, end, each.begin):
             template = found[1]
         end = each.begin + len(each.source)
-        file = printable(_file(thing, template, each))
+        file = escaped_name(_file(thing, template, each))
         document = Document(file, 1, each.value)
         yield ManifestFile(file, size=len(each.source), data=b"", documents=(document,))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from webhook.cli.explain.explanation import EXEMPTS, SKIPS, steps_of, verdict_on
+from webhook.cli.explain.explanation import EXEMPTS, SKIPS, steps_by_policy, verdict_on
 from webhook.cli.writing import write_whole
 from webhook.decision import verdict_of
 from webhook.documents import read_documents
@@ -231,7 +231,7 @@ def silent(manifest: Manifest, judgement: Judgement, index: Index, names: Collec
     if trace is None:
         return
     left_out = {policy.name: why for policy, why in index.left_out(trace.request)}
-    steps = steps_of(trace)
+    steps = steps_by_policy(trace)
     of_all = "; ".join(text for (policy, _), texts in steps.items() if not policy for text in texts)
     for policy in index.policies:
         if names and policy.name not in names:

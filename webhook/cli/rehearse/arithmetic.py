@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot
     from webhook.kube.pod import PodSpec
 
-UNKNOWN: Final = "unknown: needs the scheduler"
+NEEDS_SCHEDULER: Final = "unknown: needs the scheduler"
 HOW: Final = (
     "there is no scheduler here, so only what arithmetic proves is told: `spotgate rehearse --prepare` gets it or says "
     "why not, --binaries and KUBEBUILDER_ASSETS name a folder with it"
@@ -89,7 +89,7 @@ def _result(value: JSON, replicas: int, snapshot: ClusterSnapshot, loss: Loss) -
         name=value["metadata"].get("name", ""),
         replicas=replicas,
         lost=lost,
-        reasons=tuple(reasons) or (UNKNOWN,),
+        reasons=tuple(reasons) or (NEEDS_SCHEDULER,),
         **figures,
     )
 

@@ -12,10 +12,10 @@ from webhook.capacity.providers.manifest import on_demand_manifest
 from webhook.cli.rehearse.inputs.resources import (
     POD,
     controller_of,
-    identity_of,
     manifest_of,
     pod_spec_of,
     requests_of,
+    workload_identity,
 )
 from webhook.cli.rehearse.inputs.snapshot import snapshot_of
 from webhook.cli.rehearse.result import NO_SCHEDULER, Fix
@@ -81,7 +81,7 @@ def _largest_size(pool: Pool) -> int:
 
 def _objects(snapshot: ClusterSnapshot) -> dict[tuple[str, str, str], JSON]:
     """Return the objects, and for a workload that is none of them one of its Pods."""
-    objects = {identity_of(each): each for each in snapshot.objects}
+    objects = {workload_identity(each): each for each in snapshot.objects}
     for pod in list(objects.values()):
         if pod["kind"] == POD.kind and (owner := controller_of(pod)) is not None:
             objects.setdefault((owner["kind"], pod["metadata"]["namespace"], owner["name"]), pod)

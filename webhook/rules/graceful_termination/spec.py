@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, QUEUE_WORKER, STATELESS
 from webhook.policy.common import Flag, KindGlob, Model, PolicySpec, Seconds
-from webhook.policy.errors import shown
+from webhook.policy.errors import quoted_value
 from webhook.policy.schema_annotations import EnumDescriptions, TextPattern
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ MOST_GRACE: Final = 86400
 
 def _check_grace(value: object) -> object:
     if value != "budget" and (type(value) is not int or not 1 <= value <= MOST_GRACE):
-        raise ValueError(f"{shown(value)} is neither a number of seconds from 1 to {MOST_GRACE} nor the word `budget`")
+        raise ValueError(
+            f"{quoted_value(value)} is neither a number of seconds from 1 to {MOST_GRACE} nor the word `budget`"
+        )
     return value
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from webhook.capacity.providers.query import Query
 from webhook.decision import Violation
-from webhook.rules.node_pool_rules.checks import as_yaml, shown, some
+from webhook.rules.node_pool_rules.checks import as_yaml, on_one_line, some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -72,7 +72,7 @@ def _malformed(where: str, said: str, example: Mapping[str, Any]) -> Violation:
 
 
 def _quoted(value: object) -> str:
-    return f"'{shown(value)}'" if isinstance(value, str) else shown(value)
+    return f"'{on_one_line(value)}'" if isinstance(value, str) else on_one_line(value)
 
 
 def _known(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class _Budget(msgspec.Struct, frozen=True):
         return self.nodes == 0 or (self.unit == other.unit and self.nodes <= other.nodes)
 
 
-def judge_budgets(found: object) -> Iterator[Violation]:
+def judge_pool_budgets(found: object) -> Iterator[Violation]:
     """Yield a violation for budgets that always block voluntary disruption, or never have effect.
 
     A malformed budget is left out.
@@ -179,6 +179,6 @@ def _read_budget(index: int, item: object) -> _Budget | None:
         index,
         int(number),
         unit,
-        shown(schedule) if schedule else "",
+        on_one_line(schedule) if schedule else "",
         reasons=reasons if reasons < frozenset(_REASONS) else frozenset(),
     )

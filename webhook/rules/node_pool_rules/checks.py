@@ -61,7 +61,7 @@ class MessageTemplate:
 
     def __call__(self, value: Mapping[str, Any]) -> str:
         """Return the message for this object."""
-        return "".join(each if isinstance(each, str) else shown(each(value)) for each in self._parts)
+        return "".join(each if isinstance(each, str) else on_one_line(each(value)) for each in self._parts)
 
 
 class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +98,7 @@ class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
         if self.type and type(found) not in _TYPES[self.type]:
             wanted = _NAMES[_TYPES[self.type][0]]
             reason = f"{path} is {_NAMES.get(type(found), 'something else')}, not {wanted}"
-            written = json.dumps(shown(found)) if isinstance(found, str) else shown(found)
+            written = json.dumps(on_one_line(found)) if isinstance(found, str) else on_one_line(found)
             fix = filling_in(found) or f"write {wanted}{self._example()}"
             yield self._violation("type", reason, f"It is {written}.", fix)
             return
@@ -111,8 +111,8 @@ class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
             fix = f"write {self.minimum} or more:\n{as_yaml(path, self.minimum)}"
             yield self._violation("minimum", f"{path} is {found}, less than {self.minimum}", "", fix)
         if self.immutable and before is not None and before != "":
-            was = f"It is {shown(before)}, and the request makes it {shown(found)}."
-            fix = f"keep it, and create another pool for {shown(found)}:\n{as_yaml(path, before)}"
+            was = f"It is {on_one_line(before)}, and the request makes it {on_one_line(found)}."
+            fix = f"keep it, and create another pool for {on_one_line(found)}:\n{as_yaml(path, before)}"
             yield self._violation("immutable", f"{path} can't be changed", was, fix)
 
     def _violation(self, what: str, reason: str, detail: str, fix: str) -> Violation:
@@ -175,7 +175,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
             id="check-failed",
             reason=f"a check of {field} can't be made: {problem}",
             field=problem.partition(" ")[0],
-            detail=f"`{shown(self.when.text)}` fails on what is there.",
+            detail=f"`{on_one_line(self.when.text)}` fails on what is there.",
             fix="give the field the type that its schema has, or mend the check",
             outcome=self.outcome,
             unknown=True,
@@ -221,7 +221,7 @@ def same(one: object, other: object) -> bool:
     return type(one) is type(other) and one == other
 
 
-def shown(value: object) -> str:
+def on_one_line(value: object) -> str:
     """Return a user's value on one line, shortened if it is long, with the keys of maps in the API server's order."""
     if value is None:
         return "not set"
@@ -232,7 +232,7 @@ def shown(value: object) -> str:
 def some(names: Sequence[str]) -> str:
     """Return a list of a user's words: the first few by name, the rest as a number."""
     rest = len(names) - _NAMED
-    said = ", ".join(shown(each) for each in names[:_NAMED]) or "(none)"
+    said = ", ".join(on_one_line(each) for each in names[:_NAMED]) or "(none)"
     return f"{said} and {rest} more" if rest > 0 else said
 
 

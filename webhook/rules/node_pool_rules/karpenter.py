@@ -15,8 +15,8 @@ from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
 from webhook.capacity.providers.query import Query
 from webhook.capacity.providers.requirements import Requirements, read_requirements
 from webhook.decision import Violation
-from webhook.rules.node_pool_rules.budgets import BUDGETS, judge_budgets, malformed_budgets
-from webhook.rules.node_pool_rules.checks import as_yaml, same, shown, some
+from webhook.rules.node_pool_rules.budgets import BUDGETS, judge_pool_budgets, malformed_budgets
+from webhook.rules.node_pool_rules.checks import as_yaml, on_one_line, same, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,7 +60,7 @@ def judge_karpenter(
     budgets = BUDGETS(value)
     if old is None or not same(budgets, BUDGETS(old)):
         yield from malformed_budgets(budgets)
-        yield from judge_budgets(budgets)
+        yield from judge_pool_budgets(budgets)
 
 
 def _judge_requirements(value: Mapping[str, Any], pool: Pool, wanted: Diversity) -> Iterator[Violation]:
@@ -68,7 +68,7 @@ def _judge_requirements(value: Mapping[str, Any], pool: Pool, wanted: Diversity)
     readable = labels if isinstance(labels, dict) and len(labels) <= POOL_ITEMS else {}
     given = {key: text for key, text in readable.items() if isinstance(text, str)}
     requirements = read_requirements(_REQUIREMENTS(value), _REQUIREMENTS.text, given)
-    if key := shown(requirements.impossible) if requirements.impossible else "":
+    if key := on_one_line(requirements.impossible) if requirements.impossible else "":
         yield Violation(
             id="contradicting-requirements",
             reason=f"no node can meet the requirements on {key}",

@@ -265,11 +265,11 @@ def _demand(requirement: Requirement) -> str:
 
 
 def _toleration(toleration: Toleration) -> str:
-    value = f", value: {quoted(toleration.value)}" if toleration.value else ""
+    value = f", value: {yaml_quoted(toleration.value)}" if toleration.value else ""
     return f"{{key: {toleration.key}, operator: {toleration.operator}{value}, effect: {toleration.effect}}}"
 
 
-def quoted(value: str) -> str:
+def yaml_quoted(value: str) -> str:
     """Return the value of a label or taint as YAML that is a string in any case."""
     return f"'{value}'"
 

@@ -21,8 +21,8 @@ from webhook.rules.spot_placement.findings import (
     listed,
     no_such_spot_pool,
     other_clusters,
-    quoted,
     this_cluster,
+    yaml_quoted,
 )
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: s
 def _pool_dedicated(subject: Subject, target: Target, nodes: SpotNodes, taint: Taint) -> Violation:
     """Return the violation for a Pod that only taints which may dedicate the pools keep off."""
     pod, noun = subject.pod, pod_noun(subject)
-    value = f", value: {quoted(taint.value)}" if taint.value else ""
+    value = f", value: {yaml_quoted(taint.value)}" if taint.value else ""
     name = nodes.pool.pool_name or nodes.pool.name if nodes.pool is not None else ""
     named = f", or annotate {noun} `{NODE_POOL_ANNOTATION}: {name}`" if name else ""
     means = f"if the taint only marks spot nodes, add `- {{key: {taint.key}{value}}}` to `spec.spotTaints` of the "

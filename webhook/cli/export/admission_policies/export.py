@@ -14,7 +14,7 @@ from webhook.break_glass import FIELD
 from webhook.bundle import policy_kinds
 from webhook.cli.export.admission_policies import labels, validation
 from webhook.cli.export.admission_policies.matching import ExportedPolicy, Part, as_rule, exported_policies, merged
-from webhook.cli.export.cel import JSON, names, policy_and_binding, quoted
+from webhook.cli.export.cel import JSON, any_glob_matches, policy_and_binding, quoted
 from webhook.policy.terms import BREAK_GLASS
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _break_glass(exported: ExportedPolicy) -> Iterator[Part]:
     written = f"[?{quoted(BREAK_GLASS)}].orValue('')"
     after = f"object.?metadata.?annotations{written}"
     before = f"(oldObject == null ? '' : oldObject.?metadata.?annotations{written})"
-    member = f"request.userInfo.?groups.orValue([]).exists(group, {names('group', list(globs))})"
+    member = f"request.userInfo.?groups.orValue([]).exists(group, {any_glob_matches('group', list(globs))})"
     says = f"only members of these groups may write {FIELD}: {', '.join(globs)}"
     yield Part(
         name="break-glass",

@@ -10,7 +10,7 @@ import msgspec
 
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.cli.export.admission_policies.matching import Part, as_rule, exemption, merged
-from webhook.cli.export.cel import JSON, Fields, literal, names, quoted, selects
+from webhook.cli.export.cel import JSON, Fields, any_glob_matches, literal, quoted, selects
 from webhook.globs import Globs
 from webhook.kube.templates import TemplatePath
 from webhook.policy.match import ResourceRule
@@ -149,7 +149,7 @@ def _wrong(exported: ExportedPolicy, place: _Place, of: str) -> str:
     """Return an expression that is true if the label is reserved, not allowed and not unchanged."""
     domains = "|".join(map(re.escape, exported.spec.domains))
     tests = [f"key.matches({quoted(f'^([^/]*[.])?({domains})/')})"]
-    tests += [f"!({names('key', place.allowed)})"] if place.allowed else []
+    tests += [f"!({any_glob_matches('key', place.allowed)})"] if place.allowed else []
     tests.append(f"!variables.before{of}.exists(before, before[?key].orValue(null) == each[key])")
     return " && ".join(tests)
 

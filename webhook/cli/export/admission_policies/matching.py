@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.cli.export.cel import JSON, literal, names, quoted, selects
+from webhook.cli.export.cel import JSON, any_glob_matches, literal, quoted, selects
 from webhook.cli.export.configurations import NO_MIRROR_PODS, without_system_namespaces
 from webhook.cli.export.matched_resources import matched_resources
 from webhook.context import Phase
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from webhook.policy.errors import Problem
     from webhook.policy.match import ResourceRule
 
-LABELS: Final = "(object == null ? oldObject : object).?metadata.?labels.orValue({})"
+LABELS_OF_OBJECT: Final = "(object == null ? oldObject : object).?metadata.?labels.orValue({})"
 _ANNOTATIONS: Final = "(object == null ? oldObject : object).?metadata.?annotations"
 _NAMESPACE: Final = "request.?namespace.orValue('')"
 _NAME: Final = "request.?name.orValue('')"
@@ -145,7 +145,7 @@ class ExportedPolicy:
             found[f"{OWN}object-selector"] = selects(selector, part.template_labels)
         if part.outcome is Outcome.DENY:
             found |= self._not_denied()
-        labels = LABELS if part.template_labels == "" else part.template_labels
+        labels = LABELS_OF_OBJECT if part.template_labels == "" else part.template_labels
         # Whether it judges subresources whose object is not that of the resource.
         others = any(path.partition("/")[2] not in SAME_OBJECT for rule in part.rules for path in rule["resources"])
         for number, spec in enumerate(self.exempt, start=1):
@@ -167,21 +167,21 @@ class ExportedPolicy:
         given = self.spec.match.namespaces
         here = f"{_NAMESPACE} == '' || "
         if given.include:
-            found[f"{OWN}include"] = here + names(_NAMESPACE, given.include)
+            found[f"{OWN}include"] = here + any_glob_matches(_NAMESPACE, given.include)
         if given.exclude:
-            found[f"{OWN}exclude"] = f"{here}!({names(_NAMESPACE, given.exclude)})"
+            found[f"{OWN}exclude"] = f"{here}!({any_glob_matches(_NAMESPACE, given.exclude)})"
         system = [g for each in self.bundle.providers.values() for g in each.system_namespaces.names.patterns]
         if system and not part.guards_namespaces:
-            found[f"{OWN}no-system-namespaces"] = f"!({names(_NAMESPACE, system)})"
+            found[f"{OWN}no-system-namespaces"] = f"!({any_glob_matches(_NAMESPACE, system)})"
         return found
 
     def _not_denied(self) -> dict[str, str]:
         """Return conditions that exclude users for whom spotgate lowers a denial to a warning."""
         users = NEVER_DENIED if self.policy.controller_denies else NEVER_DENIED | BUILT_IN_CONTROLLERS
-        found = {f"{OWN}no-controllers": f"!({names(_USER, sorted(users))})"}
+        found = {f"{OWN}no-controllers": f"!({any_glob_matches(_USER, sorted(users))})"}
         if self.policy.break_glass:
             reason = f"{_ANNOTATIONS}[?{quoted(BREAK_GLASS)}].orValue('').trim()"
-            groups = names("group", self.policy.break_glass.patterns)
+            groups = any_glob_matches("group", self.policy.break_glass.patterns)
             found[f"{OWN}break-glass"] = f"{reason} == '' || !{_GROUPS}.exists(group, {groups})"
         return found
 
@@ -197,17 +197,17 @@ def exemption(spec: ExemptSpec, labels: str) -> str:
     """Return an expression that is true if the exemption applies to the request and the labels."""
     parts = []
     if spec.users:
-        parts.append(names(_USER, spec.users))
+        parts.append(any_glob_matches(_USER, spec.users))
     if spec.groups:
-        parts.append(f"{_GROUPS}.exists(group, {names('group', spec.groups)})")
+        parts.append(f"{_GROUPS}.exists(group, {any_glob_matches('group', spec.groups)})")
     if spec.service_accounts:
         if any(map(is_glob, spec.service_accounts)):  # one of which matches ':' too
             parts.append(f"{_USER}.split(':').size() == 4")
-        parts.append(names(_USER, [f"{SERVICE_ACCOUNT}{each}" for each in spec.service_accounts]))
+        parts.append(any_glob_matches(_USER, [f"{SERVICE_ACCOUNT}{each}" for each in spec.service_accounts]))
     if spec.namespaces:
-        parts.append(f"{_NAMESPACE} != '' && {names(_NAMESPACE, spec.namespaces)}")
+        parts.append(f"{_NAMESPACE} != '' && {any_glob_matches(_NAMESPACE, spec.namespaces)}")
     if spec.names:
-        parts.append(f"{_NAME} != '' && {names(_NAME, spec.names)}")
+        parts.append(f"{_NAME} != '' && {any_glob_matches(_NAME, spec.names)}")
     if spec.object_selector is not None:
         parts.append(selects(spec.object_selector, labels))
     return " && ".join(parts)

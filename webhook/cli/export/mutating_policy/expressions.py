@@ -19,7 +19,7 @@ from webhook.capacity.placement.target import (
     SPOT_PREFERRED,
 )
 from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, CLASS_LABEL, QUEUE_WORKER, STATELESS
-from webhook.cli.export.cel import literal, names, quoted
+from webhook.cli.export.cel import any_glob_matches, literal, quoted
 from webhook.cli.export.mutating_policy.shapes import ASKED
 from webhook.kube.edit import as_json, exec_sleep
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
@@ -143,7 +143,7 @@ def variables(
 def _expressible(words: Vocabulary, schedulers: Collection[str]) -> str:
     """Return an expression that is true if nothing of the Pod matters that no shape has, and it is of ordinary size."""
     known = literal(list(words.resources))
-    others = f"!(name in {known}) && {names('name', words.accelerators)} && {_more_than_zero('some[name]')}"
+    others = f"!(name in {known}) && {any_glob_matches('name', words.accelerators)} && {_more_than_zero('some[name]')}"
     maps = "[each.?resources.?limits.orValue({}), each.?resources.?requests.orValue({})]"
     sizes = [
         *(f"variables.{name}.size()" for name in ("labels", "annotations", "containers", "tolerations", "selector")),
@@ -161,7 +161,7 @@ def _expressible(words: Vocabulary, schedulers: Collection[str]) -> str:
     ]
     if schedulers:
         scheduler = "object.spec.?schedulerName.orValue('')"
-        lines.append(f"!({names(scheduler, schedulers)})")
+        lines.append(f"!({any_glob_matches(scheduler, schedulers)})")
     return " &&\n".join(lines)
 
 
@@ -228,7 +228,7 @@ def _termination(rule: GracefulTermination | None, stopping: str) -> dict[str, s
     group_kind = "(variables.owner[0].kind + (variables.owner[0].apiVersion.contains('/') ? "
     group_kind += "'.' + variables.owner[0].apiVersion.split('/')[0] : ''))"
     operators = rule.training_operators.patterns
-    trains = f" || {names(group_kind, operators)}" if operators else ""
+    trains = f" || {any_glob_matches(group_kind, operators)}" if operators else ""
     label = quoted(CLASS_LABEL)
     least = DEFAULT_GRACE_SECONDS if spec.untuned == "raise-only" else 0
     longest = "variables.class.grace == -1 || variables.class.grace > variables.budget ? variables.budget : "

@@ -127,7 +127,7 @@ def requests_of(spec: PodSpec) -> Counter[str]:
     return total
 
 
-def identity_of(value: Mapping[str, Any]) -> tuple[str, str, str]:
+def workload_identity(value: Mapping[str, Any]) -> tuple[str, str, str]:
     """Return the kind, namespace and name of an object."""
     metadata = value["metadata"]
     return value["kind"], metadata.get("namespace", ""), metadata["name"]

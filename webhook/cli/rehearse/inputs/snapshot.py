@@ -18,10 +18,10 @@ from webhook.cli.rehearse.inputs.resources import (
     NAMESPACE,
     NODE,
     POD,
-    identity_of,
     kind_of_object,
     manifest_of,
     pod_spec_of,
+    workload_identity,
 )
 from webhook.cli.rehearse.inputs.source import expect_no_duplicates
 from webhook.kube.disruption import KIND as BUDGET
@@ -263,7 +263,7 @@ def _as_stored(value: JSON, rolled_out: frozenset[WorkloadIdentity] = frozenset(
     elif value["kind"] in _WITH_REVISIONS:
         # Its revisions are not here, and its template may differ from what the Pods were made of: RollingUpdate would
         # replace them.
-        strategy = "RollingUpdate" if identity_of(value) in rolled_out else "OnDelete"
+        strategy = "RollingUpdate" if workload_identity(value) in rolled_out else "OnDelete"
         stored["spec"] = {**value["spec"], "updateStrategy": {"type": strategy}}
     return stored
 
