@@ -101,17 +101,17 @@ class Bundle(msgspec.Struct, frozen=True):
 
     @property
     def policies(self) -> tuple[Policy, ...]:
-        """The compiled policies that are not switched off, by kind and name."""
+        """Return the compiled policies that are not switched off, by kind and name."""
         return self.index.policies
 
     @property
     def providers(self) -> Mapping[str, Provider]:
-        """The capacity providers by name."""
+        """Return the capacity providers by name."""
         return self.index.providers
 
     @property
     def readers(self) -> tuple[PoolReader, ...]:
-        """The readers of all node-pool kinds."""
+        """Return the readers of all node-pool kinds."""
         return tuple(reader for provider in self.providers.values() for reader in provider.readers)
 
 

@@ -26,7 +26,7 @@ class Phase(StrEnum):
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the world for one decision.
+    """Hold the state of the world for one decision.
 
     Attributes:
         phase: mutate yields patches, validate yields findings.

@@ -24,7 +24,7 @@ _OF_NO_KIND: Final = "No policy decides this, and none can exempt from it."
 
 
 class FindingText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The text of one finding.
+    """Hold the text of one finding.
 
     Attributes:
         means: what it says of the object, in one sentence.
@@ -52,7 +52,7 @@ class FindingText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def flags_when_mended(self) -> str:
-        """The flags in the mended case."""
+        """Return the flags in the mended case."""
         return self.flags if self.mended_flags is None else self.mended_flags
 
 

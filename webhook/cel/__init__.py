@@ -1,4 +1,4 @@
-"""Kubernetes' expression language (CEL).
+"""Compile, check and evaluate Kubernetes' expression language (CEL).
 
 Its library is an optional extra, ``pip install spotgate[cel]``, and is imported when the first expression is compiled.
 """

@@ -35,7 +35,7 @@ class Ident(msgspec.Struct, frozen=True):
 
 
 class Select(msgspec.Struct, frozen=True):
-    """``operand.field``, or ``has(operand.field)`` if ``test``. ``name`` is the variable's name if both are one."""
+    """Hold ``operand.field``, or ``has(operand.field)`` if ``test``. ``name`` is the variable's if both are one."""
 
     operand: ExprNode
     field: str

@@ -1,4 +1,4 @@
-"""The programs of a control plane, all in Go: where they come from, and how they are built.
+"""Find or build the programs of a control plane, all in Go.
 
 Looked for in `KUBEBUILDER_ASSETS`, then in the user's cache folder; else built with Go from the modules beside this
 file. `python -m webhook.controlplane.binaries` does that alone. Rehearsals also take them out of images (`images.py`).

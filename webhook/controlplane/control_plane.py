@@ -1,4 +1,4 @@
-"""A Kubernetes control plane of its own on loopback.
+"""Start and stop a Kubernetes control plane of its own on loopback.
 
     with reserve_control_plane(find_or_build()) as plane:
         plane.start_etcd()

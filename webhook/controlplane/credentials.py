@@ -1,4 +1,4 @@
-"""What the servers of a control plane show each other and their users: certificates, keys, tokens, kubeconfigs."""
+"""Make what the servers of a control plane show each other and their users: certificates, keys, tokens, kubeconfigs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs of a control plane out of the container images that Kubernetes, etcd and KWOK publish, for Linux."""
+"""Take a control plane's programs out of the container images that Kubernetes, etcd and KWOK publish, for Linux."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server of the control plane as a child process: its log, its end, and a port that is surely its own."""
+"""Run a server of the control plane as a child process: its log, its end, and a port that is surely its own."""
 
 from __future__ import annotations
 

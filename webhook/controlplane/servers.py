@@ -1,4 +1,4 @@
-"""The command lines of a control plane's servers, and why each flag is there."""
+"""Return the command lines of a control plane's servers, and say why each flag is there."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Read Kubernetes objects from files, for ``check`` and for ``--state``."""
+"""Read Kubernetes objects from files: as manifests to judge (`objects`), and as a cluster's state (`state`)."""

@@ -70,7 +70,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """``metadata``; empty where there is none."""
+        """Return the ``metadata``; empty where there is none."""
         found = self.value.get("metadata")
         return found if isinstance(found, dict) else {}
 
@@ -117,7 +117,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Unread(msgspec.Struct, frozen=True):
-    """Something that could not be read.
+    """Describe a file or object that could not be read.
 
     Attributes:
         kinds: the kinds of objects that it may hold; None if it may hold any.

@@ -1,4 +1,4 @@
-"""HTML pages: one file without references, for light and dark mode, readable without scripts.
+"""Render HTML pages: one file each without references, for light and dark mode, readable without scripts.
 
     page("check.html", style="", script="check.js", report=...)
 

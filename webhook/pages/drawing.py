@@ -1,4 +1,4 @@
-"""What all drawings of SVG share: colours for light and dark mode, and lines of text. No scripts, no references."""
+"""Draw what all drawings of SVG share: bars and lines of text, in colours for light and dark mode."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Policy documents: their models, and loading them with errors that say file, line and field."""
+"""Model and load policy documents, with errors that say file, line and field; also what kinds have in common."""

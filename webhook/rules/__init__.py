@@ -1,4 +1,4 @@
-"""Policy kinds: one folder each, found by looking into this package.
+"""Judge objects by policy kinds: one folder each, found by looking into this package.
 
 Its ``rule.py`` has ``KIND``, a `PolicyKind`: its name, the pydantic model of its ``spec``, and how a spec is compiled
 into a rule. Rules are pure: no I/O, no clock, no globals. They emit bare violations and change Pods through an editor;

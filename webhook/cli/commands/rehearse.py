@@ -1,4 +1,4 @@
-"""``spotgate rehearse``: tell what happens when spot nodes go, by the real scheduler, before they do."""
+"""Tell what happens when spot nodes go, by the real scheduler, before they do: ``spotgate rehearse``."""
 
 from __future__ import annotations
 

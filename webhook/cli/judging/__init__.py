@@ -1,1 +1,1 @@
-"""Judging sessions: the manifests, the cluster that they are judged against, and the project's settings."""
+"""Judge manifests: read them, choose the cluster that they are judged against, and the project's settings."""

@@ -1,4 +1,4 @@
-"""The fields that a patch adds, for people."""
+"""Describe for people the fields that a patch adds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects that a branch changes, adds and removes, compared with the commit in Git that it comes from."""
+"""Find the objects that a branch changes, adds and removes, compared with the commit in Git that it comes from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The base commit of a branch, its files, and the changes since then, as Git tells them."""
+"""Ask Git for the base commit of a branch, its files, and the changes since then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live cluster that ``--kubeconfig`` names, read once. Nothing is ever written to it.
+"""Read the live cluster that ``--kubeconfig`` names, once. Nothing is ever written to it.
 
 Imported only where a kubeconfig is given: what it imports takes a third of a second.
 """

@@ -1,4 +1,4 @@
-"""Manifests that kustomize and Helm render. Findings name the files that were rendered, as far as they are known."""
+"""Render manifests with kustomize and Helm. Findings name the files that were rendered, as far as they are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A judging session of `check`, `fix`, `fn` and `explain`: which objects, against which cluster, for which user."""
+"""Judge for `check`, `fix`, `fn` and `explain`: which objects, against which cluster, for which user."""
 
 from __future__ import annotations
 

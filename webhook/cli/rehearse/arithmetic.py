@@ -1,4 +1,4 @@
-"""What is certain about a reclaim without a scheduler: little, and all of it by arithmetic.
+"""Tell what is certain about a reclaim without a scheduler: little, and all of it by arithmetic.
 
 No other node could ever take a Pod; a grace period is longer than the window; a budget allows no eviction.
 """

@@ -1,4 +1,4 @@
-"""What would mend what a reclaim does: proposals as YAML, and the cluster with them, to be rehearsed again."""
+"""Propose what mends the harm of a reclaim: as YAML, and as the cluster with it, to be rehearsed again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The result of a rehearsal: figures over its runs, and what the picture of its first run needs.
+"""Hold the result of a rehearsal: figures over its runs, and what the picture of its first run needs.
 
 Nothing here knows how it came about, and nothing that draws it needs anything else.
 """

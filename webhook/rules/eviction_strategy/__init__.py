@@ -1,1 +1,1 @@
-"""The policy kind ``EvictionStrategy``."""
+"""Check the labels by which CoreWeave evicts Pods: policy kind ``EvictionStrategy``."""

@@ -1,1 +1,1 @@
-"""The policy kind ``GracefulTermination``."""
+"""Fit grace periods into the time that a reclaim leaves: policy kind ``GracefulTermination``."""

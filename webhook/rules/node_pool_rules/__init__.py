@@ -1,1 +1,1 @@
-"""The policy kind ``NodePoolRules``."""
+"""Check node pools: what their provider accepts, what a spot pool should be: policy kind ``NodePoolRules``."""

@@ -51,9 +51,9 @@ class FieldSpec(Model):
 
 
 class CheckSpec(Model):
-    """A combination of fields that is forbidden. Texts may hold ``${JMESPath}`` of the object."""
+    """Forbid a combination of fields. Texts may hold ``${JMESPath}`` of the object."""
 
-    when: JMESPath = Field(description="JMESPath; it is violated if the result is not empty, false or null.")
+    when: JMESPath = Field(description="JMESPath; the check is violated if the result is not empty, false or null.")
     fields: tuple[FieldPathText, ...] = Field(
         min_length=1,
         description="Field paths that it is about. An update that changes none of them is not judged; the finding is "

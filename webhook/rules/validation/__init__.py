@@ -1,1 +1,1 @@
-"""The policy kind ``Validation``."""
+"""Judge objects by a team's own CEL expressions: policy kind ``Validation``."""

@@ -1,4 +1,4 @@
-"""Budgets over Pods of custom resources, such as CloneSets, as numbers of Pods.
+"""Turn budgets over Pods of custom resources, such as CloneSets, into numbers of Pods.
 
 A real disruption controller asks the owners for their scale; neither they nor their definitions are in a rehearsal.
 """

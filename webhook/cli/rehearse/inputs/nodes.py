@@ -1,4 +1,4 @@
-"""The Nodes of a rehearsal: those that are given, those that pools without Nodes would have, and those that come."""
+"""Build the Nodes of a rehearsal: those given, those that pools without Nodes would have, and those that come."""
 
 from __future__ import annotations
 

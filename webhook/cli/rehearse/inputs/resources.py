@@ -1,4 +1,4 @@
-"""The kinds of objects that a rehearsal works with, and where the API server has them."""
+"""List the kinds of objects that a rehearsal works with, and where the API server has them."""
 
 from __future__ import annotations
 

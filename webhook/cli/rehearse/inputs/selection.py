@@ -1,4 +1,4 @@
-"""What is lost: the Nodes that ``--lose`` names, and what their provider does with each of them."""
+"""Select what is lost: the Nodes that ``--lose`` names, and what their provider does with each of them."""
 
 from __future__ import annotations
 

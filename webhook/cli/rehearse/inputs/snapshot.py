@@ -1,4 +1,4 @@
-"""The cluster that is rehearsed: its objects, its Nodes and node pools, and what is not known of it."""
+"""Describe the cluster that is rehearsed: its objects, its Nodes and node pools, and what is not known of it."""
 
 from __future__ import annotations
 

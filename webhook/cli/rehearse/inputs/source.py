@@ -1,4 +1,4 @@
-"""The objects that describe a cluster, from files or as read from it, with changes merged into them."""
+"""Hold the objects that describe a cluster, from files or as read from it, with changes merged into them."""
 
 from __future__ import annotations
 

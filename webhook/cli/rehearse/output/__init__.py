@@ -1,1 +1,1 @@
-"""The formats of a rehearsal, a module each: `show(rehearsal)` prints it."""
+"""Show a rehearsal in a format: a module for each, whose `show(rehearsal)` prints it."""

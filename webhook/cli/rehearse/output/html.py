@@ -1,4 +1,4 @@
-"""A rehearsal as one page of HTML, with a picture: what becomes of Pods beside what the provider does."""
+"""Show a rehearsal as one page of HTML, with a picture: what becomes of Pods beside what the provider does."""
 
 from __future__ import annotations
 

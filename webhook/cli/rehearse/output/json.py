@@ -1,4 +1,4 @@
-"""A rehearsal as JSON: the figures, in a shape that is fixed."""
+"""Show a rehearsal as JSON: the figures, in a shape that is fixed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rehearsal as JUnit XML: a test case for each workload, which fails where Pods stay pending or a Job fails."""
+"""Show a rehearsal as JUnit XML: a test case for each workload, which fails where Pods stay pending or a Job fails."""
 
 from __future__ import annotations
 

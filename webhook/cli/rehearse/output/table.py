@@ -1,4 +1,4 @@
-"""A rehearsal for people."""
+"""Show a rehearsal to people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clock of a reclaim: what is going to happen at which second after the notice, and in which order."""
+"""Order the events of a reclaim: what is going to happen at which second after the notice."""
 
 from __future__ import annotations
 

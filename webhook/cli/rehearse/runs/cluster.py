@@ -1,4 +1,4 @@
-"""The control plane of one run: an etcd that holds the cluster already, and the real components on it."""
+"""Start the control plane of one run: an etcd that holds the cluster already, and the real components on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs of the control plane: where they are, and how they are had."""
+"""Find the programs of the control plane, or say how they are had."""
 
 from __future__ import annotations
 

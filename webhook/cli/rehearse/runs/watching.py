@@ -1,4 +1,4 @@
-"""What a control plane has at the moment: Pods, their owners and budgets, kept current by watches."""
+"""Watch what a control plane has at the moment: Pods, their owners and budgets."""
 
 from __future__ import annotations
 
