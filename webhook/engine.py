@@ -23,7 +23,7 @@ from webhook.kube.affinity import Tristate
 from webhook.kube.defaults import LABELLED_BY_TEMPLATE
 from webhook.kube.edit import PodEditor
 from webhook.policy.match import is_namespace, namespace_of
-from webhook.review import MalformedObjectError, is_null, leaves_spec
+from webhook.review import MalformedObjectError, changes_metadata_only, is_null
 from webhook.rules.protocol import NO_NEEDS
 from webhook.subject import Subject, template_subjects
 
@@ -60,7 +60,7 @@ def decide_on(route: Route | None, request: Request, index: Index, context: Cont
         return NOTHING
     evaluation = _Evaluation(request, index, context, route)
     if evaluation.only_warns:
-        evaluation.in_system_namespace(route.direct)
+        evaluation.warn_in_system_namespace(route.direct)
         return evaluation.decision()
     # A trace tells of the policies that are left out, too.
     direct, projected = (route.direct, route.projected) if context.trace else route.within(evaluation.namespace or "")
@@ -152,7 +152,7 @@ class _Evaluation:
             detail="Nothing was injected, and only labels were judged.",
             fix="no object that works needs so much: take out what is not needed, or split the object",
         )
-        most = Outcome.WARN if leaves_spec(self.request) else Outcome.DENY
+        most = Outcome.WARN if changes_metadata_only(self.request) else Outcome.DENY
         outcomes = [
             *((each, most) for each in direct),
             *((each, min(most, each.of.template_outcome)) for each in projected),
@@ -183,7 +183,7 @@ class _Evaluation:
             steps=tuple(self.trace.steps),
         )
 
-    def in_system_namespace(self, policies: tuple[Policy, ...]) -> None:
+    def warn_in_system_namespace(self, policies: tuple[Policy, ...]) -> None:
         """Warn in a system namespace, if a policy names that namespace; never change or deny anything."""
         named = tuple(policy for policy in policies if policy.matcher.names(self.namespace or ""))
         if not named or self.context.phase is Phase.MUTATE:

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 SYSTEM_NAMESPACES: Final = ("kube-system", "kube-node-lease")
 """Namespaces that no policy affects: a webhook that stops these stops the recovery of the cluster."""
 
-_MEMO: Final = 4096
+_CACHED_AT_MOST: Final = 4096
 """Entries of a cache: routes of resources that only wildcard rules match, and namespaces of a route. A cluster has a
 few hundred resources and some thousand namespaces; results beyond that are computed each time."""
 
 
-_NAME: Final = 253
+_NAME_AT_MOST: Final = 253
 """Characters of the longest name that Kubernetes accepts: longer ones are not cached."""
 
 
@@ -136,7 +136,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
             return why_not
         for number, rule in enumerate(self.exclude):
             for each, of_each in dict.fromkeys((asked, (kind, attributes))):
-                if rule.takes_out(each, of_each):
+                if rule.excludes(each, of_each):
                     return f"match.excludeResourceRules[{number}] names this request for {each[2]}"
         return ""
 
@@ -183,7 +183,7 @@ class Route(msgspec.Struct, frozen=True):
                 for policies in (self.direct, self.projected)
             )
             found = direct, projected
-            if len(self._within) < _MEMO and len(namespace) <= _NAME:
+            if len(self._within) < _CACHED_AT_MOST and len(namespace) <= _NAME_AT_MOST:
                 self._within[namespace] = found
         return found
 
@@ -232,7 +232,7 @@ class Index:
         if not is_declared and not self._wildcards:
             return None
         routes = self._routes_of(group, path)
-        if is_declared or (len(self._routes) < _MEMO and len(group) + len(path) <= 2 * _NAME):
+        if is_declared or (len(self._routes) < _CACHED_AT_MOST and len(group) + len(path) <= 2 * _NAME_AT_MOST):
             self._routes |= routes
         return routes.get(key)
 

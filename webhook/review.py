@@ -159,23 +159,23 @@ def is_null(raw: msgspec.Raw) -> bool:
     return len(raw) <= len(b"null") and bytes(raw) in {b"", b"null"}
 
 
-class _Wanted(msgspec.Struct):
-    """Hold the parts of an object that say what is wanted; ``template`` is a PodTemplate's."""
+class _DesiredState(msgspec.Struct):
+    """Hold the parts of an object that say how it is to be: ``spec``, or the ``template`` of a PodTemplate."""
 
     spec: msgspec.Raw = _NULL
     template: msgspec.Raw = _NULL
 
 
-_wanted_decoder: Final = msgspec.json.Decoder(_Wanted)
+_desired_state_decoder: Final = msgspec.json.Decoder(_DesiredState)
 
 
-def leaves_spec(request: Request) -> bool:
+def changes_metadata_only(request: Request) -> bool:
     """Return whether the request changes only the object's metadata and status."""
     raw = request.object, request.old_object
     if request.operation != "UPDATE" or any(map(is_null, raw)):
         return False
     try:
-        new, old = map(_wanted_decoder.decode, raw)
+        new, old = map(_desired_state_decoder.decode, raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return False
     return bytes(new.spec) == bytes(old.spec) and bytes(new.template) == bytes(old.template)

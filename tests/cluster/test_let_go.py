@@ -9,7 +9,7 @@ import pytest
 
 from tests.objects import BUNDLE
 from tests.objects import node_pool as pool
-from webhook.cluster.let_go import LASTS, LetGo
+from webhook.cluster.let_go import REMEMBERED_SECONDS, LetGo
 from webhook.cluster.protocol import ClusterView
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
 
@@ -99,9 +99,9 @@ def test_a_new_spot_pool_needs_its_fallback_at_once() -> None:
 def test_what_was_refused_elsewhere_is_there_again_after_a_while() -> None:
     clock = Clock()
     let_go = after(request(None, A), clock=clock)
-    clock.now = LASTS
+    clock.now = REMEMBERED_SECONDS
     assert usable(let_go.applied(BOTH)) == ["b"]
-    clock.now = LASTS + 0.1
+    clock.now = REMEMBERED_SECONDS + 0.1
     assert let_go.applied(BOTH) is BOTH
 
 

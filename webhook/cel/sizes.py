@@ -27,7 +27,7 @@ class ReadCost(NamedTuple):
     Attributes:
         one: nanoseconds to read the largest value there, with all in it.
         all: nanoseconds to read all of them.
-        items: of the longest, or bytes of the longest string.
+        items: how many the longest list or map there has, or the bytes of the longest string.
         number: how many values are at the path: one for each item of a list, where the path leads through items.
     """
 
@@ -53,8 +53,8 @@ class Measured:
     @cached_property
     def whole(self) -> ReadCost:
         """Return a cost that nothing at any path exceeds."""
-        cost = _up(self.values * VALUE_NS + self.size * BYTE_NS)
-        return ReadCost(cost, cost, _up(self.size), _up(self.values))
+        cost = _rounded_up(self.values * VALUE_NS + self.size * BYTE_NS)
+        return ReadCost(cost, cost, _rounded_up(self.size), _rounded_up(self.values))
 
     def at(self, path: ReadPath) -> ReadCost:
         """Return the cost to read what stands at a path."""
@@ -67,7 +67,7 @@ class Measured:
                 for each in found
                 if isinstance(each, str | list | dict)
             )
-            self._read_costs[path] = ReadCost(*map(_up, (one, every, max(lengths, default=0), len(found))))
+            self._read_costs[path] = ReadCost(*map(_rounded_up, (one, every, max(lengths, default=0), len(found))))
         return self._read_costs[path]
 
     def _found(self, path: ReadPath) -> list[Any]:
@@ -94,7 +94,7 @@ def _cost(value: object) -> int:
     return values * VALUE_NS + size * BYTE_NS
 
 
-def _up(number: int) -> int:
+def _rounded_up(number: int) -> int:
     """Round up to the next of four steps between two powers of two: by a quarter at most."""
     step = 1 << max(number.bit_length() - 3, 0)
     return -(-number // step) * step

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from webhook.cluster.protocol import ClusterView
     from webhook.review import Request
 
-LASTS: Final = 30.0
+REMEMBERED_SECONDS: Final = 30.0
 """Seconds for which a change is remembered: as long as another validating webhook may take (its ``timeoutSeconds``).
 
 Then the API server has stored the object, or has rejected the request: so the pool is there after all."""
 
-_MOST: Final = 1_000
-"""The most pools that are remembered. A request for each would have to be allowed within `LASTS`."""
+_POOLS_AT_MOST: Final = 1_000
+"""The most pools that are remembered. A request for each would have to be allowed within `REMEMBERED_SECONDS`."""
 
 _MAY_BE_SPOT: Final = frozenset({CapacityType.SPOT, CapacityType.UNKNOWN})
 
@@ -58,8 +58,8 @@ class LetGo:
                 continue
             self._pools.pop(pool.identity, None)
             if worst is not None:
-                self._pools[pool.identity] = (self._clock() + LASTS, worst)
-        while len(self._pools) > _MOST:
+                self._pools[pool.identity] = (self._clock() + REMEMBERED_SECONDS, worst)
+        while len(self._pools) > _POOLS_AT_MOST:
             del self._pools[next(iter(self._pools))]
 
     def applied(self, view: ClusterView) -> ClusterView:

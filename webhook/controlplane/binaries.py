@@ -1,7 +1,8 @@
 """Find or build the programs of a control plane, all in Go.
 
-Looked for in `KUBEBUILDER_ASSETS`, then in the user's cache folder; else built with Go from the modules beside this
-file. `python -m webhook.controlplane.binaries` does that alone. Rehearsals also take them out of images (`images.py`).
+They are looked for in `KUBEBUILDER_ASSETS`, then in the user's cache folder; else built with Go from the modules
+beside this file. `python -m webhook.controlplane.binaries` does that alone. Rehearsals also take them out of images
+(`images.py`).
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ KUBERNETES: Final = Module(
         name: f"k8s.io/kubernetes/cmd/{name}"
         for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
     },
-    # Without them every program takes itself for v0.0.0, and checks of the version misfire.
+    # Without these flags every program takes itself for v0.0.0, and checks of the version misfire.
     ldflags=f"-s -w -X {_VERSION}.gitVersion={{version}} "
     f"-X {_VERSION}.gitMajor={{major}} -X {_VERSION}.gitMinor={{minor}}",
 )
@@ -103,7 +104,7 @@ EVERYTHING: Final = frozenset(name for module in CONTROL_PLANE for name in modul
 
 
 def report(line: str) -> None:
-    """Say on stderr what takes so long."""
+    """Print on stderr a line about work that takes long."""
     sys.stderr.write(f"spotgate: {line}\n")
     sys.stderr.flush()
 
@@ -125,23 +126,25 @@ def find_or_build(
     All come from one place, so that their versions fit each other. Raise BinariesError.
     """
     assets = os.environ.get("KUBEBUILDER_ASSETS")
-    if assets and are_in(Path(assets), names):
+    if assets and has_programs(Path(assets), names):
         return {name: Path(assets) / name for name in names}
     cache = cache or cache_directory()
     needed = [module for module in modules if not module.packages.keys().isdisjoint(names)]
-    if missing := [module for module in needed if not are_in(cache / module.key, module.packages)]:
+    if missing := [module for module in needed if not has_programs(cache / module.key, module.packages)]:
         if assets:
             say(f"KUBEBUILDER_ASSETS is not used: {assets} has not all of {', '.join(sorted(names))}")
         go = find_go()
         with locked(cache, say):
             for module in missing:
-                if not are_in(cache / module.key, module.packages):  # else whoever had the lock before has built it
+                if not has_programs(
+                    cache / module.key, module.packages
+                ):  # else whoever had the lock before has built it
                     _build_module(go, module, cache, say)
     return {name: cache / module.key / name for module in needed for name in module.packages if name in names}
 
 
-def are_in(directory: Path, names: Collection[str]) -> bool:
-    """Return whether all of them can be run from there."""
+def has_programs(directory: Path, names: Collection[str]) -> bool:
+    """Return whether the directory has all of these programs, executable."""
     return all(os.access(directory / name, os.X_OK) for name in names)
 
 
@@ -190,7 +193,7 @@ def filling(folder: Path) -> Iterator[Path]:
         built = Path(temporary) / "bin"
         built.mkdir()
         yield built
-        shutil.rmtree(folder, ignore_errors=True)  # what somebody has taken programs out of
+        shutil.rmtree(folder, ignore_errors=True)  # one that lacks programs, as somebody removed them
         built.rename(folder)
 
 

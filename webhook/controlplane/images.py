@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Final
 
-from webhook.controlplane.binaries import KWOK, PLATFORM, BinariesError, are_in, filling, locked
+from webhook.controlplane.binaries import KWOK, PLATFORM, BinariesError, filling, has_programs, locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +57,7 @@ def copy_from_images(version: str, cache: Path, say: Callable[[str], None]) -> N
     engine = _engine()
     with locked(cache, say):
         for folder, images in folders_of(version).items():
-            if not are_in(cache / folder, images):
+            if not has_programs(cache / folder, images):
                 with filling(cache / folder) as directory:
                     for program, image in images.items():
                         say(f"taking {program} out of {image}, by {engine}")

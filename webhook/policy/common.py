@@ -146,7 +146,7 @@ Level = Annotated[
 
 
 class Metadata(Model):
-    """Name and notes of a document."""
+    """Hold the name and the notes of a document."""
 
     name: Annotated[
         str,

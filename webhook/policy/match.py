@@ -112,14 +112,14 @@ class Matcher:
         return ""
 
 
-_ASKED: Final[Mapping[str, Callable[[Request], Iterable[str | None]]]] = {
+_VALUES_OF: Final[Mapping[str, Callable[[Request], Iterable[str | None]]]] = {
     "users": lambda request: (request.user_info.username,),
     "groups": lambda request: request.user_info.groups or (),
     "serviceAccounts": lambda request: (service_account(request.user_info.username),),
     "namespaces": lambda request: (namespace_of(request),),
     "names": lambda request: (request.name,),
 }
-"""The words of a request that the parts of an exemption are compared with; one of them must match."""
+"""The values of a request that each part of an exemption is compared with; one of them must match."""
 
 
 class Exemption:
@@ -150,7 +150,7 @@ class Exemption:
 
     @property
     def said(self) -> str:
-        """Return what the trace and the audit annotations say where the exemption applies."""
+        """Return the sentence for the trace and the audit annotations where the exemption applies."""
         return f"exempt: {self}, by {self.name} at {self.place}"
 
     def is_for(self, namespace: str) -> bool:
@@ -167,7 +167,7 @@ class Exemption:
         if self.expires is not None and today > self.expires:
             return "expires"
         for part, globs in self._globs.items():
-            if not any(each and globs.match(each) for each in _ASKED[part](request)):
+            if not any(each and globs.match(each) for each in _VALUES_OF[part](request)):
                 return part
         # The object as it will be: one that loses the label loses the exemption with it.
         if self._object_selector is not None and not (
@@ -239,19 +239,23 @@ class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether the rule names only some requests of a kind."""
         return self.api_versions != ("*",) or bool(self.resource_names) or self.scope != "*"
 
-    def mismatch(self, asked: RequestAttributes) -> str:
+    def mismatch(self, attributes: RequestAttributes) -> str:
         """Return the part of the rule that does not match the request, or an empty string if all parts do."""
-        if "*" not in self.api_versions and asked.version not in self.api_versions:
-            return f"apiVersions does not name {asked.version}"
-        if self.resource_names and asked.name not in self.resource_names:
-            return f"resourceNames does not name {asked.name}" if asked.name else "resourceNames: it has no name yet"
-        if self.scope == "Cluster" and asked.in_namespace:
+        if "*" not in self.api_versions and attributes.version not in self.api_versions:
+            return f"apiVersions does not name {attributes.version}"
+        if self.resource_names and attributes.name not in self.resource_names:
+            return (
+                f"resourceNames does not name {attributes.name}"
+                if attributes.name
+                else "resourceNames: it has no name yet"
+            )
+        if self.scope == "Cluster" and attributes.in_namespace:
             return "scope is Cluster, and it is in a namespace"
-        if self.scope == "Namespaced" and not asked.in_namespace:
+        if self.scope == "Namespaced" and not attributes.in_namespace:
             return "scope is Namespaced, and it is cluster-scoped"
         return ""
 
-    def takes_out(self, kind: tuple[str, str, str], request: RequestAttributes) -> bool:
+    def excludes(self, kind: tuple[str, str, str], request: RequestAttributes) -> bool:
         """Return whether the rule excludes the request as an entry of ``excludeResourceRules``.
 
         It excludes the request in every version that serves a version of the rule, as the API server does with

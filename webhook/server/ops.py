@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _PAGE_SECONDS: Final = 1.0
-"""How long a page is shown again: whoever asks without end makes the server render one a second."""
+"""Seconds for which a rendered page is served again: endless requests make the server render one a second."""
 
 _PAGE_HEADERS: Final = {
     "Cache-Control": "no-store",

@@ -176,7 +176,7 @@ def _size(pool: Pool) -> str:
 
 
 def _certificates(replica: Replica) -> Iterator[tuple[str, float, str]]:
-    """Yield what ends, when, and what is to be said of it."""
+    """Yield the name of each certificate, when it expires, and a note on it."""
     served = x509.load_pem_x509_certificates(replica.certificate.served)[0]
     names = served.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     shown = ", ".join(map(str, (*names.get_values_for_type(x509.DNSName), *names.get_values_for_type(x509.IPAddress))))

@@ -281,7 +281,7 @@ def _stopping(stop: _Stop, drain: int, killed: int) -> Iterator[Event]:
 
 
 _TOLERATING: Final = "tolerating_is_targeting"
-"""A field that policies have that look for Pods that target spot."""
+"""A field by which to know policies that look for Pods that target spot: no others have it."""
 
 
 class NoTimeline(msgspec.Struct, frozen=True):
@@ -334,7 +334,7 @@ def _pods(trace: PhaseDecisions, bundle: Bundle) -> Iterator[tuple[str, Pod, Pod
         try:
             written, injected = (pod_of(each, workload, request) for each in templates)
         except MalformedObjectError:
-            continue  # it is said by the engine
+            continue  # the engine reports it
         yield field_path(templates[0].path), written, injected
 
 

@@ -19,10 +19,10 @@ from webhook.controlplane.binaries import (
     KWOK,
     PLATFORM,
     BinariesError,
-    are_in,
     cache_directory,
     find_go,
     find_or_build,
+    has_programs,
     kubernetes_module,
     report,
 )
@@ -61,7 +61,7 @@ def find_programs(folder: Path | None, cluster: str | None) -> Programs | None:
     """
     if folder is not None:
         if (found := _in_folder(folder, "--binaries")) is None:
-            missing = ", ".join(name for name in sorted(NEEDED) if not are_in(folder, [name]))
+            missing = ", ".join(name for name in sorted(NEEDED) if not has_programs(folder, [name]))
             raise CannotJudgeError(f"spotgate rehearse: --binaries {folder}: {missing} can't be run from there")
         return found
     found = _found(_preferred(cluster)) or _found(KUBERNETES.version)
@@ -120,7 +120,7 @@ def _found(version: str) -> Programs | None:
         minor = (version if module is KUBERNETES else module.version).rpartition(".")[0]
         needed = module.packages.keys() & NEEDED
         folders = cache_directory().glob(f"{module.name}-{minor}.*-{PLATFORM}-*")
-        newest = max((each for each in folders if are_in(each, needed)), key=_release, default=None)
+        newest = max((each for each in folders if has_programs(each, needed)), key=_release, default=None)
         if newest is None:
             return None
         paths |= {name: newest / name for name in needed}
@@ -134,7 +134,7 @@ def _release(folder: Path) -> list[int]:
 
 
 def _in_folder(folder: Path, named: str) -> Programs | None:
-    if not are_in(folder, NEEDED):
+    if not has_programs(folder, NEEDED):
         return None
     return Programs({name: folder / name for name in NEEDED}, f"{named} {folder}", _version(folder / "kube-scheduler"))
 
