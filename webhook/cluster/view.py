@@ -1,6 +1,6 @@
 """Build the view of a cluster from its objects, the same whether they come from files or an API server.
 
-A node pool's part is done by its `webhook.capacity.providers.reader.PoolReader`.
+Node pools are read by `webhook.capacity.providers.reader.PoolReader`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
     """Hold the facts that a Node tells about its cluster.
 
     Attributes:
-        providers: names of those whose nodes have such labels.
+        providers: names of the providers whose nodes have such labels.
         kind: what it says of its pool; None: it is of no provider, or of one that does not label spot nodes.
         kubelet: (major, minor); None: it does not say.
     """
@@ -46,8 +46,8 @@ class NodeSummary(msgspec.Struct, frozen=True):
     """Hold what all Nodes of a cluster say of it.
 
     Attributes:
-        providers: names of those that any of them shows.
-        spot_providers: names of those of which there are spot Nodes.
+        providers: names of the providers that any Node shows.
+        spot_providers: names of the providers of spot Nodes.
         oldest_kubelet: (major, minor); None: no Node says its own.
         groups: the node pools that they stand for.
     """

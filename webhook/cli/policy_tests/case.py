@@ -222,7 +222,7 @@ def _yaml(value: object) -> str:
     return f"{dump(value, width=120)}\n"
 
 
-def silent(manifest: Manifest, judgement: Judgement, index: Index, names: Collection[str]) -> Iterator[str]:
+def silent_policies(manifest: Manifest, judgement: Judgement, index: Index, names: Collection[str]) -> Iterator[str]:
     """Yield a sentence for each policy that neither found nor changed anything.
 
     Empty ``names`` stand for all policies for this kind of object.

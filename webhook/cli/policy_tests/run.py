@@ -19,7 +19,7 @@ from webhook.cli.policy_tests.case import (
     differences,
     golden_difference,
     matched_by_none,
-    silent,
+    silent_policies,
 )
 from webhook.cli.policy_tests.coverage import Reached, Watch
 from webhook.context import ASSUMED_VERSION, Context, Phase
@@ -172,7 +172,7 @@ class Runner:
             result,
             findings=findings,
             mismatches=tuple(mismatches),
-            silent=tuple(silent(subject, judgement, watch.index, missed or case.spec.policies or ()))
+            silent=tuple(silent_policies(subject, judgement, watch.index, missed or case.spec.policies or ()))
             if mismatches and (missed or not findings)
             else (),
             warnings=tuple(warnings),

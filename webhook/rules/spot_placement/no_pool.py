@@ -165,7 +165,7 @@ def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: s
 
 
 def _pool_dedicated(subject: Subject, target: Target, nodes: SpotNodes, taint: Taint) -> Violation:
-    """Return the violation for a Pod that only taints which may dedicate the pools keep off."""
+    """Return the violation for a Pod that is kept off only by taints that may dedicate the pools."""
     pod, noun = subject.pod, pod_noun(subject)
     value = f", value: {yaml_quoted(taint.value)}" if taint.value else ""
     name = nodes.pool.pool_name or nodes.pool.name if nodes.pool is not None else ""
