@@ -42,7 +42,7 @@ MANIFESTS = Path(__file__).parents[2] / "manifests"
 SECRET = NAMESPACE, SECRET_NAME = "spotgate-system", "spotgate-certificates"
 CONFIGURATIONS = f"--filename={MANIFESTS / 'webhooks' / 'webhooks.yaml'}"
 NAMES = ("spotgate.spotgate-system.svc",)
-POLL, SETTLE, RETENTION = 0.1, 0.2, 2.0
+POLL, SETTLE, RETENTION = 0.1, 0.2, 6.0
 SECONDS = 5.0
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _NO_IMAGE: Final = ("ErrImage", "ImagePullBackOff", "InvalidImageName", "RegistryUnavailable")
 """What kubelets call an image that they can't have."""
 
-_STALE: Final = 60.0
-"""Seconds: every watch says something at least each half minute."""
+_STALE: Final = 180.0
+"""Seconds of silence, as in the alert: the API server says something of each resource every minute or so."""
 
 
 async def check_replicas(installed: Installed) -> AsyncIterator[Diagnosis]:
