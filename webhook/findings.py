@@ -19,7 +19,9 @@ _PACKAGE: Final = Path(__file__).parent
 _PAGES: Final = "https://spotgate.dev/docs/findings"
 """The address at which ``docs/findings.md`` is published."""
 
-_OF_A_KIND: Final = "Name in `exempt` of the policy, or in an Exemption, whom or what it is right for."
+_OF_A_KIND: Final = (
+    "List the users, namespaces or objects that may do this under `exempt` of the policy, or in an Exemption."
+)
 _OF_NO_KIND: Final = "No policy decides this, and none can exempt from it."
 
 

@@ -646,8 +646,8 @@ def test_the_trace_says_why() -> None:
             "a Pod has 300 s, less a safety margin of 30 s"
         ),
         "class batch: a Job owns it, and it requests no GPUs",
-        "grace period: is 30 s, is to be 30 s",
-        "preStop sleep of 0 s: no container is to have it",
+        "grace period: 30 s, should be 30 s",
+        "preStop sleep of 0 s: no container needs it",
     ]
 
 

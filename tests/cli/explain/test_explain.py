@@ -252,7 +252,7 @@ def test_of_a_template_that_is_only_counted_again_nobody_says_what_would_be_inje
     said = explain(run, "--state", "state.yaml", "--state", before, "--operation", "UPDATE", after)
     assert "warns       spot-suitability" in said
     assert "skips       graceful-termination  GracefulTermination, enforcement: deny\n\n" in said
-    assert "is to be injected" not in said
+    assert "preStop sleep" not in said
 
 
 def test_pod_templates_are_not_looked_at_when_their_workload_is_deleted(run: Run) -> None:

@@ -75,7 +75,13 @@ def configure(parser: ArgumentParser) -> None:
         "the spot nodes of a provider; zone:NAME, the spot nodes of a zone, all of them if none is spot; can be given "
         "again",
     )
-    parser.add_argument("--runs", metavar="N", type=_positive, default=_RUNS, help="default: %(default)s")
+    parser.add_argument(
+        "--runs",
+        metavar="N",
+        type=_positive,
+        default=_RUNS,
+        help="reclaims to rehearse, as no two are alike; default: %(default)s",
+    )
     parser.add_argument(
         "--max-pending", metavar="N", type=_count, help="fail if more Pods stay pending; default: any number may"
     )

@@ -31,7 +31,7 @@ class Format:
     """Describe a format of the report.
 
     Attributes:
-        about: whom or what it is for, one line of Markdown: ``docs/cli/check.md`` shows it.
+        about: what the format is for, one line of Markdown, which ``docs/cli/formats.md`` shows.
         render: return the report as text, without a newline at the end.
         show: print the report on standard output, if that differs from printing what `render` returns.
         timelines: it shows the timelines of reclaims, which are computed only for formats that do.

@@ -112,7 +112,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
             return None
         budget = self.budgets.of(target)
         if budget is None:
-            say("left alone: it targets spot (%s), but no capacity provider is in play", target.because)
+            say("left alone: it targets spot (%s), but no node pools are known", target.because)
             return None
         say("targets spot: %s", target.because)
         return self._within(budget, subject, context, gpu=target.gpu is True)
@@ -132,12 +132,12 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
 
         keeps = kept_fields(pod)
         grace = self._grace(pod, workload_class, budget.seconds, keeps)
-        say("grace period: is %d s, is to be %d s", pod.grace_seconds, grace)
+        say("grace period: %d s, should be %d s", pod.grace_seconds, grace)
 
         sleep = workload_class.pre_stop_seconds
         sleepless = without_pre_stop(pod) if 0 < sleep < grace and "pre-stop" not in keeps else ()
-        handler, no_handler = self._handler(pod, sleep, context) if sleepless else (None, "no container is to have it")
-        say("preStop sleep of %d s: %s", sleep, no_handler or "is to be injected")
+        handler, no_handler = self._handler(pod, sleep, context) if sleepless else (None, "no container needs it")
+        say("preStop sleep of %d s: %s", sleep, no_handler or "injected")
         return TerminationPlan(
             budget=budget,
             workload_class=name,
