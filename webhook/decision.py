@@ -81,6 +81,11 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     part: str = ""
 
 
+def finding(what: str, reason: str, field: str, detail: str, fix: str, outcome: Outcome = Outcome.WARN) -> Violation:
+    """Return a violation of a rule that changes Pods: at most a warning, unless it says otherwise."""
+    return Violation(id=what, reason=reason, field=field, detail=detail, fix=fix, outcome=outcome)
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Hold a finding after enforcement: what is wrong, its outcome for this request, the field, and how to fix it.
 

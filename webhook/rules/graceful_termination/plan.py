@@ -11,7 +11,7 @@ import msgspec
 
 from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, KEEP_WORDS
 from webhook.capacity.placement.workload_class import CLASS_LABEL
-from webhook.decision import Outcome, Violation
+from webhook.decision import Outcome, Violation, finding
 from webhook.kube.containers import hook_sleeps, longest_sleep
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
 from webhook.policy.errors import did_you_mean
@@ -159,8 +159,3 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
             f"Requests still arrive while a Pod begins to stop; SIGTERM comes at once to {names}.{why}",
             f"{fix}, or annotate {self.pod_noun} `{KEEP_ANNOTATION}: pre-stop`",
         )
-
-
-def finding(what: str, reason: str, field: str, detail: str, fix: str, outcome: Outcome = Outcome.WARN) -> Violation:
-    """Return a violation that is at most a warning, unless it says otherwise."""
-    return Violation(id=what, reason=reason, field=field, detail=detail, fix=fix, outcome=outcome)

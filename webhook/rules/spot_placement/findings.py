@@ -16,7 +16,7 @@ from webhook.capacity.placement.target import (
     NotTargeting,
     own_choice,
 )
-from webhook.decision import Outcome, Violation
+from webhook.decision import Outcome, Violation, finding
 from webhook.kube.affinity import REQUIRED, describe, terms_of
 from webhook.policy.errors import did_you_mean
 from webhook.rules.protocol import pod_noun
@@ -56,11 +56,6 @@ class PlacementPlan(msgspec.Struct, frozen=True, kw_only=True):
     preferred: bool = False
     because: str = ""
     violations: tuple[Violation, ...] = ()
-
-
-def finding(what: str, reason: str, field: str, detail: str, fix: str) -> Violation:
-    """Return a violation that is at most a warning: placement never stops a Pod."""
-    return Violation(id=what, reason=reason, field=field, detail=detail, fix=fix, outcome=Outcome.WARN)
 
 
 def asked_at(pod: Pod) -> str:

@@ -9,6 +9,7 @@ from webhook.capacity.placement.feasible import EXCLUDED, guarding_taint
 from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION, ON_DEMAND
 from webhook.capacity.providers.nodes import KIND as NODE_GROUP
 from webhook.capacity.providers.pool import CapacityType, Gpu
+from webhook.decision import finding
 from webhook.kube.affinity import Tristate, admits, terms_of, unmet_constraint
 from webhook.rules.protocol import pod_noun
 from webhook.rules.spot_placement.findings import (
@@ -16,7 +17,6 @@ from webhook.rules.spot_placement.findings import (
     UNCHANGED,
     asked_at,
     choice,
-    finding,
     given_cluster,
     listed,
     no_such_spot_pool,
