@@ -91,7 +91,7 @@ class Api:
 
     @classmethod
     async def connect(cls, kubeconfig: Path | None, context: str | None = None) -> Api:
-        """Return a connection with the credentials in this file; None: those of the Pod that this process runs in.
+        """Return a connection with the credentials in this file, or if it is None with those of this process's Pod.
 
         No request is sent yet.
 

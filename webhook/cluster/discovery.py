@@ -41,7 +41,7 @@ class ServedResource(msgspec.Struct, frozen=True, kw_only=True):
         return f"{group}/{self.version}" if group else self.version
 
     def path_in(self, namespace: str) -> str:
-        """Return the path of the resource in a namespace; empty: in all."""
+        """Return the path of the resource in a namespace, or in all of them if that is empty."""
         prefix = "/apis" if self.resource.group else "/api"
         within = f"namespaces/{namespace}/" if namespace else ""
         return f"{prefix}/{self.api_version}/{within}{self.resource.plural}"

@@ -80,7 +80,7 @@ class LetGo:
 def _changes(
     request: Request, view: ClusterView, providers: Mapping[str, Provider]
 ) -> Iterator[tuple[Pool | None, Pool | None]]:
-    """Yield each pool that the request changes, before and after it; None: the pool does not exist."""
+    """Yield each pool that the request changes, before and after it, each None if the pool does not exist then."""
     key = (request.resource.group, request.resource.resource)
     readers = readers_by_resource(providers.values()).get(key)
     sizers = sizers_by_resource(providers.values()).get(key)

@@ -147,7 +147,7 @@ class Manifests(msgspec.Struct):
     unread: list[Unread] = []
 
     def lose(self, problem: Problem, kinds: frozenset[str] | None) -> None:
-        """Add a problem because of which objects of these kinds may be missing; None: of any."""
+        """Add a problem because of which objects of these kinds may be missing, or of any kind if that is None."""
         self.problems.append(problem)
         self.unread.append(Unread(problem.file, kinds))
 

@@ -53,7 +53,7 @@ class Validator(Protocol):
 
 
 class Levels(msgspec.Struct, frozen=True):
-    """Hold the part of the spec and the greatest outcome of each finding that a policy sets; None: it is off.
+    """Hold the part of the spec and the greatest outcome of each finding that a policy sets, None if it is off.
 
     Findings are named by the beginning of their ids: ``disruption-budget`` is that of all about budgets.
     """

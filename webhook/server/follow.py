@@ -41,7 +41,7 @@ class LiveCluster:
 
     @classmethod
     async def connect(cls, kubeconfig: Path | None) -> LiveCluster:
-        """Connect to the cluster of a kubeconfig; None: to that of the Pod in which this process runs.
+        """Connect to the cluster of a kubeconfig, or without one to that of the Pod in which this process runs.
 
         Raises:
             UnusableCredentialsError: its address or the credentials can't be read.

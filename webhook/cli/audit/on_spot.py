@@ -40,7 +40,7 @@ _OF_NODES: Final = frozenset({("apps", "DaemonSet"), ("", "Node")})
 
 
 class SpotNode(msgspec.Struct, frozen=True):
-    """Hold the provider and the node pool of a spot Node; None: a pool that nothing declares."""
+    """Hold the provider and the node pool of a spot Node. The pool is None if nothing declares it."""
 
     provider: Provider
     pool: Pool | None

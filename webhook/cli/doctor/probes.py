@@ -71,7 +71,7 @@ class ProbeAnswer:
 
 
 async def check_policies(installed: Installed) -> tuple[list[Diagnosis], bool | None]:
-    """Probe each kind of policy in the bundle. Return also whether a probe for spot was placed; None: not known."""
+    """Probe each kind of policy in the bundle. Return also whether a probe for spot was placed, None if unknown."""
     if installed.bundle is None:
         return [Diagnosis("probes", "unknown", installed.bundle_problem, "mend the policies")], None
     answers = {name: await _try(installed, probe) for name, probe in _probes(installed.bundle).items()}

@@ -30,7 +30,7 @@ ReclaimEventName = Literal[
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """Hold a figure over the runs; None: it needs the scheduler, and there is none, or nobody could count it."""
+    """Hold a figure over the runs. It is None without the scheduler that it needs, or if nobody could count it."""
 
     min: float | None = None
     max: float | None = None
