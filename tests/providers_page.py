@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -105,6 +106,18 @@ def _source(file: str, document: Mapping[str, Any]) -> str:
     source = document["metadata"].get("annotations", {}).get("source")
     assert source, f"policies/providers/{file}: metadata.annotations.source must name the page that its facts are from"
     return str(source)
+
+
+def checked_pages() -> str:
+    """Return the pages that the facts about each provider are from, and when they were last held against them."""
+    rows: list[list[str]] = []
+    for name, document, spec in providers():
+        pages = [line.split() for line in document["metadata"]["annotations"].get("checked", "").splitlines()]
+        assert _source(name, document) in {page for _, page in pages}, (
+            f"policies/providers/{name}: checked lacks source"
+        )
+        rows += [[spec.title, date.fromisoformat(day).isoformat(), f"<{page}>"] for day, page in pages]
+    return _table(["provider", "checked", "page"], rows)
 
 
 def node_pool_tables() -> str:

@@ -21,7 +21,7 @@ import yaml
 
 from tests.command_help import command_help, command_list, format_list
 from tests.monitoring.tables import OPERATOR_RULES, alert_table, metric_table, operator_rules
-from tests.providers_page import node_pool_tables, provider_table
+from tests.providers_page import checked_pages, node_pool_tables, provider_table
 from webhook.bundle import policy_kinds
 from webhook.cli.commands.schema import policy_schema
 from webhook.findings import anchor_of, as_markdown, finding_texts
@@ -39,6 +39,7 @@ _ALL: Final = {
     "commands": command_list,
     "formats": format_list,
     "metrics": metric_table,
+    "checked pages": checked_pages,
     "node pools": node_pool_tables,
     "providers": provider_table,
 }

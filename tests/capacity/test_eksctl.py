@@ -9,8 +9,11 @@ import yaml
 
 from tests.objects import pod_of
 from tests.rules.conftest import shipped_provider
+from webhook.capacity.placement.selector import select
+from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
+from webhook.kube.pod import Requirement
 from webhook.manifests.objects import read_manifests
 from webhook.manifests.state import ListedPool, list_problems, view_of, with_listed_pools
 
@@ -170,3 +173,16 @@ def test_what_is_no_list_of_groups_is_said(tmp_path: Path, groups: object, said:
     assert all(isinstance(each, Pool) for each in pools(file).values())
     problems = list_problems(read_manifests([file]).objects, EKS.values())
     assert [f"{each.field}: {each.text}" for each in problems] == said
+
+
+def test_the_spot_nodes_of_a_mixed_group_are_told_from_its_others(tmp_path: Path) -> None:
+    """Eksctl labels each node with its own lifecycle when it boots."""
+    mixed = {"instanceTypes": ["m5.large", "m5a.large"], "onDemandPercentageAboveBaseCapacity": 50}
+    web = {"name": "web", "instancesDistribution": mixed}
+    file = config(tmp_path, managedNodeGroups=[{"name": "base"}], nodeGroups=[web])
+    view = view_of(read_manifests([file]).objects, EKS, complete=True)
+    supply = supply_of(view, EKS)
+    assert select(supply.spot, supply, ()) == ((Requirement("node-lifecycle", "In", ("spot",)),),)
+    found = target_of(pod_of(selector={"node-lifecycle": "spot"}), {}, view, EKS)
+    assert isinstance(found, Target)
+    assert [each.name for each in found.pools or ()] == ["web"]

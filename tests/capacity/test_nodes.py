@@ -130,6 +130,16 @@ def test_a_node_of_two_providers_is_of_the_one_whose_pools_are_in_the_cluster() 
     assert facts.providers == {"aks", "karpenter"}
 
 
+def test_conditions_of_nodes_say_nothing_of_their_pools() -> None:
+    """CoreWeave's are for its own use: https://docs.coreweave.com/products/cks/nodes/nodes-and-node-pools."""
+    conditions = [{"type": name, "status": "True"} for name in ("Ready", "PendingPreemption", "DrainInProgress")]
+
+    def ill(value: JSON) -> JSON:
+        return {**value, "status": {**value.get("status", {}), "conditions": conditions}}
+
+    assert summary(*map(ill, NODES)).groups == summary(*NODES).groups
+
+
 def test_nodes_without_the_name_of_a_pool_are_grouped_by_their_taints() -> None:
     gke = {"cloud.google.com/gke-spot": "true"}
     one, other = (

@@ -184,3 +184,13 @@ def test_a_providers_spot_label_in_a_selector_speaks_for_itself(
     selector: dict[str, str], left: int, *, known: bool
 ) -> None:
     assert seconds(target(pod_of(nodeSelector=selector), known=known)) == left
+
+
+@pytest.mark.parametrize(("behavior", "tolerated"), [(None, True), ("ARM", True), ("NONE", False)])
+def test_an_arm_pool_of_GKE_is_tainted_unless_it_opts_out(behavior: str | None, *, tolerated: bool) -> None:
+    own = {} if behavior is None else {"taintConfig": {"architectureTaintBehavior": behavior}}
+    found = target(
+        pod_of(SPOT, nodeSelector={"kubernetes.io/arch": "arm64"}), gke("arm", machineType="c4a-standard-4", **own)
+    )
+    assert isinstance(found, Target)
+    assert any(each.key == "kubernetes.io/arch" for each in found.tolerations) is tolerated

@@ -219,6 +219,11 @@ def test_an_instance_type_that_nobody_knows_is_warned_of() -> None:
         assert judge(CKS, value)[-1].fix.startswith("${TYPE} is a placeholder: fill it in first (")
 
 
+def test_a_placeholder_is_not_known_to_break_a_rule() -> None:
+    value = pool(instanceType="${TYPE}", targetNodes=None, targetRacks=1)
+    assert {(each.id, each.unknown) for each in judge(CKS, value)} == {("check", True), ("unreadable", True)}
+
+
 @pytest.mark.parametrize(("machine", "warned"), [({}, False), ({"spotMarketOptions": {}}, True)])
 def test_the_type_of_a_template_counts_if_it_is_spot_as_it_may_be_the_control_planes(
     machine: JSON, *, warned: bool

@@ -95,3 +95,24 @@ def test_the_pools_of_a_cluster_that_is_being_deleted_may_go() -> None:
     other = gke_cluster("another")
     other["metadata"] |= SOON
     assert said(judge(None, GKE_CPU, [GKE_SPOT, GKE_CPU, other])) != []
+
+
+def machine_pool(name: str, instance_type: str, *, spot: bool = False) -> Json:
+    template = {"instanceType": instance_type, **({"spotMarketOptions": {}} if spot else {})}
+    return {
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2",
+        "kind": "AWSMachinePool",
+        "metadata": {"name": name, "namespace": "infra"},
+        "spec": {"maxSize": 4, "awsLaunchTemplate": template},
+    }
+
+
+def test_a_placeholder_is_neither_a_GPU_nor_none() -> None:
+    """What is written there decides both whether a pool needs a fallback and whether another pool is one."""
+    (needs,) = judge(machine_pool("spot", "${TYPE}", spot=True), None, [])
+    assert (needs.id, needs.unknown) == ("missing", True)
+    assert needs.fix.startswith("${TYPE} is a placeholder: fill it in first")
+    spot = machine_pool("spot", "p4d.24xlarge", spot=True)
+    (may_be_met,) = judge(spot, None, [machine_pool("base", "${TYPE}")])
+    (is_not,) = judge(spot, None, [machine_pool("base", "m7i.large")])
+    assert (may_be_met.unknown, is_not.unknown) == (True, False)

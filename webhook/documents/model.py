@@ -140,7 +140,7 @@ def placeholder_in(value: object) -> str:
     if isinstance(value, str):
         found = _PLACEHOLDER.search(value)
         return found[0][:_SHOWN] if found is not None else ""
-    members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
     return next(filter(None, map(placeholder_in, members)), "")
 
 

@@ -113,7 +113,7 @@ class Fallbacks(msgspec.Struct, frozen=True):
         if pool.gpu is not Gpu.ANY or provider is None:
             return ""
         for taint in pool.taints:
-            if taint.effect in HARD_EFFECTS and any(each.matches(taint) for each in provider.gpu.taints):
+            if taint.effect in HARD_EFFECTS and provider.guards_accelerator(taint):
                 return f"Its taint {taint} admits only Pods that request GPUs."
         return ""
 

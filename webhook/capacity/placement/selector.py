@@ -56,14 +56,17 @@ def _select(
     """Return the requirements that together admit exactly the chosen nodes. Return an empty tuple if there are none."""
     inside = [nodes.labels for nodes in chosen]
     base: tuple[Requirement, ...] = ()
-    spot_labels = chosen[0].provider.spot_node_labels
-    if spot_labels:
-        spot = _equals(spot_labels[0].key, spot_labels[0].value)
+    both = any(nodes.pool is not None and nodes.pool.capacity is CapacityType.BOTH for nodes in chosen)
+    marks = chosen[0].marks
+    if marks:
+        spot = _equals(*marks[0])
         if _tells_apart(spot, inside, outside):
             return (spot,)
-        if any(nodes.pool is not None and nodes.pool.capacity is CapacityType.BOTH for nodes in chosen):
+        if both:
             base = (spot,)
             outside = [nodes for nodes in outside if nodes.may_be(spot)]
+    elif both:
+        return ()
     for requirement in _candidates(chosen, inside, supply, named):
         if _tells_apart(requirement, inside, outside) and all(_has(each, labels) for each in base for labels in inside):
             return (*base, requirement)

@@ -102,6 +102,7 @@ class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
         guards: the taints that keep off Pods which request no accelerator, or another one.
         dedicated: the taints that keep off every Pod that neither tolerates them nor names the pool.
         tolerations: the tolerations for the taints that mean spot, or the platform of the nodes.
+        marks: the labels that tell them from other nodes of their pool, the preferred one first.
     """
 
     provider: Provider
@@ -112,6 +113,7 @@ class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
     guards: tuple[Taint, ...]
     dedicated: tuple[Taint, ...]
     tolerations: tuple[Toleration, ...]
+    marks: tuple[tuple[str, str], ...]
 
     def only(self, key: str) -> str:
         """Return the one value that a label of these nodes has. Return an empty string if it is unknown."""
@@ -183,7 +185,7 @@ def _supply(
     known = all_pools is not None
     described = {key for each in providers.values() for reader in each.readers for key in reader.known_labels}
     # Nodes have many more labels than anybody gave them: which of those mean spot, nobody says.
-    written = (key for pool in spot if pool.kind != NODE_GROUP for key in pool.labels)
+    written = (key for pool in spot if pool.kind != NODE_GROUP for key in (*pool.labels, *dict(pool.own_marks)))
     given = frozenset(written) - described - EVERY_NODE_HAS - every_mark
     return Supply(
         known=known,
@@ -225,14 +227,21 @@ def _undeclared(
 def can_be_spot(pool: Pool, provider: Provider) -> bool:
     """Return whether Pods can be kept to spot nodes of the pool.
 
-    They can in a pool of both capacities only if its provider labels spot nodes.
+    They can in a pool of both capacities only if its spot nodes are labelled.
     """
-    return pool.spot or (pool.capacity is CapacityType.BOTH and pool.marked and bool(provider.spot_node_labels))
+    return pool.spot or (pool.capacity is CapacityType.BOTH and bool(_marks(provider, pool)))
+
+
+def _marks(provider: Provider, pool: Pool | None) -> tuple[tuple[str, str], ...]:
+    """Return the labels that spot nodes have, and other nodes of the same pool have not."""
+    if pool is not None and not pool.marked:
+        return pool.own_marks
+    return tuple((label.key, label.value) for label in provider.spot_node_labels)
 
 
 def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], common: frozenset[Taint]) -> SpotNodes:
-    marks = {label.key: label.value for label in provider.spot_node_labels if pool is None or pool.marked}
-    labels = {**pool.labels, **marks} if pool is not None else marks
+    marks = _marks(provider, pool)
+    labels = {**(pool.labels if pool is not None else {}), **dict(marks)}
     taints = [(taint, meaning_of(taint, provider, common)) for taint in _taints(provider, pool, labels)]
 
     def meaning(*meanings: TaintMeaning) -> tuple[Taint, ...]:
@@ -257,6 +266,7 @@ def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], c
             if taint.effect in HARD_EFFECTS and toleration_for(taint) is not None
         ),
         tolerations=tolerations_for((*meaning(TaintMeaning.SPOT), *meaning(TaintMeaning.PLATFORM))),
+        marks=marks,
     )
 
 
@@ -267,11 +277,7 @@ def _taints(provider: Provider, pool: Pool | None, labels: Mapping[str, str]) ->
     if pool.kind == NODE_GROUP:  # Nodes show all their taints; others of the group may be auto-provisioned.
         return (*pool.taints, *provider.spot_taints)
     keys = {taint.key for taint in pool.taints}
-    platform = (
-        taint
-        for taint in (each.taint for each in provider.platform_taints)
-        if (named := platform_of(taint)) is not None and labels.get(named[0]) == named[1]
-    )
+    platform = provider.platform_taints_of(pool, labels)
     guards = (
         each.taint
         for each in provider.automatic_gpu_taints

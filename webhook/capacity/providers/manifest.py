@@ -38,9 +38,11 @@ def on_demand_manifest(
     for query, value in fields:
         if query is None:
             continue
-        if value == "" or not query.plain or reader.capacity.label or ", " in instance_type:
+        # A size may be written in several ways, as nodes and as racks: the first counts.
+        plain = query.plain or query is reader.size.desired
+        if value == "" or not plain or reader.capacity.label or ", " in instance_type:
             return None
-        *parents, last = query.text.split(".")
+        *parents, last = query.path
         place = manifest
         for parent in parents:
             if not isinstance(place.get(parent), dict):

@@ -84,6 +84,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         unread: what could not be read although the pool's use depends on it, as a reason; empty if there is nothing.
         held_by: the field that ``blocked`` or ``unread`` is about.
         taints: the taints of its nodes, as far as the pool says.
+        bare: the provider puts no platform taints on its nodes.
         requirements: the possible values of its nodes' labels, its own labels included; None if it has no such list.
         labels: the labels of its nodes, as far as the pool says, the pool-name label included. A label that is not
             here is unknown, not absent.
@@ -99,6 +100,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         template: kind, namespace and name of the object that says which machines its nodes are, or None.
         own: the pool as its own object describes it, if it has been joined with its template; else None.
         marked: its spot nodes have the provider's spot labels.
+        own_marks: labels that its spot nodes have instead, if it is not ``marked``.
         is_template: the object is such a template, and no pool.
         deleting: the pool, or the cluster or object that it is deleted with, has a deletionTimestamp.
         problems: what could not be read in it, each with its field.
@@ -126,6 +128,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     unread: str = ""
     held_by: str = ""
     taints: tuple[Taint, ...] = ()
+    bare: bool = False
     requirements: Requirements | None = None
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     label_keys: frozenset[str] | None = None
@@ -140,6 +143,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     template: TemplateRef | None = None
     own: Pool | None = None
     marked: bool = True
+    own_marks: tuple[tuple[str, str], ...] = ()
     is_template: bool = False
     deleting: bool = False
     problems: tuple[str, ...] = ()

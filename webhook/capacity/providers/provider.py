@@ -11,7 +11,7 @@ from webhook.capacity.providers.machines import Machines
 from webhook.capacity.providers.reader import PoolReader
 from webhook.capacity.providers.reader_schema import CapacityReaderSpec, SizeReaderSpec
 from webhook.capacity.providers.schema import CapacityProviderSpec, GpuTaintSpec, TaintPatternSpec
-from webhook.capacity.providers.taints import is_passing
+from webhook.capacity.providers.taints import is_passing, platform_of
 from webhook.kube.resources import Resource
 
 if TYPE_CHECKING:
@@ -91,6 +91,11 @@ class Provider(CapacityProviderSpec):
     def is_passing(self, taint: Taint) -> bool:
         """Return whether a taint is there only while a node begins, ends or is not well."""
         return is_passing(taint) or any(each.matches(taint) for each in self.never_tolerate if each.passing)
+
+    def platform_taints_of(self, pool: Pool, labels: Mapping[str, str]) -> tuple[Taint, ...]:
+        """Return the taints that the provider itself puts on a pool's nodes with these labels."""
+        taints = (each.taint for each in self.platform_taints if not pool.bare)
+        return tuple(each for each in taints if (name := platform_of(each)) and labels.get(name[0]) == name[1])
 
     def guards_accelerator(self, taint: Taint) -> bool:
         """Return whether a taint keeps Pods off that request no accelerator."""

@@ -37,11 +37,15 @@ _MOST_SECONDS: Final = 10**7
 
 
 class _Functions(functions.Functions):
-    """Add `lower` to JMESPath's functions, which have nothing that ignores letter case."""
+    """Add what JMESPath lacks: `lower`, as nothing in it ignores letter case, and `times`, as it has no arithmetic."""
 
     @functions.signature({"types": ["string", "null"]})
     def _func_lower(self, text: str | None) -> str | None:
         return None if text is None else text.casefold()
+
+    @functions.signature({"types": ["number", "null"]}, {"types": ["number"]})
+    def _func_times(self, number: float | None, factor: float) -> float | None:
+        return None if number is None else number * factor
 
 
 _FUNCTIONS: Final = _Functions()

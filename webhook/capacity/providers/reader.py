@@ -17,6 +17,7 @@ from webhook.capacity.providers.reader_schema import CapacityReaderSpec, NodePoo
 from webhook.capacity.providers.requirements import NO_REQUIREMENTS, read_requirements
 from webhook.capacity.providers.schema import CapacityProviderSpec  # noqa: TC001 - pydantic reads the annotations
 from webhook.capacity.providers.taints import read_taints
+from webhook.documents.model import placeholder_in
 from webhook.kube.containers import ARCH_LABEL
 from webhook.kube.quantity import amount_of
 
@@ -141,6 +142,7 @@ class _PoolParser(QueryResults):
             unread=f"its {self.unread} can't be read" if self.unread else "",
             held_by=where.place(value) if where is not None else self.unread,
             taints=taints,
+            bare=bool(self.ask(reader.without_platform_taints)),
             requirements=requirements,
             labels=labels,
             zones=self._zones(requirements),
@@ -152,6 +154,7 @@ class _PoolParser(QueryResults):
             is_cluster=reader.is_cluster,
             template=self._template(namespace),
             marked=reader.labels_spot_nodes,
+            own_marks=tuple(reader.own_spot_labels.items()),
             is_template=reader.is_template,
             deleting=bool(metadata.get("deletionTimestamp")),
             problems=tuple(self.problems),
@@ -177,6 +180,9 @@ class _PoolParser(QueryResults):
         types = tuple(sorted(each for each in several if isinstance(each, str) and each))
         where = query.place(self.value)
         if found == ANY_TYPE:
+            return ()
+        if placeholder := placeholder_in(found):
+            self.note(f"{where} is a placeholder, {placeholder}")
             return ()
         if not found:
             missing = at(self.value, tuple(where.split("."))) is None

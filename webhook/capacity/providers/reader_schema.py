@@ -12,7 +12,7 @@ from webhook.capacity.providers.pool import CapacityType
 from webhook.capacity.providers.query import Query, QueryPath, QueryResults
 from webhook.kube.quantity import amount_of
 from webhook.policy.common import Flag, Model, NonEmpty, Seconds
-from webhook.policy.fields import ApiGroup, KindName, LabelKey, ResourceName
+from webhook.policy.fields import ApiGroup, KindName, LabelKey, LabelValue, ResourceName
 from webhook.policy.schema_annotations import EnumDescriptions, Parsed
 
 _SPEC_FIELD: Final = re.compile(r"spec(\.[A-Za-z]\w*)+", re.ASCII)
@@ -226,6 +226,9 @@ class MachinesSpec(Model):
         description="An instance type, or a list of them, of which the provider takes which it likes; '*' where "
         "something says it that can't be read, as a launch template.",
     )
+    several_types: Flag = Field(
+        default=False, description="`instanceType` may list several: a spot pool of one type is then a warning."
+    )
     accelerators: AcceleratorsReaderSpec = Field(
         default=AcceleratorsReaderSpec.model_construct(),
         description="Where it says that its nodes have GPUs, beside the instance type.",
@@ -236,6 +239,9 @@ class MachinesSpec(Model):
     )
     zones: JMESPath | None = Field(default=None, description="A zone, or a list of them.")
     labels_spot_nodes: Flag = Field(default=True, description="Its spot nodes have the provider's `spotNodeLabels`.")
+    own_spot_labels: dict[LabelKey, LabelValue] = Field(
+        default={}, description="Where they have not: labels that its spot nodes have instead, and its others have not."
+    )
 
 
 class MachineTemplateSpec(MachinesSpec):
@@ -262,6 +268,13 @@ class ListedInSpec(Model):
     field: NonEmpty = Field(description="The list.")
 
 
+class ReplacedKindSpec(Model):
+    """An earlier kind of node pool, in the same API group, that is no longer read."""
+
+    kind: KindName = Field(examples=["NodeSet"], description="Kind.")
+    year: StrictInt = Field(examples=[2023], description="The year in which it was replaced.")
+
+
 class NodePoolReaderSpec(MachinesSpec):
     """Say how one kind of node-pool resource is read into the normalised pool. Expressions are JMESPath."""
 
@@ -269,6 +282,9 @@ class NodePoolReaderSpec(MachinesSpec):
         default=None,
         description="It is an item of a list in a file of another kind, and is read as an object of which the item is "
         "the `spec`, and the name of that file's object the namespace.",
+    )
+    replaces: tuple[ReplacedKindSpec, ...] = Field(
+        default=(), description="Earlier kinds in its place: `check` warns that their objects are not judged."
     )
     namespaced: Flag = Field(default=False, description="Its objects are in namespaces.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")
@@ -305,6 +321,9 @@ class NodePoolReaderSpec(MachinesSpec):
     taint_texts: Flag = Field(default=False, description="Taints are written key=value:Effect.")
     taint_effects: dict[NonEmpty, EffectName] = Field(
         default={each: each for each in get_args(EffectName)}, description="Effect as it is written -> Kubernetes' own."
+    )
+    without_platform_taints: JMESPath | None = Field(
+        default=None, description="Holds where its nodes go without the provider's `platformTaints`."
     )
     labels: JMESPath | None = Field(default=None, description="A map of the labels it gives its nodes.")
     label_domains: tuple[NonEmpty, ...] = Field(

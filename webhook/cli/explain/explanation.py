@@ -106,7 +106,8 @@ def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, 
     yield PoolFact("can have nodes", f"no: {pool.unusable}" if pool.unusable else "yes")
     here = " (taken for this one: the files describe no other, and no Nodes)" if pool.assumed_here else ""
     yield PoolFact("cluster", f"{pool.cluster_id or 'this one'}{here}", source(reader.cluster))
-    yield PoolFact("taints", _listed(map(str, pool.taints)), source(reader.taints))
+    taints = dict.fromkeys((*pool.taints, *provider.platform_taints_of(pool, pool.labels)))
+    yield PoolFact("taints", _listed(map(str, taints)), source(reader.taints, reader.without_platform_taints))
     labels = (f"{key}={text}" for key, text in sorted(pool.labels.items()))
     yield PoolFact("labels of nodes", _listed(labels), source(reader.labels))
     zones = reader.requirements if reader.zones is None else reader.zones

@@ -164,6 +164,8 @@ class Judge:
 
     def _judge_unknown(self, manifest: Manifest) -> Judgement:
         """Judge an object of a kind whose resource is unknown: no policy can look at it."""
+        if (replaced := self._kinds.replaced(manifest)) is not None:
+            return Judgement(namespace=manifest.namespace, findings=(replaced,))
         if meant := self._kinds.meant(manifest):
             text = f"{manifest.api_version} has no kind {manifest.kind}; did you mean apiVersion: {' or '.join(meant)}?"
             problem = manifest.problem(("apiVersion",), text)

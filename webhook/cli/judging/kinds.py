@@ -46,9 +46,12 @@ class ResourceKinds:
         }
         self._workloads = {each.kind: f"{each.group}/..." for each in workloads if each.group}
         self._readers = bundle.readers
+        self._replaced = {(reader.group, each.kind): reader for reader in bundle.readers for each in reader.replaces}
 
     def resource(self, manifest: Manifest) -> Resource | None:
-        """Return the resource of an object, or None if it is unknown."""
+        """Return the resource of an object, or None if it is unknown, or a node pool of a kind that was replaced."""
+        if (manifest.group, manifest.kind) in self._replaced:
+            return None
         return resource_of(manifest.group, manifest.kind) or self._known.get((manifest.group, manifest.kind))
 
     def meant(self, manifest: Manifest) -> list[str]:
@@ -71,6 +74,20 @@ class ResourceKinds:
         if self.resource(manifest) is not None or len(meant := self.meant(manifest)) != 1:
             return manifest
         return replace(manifest, api_version=meant[0])
+
+    def replaced(self, manifest: Manifest) -> Finding | None:
+        """Return the finding for a node pool of a kind that another one has replaced. Return None for other objects."""
+        if (reader := self._replaced.get((manifest.group, manifest.kind))) is None:
+            return None
+        year = next(each.year for each in reader.replaces if each.kind == manifest.kind)
+        return Finding(
+            policy=ENGINE,
+            id="object/replaced-kind",
+            outcome=Outcome.WARN,
+            reason=f"{manifest.kind} was replaced by {reader.kind} in {year}; it is not judged",
+            field="kind",
+            fix=f"write it as a {reader.kind} of {reader.group}/{reader.versions[0]}",
+        )
 
     def pools(self, kind: str) -> list[str]:
         """Return the apiVersions of node pools of this kind."""

@@ -12,7 +12,7 @@ import msgspec
 
 from webhook.capacity.providers.query import Query
 from webhook.decision import Outcome, Violation
-from webhook.documents.model import filling_in
+from webhook.documents.model import filling_in, placeholder_in
 from webhook.documents.yaml_writer import dump
 
 if TYPE_CHECKING:
@@ -168,6 +168,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
             fix=self.fix(value),
             outcome=self.outcome,
             part=self.part,
+            unknown=any(placeholder_in(field(value)) for field in self.fields),
         )
 
     def _undecided(self, field: str, problem: str) -> Violation:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from webhook.capacity.providers.pool import Gpu
+from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.decision import Violation
-from webhook.documents.model import filling_in
+from webhook.documents.model import filling_in, placeholder_in
 from webhook.policy.errors import did_you_mean
 from webhook.rules.node_pool_rules.checks import as_yaml, some
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
+    from webhook.capacity.providers.query import Query
     from webhook.capacity.providers.reader import PoolReader
 
 _KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
@@ -22,9 +23,14 @@ _WILD: Final = frozenset("*?[")
 
 
 def judge_pool(
-    reader: PoolReader, provider: Provider, pool: Pool, before: Pool | None, reported: Collection[str]
+    reader: PoolReader,
+    provider: Provider,
+    pool: Pool,
+    before: Pool | None,
+    value: Mapping[str, Any],
+    reported: Collection[str],
 ) -> Iterator[Violation]:
-    """Yield the violations of a pool that it did not have before the request.
+    """Yield the violations of a pool, read from this object, that it did not have before the request.
 
     ``reported`` are the fields in which the policy's own checks have found mistakes.
     """
@@ -38,12 +44,17 @@ def judge_pool(
             detail=f"{provider.title} has no spot capacity of this type: the pool would stay empty.",
             fix=f"take another instance type, or make the pool on-demand{example}",
         )
-    if _is_untainted(provider, pool) and not _is_untainted(provider, before):
-        yield _without_taint(reader, provider, pool)
-    if pool.spot or not pool.is_template:  # it may be the control plane's
+    # Where nothing in the object could name a taint, the nodes may have one all the same.
+    if reader.taints is not None and _is_untainted(provider, pool) and not _is_untainted(provider, before):
+        yield _without_taint(reader.taints, reader, provider, pool)
+    if pool.spot or not pool.is_template:  # an on-demand one may be the control plane's
         yield from _unknown_machines(reader, pool, before)
     was = (*(before.problems if before is not None else ()), pool.missing_template)
+    if reader.several_types and _of_one_type(pool) and not _of_one_type(before):
+        yield _one_type(pool, reader.instance_type.place(value) if reader.instance_type is not None else "")
     new = [each for each in pool.problems if each not in was and each.partition(" ")[0] not in reported]
+    if pool.is_template and pool.capacity is CapacityType.ON_DEMAND:
+        new = [each for each in new if not placeholder_in(each)]
     if new:
         yield Violation(
             id="unreadable",
@@ -51,11 +62,26 @@ def judge_pool(
             field=new[0].partition(" ")[0],
             detail=f"{'; '.join(new)}. The rest of it is judged; what depends on these counts as unknown.",
             fix=filling_in(new) or f"give the fields the types and values that the schema of {pool.kind} has",
+            unknown=bool(placeholder_in(new)),
         )
 
 
 def _superchip_on_spot(pool: Pool | None) -> bool:
     return pool is not None and pool.spot and pool.superchip
+
+
+def _of_one_type(pool: Pool | None) -> bool:
+    return pool is not None and pool.spot and bool(pool.instance_type) and ", " not in pool.instance_type
+
+
+def _one_type(pool: Pool, field: str) -> Violation:
+    return Violation(
+        id="diversification",
+        reason=f"a spot pool of one instance type is reclaimed all at once: {pool.instance_type}",
+        field=field,
+        detail="Spot capacity is reclaimed by instance type and zone. With several types, nodes of the others stay.",
+        fix="list several types of the same size, as many as its Pods can run on",
+    )
 
 
 def _is_untainted(provider: Provider, pool: Pool | None) -> bool:
@@ -69,17 +95,16 @@ def _is_untainted(provider: Provider, pool: Pool | None) -> bool:
     return not (pool.gpu is Gpu.YES and any(each.automatic for each in provider.gpu.taints))
 
 
-def _without_taint(reader: PoolReader, provider: Provider, pool: Pool) -> Violation:
+def _without_taint(where: Query, reader: PoolReader, provider: Provider, pool: Pool) -> Violation:
     fix = "give its nodes a taint of your own; SpotPlacement lets the Pods that ask for spot tolerate it"
-    where = reader.taints
-    if where is not None and where.plain:
+    if where.plain:
         effect = next((each for each, meant in reader.taint_effects.items() if meant == "NoSchedule"), "NoSchedule")
         taint = {"key": "example.com/spot", "value": "true", "effect": effect}
         fix = f"{fix}:\n{as_yaml(reader.written_path(where), [taint])}"
     return Violation(
         id="spot-without-taint",
         reason=f"no taint keeps Pods that did not ask for spot off {pool}",
-        field=where.field if where is not None else "",
+        field=where.field,
         detail=f"{provider.title} gives it none of its own. Critical Pods are scheduled there too, and are killed with "
         "the node when it is reclaimed.",
         fix=fix,

@@ -91,7 +91,7 @@ class NodePoolRules(msgspec.Struct, frozen=True):
         pool = reader.read(value)
         before = readers.read(old) if old is not None else None
         reported = self.declared.get(key, frozenset()) & {each.field for each in found}
-        yield from self.levels.lowered(judge_pool(reader, self.providers[pool.provider], pool, before, reported))
+        yield from self.levels.lowered(judge_pool(reader, self.providers[pool.provider], pool, before, value, reported))
         if key == _KARPENTER:
             yield from self.levels.lowered(judge_karpenter(value, old, pool, self.wanted))
 

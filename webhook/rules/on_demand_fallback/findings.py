@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from webhook.capacity.providers.joins import same_cluster
 from webhook.capacity.providers.manifest import on_demand_manifest
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.decision import Outcome, Violation
+from webhook.documents.model import filling_in, placeholder_in
 from webhook.documents.yaml_writer import dump
 
 if TYPE_CHECKING:
@@ -95,8 +97,9 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             reason=f"{_spot_pools([spot])} has no {_named(need)}",
             field=change.field,
             detail=" ".join([*detail, *self._useless(spot, need, pools)]),
-            fix=fix,
+            fix=filling_in(spot.problems) or fix,
             outcome=need.outcome,
+            unknown=_is_open(spot, pools),
         )
 
     def taken(self, change: PoolChange, left: Sequence[Pool], need: FallbackNeed, pools: Sequence[Pool]) -> Violation:
@@ -117,6 +120,7 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             detail=" ".join([f"Left without: {_names(left)}.", *because, *self._useless(left[0], need, pools)]),
             fix=", or ".join(fix),
             outcome=need.outcome,
+            unknown=all(_is_open(each, pools) for each in left),
         )
 
     def elsewhere(
@@ -166,6 +170,12 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             if manifest is not None:
                 return ", for example:\n" + dump(manifest)
         return f": {_a(spot.kind)} like {_stem(spot)} that is not spot and may have at least 1 node"
+
+
+def _is_open(spot: Pool, pools: Iterable[Pool]) -> bool:
+    """Return whether a placeholder hides if the pool needs a fallback, or if another pool of its cluster is one."""
+    others = (each for each in pools if not each.spot and each.gpu is Gpu.UNKNOWN and same_cluster(each, spot))
+    return any(placeholder_in(each.problems) for each in (spot, *others))
 
 
 def unreadable_capacity(reader: PoolReader, pool: Pool) -> Violation:

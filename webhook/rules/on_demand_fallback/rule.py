@@ -105,7 +105,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             if not same and after is not None and after.lacks_template:
                 yield unknown_template(reader, after)
             elif not same:
-                field = _changed_field(reader, before, after)
+                field = _changed_field(reader, before, after, new or {})
                 yield from self._judge(subject, PoolChange(reader, before, after, field), view)
             if after is not None and not after.deleting and _gets_owners(subject):
                 yield from self._judge(subject, PoolChange(reader, after, None, OWNERS), view)
@@ -306,7 +306,7 @@ def _owners(value: dict[str, Any]) -> set[str]:
     return {str(each.get("uid")) for each in items_of(mapping(value, "metadata"), "ownerReferences")}
 
 
-def _changed_field(reader: PoolReader, before: Pool | None, after: Pool | None) -> str:
+def _changed_field(reader: PoolReader, before: Pool | None, after: Pool | None, value: dict[str, Any]) -> str:
     """Return the field in which the request changes the pool; of a new pool, the field that makes it spot."""
     if before is None or after is None:
         return reader.capacity_query.field if before is None else ""
@@ -325,7 +325,7 @@ def _changed_field(reader: PoolReader, before: Pool | None, after: Pool | None) 
             return query.field
     if after.held_by and (before.blocked, before.unread) != (after.blocked, after.unread):
         return after.held_by
-    return reader.size.desired.field if reader.size.desired is not None else ""
+    return reader.size.desired.place(value) if reader.size.desired is not None else ""
 
 
 def _compile(spec: OnDemandFallbackSpec, facts: Facts) -> OnDemandFallback:

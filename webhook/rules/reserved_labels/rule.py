@@ -84,6 +84,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         domains: the reserved domains; ``suffixes`` have a leading dot.
         allowed: plural resource name -> keys that users may set.
         hints: misspelt key -> right key.
+        foreign: provider -> the domains of the policy that belong to other providers alone, each with its leading dot.
         readers: node-pool readers by API group and plural resource name, like ``workloads``.
     """
 
@@ -92,6 +93,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
     allowed: Mapping[str, Globs]
     hints: Mapping[str, str]
     providers: Mapping[str, Provider]
+    foreign: Mapping[str, tuple[str, ...]]
     readers: Mapping[tuple[str, str], ResourceReader]
     workloads: Mapping[tuple[str, str], Workload]
 
@@ -150,6 +152,9 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         if reader is not None and reader.labels is not None:
             given, before = mapping(reader.labels(value)), mapping(reader.labels(old))
             found += self._added(subject, kind.resource, reader.labels.field, given, before)
+        if reader is not None and (foreign := self.foreign[reader.provider]):
+            # CoreWeave rejects labels of its domains on its own nodes. On nodes of others its charts ask for them.
+            found = [each for each in found if not f".{each.key.partition('/')[0]}".endswith(foreign)]
         if workload is not None:
             found += chain(
                 self._in_workload_labels(subject, workload, value, old),
@@ -257,9 +262,22 @@ def _compile(spec: ReservedLabelsSpec, facts: Facts) -> ReservedLabels:
         allowed=_allowed_keys(spec, facts.workloads),
         hints=spec.hints,
         providers=facts.providers,
+        foreign=_foreign_domains(spec, facts.providers),
         readers=readers,
         workloads=workloads,
     )
+
+
+def _foreign_domains(spec: ReservedLabelsSpec, providers: Mapping[str, Provider]) -> dict[str, tuple[str, ...]]:
+    """Return for each provider the reserved domains in which only other providers have labels and taints."""
+    domains = {f".{domain}" for domain in spec.domains}
+    own: dict[str, set[str]] = {}
+    for name, each in providers.items():
+        marks = (label.key for label in each.spot_node_labels)
+        keys = (*each.pool_labels, *marks, *(taint.key for taint in each.never_tolerate))
+        prefixes = [f".{key.partition('/')[0]}" for key in keys]
+        own[name] = {domain for domain in domains if any(prefix.endswith(domain) for prefix in prefixes)}
+    return {name: tuple(sorted(set().union(*own.values()) - its)) for name, its in own.items()}
 
 
 def _allowed_keys(spec: ReservedLabelsSpec, workloads: Iterable[Workload]) -> dict[str, Globs]:
