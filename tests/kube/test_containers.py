@@ -9,12 +9,9 @@ from webhook.globs import Globs
 from webhook.kube.containers import (
     containers,
     declares_port,
-    hook_sleeps,
     is_windows,
     requested_of,
-    sleep_seconds,
 )
-from webhook.kube.edit import exec_sleep, native_sleep
 from webhook.kube.pod_decoding import decode_pod
 
 if TYPE_CHECKING:
@@ -25,10 +22,6 @@ GPUS = Globs(("nvidia.com/gpu", "nvidia.com/mig-*"))
 
 def pod(**spec: object) -> Pod:
     return decode_pod(msgspec.json.encode({"spec": {"containers": [{"name": "app"}], **spec}}))
-
-
-def exec_hook(*command: str) -> dict[str, Any]:
-    return {"exec": {"command": list(command)}}
 
 
 def test_every_container_of_all_three_lists_is_visited_with_its_field_path() -> None:
@@ -109,60 +102,3 @@ def test_a_pod_listens_where_a_container_declares_a_port(spec: dict[str, Any], *
 )
 def test_a_pod_says_by_its_os_or_its_selector_that_it_runs_on_windows(spec: dict[str, Any], *, expected: bool) -> None:
     assert is_windows(pod(**spec)) is expected
-
-
-@pytest.mark.parametrize(
-    ("hook", "seconds"),
-    [
-        ({"sleep": {"seconds": 7}}, 7),
-        (exec_hook("sleep", "15"), 15),
-        (exec_hook("/bin/sleep", "15s"), 15),
-        (exec_hook("/bin/sh", "-c", "sleep 15"), 15),
-        (exec_hook("bash", "-ec", "sleep 2m && nginx -s quit"), 120),
-        (exec_hook("/bin/sh", "-c", "sleep 15; nginx -s quit"), 15),
-        (exec_hook("/bin/sh", "-c", "  /bin/sleep   1h"), 3600),
-        (exec_hook("/bin/sh", "-c", "nginx -s quit; sleep 15"), 0),
-        (exec_hook("/bin/sh", "-c", "sleep $DRAIN"), 0),
-        (exec_hook("/bin/sh", "-c", "sleep 0.5"), 0),
-        (exec_hook("/bin/sh", "-c", "sleep infinity"), 0),
-        (exec_hook("/bin/sh", "-c", "sleep " + "9" * 5000), 0),
-        (exec_hook("/bin/sh", "-c", "sleep ٣"), 0),
-        (exec_hook("/bin/sh", "-c", ""), 0),
-        (exec_hook("/bin/sh", "-c"), 0),
-        (exec_hook("sleep"), 0),
-        (exec_hook("/app/asleep", "15"), 0),
-        (exec_hook(), 0),
-        ({"exec": {}}, 0),
-        ({"httpGet": {"path": "/drain", "port": 80}}, 0),
-        ({}, 0),
-    ],
-)
-def test_a_hook_sleeps_as_long_as_it_plainly_says(hook: dict[str, Any], seconds: int) -> None:
-    subject = pod(containers=[{"name": "app", "lifecycle": {"preStop": hook}}])
-
-    assert [each.seconds for each in hook_sleeps(subject)] == ([seconds] if seconds else [])
-
-
-def test_the_sleeps_of_all_hooks_are_found_sidecars_included() -> None:
-    subject = pod(
-        initContainers=[
-            {"name": "proxy", "restartPolicy": "Always", "lifecycle": {"preStop": {"sleep": {"seconds": 3}}}}
-        ],
-        containers=[
-            {"name": "plain"},
-            {
-                "name": "app",
-                "lifecycle": {"postStart": {"sleep": {"seconds": 2}}, "preStop": exec_hook("sleep", "5")},
-            },
-        ],
-    )
-
-    assert [(each.field, each.seconds, each.native) for each in hook_sleeps(subject)] == [
-        ("spec.initContainers[0].lifecycle.preStop", 3, True),
-        ("spec.containers[1].lifecycle.preStop", 5, False),
-        ("spec.containers[1].lifecycle.postStart", 2, True),
-    ]
-
-
-def test_the_sleeps_that_are_injected_are_recognised() -> None:
-    assert sleep_seconds(native_sleep(5)) == sleep_seconds(exec_sleep(5)) == 5

@@ -175,7 +175,7 @@ def test_clamp_lowers_to_the_budget_and_never_raises(grace: int, expected: int) 
 def sleeping(seconds: int) -> list[JSON]:
     """Where in a Pod a hook may sleep, as parts of its spec."""
     native = {"sleep": {"seconds": seconds}}
-    shell = {"exec": {"command": ["/bin/sh", "-c", f"sleep {seconds}; /app/drain"]}}
+    shell = {"exec": {"command": ["/bin/sh", "-c", f"echo bye; exec sleep {seconds}"]}}
     app = {"name": "app"}
     return [
         {"containers": [{**app, "lifecycle": {"preStop": native}}]},
@@ -206,6 +206,25 @@ def test_clamp_leaves_at_least_a_second_after_a_sleep(spec: JSON) -> None:
 @pytest.mark.parametrize("where", range(5))
 def test_an_untuned_grace_period_is_not_lowered_to_where_a_sleep_uses_it_up(seconds: int, where: int) -> None:
     assert grace_after(pod(**sleeping(seconds)[where]), rule(budget=15)) == 30
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        {"exec": {"command": ["sh", "-c", "nginx -s quit; sleep 5"]}},
+        {"exec": {"command": ["/app/drain"]}},
+        {"httpGet": {"path": "/shutdown", "port": 8090}},
+    ],
+)
+def test_no_grace_period_is_lowered_under_a_hook_of_unknown_length(hook: JSON) -> None:
+    value, policy = pod(app={"lifecycle": {"preStop": hook}}), rule(budget=15, overBudget="clamp")
+
+    assert grace_after(value, policy) == 30
+    (warned,) = judge_after(value, policy)
+    assert (warned.id, warned.outcome) == ("over-budget", Outcome.WARN)
+    assert "The preStop hook of `app` may take the whole of it" in warned.detail
+    assert grace_after(value, rule()) == 60  # raised all the same
+    assert grace_after(pod(app={"lifecycle": {"postStart": hook}}), policy) == 15
 
 
 def test_if_the_class_leaves_no_room_for_a_sleep_the_budget_may() -> None:

@@ -199,24 +199,25 @@ SHELL = ["sh", "-c"]
         (["/bin/sleep", "10s"], "sleeps 10 s: main", [("preStop", 120, 130), ("shutdown", 130, 180)]),
         (
             [*SHELL, "sleep 10; sleep 10"],
-            "a hook, at least 10 s, then SIGTERM: main",
-            [("preStop", 120, 130), ("hook", 130, 180)],
+            "sleeps 20 s: main",
+            [("preStop", 120, 140), ("shutdown", 140, 180)],
         ),
         (
             [*SHELL, "sleep 10 && nginx -s quit"],
             "a hook, at least 10 s, then SIGTERM: main",
             [("preStop", 120, 130), ("hook", 130, 180)],
         ),
+        (["sleep", "infinity"], "sleeps forever: main", [("preStop", 120, 180)]),
+        ([*SHELL, "sleep 70; x"], "a hook, at least 70 s, then SIGTERM: main", [("preStop", 120, 180)]),
         (
-            ["sleep", "10", "20"],
+            [*SHELL, "nginx -s quit; sleep 10"],
             "a hook, at least 10 s, then SIGTERM: main",
             [("preStop", 120, 130), ("hook", 130, 180)],
         ),
-        ([*SHELL, "sleep 70; x"], "a hook, at least 70 s, then SIGTERM: main", [("preStop", 120, 180)]),
-        ([*SHELL, "nginx -s quit; sleep 10"], "a hook, then SIGTERM: main", [("hook", 120, 180)]),
+        ([*SHELL, "nginx -s quit"], "a hook, then SIGTERM: main", [("hook", 120, 180)]),
     ],
 )
-def test_a_sleep_is_all_that_a_hook_takes_only_where_nothing_follows_it(
+def test_a_sleep_is_all_that_a_hook_takes_only_where_it_does_nothing_else(
     command: list[str], said: str, shown: list[tuple[str, int, int]]
 ) -> None:
     drawn = timeline(pod_of(container(pre_stop={"exec": {"command": command}}), grace=60))

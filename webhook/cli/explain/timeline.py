@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.target import NotTargeting, target_of
 from webhook.documents import field_path
-from webhook.kube.containers import is_all_sleep, sleep_seconds
+from webhook.kube.hooks import HookTime, spelled, time_of
 from webhook.kube.pod_decoding import decode_pod
 from webhook.kube.templates import pod_of
 from webhook.kube.volumes import on_the_node
@@ -221,7 +221,8 @@ def _stops(pod: Pod) -> list[_Stop]:
     for index, container in enumerate(pod.spec.containers):
         lifecycle = container.lifecycle
         hook = lifecycle.preStop if lifecycle is not None else None
-        unknown, delay = (False, 0) if hook is None else (not is_all_sleep(hook), max(sleep_seconds(hook), 0))
+        delay, exact = time_of(hook) if hook is not None else HookTime(0, exact=True)
+        unknown, delay = not exact, max(delay, 0)
         signal = (lifecycle.stopSignal if lifecycle is not None else None) or _TERM
         stop = found.get((unknown, delay, signal), _Stop(delay, not unknown, (), "", signal))
         field = stop.field or (f"containers[{index}].lifecycle.preStop" if hook else "")
@@ -271,7 +272,7 @@ def _stopping(stop: _Stop, drain: int, killed: int) -> Iterator[Event]:
         least = f", at least {stop.delay} s" if stop.delay else ""
         yield Event(drain, "preStop", f"a hook{least}, then {stop.signal}: {names}", stop.field)
     elif stop.delay:
-        yield Event(drain, "preStop", f"sleeps {stop.delay} s: {names}", stop.field)
+        yield Event(drain, "preStop", f"sleeps {spelled(stop.delay)}: {names}", stop.field)
     if left <= 0:
         yield Event(
             killed, stop.signal, f"too late to shut down: {names}", stop.field or "terminationGracePeriodSeconds"

@@ -12,7 +12,7 @@ import msgspec
 from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, KEEP_WORDS
 from webhook.capacity.placement.workload_class import CLASS_LABEL
 from webhook.decision import Outcome, Violation, finding
-from webhook.kube.containers import hook_sleeps, longest_sleep
+from webhook.kube.hooks import hook_sleeps, longest_sleep, spelled, unknown_hook
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
 from webhook.policy.errors import did_you_mean
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from webhook.capacity.placement.budget import GraceBudget
-    from webhook.kube.containers import HookSleep
+    from webhook.kube.hooks import HookSleep
     from webhook.kube.pod import Handler, Pod
 
 _GRACE: Final = "spec.terminationGracePeriodSeconds"
@@ -108,8 +108,11 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
         fix = f"set `terminationGracePeriodSeconds: {budget.seconds}` and save within that"
         longest = longest_sleep(pod)
         if longest >= budget.seconds:
-            lost += f" A lifecycle hook alone sleeps {longest} s."
+            lost += f" A lifecycle hook alone sleeps {spelled(longest)}."
             fix = f"sleep less, {fix}"
+        elif name := unknown_hook(pod):
+            lost += f" The preStop hook of `{name}` may take the whole of it, so spotgate never lowers it."
+            fix = f"let the hook end in time, {fix}"
         return finding(
             "over-budget",
             f"a grace period of {self.grace} s is {self.grace - budget.seconds} s over what a reclaim leaves",
@@ -131,7 +134,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
         more = f", or set `terminationGracePeriodSeconds` to more than {seconds} (at most {most})"
         return finding(
             "sleep-too-long",
-            f"the {sleep.hook} sleep of `{sleep.placed.container.name}` takes {seconds} s of a grace period of "
+            f"the {sleep.hook} hook of `{sleep.placed.container.name}` sleeps {spelled(seconds)} in a grace period of "
             f"{self.grace} s",
             sleep.field,
             detail,

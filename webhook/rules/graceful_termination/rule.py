@@ -36,8 +36,9 @@ from webhook.capacity.placement.workload_class import CLASS_LABEL, derive_class
 from webhook.capacity.providers.pool import Gpu
 from webhook.cluster.protocol import Needs
 from webhook.globs import Globs
-from webhook.kube.containers import is_windows, longest_sleep, without_pre_stop
+from webhook.kube.containers import is_windows, without_pre_stop
 from webhook.kube.edit import exec_sleep, native_sleep
+from webhook.kube.hooks import longest_sleep, unknown_hook
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
 from webhook.policy.errors import SpecError
 from webhook.policy.match import PODS_CREATE
@@ -175,6 +176,8 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         elif current > budget and self.spec.over_budget == "clamp":
             grace = budget
         else:
+            return current
+        if grace < current and unknown_hook(pod):
             return current
         if grace < current and grace <= (longest := longest_sleep(pod)):
             most = min(current, budget)
