@@ -88,7 +88,9 @@ def test_a_Pod_of_a_compute_class_is_left_alone(pod: Pod) -> None:
         ({CAPACITY_LABEL: "spot-preferred"}, CapacityType.SPOT, True),
         ({}, CapacityType.SPOT, True),
         ({}, CapacityType.BOTH, False),
-        ({CAPACITY_LABEL: "on-demand"}, CapacityType.SPOT, False),
+        # A label does not change which nodes the class makes.
+        ({CAPACITY_LABEL: "on-demand"}, CapacityType.SPOT, True),
+        ({CAPACITY_LABEL: "on-demand"}, CapacityType.BOTH, False),
         ({CAPACITY_LABEL: "spot"}, CapacityType.ON_DEMAND, False),
     ],
 )

@@ -270,6 +270,55 @@ def test_an_annotation_that_names_no_spot_pool_is_not_outdone_by_a_toleration() 
     assert why_not(pod, tolerating=True) == "annotation spotgate.dev/node-pool names no spot pool"
 
 
+GKE_SPOT = expression("cloud.google.com/gke-spot", "In", "true")
+ON_KARPENTER = expression("karpenter.sh/capacity-type", "In", "spot")
+
+
+def preferring(*requirements: dict[str, Any], tolerations: list[Any], **more: Any) -> Pod:
+    terms = [{"weight": 1, "preference": {"matchExpressions": [each]}} for each in requirements]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+    return pod_of(affinity=affinity, tolerations=tolerations, **more)
+
+
+@pytest.mark.parametrize(
+    ("pod", "providers"),
+    [
+        (preferring(IN_SPOT, tolerations=TOLERATING, gpu=True), ["cks"]),
+        (preferring(AMD64, IN_SPOT, tolerations=TOLERATING, gpu=True), ["cks"]),
+        (preferring(GKE_SPOT, tolerations=[{"key": "cloud.google.com/gke-spot", "operator": "Exists"}]), ["gke"]),
+        (preferring(ON_KARPENTER, tolerations=[{"key": "dedicated", "value": "spot"}]), ["karpenter"]),
+    ],
+)
+@pytest.mark.parametrize("tolerating", [False, True])
+def test_a_pod_that_prefers_spot_and_tolerates_its_taint_is_spot_preferred_by_its_own_choice(
+    pod: Pod,
+    providers: list[str],
+    tolerating: bool,  # noqa: FBT001
+) -> None:
+    found = target(pod, *((GPU_SPOT, GPU) if providers == ["cks"] else ()), providers=ALL, tolerating=tolerating)
+
+    assert isinstance(found, Target)
+    assert found.by_preference
+    assert found.preferred
+    assert [each.name for each in found.providers] == providers
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        preferring(IN_SPOT, tolerations=[]),
+        preferring(IN_SPOT, tolerations=[{"operator": "Exists"}]),
+        preferring(IN_SPOT, tolerations=[{"key": "team", "value": "not-spot"}]),
+        preferring(IN_ANY, tolerations=TOLERATING),
+        preferring(AMD64, tolerations=TOLERATING),
+        preferring(expression(POOL_LABEL, "NotIn", "gpu-spot"), tolerations=TOLERATING),
+        preferring(IN_SPOT, tolerations=TOLERATING, labels=ON_DEMAND),
+    ],
+)
+def test_a_preference_for_other_nodes_or_without_a_toleration_of_a_spot_taint_is_not(pod: Pod) -> None:
+    assert why_not(pod)
+
+
 @pytest.mark.parametrize(
     ("pod", "pools", "expected"),
     [

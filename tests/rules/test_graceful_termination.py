@@ -208,6 +208,21 @@ def test_an_untuned_grace_period_is_not_lowered_to_where_a_sleep_uses_it_up(seco
     assert grace_after(pod(**sleeping(seconds)[where]), rule(budget=15)) == 30
 
 
+@pytest.mark.parametrize(("budget", "grace"), [(15, 30), (270, 60)])
+def test_the_grace_period_of_a_pod_that_only_prefers_spot_is_only_raised(budget: int, grace: int) -> None:
+    on_spot = {"key": "compute.coreweave.com/node-pool", "operator": "In", "values": ["spot-cpu"]}
+    preference = {"weight": 1, "preference": {"matchExpressions": [on_spot]}}
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preference]}}
+    value = pod(affinity=affinity, tolerations=[{"key": "spot", "operator": "Exists"}])
+    value["metadata"]["labels"] = {}
+    policy = rule(budget=budget, overBudget="clamp")
+
+    result, _ = mutate(value, policy)
+    assert result["spec"][GRACE] == grace
+    assert result["spec"]["containers"][0]["lifecycle"] == NATIVE
+    assert grace_after({**value, "spec": {**value["spec"], GRACE: 400}}, policy) == 400
+
+
 @pytest.mark.parametrize(
     "hook",
     [
@@ -462,9 +477,43 @@ def test_a_grace_period_over_the_budget_is_reported_with_what_is_lost() -> None:
     ]
 
 
-@pytest.mark.parametrize("grace", [-1, 0, 29, 60, 270])
+@pytest.mark.parametrize("grace", [-1, 29, 60, 270])
 def test_a_grace_period_within_the_budget_is_no_finding(grace: int) -> None:
     assert judge_after(pod(grace=grace), rule(overBudget="deny")) == []
+
+
+def test_a_grace_period_of_zero_is_a_finding_unless_the_pod_keeps_it() -> None:
+    (warned,) = judge_after(pod(grace=0), rule(overBudget="deny"))
+
+    assert (warned.id, warned.field, warned.outcome) == (
+        "no-grace-period",
+        "spec.terminationGracePeriodSeconds",
+        Outcome.WARN,
+    )
+    assert judge_after(pod(grace=0, keep="grace-period"), rule()) == []
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec", "fix"),
+    [
+        ({"labels": SPOT}, {}, "label the Pod `spotgate.dev/capacity: on-demand`"),
+        (
+            {"annotations": {"spotgate.dev/node-pool": "spot-cpu"}},
+            {},
+            'remove its choice of spot, `metadata.annotations["spotgate.dev/node-pool"]`',
+        ),
+        (
+            {},
+            {"nodeSelector": {"compute.coreweave.com/node-pool": "spot-cpu"}},
+            "remove its choice of spot, `spec.nodeSelector`",
+        ),
+    ],
+)
+def test_the_way_to_run_on_demand_is_to_undo_what_chooses_spot(metadata: JSON, spec: JSON, fix: str) -> None:
+    value = {"metadata": metadata, "spec": {"containers": [{"name": "app"}], GRACE: 600, **spec}}
+
+    (warned,) = (each for each in judge_after(value, rule()) if each.id == "over-budget")
+    assert warned.fix.endswith(f"or run it on demand: {fix}")
 
 
 @pytest.mark.parametrize(("over_budget", "outcome"), [("warn", Outcome.WARN), ("deny", Outcome.DENY)])

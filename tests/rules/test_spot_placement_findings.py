@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.objects import ALL, EKS, GKE, KARPENTER, POOL_LABEL, cks_pool, expression, other_pool, view_of
-from tests.rules.conftest import subject_of
+from tests.rules.conftest import shipped_provider, subject_of
 from tests.rules.placement import (
     CLUSTER,
     CPU,
@@ -117,6 +117,23 @@ def test_on_demand_by_label_and_spot_by_choice_contradict_each_other(changes: JS
 
     assert violation.id == "on-demand-and-spot"
     assert violation.field == field
+
+
+def test_on_demand_by_label_does_not_undo_a_preference_for_spot_or_the_choice_of_a_compute_class() -> None:
+    preference = {"weight": 1, "preference": {"matchExpressions": [expression(POOL_LABEL, "In", "gpu-spot")]}}
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preference]}}
+    preferring = said(pod_of(labels=ON_DEMAND, affinity=affinity, tolerations=[{"key": "spot", "operator": "Exists"}]))
+    key = "cloud.google.com/compute-class"
+    spot_class = replace(other_pool(GKE, "spot-only"), chosen_by=key, labels={key: "spot-only"})
+    choosing = said(
+        pod_of(labels=ON_DEMAND, nodeSelector={key: "spot-only"}),
+        view_of(spot_class),
+        providers={"gke": shipped_provider("gke")},
+    )
+
+    assert (preferring.id, choosing.id) == ("on-demand-and-spot", "on-demand-and-spot")
+    assert preferring.field == "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+    assert choosing.fix == f"select a {spot_class.kind} without spot nodes, or remove the label"
 
 
 EXPRESSIONS = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions"

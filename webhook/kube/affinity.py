@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from webhook.kube.pod import NodeSelector, PodSpec
 
 REQUIRED: Final = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED: Final = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
 
 _POSITIVE: Final = frozenset({"In", "Exists", "Gt", "Lt"})
 _MOST_DIGITS: Final = 19
@@ -78,6 +79,13 @@ def terms_of(spec: PodSpec) -> tuple[Term, ...]:
         for term in required.nodeSelectorTerms
         if term.matchExpressions or term.matchFields
     )
+
+
+def preferences_of(spec: PodSpec) -> tuple[Term, ...]:
+    """Return the terms of a Pod's preferred node affinity."""
+    affinity = spec.affinity and spec.affinity.nodeAffinity
+    preferred = (affinity and affinity.preferredDuringSchedulingIgnoredDuringExecution) or ()
+    return tuple(Term(tuple(each.preference.matchExpressions or ())) for each in preferred)
 
 
 def constrained(spec: PodSpec) -> bool:

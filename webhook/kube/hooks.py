@@ -24,7 +24,9 @@ FOREVER: Final = 999_999_999
 """The seconds of a sleep that never ends, such as `sleep infinity`: thirty years."""
 
 _SHELLS: Final = frozenset({"sh", "ash", "bash", "dash", "zsh", "ksh"})
-_PREFIXES: Final = frozenset({"exec", "env", "/usr/bin/env", "busybox", "/bin/busybox", "nohup", "command", "then", "do", "else"})
+_PREFIXES: Final = frozenset(
+    {"exec", "env", "/usr/bin/env", "busybox", "/bin/busybox", "nohup", "command", "then", "do", "else"}
+)
 """Words before a command that run it as it is."""
 _INSTANT: Final = frozenset({"echo", "exit", "true", ":", "set", "done", "fi"})
 _TIMED: Final = frozenset({"sleep", "timeout"})
@@ -103,6 +105,10 @@ def time_of(handler: Handler) -> HookTime:
 
     The kubelet waits for the answer to an ``httpGet`` without a limit, and endpoints that drain connections answer
     when they have: its time is unknown.
+
+    Source: https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/kubelet.go
+    (``insecureContainerLifecycleHTTPClient`` has no timeout);
+    https://projectcontour.io/docs/main/redeploy-envoy/ (a hook that waits until connections are closed).
     """
     if handler.sleep is not None:
         return HookTime(handler.sleep.seconds, exact=True)

@@ -42,7 +42,8 @@ class Concern(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         everything: whatever the object is.
         labels: keys of its labels, and of labels that it gives to others.
-        selectors: the nodeSelector or required node affinity of a Pod names a key that may tell spot from other nodes.
+        selectors: the nodeSelector or required node affinity of a Pod names a key that may tell spot from other nodes,
+            or the Pod prefers some nodes.
         tolerations: a Pod tolerates taints of these keys.
         all_tolerations: a Pod tolerates any taint, but those that every Pod tolerates by default.
         images: the image name of a container contains one of these texts.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 import msgspec
 from pydantic.alias_generators import to_camel
 
+from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND, NotTargeting
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome
 from webhook.policy.errors import SpecError, SpecErrors, did_you_mean
@@ -18,6 +19,7 @@ from webhook.review import OPERATIONS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.provider import Provider
     from webhook.context import Context
     from webhook.decision import Violation
@@ -34,6 +36,15 @@ _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 def pod_noun(subject: Subject) -> str:
     """Return the words for what carries the Pod's labels and annotations in the manifest."""
     return "the pod template" if subject.template else "the Pod"
+
+
+def run_on_demand(subject: Subject, target: Target | NotTargeting) -> str:
+    """Return how to have a Pod run on demand, as an instruction. A label does not undo what else chooses spot."""
+    if isinstance(target, NotTargeting):
+        return f"select a {target.chosen[0].kind} without spot nodes"
+    if target.own:
+        return f"remove its choice of spot, `{target.own}`"
+    return f"label {pod_noun(subject)} `{CAPACITY_LABEL}: {ON_DEMAND}`"
 
 
 @runtime_checkable

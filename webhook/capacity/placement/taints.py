@@ -48,11 +48,11 @@ def meaning_of(taint: Taint, provider: Provider, common: Collection[Taint]) -> T
         return TaintMeaning.PLATFORM
     if provider.is_passing(taint):
         return TaintMeaning.PASSING
-    other = TaintMeaning.SPOT if _says_spot(taint) or taint in common else TaintMeaning.DEDICATED
+    other = TaintMeaning.SPOT if says_spot(taint) or taint in common else TaintMeaning.DEDICATED
     return TaintMeaning.ACCELERATOR if provider.guards_accelerator(taint) else other
 
 
-def _says_spot(taint: Taint) -> bool:
+def says_spot(taint: Taint) -> bool:
     """Return whether the name or the value of a taint has a word for spot; the domain of its key does not count.
 
     A word with a negation beside it says the opposite: ``team=not-interruptible``.

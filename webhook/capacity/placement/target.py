@@ -2,7 +2,8 @@
 
 A Pod targets spot by its own label or its namespace's, by an annotation that names a spot pool, or by a nodeSelector or
 required affinity that names a key which tells spot from other capacity and admits only spot. A Pod without such a
-constraint does not target spot, even if every pool is spot.
+constraint does not target spot, even if every pool is spot. A Pod that only prefers such nodes, and tolerates a spot
+taint, is spot-preferred by its own choice.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import msgspec
 from webhook.caching import identity_cache
 from webhook.capacity.placement.feasible import PodDemands, confined_to, demands_spot, feasible_nodes, opens
 from webhook.capacity.placement.supply import supply_of
-from webhook.capacity.providers.pool import CapacityType
+from webhook.capacity.placement.taints import says_spot
+from webhook.capacity.providers.pool import CapacityType, Taint
 from webhook.globs import Globs
-from webhook.kube.affinity import Tristate, constrained, terms_of
+from webhook.kube.affinity import PREFERRED, REQUIRED, Tristate, constrained, preferences_of, terms_of
 from webhook.kube.containers import requested_of
 from webhook.kube.tolerations import tolerates
 
@@ -62,6 +64,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         preferred: the Pod says ``spot-preferred``: spot first, on-demand if there is none.
+        by_preference: it says so with a preferred affinity: nothing places it, and its grace period is only raised.
         because: how it targets spot, as a phrase for people: "label spotgate.dev/capacity: spot".
         providers: the providers of ``nodes``; all that are in play if there are no nodes.
         pools: the spot pools that can run the Pod. None if the pools are unknown, or the provider's can't be seen in a
@@ -71,6 +74,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         rejected: the other spot pools, each with why it can't run the Pod.
         gpu: whether the Pod requests GPUs; None if a resource claim may be for one.
         tolerations: the tolerations for the taints of ``nodes`` that the Pod may tolerate, whether it has them or not.
+        own: the field by which the Pod itself chooses spot; empty if a label asks for it.
         opened: spot nodes of another platform than the Pod's, which nothing but these taints keeps it off.
     """
 
@@ -82,7 +86,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     rejected: tuple[Rejected, ...] = ()
     requested: frozenset[str] = frozenset()
     gpu: bool | None = False
+    by_preference: bool = False
     tolerations: tuple[Toleration, ...] = ()
+    own: str = ""
     opened: tuple[SpotNodes, ...] = ()
 
 
@@ -102,6 +108,7 @@ class NotTargeting(msgspec.Struct, frozen=True):
     chosen: tuple[Pool, ...] = ()
 
 
+_PREFERS: Final = "its own affinity prefers spot, and it tolerates a spot taint"
 _ON_DEMAND: Final = NotTargeting(f"label {CAPACITY_LABEL}: {ON_DEMAND}")
 _NO_CAPACITY: Final = NotTargeting(f"label {CAPACITY_LABEL} has a value that means nothing")
 _SILENT: Final = NotTargeting("nothing says that it targets spot")
@@ -130,15 +137,14 @@ def target_of(
     if key := _chooses_by(pod, providers):
         because = f"it selects nodes by {key}, which chooses spot or not by rules of its own"
         for_spot = (said or namespace_labels.get(CAPACITY_LABEL)) in _ASKS_FOR_SPOT
-        chosen = () if said == ON_DEMAND else _chosen(pod, key, view, for_spot=for_spot)
-        return NotTargeting(because, untouchable=True, chosen=chosen)
+        return NotTargeting(because, untouchable=True, chosen=_chosen(pod, key, view, for_spot=for_spot))
     if said is not None and said not in _ASKS_FOR_SPOT:
         return _ON_DEMAND if said == ON_DEMAND else _NO_CAPACITY
     asked = said or namespace_labels.get(CAPACITY_LABEL)
     if asked not in _ASKS_FOR_SPOT:
         asked = None
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
-    if asked is None and named is None and not tolerating and not constrained(pod.spec):
+    if asked is None and named is None and not (tolerating or constrained(pod.spec) or preferences_of(pod.spec)):
         return _SILENT
     supply = supply_of(view, providers)
     kind, shown = _kind(pod, named), view.providers | supply.providers
@@ -194,10 +200,13 @@ def _answer(
 ) -> Target | NotTargeting:
     """Return what `target_of` does. ``asked`` is what the label of the Pod or of its namespace asks for."""
     terms, named = terms_of(pod.spec), pod.annotations.get(NODE_POOL_ANNOTATION)
+    by_preference = False
     if asked is not None:
         because = f"label {CAPACITY_LABEL}: {asked}" + ("" if CAPACITY_LABEL in pod.labels else " of its namespace")
     else:
         own = own_choice(pod, terms, supply, providers)
+        if by_preference := own == _PREFERS:
+            playing = _speaking(_preferred(pod, supply, providers), providers) or playing
         if isinstance(own, NotTargeting) and tolerating and named is None:
             own = _tolerated(pod, supply, playing) or own
         if isinstance(own, NotTargeting):
@@ -210,8 +219,10 @@ def _answer(
     tolerations = demands.tolerations(nodes)
     pools = tuple(each.pool for each in nodes if each.pool is not None)
     return Target(
-        preferred=asked == SPOT_PREFERRED,
+        preferred=by_preference or asked == SPOT_PREFERRED,
+        by_preference=by_preference,
         because=because,
+        own="" if asked is not None else own_field(pod, because),
         # Narrowed to where the Pod can land, as an injected selector would narrow them too.
         providers=tuple({each.provider.name: each.provider for each in nodes}.values()) or playing,
         pools=None if not pools and (nodes or not supply.known) else pools,
@@ -286,7 +297,19 @@ def own_choice(
         if supply.known and not any(nodes.pool is not None and nodes.pool.is_named(named) for nodes in supply.spot):
             return _NO_SPOT_POOL
         return f"annotation {NODE_POOL_ANNOTATION}: {named}"
-    return _own_selector(terms, supply, providers) if constrained(pod.spec) else _SILENT
+    own = _own_selector(terms, supply, providers) if constrained(pod.spec) else _SILENT
+    return _PREFERS if own is _SILENT and _preferred(pod, supply, providers) else own
+
+
+def own_field(pod: Pod, because: str = "") -> str:
+    """Return the field in which the Pod itself chooses its nodes; ``because`` is what `own_choice` says of it."""
+    if because == _PREFERS:
+        return PREFERRED
+    if NODE_POOL_ANNOTATION in pod.annotations:
+        return f'metadata.annotations["{NODE_POOL_ANNOTATION}"]'
+    if pod.spec.nodeSelector:
+        return "spec.nodeSelector"
+    return REQUIRED if constrained(pod.spec) else "spec.tolerations"
 
 
 def _own_selector(terms: tuple[Term, ...], supply: Supply, providers: Mapping[str, Provider]) -> str | NotTargeting:
@@ -298,6 +321,15 @@ def _own_selector(terms: tuple[Term, ...], supply: Supply, providers: Mapping[st
     if any(nodes.admitted(terms, supply.telling) for nodes in supply.spot) and confined_to(terms, supply.spot, supply):
         return "its own nodeSelector or affinity admits only spot"
     return _SILENT
+
+
+def _preferred(pod: Pod, supply: Supply, providers: Mapping[str, Provider]) -> tuple[Term, ...]:
+    """Return a preference of the Pod for spot nodes, as one term. Return none if it tolerates no spot taint by name."""
+    for term in preferences_of(pod.spec):
+        if isinstance(_own_selector((term,), supply, providers), str):
+            named = (Taint(each.key, each.value, each.effect) for each in pod.spec.tolerations or () if each.key)
+            return (term,) if _tolerated(pod, supply, ()) or any(map(says_spot, named)) else ()
+    return ()
 
 
 def _speaking(terms: tuple[Term, ...], providers: Mapping[str, Provider]) -> tuple[Provider, ...]:

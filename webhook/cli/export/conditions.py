@@ -233,6 +233,8 @@ class ConcernExpressions:
         required = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
         yield from self._unless_maps(f"{of}.?spec", *required)
         place = "".join(f".?{name}" for name in required)
+        preferred = f"{of}.?spec.?affinity.?nodeAffinity.?preferredDuringSchedulingIgnoredDuringExecution.orValue([])"
+        yield f"type({preferred}) != list || {preferred}.size() > 0"
         terms, unfit = self._list(f"{of}.?spec{place}.?nodeSelectorTerms")
         yield from unfit
         requirements, too_many = self._list("term.?matchExpressions")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, KEEP_WORDS
+from webhook.capacity.placement.target import KEEP_ANNOTATION, KEEP_WORDS
 from webhook.capacity.placement.workload_class import CLASS_LABEL
 from webhook.decision import Outcome, Violation, finding
 from webhook.kube.hooks import hook_sleeps, longest_sleep, spelled, unknown_hook
@@ -42,6 +42,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
         no_handler: why it can't.
         keeps: what the Pod's annotation asks to keep.
         pod_noun: the object that carries its labels and annotations, for messages.
+        on_demand: how to have the Pod run on demand, as an instruction.
     """
 
     budget: GraceBudget
@@ -54,6 +55,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
     no_handler: str
     keeps: frozenset[str]
     pod_noun: str
+    on_demand: str
 
     def violations(self, pod: Pod, classes: Collection[str], *, deny: bool) -> Iterator[Violation]:
         """Yield the violations that the plan does not fix, and the planned changes that are missing."""
@@ -89,6 +91,15 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
         elif self.grace > self.budget.seconds:
             tuned = current != DEFAULT_GRACE_SECONDS
             yield self._over_budget(pod, Outcome.DENY if deny and tuned else Outcome.WARN)
+        if self.grace == 0 and "grace-period" not in self.keeps:
+            yield finding(
+                "no-grace-period",
+                "a grace period of 0 s kills the Pod without SIGTERM",
+                _GRACE,
+                "A reclaim, like every other deletion, ends it at once: it saves nothing, and no preStop hook runs.",
+                f"remove `terminationGracePeriodSeconds: 0`, or annotate {self.pod_noun} "
+                f"`{KEEP_ANNOTATION}: grace-period`",
+            )
         for sleep in hook_sleeps(pod):
             if (sleep.hook == "preStop" and sleep.seconds >= self.grace) or (
                 sleep.native and sleep.seconds > self.grace
@@ -118,7 +129,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
             f"a grace period of {self.grace} s is {self.grace - budget.seconds} s over what a reclaim leaves",
             _GRACE,
             f"{budget}. {lost}",
-            f"{fix}, or run it on-demand: label {self.pod_noun} `{CAPACITY_LABEL}: on-demand`",
+            f"{fix}, or run it on demand: {self.on_demand}",
             outcome,
         )
 

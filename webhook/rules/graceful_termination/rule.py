@@ -17,7 +17,8 @@ Writes
     ``spec.containers[*].lifecycle.preStop``: the sleep of the class, if there is no preStop and the sleep is shorter
     than the grace period. Init containers, sidecars and ephemeral containers get none.
 Finds
-    over-budget, sleep-too-long, unknown-class, unknown-keep-word, grace-not-set, pre-stop-missing, pre-stop-impossible
+    no-grace-period, over-budget, sleep-too-long, unknown-class, unknown-keep-word, grace-not-set, pre-stop-missing,
+    pre-stop-impossible
 Source
     https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination (preStop runs inside the grace
     period); https://docs.coreweave.com/products/cks/nodes/spot-node-pools (the window);
@@ -31,7 +32,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.capacity.placement.budget import GraceBudgets
-from webhook.capacity.placement.target import NotTargeting, kept_fields
+from webhook.capacity.placement.target import NotTargeting, Target, kept_fields
 from webhook.capacity.placement.workload_class import CLASS_LABEL, derive_class
 from webhook.capacity.providers.pool import Gpu
 from webhook.cluster.protocol import Needs
@@ -45,13 +46,12 @@ from webhook.policy.match import PODS_CREATE
 from webhook.rules.concern import targeting_concern
 from webhook.rules.graceful_termination.plan import TerminationPlan
 from webhook.rules.graceful_termination.spec import GracefulTerminationSpec
-from webhook.rules.protocol import PolicyKind, pod_noun
+from webhook.rules.protocol import PolicyKind, pod_noun, run_on_demand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.capacity.placement.budget import GraceBudget
-    from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.provider import Provider
     from webhook.context import Context
     from webhook.decision import Violation
@@ -107,7 +107,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
                 say("left alone: %s", target.because)
                 return None
             say("may run on spot: %s", target.because)
-            return self._within(budget, subject, context, gpu=gpu)
+            return self._within(budget, target, subject, context, gpu=gpu)
         if target.pools is not None and not target.nodes:
             say("left alone: it targets spot (%s), and there is no spot pool that it can land on", target.because)
             return None
@@ -116,9 +116,11 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
             say("left alone: it targets spot (%s), but no node pools are known", target.because)
             return None
         say("targets spot: %s", target.because)
-        return self._within(budget, subject, context, gpu=target.gpu is True)
+        return self._within(budget, target, subject, context, gpu=target.gpu is True)
 
-    def _within(self, budget: GraceBudget, subject: Subject, context: Context, *, gpu: bool) -> TerminationPlan:
+    def _within(
+        self, budget: GraceBudget, target: Target | NotTargeting, subject: Subject, context: Context, *, gpu: bool
+    ) -> TerminationPlan:
         """Return the plan for a Pod that has this budget."""
         say = subject.trace.say
         say("the budget is %d s: %s", budget.seconds, budget)
@@ -133,6 +135,9 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
 
         keeps = kept_fields(pod)
         grace = self._grace(pod, workload_class, budget.seconds, keeps)
+        only_prefers = isinstance(target, Target) and target.by_preference
+        if grace < pod.grace_seconds and (only_prefers or unknown_hook(pod)):
+            grace = pod.grace_seconds
         say("grace period: %d s, should be %d s", pod.grace_seconds, grace)
 
         sleep = workload_class.pre_stop_seconds
@@ -150,6 +155,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
             no_handler=no_handler,
             keeps=keeps,
             pod_noun=pod_noun(subject),
+            on_demand=run_on_demand(subject, target),
         )
 
     def _target(self, subject: Subject, context: Context) -> Target | NotTargeting:
@@ -176,8 +182,6 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         elif current > budget and self.spec.over_budget == "clamp":
             grace = budget
         else:
-            return current
-        if grace < current and unknown_hook(pod):
             return current
         if grace < current and grace <= (longest := longest_sleep(pod)):
             most = min(current, budget)

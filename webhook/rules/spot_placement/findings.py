@@ -15,6 +15,7 @@ from webhook.capacity.placement.target import (
     ON_DEMAND,
     NotTargeting,
     own_choice,
+    own_field,
 )
 from webhook.decision import Outcome, Violation, finding
 from webhook.kube.affinity import REQUIRED, describe, terms_of
@@ -73,6 +74,15 @@ def not_targeting(
     providers: Mapping[str, Provider],
 ) -> Iterator[Violation]:
     """Yield the violations of a Pod that does not target spot, but may have been meant to."""
+    if target.chosen and pod.labels.get(CAPACITY_LABEL) == ON_DEMAND:
+        pool = target.chosen[0]
+        yield finding(
+            "on-demand-and-spot",
+            f"label {CAPACITY_LABEL}: {ON_DEMAND} contradicts {pool}, which the Pod selects and which is spot",
+            own_field(pod),
+            "The label has no effect on where the Pod runs: what it selects places it on spot nodes.",
+            f"select a {pool.kind} without spot nodes, or remove the label",
+        )
     if target.untouchable:
         return
     if target.unknown:
@@ -95,8 +105,9 @@ def not_targeting(
             yield finding(
                 "on-demand-and-spot",
                 f"label {CAPACITY_LABEL}: {ON_DEMAND} contradicts the Pod's own choice of spot",
-                choice(pod),
-                f"The label holds, and nothing is injected; but {own}. On tainted spot nodes the Pod stays pending.",
+                own_field(pod, own),
+                f"The label holds, and nothing is injected; but {own}. On tainted spot nodes the Pod stays pending, "
+                "unless it tolerates their taints.",
                 f"remove the choice of spot, or set `{CAPACITY_LABEL}: spot`",
             )
     elif NODE_POOL_ANNOTATION in pod.annotations and view.pools is not None:
@@ -115,13 +126,6 @@ def bound_by_hand(view: ClusterView, supply: Supply) -> Iterator[Violation]:
         "killed with the node.",
         "leave spec.nodeName to the scheduler; `kubernetes.io/hostname` in a nodeSelector names a node, too",
     )
-
-
-def choice(pod: Pod) -> str:
-    """Return the field in which the Pod itself chooses its nodes."""
-    if NODE_POOL_ANNOTATION in pod.annotations:
-        return _ANNOTATION
-    return "spec.nodeSelector" if pod.spec.nodeSelector else REQUIRED
 
 
 def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[Violation]:

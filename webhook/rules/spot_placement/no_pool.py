@@ -6,17 +6,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from webhook.capacity.placement.feasible import EXCLUDED, guarding_taint
-from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION, ON_DEMAND
+from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, own_field
 from webhook.capacity.providers.nodes import KIND as NODE_GROUP
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.decision import finding
 from webhook.kube.affinity import Tristate, admits, terms_of, unmet_constraint
-from webhook.rules.protocol import pod_noun
+from webhook.rules.protocol import pod_noun, run_on_demand
 from webhook.rules.spot_placement.findings import (
     LISTED,
     UNCHANGED,
     asked_at,
-    choice,
     given_cluster,
     listed,
     no_such_spot_pool,
@@ -45,7 +44,7 @@ def no_pool_fits(
 ) -> Violation:
     """Return the violation for a Pod that targets spot and fits no spot pool."""
     pod = subject.pod
-    on_demand = f"label {pod_noun(subject)} `{CAPACITY_LABEL}: {ON_DEMAND}`"
+    on_demand = run_on_demand(subject, target)
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
     if named is not None:
         for violation in no_such_spot_pool(named, view, supply):
@@ -80,7 +79,7 @@ def _one_unfit(pod: Pod, target: Target) -> Violation | None:
         return finding(
             "pool-without-gpus",
             f"{nodes.pool} has no GPUs, and the Pod requests some",
-            choice(pod),
+            own_field(pod),
             f"The Pod names this pool, and none of its nodes can run it. {UNCHANGED}",
             "name a pool with GPUs, or remove the GPU request",
         )
@@ -88,7 +87,7 @@ def _one_unfit(pod: Pod, target: Target) -> Violation | None:
         return finding(
             "pool-for-gpus-only",
             f"{nodes.pool} takes only Pods that request GPUs, and this one requests none",
-            choice(pod),
+            own_field(pod),
             f"Its taint {taint} keeps other Pods off GPU nodes. A toleration for it is injected only with a GPU "
             f"request. {UNCHANGED}",
             "request GPUs (`resources.limits`), name a pool without them, or add the toleration yourself",

@@ -135,6 +135,9 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
                 silent = findings.bound_by_hand(view, supply_of(view, self.providers))
             return PlacementPlan(violations=tuple(silent))
         trace.say("targets spot: %s", target.because)
+        if target.by_preference:
+            trace.say("it is left where its own affinity and tolerations place it")
+            return PlacementPlan()
         supply = supply_of(view, self.providers)
         if supply.assumed:
             trace.say("cluster %s is taken for this one: the files describe no other, and no Nodes", supply.assumed)
