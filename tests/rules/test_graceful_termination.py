@@ -513,7 +513,7 @@ def test_the_way_to_run_on_demand_is_to_undo_what_chooses_spot(metadata: JSON, s
     value = {"metadata": metadata, "spec": {"containers": [{"name": "app"}], GRACE: 600, **spec}}
 
     (warned,) = (each for each in judge_after(value, rule()) if each.id == "over-budget")
-    assert warned.fix.endswith(f"or run it on demand: {fix}")
+    assert warned.fix.endswith(f"or run it on-demand: {fix}")
 
 
 @pytest.mark.parametrize(("over_budget", "outcome"), [("warn", Outcome.WARN), ("deny", Outcome.DENY)])

@@ -129,7 +129,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
             f"a grace period of {self.grace} s is {self.grace - budget.seconds} s over what a reclaim leaves",
             _GRACE,
             f"{budget}. {lost}",
-            f"{fix}, or run it on demand: {self.on_demand}",
+            f"{fix}, or run it on-demand: {self.on_demand}",
             outcome,
         )
 
