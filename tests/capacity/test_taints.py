@@ -105,6 +105,15 @@ def test_a_taint_that_passes_neither_keeps_out_nor_is_tolerated(passing: str) ->
     assert tolerated(asking(), cks_pool("a", gpu=False, taints=(passing,))) == []
 
 
+@pytest.mark.parametrize("provider", ["aks", "karpenter"])
+def test_a_node_that_AKS_is_taking_back_is_not_sought(provider: str) -> None:
+    taken = other_pool(
+        ALL[provider], "a", gpu=Gpu.NO, taints=("remediator.kubernetes.azure.com/unschedulable:NoSchedule",)
+    )
+    assert landing(asking(), taken) == ["a"]
+    assert not any(each.startswith("remediator.") for each in tolerated(asking(), taken))
+
+
 PAYMENTS = cks_pool("payments", gpu=False, taints=("dedicated=payments:NoExecute", "spot=true:NoSchedule"))
 OWN = [{"key": "dedicated", "operator": "Equal", "value": "payments", "effect": "NoExecute"}]
 

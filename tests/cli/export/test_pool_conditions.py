@@ -42,7 +42,7 @@ def test_a_field_that_another_providers_reader_reads_is_asked_about() -> None:
 def test_shipped_machine_pools_get_their_nodes_ids_unasked() -> None:
     unasked = unasked_fields(BUNDLE.providers.values())
     machine_pools = {resource: tree for (_, resource), tree in unasked.items() if resource.endswith("machinepools")}
-    assert len(machine_pools) == 5
+    assert len(machine_pools) == 7
     for tree in machine_pools.values():
         spec = tree["spec"]
         assert isinstance(spec, dict)
