@@ -59,7 +59,7 @@ class Module:
 
     @property
     def version(self) -> str:
-        """Return the version that its go.mod requires, as in `v1.36.3`."""
+        """Return the version that its go.mod requires, as in `v1.37.2`."""
         required = re.search(
             rf"^\s*(?:require )?{re.escape(self.source)} (v\S+)", (self.directory / "go.mod").read_text(), re.MULTILINE
         )

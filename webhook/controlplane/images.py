@@ -16,15 +16,13 @@ if TYPE_CHECKING:
 ENGINES: Final = ("docker", "podman", "nerdctl")
 REGISTRY: Final = "registry.k8s.io"
 
-# What kubeadm of Kubernetes 1.34 to 1.36 takes: cmd/kubeadm/app/constants/constants.go.
-ETCD_TAG: Final = "3.6.8-0"
+# What kubeadm of Kubernetes 1.37 takes for 1.34 to 1.37: cmd/kubeadm/app/constants/constants.go.
+ETCD_TAG: Final = "3.7.0-0"
 
-# Of the images for all platforms. Another version than these is taken by its tag.
+# Of the images for all platforms; etcd's is from https://github.com/kubernetes/k8s.io/pull/9687. What has none here, as
+# Kubernetes 1.37.2, is taken by its tag.
 DIGESTS: Final = {
-    "etcd:3.6.8-0": "sha256:397189418d1a00e500c0605ad18d1baf3b541a1004d768448c367e48071622e5",
-    "kube-apiserver:v1.36.3": "sha256:b4bc06c81fd76f81174e6c19ddacf477acdf1583e7a5846ebbd513493aef6e43",
-    "kube-controller-manager:v1.36.3": "sha256:ed56454bf514916079a227f5765b64524fde52106dfcc52978b28634765b78b8",
-    "kube-scheduler:v1.36.3": "sha256:128fc07d278d64c4f2cce416ed0a9f37b23a30cdde6f97873d18c9c78e259df4",
+    "etcd:3.7.0-0": "sha256:6ecefbe2510c4a30573a62a4d6dd175acf881ca67003fcd91849a16df7a724d5",
     "kwok/kwok:v0.8.0": "sha256:6d25aa8fbdfe78845423160bf125b5513f9522e2770981f0945c2a250c2b26f0",
 }
 IMAGE: Final = "-image"
