@@ -50,6 +50,8 @@ RAY_CRD: dict[str, Any] = {
         ("resource.k8s.io", "ResourceClaimTemplate", "resourceclaimtemplates", True),
         ("resource.k8s.io", "DeviceClass", "deviceclasses", False),
         ("flowcontrol.apiserver.k8s.io", "FlowSchema", "flowschemas", False),
+        ("scheduling.k8s.io", "CompositePodGroup", "compositepodgroups", True),
+        ("lifecycle.k8s.io", "EvictionRequest", "evictionrequests", True),
     ],
 )
 def test_a_built_in_kind_is_the_resource_that_the_api_server_serves(
@@ -93,6 +95,8 @@ def test_a_document_that_is_no_crd_is_no_resource(crd: dict[str, Any]) -> None:
         ("coordination.k8s.io", "leases", {"v1"}),
         ("coordination.k8s.io", "leasecandidates", set()),
         ("coordination.k8s.io", "*", set()),
+        ("scheduling.k8s.io", "podgroups", set()),
+        ("lifecycle.k8s.io", "evictions", set()),
         ("apps", "*", {"v1"}),
     ],
 )

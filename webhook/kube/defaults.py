@@ -7,7 +7,7 @@ not derived from its containers', and the volume of its token is missing. Custom
 defaults are in their CRDs. `webhook.kube.defaults_objects` has the kinds without Pods.
 
 Source: pkg/apis/{core,apps,batch}/v1/defaults.go and plugin/pkg/admission/{defaulttolerationseconds,priority,
-serviceaccount} of Kubernetes 1.36, and what a kube-apiserver 1.36 sent to a webhook.
+serviceaccount} of Kubernetes 1.37, and what a kube-apiserver 1.37 sent to a webhook.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _WORKLOADS: Final[dict[tuple[str, str], dict[str, AnyJSON]]] = {
 _ROLLING_UPDATE: Final[dict[str, dict[str, AnyJSON]]] = {
     "DaemonSet": {"maxSurge": 0, "maxUnavailable": 1},
     "Deployment": {"maxSurge": "25%", "maxUnavailable": "25%"},
-    "StatefulSet": {"partition": 0},
+    "StatefulSet": {"maxUnavailable": 1, "partition": 0},
 }
 _CLAIM: Final = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Pending"}}
 _NO_EXECUTE: Final = "NoExecute"

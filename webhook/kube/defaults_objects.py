@@ -3,7 +3,7 @@
 Not done: what the API server allocates (addresses, node ports), what depends on the cluster (the default StorageClass),
 and ``status``.
 
-Source: pkg/apis/*/*/defaults.go of Kubernetes 1.36, and what a kube-apiserver 1.36 sent to a webhook.
+Source: pkg/apis/*/*/defaults.go of Kubernetes 1.37, and what a kube-apiserver 1.37 sent to a webhook.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ _DEFAULTS: Final[dict[tuple[str, str], dict[str, dict[str, AnyJSON]]]] = {
             "attachRequired": True,
             "fsGroupPolicy": "ReadWriteOnceWithFSType",
             "podInfoOnMount": False,
+            "preventPodSchedulingIfMissing": False,
             "requiresRepublish": False,
             "seLinuxMount": False,
             "storageCapacity": False,

@@ -2,7 +2,7 @@
 
 A server knows the mapping from discovery. Without one there are the built-in kinds, and the CRDs among the manifests.
 
-Source: discovery of Kubernetes 1.36 with every API enabled, and the kinds in k8s.io/api that a feature gate hides.
+Source: discovery of Kubernetes 1.37 with every API enabled, and the kinds in k8s.io/api that a feature gate hides.
 """
 
 from __future__ import annotations
@@ -96,11 +96,12 @@ _NAMESPACED: Final = {
     "coordination.k8s.io": "Lease LeaseCandidate",
     "discovery.k8s.io": "EndpointSlice",
     "events.k8s.io": "Event",
+    "lifecycle.k8s.io": "Eviction EvictionRequest",
     "networking.k8s.io": "Ingress NetworkPolicy",
     "policy": "PodDisruptionBudget",
     "rbac.authorization.k8s.io": "Role RoleBinding",
     "resource.k8s.io": "ResourceClaim ResourceClaimTemplate",
-    "scheduling.k8s.io": "PodGroup Workload",
+    "scheduling.k8s.io": "CompositePodGroup PodGroup Workload",
     "storage.k8s.io": "CSIStorageCapacity",
 }
 _CLUSTER_SCOPED: Final = {
@@ -142,11 +143,11 @@ _VERSIONS: Final = {"autoscaling": "v1 v2"}
 """Served versions by group, if there are others than v1."""
 
 _UNSETTLED: Final = (
-    "ClusterTrustBundle DeviceClass DeviceTaintRule FlowSchema IPAddress LeaseCandidate MutatingAdmissionPolicy "
-    "MutatingAdmissionPolicyBinding PodCertificateRequest PodGroup PriorityLevelConfiguration ResourceClaim "
-    "ResourceClaimTemplate ResourcePoolStatusRequest ResourceSlice SelfSubjectReview ServiceCIDR StorageVersion "
-    "StorageVersionMigration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding VolumeAttributesClass "
-    "Workload"
+    "ClusterTrustBundle CompositePodGroup DeviceClass DeviceTaintRule Eviction EvictionRequest FlowSchema IPAddress "
+    "LeaseCandidate MutatingAdmissionPolicy MutatingAdmissionPolicyBinding PodCertificateRequest PodGroup "
+    "PriorityLevelConfiguration ResourceClaim ResourceClaimTemplate ResourcePoolStatusRequest ResourceSlice "
+    "SelfSubjectReview ServiceCIDR StorageVersion StorageVersionMigration ValidatingAdmissionPolicy "
+    "ValidatingAdmissionPolicyBinding VolumeAttributesClass Workload"
 )
 """Kinds that are, or recently were, served in alpha or beta versions."""
 
