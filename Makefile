@@ -35,15 +35,18 @@ run: venv ## Start the webhook on an embedded cluster state and send it the exam
 serve: venv ## The same, and leave it serving
 	$(BIN)/python examples/run.py --serve
 
+# KUBERNETES=1.35.4 is for `cluster` and `test-cluster`: that version, built once, in the place of the newest.
+ASSETS = $(if $(KUBERNETES),KUBEBUILDER_ASSETS="$$($(BIN)/python -m tests.controlplane.assets $(KUBERNETES))" && export KUBEBUILDER_ASSETS &&)
+
 cluster: venv ## Start a small Kubernetes cluster with fake spot nodes and the webhook, until Ctrl-C
-	$(BIN)/python -m tests.controlplane.run
+	$(ASSETS) $(BIN)/python -m tests.controlplane.run
 
 test: venv ## Run all tests that need no control plane
 	$(BIN)/pytest -n auto --dist worksteal --ignore=tests/controlplane --ignore=tests/image --ignore=tests/rehearse
 
 # Three workers, also on two processors, as each waits a third of its time. GOGC: a control plane collects garbage less often.
 test-cluster: venv ## Run the tests on a real API server; the first run builds it from Go modules, which takes minutes
-	GOGC=400 $(BIN)/pytest -n 3 tests/controlplane tests/rehearse
+	$(ASSETS) GOGC=400 $(BIN)/pytest -n 3 tests/controlplane tests/rehearse
 
 image: venv ## Build the image twice on a base made here, look into it and start it; needs root, buildah and debootstrap
 	$(BIN)/pytest $(IMAGE_TESTS) tests/image

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.controlplane.tools import find_tools
-from webhook.controlplane.binaries import BinariesError, find_or_build, report
+from webhook.cluster.view import version_of
+from webhook.controlplane.binaries import KUBERNETES, BinariesError, find_or_build, report
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+
+VERSION = f"v{os.environ.get('KUBERNETES', '').removeprefix('v') or KUBERNETES.version.removeprefix('v')}"
+"""The version of Kubernetes under test: `make` exports `KUBERNETES`, and sets KUBEBUILDER_ASSETS for it."""
 
 TIMEOUT_SECONDS = 120
 _BUILT = frozenset({"actionlint", "binaries", "gojq", "helm", "kustomize"})
@@ -23,6 +27,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not _BUILT.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS, func_only=True))
+
+
+def since(minor: tuple[int, int], what: str) -> pytest.MarkDecorator:
+    """Return the mark of tests that need something that is new in this minor version of Kubernetes."""
+    reason = f"Kubernetes {minor[0]}.{minor[1]} has {what}, and this is {VERSION}"
+    return pytest.mark.skipif((version_of(VERSION) or minor) < minor, reason=reason)
 
 
 def without(error: BinariesError) -> BaseException:

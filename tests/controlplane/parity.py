@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tests.controlplane.parity_answers import Answer, Refusal
+from tests.programs import VERSION
+from webhook.cluster.view import version_of
 from webhook.enforcement import NEVER_DENIED
 from webhook.kube.defaults import TEXTS
 
@@ -34,6 +36,7 @@ _KEPT = "the API server keeps it when it stores an object"
 _PLUGIN = "an admission plugin fills it in, and no policy reads it"
 _AFTER = "filled in between the two webhooks, and no policy reads it"
 _ALLOCATED = "the API server allocates it"
+_NEWER = "a default since Kubernetes 1.37"
 _MADE = "the controller gives it to the Pods that it makes"
 
 EVERY = {
@@ -52,6 +55,7 @@ OF_KIND = {
         "spec/selector": f"made of the uid: {_AFTER}",
     },
     "Pod": {
+        "spec/resources/requests": f"made of the containers': {_AFTER}",
         "spec/preemptionPolicy": f"Priority: {_PLUGIN}",
         "spec/priority": f"Priority: {_PLUGIN}",
         "spec/serviceAccount": f"ServiceAccount, where none is named: {_PLUGIN}",
@@ -65,6 +69,9 @@ OF_KIND = {
         "spec/ports/*/nodePort": _ALLOCATED,
     },
 }
+if (version_of(VERSION) or (1, 37)) < (1, 37):
+    OF_KIND["CSIDriver"] = {"spec/preventPodSchedulingIfMissing": _NEWER}
+    OF_KIND["StatefulSet"] = {"spec/updateStrategy/rollingUpdate/maxUnavailable": _NEWER}
 OF_MADE_PODS = {
     "metadata/finalizers": _MADE,
     "metadata/generateName": _MADE,

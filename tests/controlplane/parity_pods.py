@@ -179,6 +179,7 @@ def everything() -> JSON:
     spec = {
         "containers": [main, *probed, hooked, sized],
         "initContainers": [{"name": "init", "image": "app:1"}],
+        "resources": {"limits": {"cpu": 4.0, "memory": "4096Mi"}},
         "volumes": volumes,
     }
     metadata = {"name": "new", "namespace": PLAIN, "labels": {}, "annotations": {}}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tests.controlplane.cluster import start_cluster
-from webhook.controlplane.binaries import KUBERNETES
+from tests.programs import VERSION
 from webhook.controlplane.control_plane import POLL_SECONDS, START_SECONDS, ControlPlaneError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ NODE_INFO = {
     "containerRuntimeVersion": "",
     "kernelVersion": "",
     "kubeProxyVersion": "",
-    "kubeletVersion": KUBERNETES.version,
+    "kubeletVersion": VERSION,
     "machineID": "",
     "operatingSystem": "linux",
     "osImage": "",

@@ -11,7 +11,8 @@ from tests.controlplane.cluster import start_cluster
 from tests.controlplane.kubectl import KubectlError
 from tests.controlplane.populate import populate
 from tests.controlplane.webhook import WebhookError, install_webhook
-from webhook.controlplane.binaries import KUBERNETES, BinariesError, find_or_build, report
+from tests.programs import VERSION
+from webhook.controlplane.binaries import BinariesError, find_or_build, report
 from webhook.controlplane.control_plane import ControlPlaneError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def main() -> None:
         signal.signal(number, end)
     try:
         binaries = find_or_build()
-        report(f"starting Kubernetes {KUBERNETES.version} and spotgate, some ten seconds")
+        report(f"starting Kubernetes {VERSION} and spotgate, some ten seconds")
         with start_cluster(binaries) as cluster:
             populate(cluster.kubectl, STATE)
             with install_webhook(cluster) as webhook:
@@ -68,7 +69,7 @@ A misspelt label of the platform's, a Deployment that asks for spot, and the las
 The same verdicts before anything is applied:
     .venv/bin/spotgate check --kubeconfig $KUBECONFIG examples
 docs/control-plane.md has more to type. Nothing is pulled and nothing runs: Nodes and the Pods on them are fake,
-Kubernetes {KUBERNETES.version} and spotgate are not.
+Kubernetes {VERSION} and spotgate are not.
 What spotgate decides: {webhook.process.log}; what it counts: http://{webhook.ops}/metrics
 Logs of Kubernetes: {webhook.cluster.directory}/*.log
 Ctrl-C ends and deletes it all.

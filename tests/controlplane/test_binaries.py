@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.programs import without
-from webhook.controlplane import binaries
+from webhook.controlplane import binaries, images
 from webhook.controlplane.binaries import BinariesError, find_or_build, kubernetes_module
 
 if TYPE_CHECKING:
@@ -144,7 +144,11 @@ def test_without_go_it_is_said_where_to_get_it(cache: Path, tmp_path: Path, monk
 def test_kubernetes_is_told_its_version() -> None:
     *_, ldflags = binaries.KUBERNETES.flags()
     stamps = dict(re.findall(r"-X k8s\.io/component-base/version\.(\w+)=(\S+)", ldflags))
-    assert stamps == {"gitVersion": "v1.36.3", "gitMajor": "1", "gitMinor": "36"}
+    assert stamps == {"gitVersion": "v1.37.2", "gitMajor": "1", "gitMinor": "37"}
+
+
+def test_etcd_is_of_the_same_minor_version_whether_it_is_built_or_taken_out_of_an_image() -> None:
+    assert binaries.ETCD.version.split(".")[:2] == f"v{images.ETCD_TAG}".split(".")[:2]
 
 
 def test_the_module_of_any_version_is_derived_from_its_own_requirements() -> None:

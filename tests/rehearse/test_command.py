@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import VERSION
+from webhook.controlplane.binaries import KUBERNETES
 from webhook.controlplane.control_plane import reserve_control_plane
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +41,7 @@ def test_the_example_of_the_page_says_what_the_page_shows(folder: Path) -> None:
         [str(SPOTGATE), *shown[1].split()], cwd=folder, capture_output=True, text=True, timeout=110, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    pattern = re.escape(shown[2]).replace(re.escape("...\n"), r"(?s:.*)")
+    pattern = re.escape(shown[2].replace(KUBERNETES.version[1:], VERSION[1:])).replace(re.escape("...\n"), r"(?s:.*)")
     assert re.fullmatch(pattern, done.stdout), done.stdout
 
 

@@ -87,7 +87,7 @@ def rehearsed(*events: ReclaimEvent, replicas: Any = 6, **figures: Any) -> Rehea
     return Rehearsal(
         lost=("NodePool/spot",),
         runs=1,
-        scheduler="1.36.3",
+        scheduler="1.37.2",
         not_simulated=(),
         modelled=(),
         summary=RehearsalSummary(zero, zero, zero, zero),

@@ -44,7 +44,7 @@ def workload() -> WorkloadResult:
 
 
 def rehearsal(
-    *events: ReclaimEvent, pools: tuple[PoolCapacity, ...] = (), scheduler: str | None = "1.36.3"
+    *events: ReclaimEvent, pools: tuple[PoolCapacity, ...] = (), scheduler: str | None = "1.37.2"
 ) -> Rehearsal:
     return Rehearsal(
         lost=("NodePool/spot",),
@@ -136,7 +136,7 @@ def test_capacity_is_shown_for_resources_that_nodes_offer_and_pods_request(capsy
     ]
 
 
-@pytest.mark.parametrize("scheduler", ["1.36.3", None])
+@pytest.mark.parametrize("scheduler", ["1.37.2", None])
 def test_the_page_escapes_names_and_says_what_is_unknown(
     scheduler: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:

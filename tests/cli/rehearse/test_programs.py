@@ -50,7 +50,7 @@ def write(path: Path, script: str) -> None:
     path.chmod(0o755)
 
 
-def fill(folder: Path, *names: str, version: str = "v1.36.3") -> None:
+def fill(folder: Path, *names: str, version: str = "v1.37.2") -> None:
     for name in names:
         write(folder / name, f"#!/bin/sh\necho Kubernetes {version}\n")
 
@@ -58,18 +58,18 @@ def fill(folder: Path, *names: str, version: str = "v1.36.3") -> None:
 @pytest.mark.parametrize(
     ("cluster", "version"),
     [
-        (None, "1.36.3"),
+        (None, "1.37.2"),
         ("v1.35.9-gke.100", "1.35.10"),  # the minor version counts, and of that the newest
-        ("v1.34.1", "1.36.3"),  # not there: ours is
-        ("v1.33.1", "1.36.3"),
-        ("v1.37.0", "1.36.3"),
-        ("unknown", "1.36.3"),
+        ("v1.34.1", "1.37.2"),  # not there: ours is
+        ("v1.33.1", "1.37.2"),
+        ("v1.37.0", "1.37.2"),
+        ("unknown", "1.37.2"),
     ],
 )
 def test_the_minor_version_of_the_cluster_is_preferred(cache: Path, cluster: str | None, version: str) -> None:
-    fill(cache / f"etcd-v3.6.9-{PLATFORM}-0123", "etcd")
+    fill(cache / f"etcd-v3.7.9-{PLATFORM}-0123", "etcd")
     fill(cache / f"kwok-v0.8.0-{PLATFORM}-image", "kwok")
-    for each in ("v1.33.1", "v1.35.9", "v1.35.10", "v1.36.3"):
+    for each in ("v1.33.1", "v1.35.9", "v1.35.10", "v1.37.2"):
         fill(cache / f"kubernetes-{each}-{PLATFORM}-0123", *KUBERNETES, version=each)
     found = find_programs(None, cluster)
     assert found is not None
