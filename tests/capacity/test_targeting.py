@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from webhook.kube.pod import Pod
 
 SPOT = {"spotgate.dev/capacity": "spot"}
+DEVICE = {"deviceclass.resource.kubernetes.io/gpu": "1"}
 PREFERRED = {"spotgate.dev/capacity": "spot-preferred"}
 ON_DEMAND = {"spotgate.dev/capacity": "on-demand"}
 
@@ -330,6 +331,8 @@ def test_a_preference_for_other_nodes_or_without_a_toleration_of_a_spot_taint_is
         (pod_of(labels=SPOT), (cks_pool("odd", instance_type="brand-new"),), ["odd"]),
         (pod_of(labels=SPOT, gpu=True), (cks_pool("odd", instance_type="brand-new"),), ["odd"]),
         (pod_of(labels=SPOT, resourceClaims=[{"name": "gpu"}]), CLUSTER, ["cpu-spot", "gpu-spot"]),
+        (pod_of(labels=SPOT, containers=[{"resources": {"limits": DEVICE}}]), CLUSTER, ["cpu-spot", "gpu-spot"]),
+        (pod_of(labels=SPOT, resources={"limits": {"nvidia.com/gpu": "1"}}), CLUSTER, ["gpu-spot"]),
         (pod_of(labels=SPOT, named="gpu-spot"), CLUSTER, ["gpu-spot"]),
         (pod_of(labels=SPOT, selector={POOL_LABEL: "gpu-spot"}), CLUSTER, ["gpu-spot"]),
         (pod_of(named="cpu-spot", gpu=True), CLUSTER, []),
@@ -592,6 +595,7 @@ QUESTIONS = st.tuples(
         terms=st.sampled_from((None, [[IN_SPOT]], [[IN_SPOT], [AMD64]])),
         tolerations=st.sampled_from((None, [{"key": "spot", "operator": "Exists"}])),
         resourceClaims=st.sampled_from((None, [{"name": "gpu"}])),
+        resources=st.sampled_from((None, {"limits": DEVICE}, {"limits": {"nvidia.com/gpu": "1"}})),
     ),
     st.sampled_from(({}, SPOT, PREFERRED)),
     st.sampled_from(VIEWS),

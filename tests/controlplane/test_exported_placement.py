@@ -19,6 +19,7 @@ from tests.controlplane.live import admin
 from tests.controlplane.parity_answers import ADMINISTRATOR, connect
 from tests.controlplane.populate import POOLS
 from tests.objects import node_pool, pod, saying
+from tests.programs import since
 from webhook.bundle import load_bundle
 from webhook.cli import main
 from webhook.cli.export.mutating_policy.export import export
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from tests.controlplane.cluster import Cluster
     from tests.controlplane.parity_answers import Server
     from webhook.bundle import Bundle
+
+pytestmark = since((1, 36), "v1 of MutatingAdmissionPolicies")
 
 JSON = dict[str, Any]
 
@@ -130,6 +133,7 @@ TABLE = [
     Case("no GPUs after all", spot(containers=containers(**gpus(0)))),
     Case("GPUs of a sidecar", spot(initContainers=[{"name": "side", "image": "i", "restartPolicy": "Always", **gpus()}])),
     Case("GPUs of a kind that the table lacks", spot(containers=containers(resources={"limits": {"nvidia.com/mig-1g.5gb": "1"}})), "left"),
+    Case("a device of a DeviceClass", spot(containers=containers(resources={"limits": {"deviceclass.resource.kubernetes.io/gpu": "1"}})), "left"),
     Case("GPUs of a training job", owned(spot(containers=containers(**gpus())), "PyTorchJob", "kubeflow.org/v1")),
     Case("init containers", spot(initContainers=[{"name": "init", "image": "i"}], containers=containers({"name": "more", "image": "i"}))),
     Case("existing preStop", spot(containers=containers({"name": "more", "image": "i"}, **PRE_STOP))),

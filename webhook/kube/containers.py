@@ -6,15 +6,20 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
+from webhook.globs import Globs
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.globs import Globs
-    from webhook.kube.pod import Container, Pod
+    from webhook.kube.pod import Container, Pod, PodSpec, Resources
 
 OS_LABEL: Final = "kubernetes.io/os"
 ARCH_LABEL: Final = "kubernetes.io/arch"
 WINDOWS: Final = "windows"
+DEVICE_CLASS_RESOURCES: Final = "deviceclass.resource.kubernetes.io/*"
+"""Requests for devices of a DeviceClass, for which Kubernetes makes a ResourceClaim: k8s.io/api/resource/v1."""
+
+_DEVICE_CLASSES: Final = Globs((DEVICE_CLASS_RESOURCES,))
 
 
 class PlacedContainer(msgspec.Struct, frozen=True):
@@ -45,12 +50,33 @@ def containers(pod: Pod) -> Iterator[PlacedContainer]:
         yield PlacedContainer("ephemeralContainers", index, container)
 
 
+def resources_of(spec: PodSpec) -> Iterator[Resources]:
+    """Yield the resources of each container, and the Pod-level resources.
+
+    Kubernetes 1.37 accepts CPU, memory and huge pages at Pod level, and no devices.
+    """
+    for members in (spec.containers, spec.initContainers or (), spec.ephemeralContainers or ()):
+        for container in members:
+            if container.resources is not None:
+                yield container.resources
+    if spec.resources is not None:
+        yield spec.resources
+
+
 def requested_of(pod: Pod, resources: Globs) -> frozenset[str]:
-    """Return the resources with such a name of which a container requests, or is limited to, more than zero."""
+    """Return the resources with such a name of which the Pod requests, or is limited to, more than zero."""
+    return _requested(pod.spec, resources)
+
+
+def claims_devices(spec: PodSpec) -> bool:
+    """Return whether the Pod asks for devices by a ResourceClaim, or by a request for which Kubernetes makes one."""
+    return bool(spec.resourceClaims) or bool(_requested(spec, _DEVICE_CLASSES))
+
+
+def _requested(spec: PodSpec, resources: Globs) -> frozenset[str]:
     return frozenset(
         name
-        for placed in containers(pod)
-        if (wanted := placed.container.resources) is not None
+        for wanted in resources_of(spec)
         for quantities in (wanted.limits, wanted.requests)
         for name, quantity in (quantities or {}).items()
         if resources.match(name) and not is_zero(quantity)

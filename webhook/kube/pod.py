@@ -2,7 +2,7 @@
 
 Field names are the API's own. ``None`` is an absent or null field.
 
-Source: https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#pod-v1-core
+Source: https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.37/#pod-v1-core
 """
 
 from __future__ import annotations
@@ -226,6 +226,7 @@ class PodSpec(msgspec.Struct):
     priorityClassName: str | None = None
     restartPolicy: str | None = None
     resourceClaims: list[dict[str, Any]] | None = None
+    resources: Resources | None = None
     volumes: list[Volume] | None = None
 
     @property

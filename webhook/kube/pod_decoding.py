@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook import bounds
+from webhook.kube.containers import resources_of
 from webhook.kube.pod import Pod
 from webhook.review import MalformedObjectError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from webhook.kube.pod import NodeAffinity
 
@@ -71,10 +72,9 @@ def _is_small(pod: Pod) -> bool:
     members = [*spec.containers, *(spec.initContainers or ()), *(spec.ephemeralContainers or ())]
     if len(members) > bounds.LEAST:
         return False
-    resources = [each.resources for each in members if each.resources is not None]
-    things = [metadata.labels, metadata.annotations, spec.nodeSelector, spec.tolerations, spec.volumes, members]
-    things += [each.limits for each in resources]
-    things += [each.requests for each in resources]
+    things: list[Collection[object] | None] = [metadata.labels, metadata.annotations, spec.nodeSelector]
+    things += [spec.tolerations, spec.volumes, members]
+    things += [quantities for wanted in resources_of(spec) for quantities in (wanted.limits, wanted.requests)]
     return sum(map(len, filter(None, things))) <= bounds.LEAST
 
 
@@ -91,10 +91,7 @@ def counted(pod: Pod) -> Iterator[tuple[bounds.Bound, int]]:
         yield bounds.VOLUMES, len(spec.volumes)
     members = (*spec.containers, *(spec.initContainers or ()), *(spec.ephemeralContainers or ()))
     yield bounds.CONTAINERS, len(members)
-    yield (
-        bounds.RESOURCES,
-        sum(len(each.limits or ()) + len(each.requests or ()) for c in members if (each := c.resources)),
-    )
+    yield bounds.RESOURCES, sum(len(each.limits or ()) + len(each.requests or ()) for each in resources_of(spec))
     if spec.affinity is not None and (affinity := spec.affinity.nodeAffinity) is not None:
         yield from _counted_affinity(affinity, len(spec.nodeSelector or ()))
 

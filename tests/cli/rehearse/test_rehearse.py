@@ -174,6 +174,37 @@ def test_what_no_other_node_could_take_is_certain(tmp_path: Path, capsys: pytest
     assert (result["lost"], result["pending"], result["moved"]) == (2, {"min": 2, "max": 2}, {"min": 0, "max": 0})
 
 
+ROOM = [{"name": "main", "image": "acme/main", "resources": {"requests": {"cpu": "6"}}}]
+NO_ROOM = [{"name": "main", "image": "acme/main"}]
+DEVICE = [
+    {"name": "main", "image": "acme/main", "resources": {"limits": {"deviceclass.resource.kubernetes.io/gpu": 1}}}
+]
+NAMED = [{"name": "main", "image": "acme/main", "resources": {"limits": {"acme.example/gpu": "1"}}}]
+
+
+# The node that is left has 4 CPUs and no devices.
+@pytest.mark.parametrize(
+    ("spec", "pending"),
+    [
+        pytest.param({"containers": ROOM}, 2, id="its containers' requests"),
+        pytest.param({"containers": ROOM, "resources": {"requests": {"cpu": "3"}}}, None, id="the Pod's replace them"),
+        pytest.param({"containers": NO_ROOM, "resources": {"requests": {"cpu": "6"}}}, 2, id="the Pod's alone"),
+        pytest.param({"containers": NO_ROOM, "resources": {"limits": {"cpu": "6"}}}, 2, id="its limits are requests"),
+        pytest.param({"resources": {"limits": {"cpu": "6"}}}, None, id="unless its containers request some"),
+        pytest.param({"containers": DEVICE}, None, id="devices of a DeviceClass are on no Node"),
+        pytest.param({"containers": NAMED}, None, id="nor are those that one gives a name"),
+    ],
+)
+def test_what_a_pod_requests_as_a_whole_and_of_drivers_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], spec: dict[str, Any], pending: int | None
+) -> None:
+    named = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"}}
+    web = deployment("web", **spec)
+    result = by_arithmetic(tmp_path, capsys, web, {**named, "spec": {"extendedResourceName": "acme.example/gpu"}})
+    assert result["pending"] == {"min": pending, "max": pending}
+    assert not any("requests no resources" in each for each in result["notSimulated"])
+
+
 @pytest.mark.parametrize(("api_version", "kind"), [("acme.io/v1", "Widget"), ("argoproj.io/v1alpha1", "Rollout")])
 def test_a_kind_whose_controller_is_not_here_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], api_version: str, kind: str
@@ -223,7 +254,7 @@ def test_a_control_plane_that_does_not_start_says_its_last_words(
 ) -> None:
     for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"):
         program = tmp_path / name
-        program.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo Kubernetes v1.36.3 && exit\n{ends}\n')
+        program.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo Kubernetes v1.37.2 && exit\n{ends}\n')
         program.chmod(0o755)
     assert rehearsed(tmp_path, TWO_POOLS, "--lose=spot", f"--binaries={tmp_path}") == 2
     assert capsys.readouterr().err == f"spotgate rehearse: {said}"

@@ -52,17 +52,19 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         terms: its own nodeSelector and required affinity.
         named: the pool that its annotation names.
         requested: the accelerators that it requests.
+        claims: it asks for devices by resource claims.
     """
 
     pod: Pod
     terms: tuple[Term, ...]
     named: str | None
     requested: frozenset[str]
+    claims: bool
 
     @property
     def gpu(self) -> bool | None:
         """Return whether the Pod requests GPUs; None if a resource claim may be for one."""
-        return True if self.requested else None if self.pod.spec.resourceClaims else False
+        return True if self.requested else None if self.claims else False
 
     def chooses(self, nodes: SpotNodes) -> bool:
         """Return whether the Pod names the pool: by its annotation, or in each term by the pool-name label."""

@@ -21,7 +21,7 @@ from webhook.capacity.placement.taints import says_spot
 from webhook.capacity.providers.pool import CapacityType, Taint
 from webhook.globs import Globs
 from webhook.kube.affinity import PREFERRED, REQUIRED, Tristate, constrained, preferences_of, terms_of
-from webhook.kube.containers import requested_of
+from webhook.kube.containers import claims_devices, requested_of, resources_of
 from webhook.kube.tolerations import tolerates
 
 if TYPE_CHECKING:
@@ -166,12 +166,7 @@ def target_of(
 def _kind(pod: Pod, named: str | None) -> bytes:
     """Return everything of a Pod that `_answer` reads, so that equal Pods share one answer."""
     spec = pod.spec
-    resources = [
-        container.resources
-        for members in (spec.containers, spec.initContainers, spec.ephemeralContainers)
-        for container in members or ()
-    ]
-    claims = bool(spec.resourceClaims)
+    resources, claims = list(resources_of(spec)), bool(spec.resourceClaims)
     return _encoder.encode((named, resources, claims, spec.nodeSelector, spec.affinity, spec.tolerations, spec.os))
 
 
@@ -214,7 +209,7 @@ def _answer(
         because = own
 
     requested = frozenset[str]().union(*(requested_of(pod, each.gpu.resources) for each in providers.values()))
-    demands = PodDemands(pod, terms, named, requested)
+    demands = PodDemands(pod, terms, named, requested, claims_devices(pod.spec))
     nodes, rejected = feasible_nodes(demands, supply, playing, spot_shown)
     tolerations = demands.tolerations(nodes)
     pools = tuple(each.pool for each in nodes if each.pool is not None)

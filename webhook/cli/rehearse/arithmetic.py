@@ -16,6 +16,8 @@ from webhook.cli.rehearse.inputs.resources import (
     requests_of,
 )
 from webhook.cli.rehearse.result import Figure, Rehearsal, WorkloadResult
+from webhook.globs import Globs
+from webhook.kube.containers import DEVICE_CLASS_RESOURCES
 from webhook.kube.disruption import KIND as BUDGET
 from webhook.kube.disruption import budget_from
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
@@ -39,7 +41,9 @@ _TEMPLATES: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "Repli
 
 def prove(snapshot: ClusterSnapshot, loss: Loss) -> Rehearsal:
     """Return what is certain when these Nodes are lost."""
-    workloads = (_result(value, replicas, snapshot, loss) for value, replicas in _workloads(snapshot))
+    classes = (each.get("spec") or {} for each in snapshot.objects if each["kind"] == "DeviceClass")
+    devices = Globs([DEVICE_CLASS_RESOURCES, *(each.get("extendedResourceName") or "" for each in classes)])
+    workloads = (_result(value, replicas, snapshot, loss, devices) for value, replicas in _workloads(snapshot))
     return Rehearsal(
         lost=loss.named,
         runs=0,
@@ -60,13 +64,17 @@ def _workloads(snapshot: ClusterSnapshot) -> Iterator[tuple[JSON, int]]:
             yield value, 1 if replicas is None else replicas
 
 
-def _result(value: JSON, replicas: int, snapshot: ClusterSnapshot, loss: Loss) -> WorkloadResult | None:
+def _result(value: JSON, replicas: int, snapshot: ClusterSnapshot, loss: Loss, devices: Globs) -> WorkloadResult | None:
     """Return what is certain of a workload. Return None if it has no Pod on lost Nodes."""
     spec = pod_spec_of(value)
     lost_nodes = [each for each in snapshot.nodes if each.name in loss.nodes]
-    if spec.nodeName not in loss.nodes if spec.nodeName else not any(_could_take(each, spec) for each in lost_nodes):
+    if (
+        spec.nodeName not in loss.nodes
+        if spec.nodeName
+        else not any(_could_take(each, spec, devices) for each in lost_nodes)
+    ):
         return None
-    only_there = not any(_could_take(each, spec) for each in snapshot.nodes if each.name not in loss.nodes)
+    only_there = not any(_could_take(each, spec, devices) for each in snapshot.nodes if each.name not in loss.nodes)
     lost = replicas if spec.nodeName or only_there else None
     reasons = []
     figures: dict[str, Any] = {}
@@ -94,12 +102,15 @@ def _result(value: JSON, replicas: int, snapshot: ClusterSnapshot, loss: Loss) -
     )
 
 
-def _could_take(node: RehearsedNode, spec: PodSpec) -> bool:
-    """Return whether the node, were it empty, has the labels and the room. Taints and affinity are left out."""
+def _could_take(node: RehearsedNode, spec: PodSpec, devices: Globs) -> bool:
+    """Return whether the node, were it empty, has the labels and the room. Taints and affinity are left out.
+
+    So are requests for ``devices``, which a driver offers in a ResourceSlice, and not the Node.
+    """
     if any(node.labels.get(key) != value for key, value in (spec.nodeSelector or {}).items()):
         return False
     offered = node.allocatable
-    return all(offered.get(name, 0) >= amount for name, amount in requests_of(spec).items())
+    return all(offered.get(name, 0) >= amount or devices.match(name) for name, amount in requests_of(spec).items())
 
 
 def _blocking(value: JSON, replicas: int, snapshot: ClusterSnapshot) -> Iterator[str]:

@@ -20,6 +20,7 @@ from webhook.cli.rehearse.inputs.resources import (
 from webhook.cli.rehearse.inputs.snapshot import snapshot_of
 from webhook.cli.rehearse.result import NO_SCHEDULER, Fix
 from webhook.cli.terminal import counted
+from webhook.kube.containers import claims_devices
 from webhook.kube.disruption import KIND as BUDGET
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
 
@@ -189,7 +190,7 @@ def _fallback_pools(
         pending = int(workload.pending.max or 0)
         value, like = objects.get(workload.identity), was_on.get(workload.identity)
         # Neither a scheduler nor devices come with a node.
-        if pending and like and not workload.has_reason(NO_SCHEDULER) and not pod_spec_of(value).resourceClaims:
+        if pending and like and not workload.has_reason(NO_SCHEDULER) and not claims_devices(pod_spec_of(value)):
             _, wanted = needed.setdefault(like.pool_name, (like, Counter()))
             wanted += Counter({name: amount * pending for name, amount in requests_of(pod_spec_of(value)).items()})
             wanted["pods"] += pending

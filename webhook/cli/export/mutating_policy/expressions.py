@@ -21,6 +21,7 @@ from webhook.capacity.placement.target import (
 from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, CLASS_LABEL, QUEUE_WORKER, STATELESS
 from webhook.cli.export.cel import any_glob_matches, literal, quoted
 from webhook.cli.export.mutating_policy.shapes import ASKED
+from webhook.kube.containers import DEVICE_CLASS_RESOURCES
 from webhook.kube.edit import as_json, exec_sleep
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
 
@@ -142,8 +143,8 @@ def variables(
 
 def _expressible(words: Vocabulary, schedulers: Collection[str]) -> str:
     """Return an expression that is true if nothing of the Pod matters that no shape has, and it is of ordinary size."""
-    known = literal(list(words.resources))
-    others = f"!(name in {known}) && {any_glob_matches('name', words.accelerators)} && {_more_than_zero('some[name]')}"
+    known, devices = literal(list(words.resources)), (*words.accelerators, DEVICE_CLASS_RESOURCES)
+    others = f"!(name in {known}) && {any_glob_matches('name', devices)} && {_more_than_zero('some[name]')}"
     maps = "[each.?resources.?limits.orValue({}), each.?resources.?requests.orValue({})]"
     sizes = [
         *(f"variables.{name}.size()" for name in ("labels", "annotations", "containers", "tolerations", "selector")),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from webhook.documents import Document
-from webhook.kube.pod import PodSpec
+from webhook.kube.pod import PodSpec, Resources
 from webhook.kube.quantity import amount_of
 from webhook.manifests.objects import Manifest
 
@@ -118,13 +118,26 @@ def pod_spec_of(value: Mapping[str, Any] | None) -> RehearsedPodSpec:
 
 
 def requests_of(spec: PodSpec) -> Counter[str]:
-    """Return what the containers of a Pod request together, in whole units or bytes; a limit is a request, too."""
+    """Return what a Pod requests, in whole units or bytes; a limit is a request, too.
+
+    Its own requests replace those of its containers, and its own limits only fill in for them.
+    Source: PodRequests in k8s.io/component-helpers/resource, and defaultPodRequests in pkg/apis/core/v1/defaults.go.
+    """
     total: Counter[str] = Counter()
     for each in spec.containers:
         if each.resources is not None:
             for resource, amount in {**(each.resources.limits or {}), **(each.resources.requests or {})}.items():
-                total[resource] += float(amount_of(amount) or 0)  # type: ignore[assignment]
+                total[resource] += _number(amount)
+    own = spec.resources or Resources()
+    for resource, amount in (own.limits or {}).items():
+        total.setdefault(resource, _number(amount))
+    for resource, amount in (own.requests or {}).items():
+        total[resource] = _number(amount)
     return total
+
+
+def _number(amount: str | float) -> int:
+    return float(amount_of(amount) or 0)  # type: ignore[return-value]
 
 
 def workload_identity(value: Mapping[str, Any]) -> tuple[str, str, str]:

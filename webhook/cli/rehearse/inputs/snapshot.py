@@ -24,6 +24,7 @@ from webhook.cli.rehearse.inputs.resources import (
     workload_identity,
 )
 from webhook.cli.rehearse.inputs.source import expect_no_duplicates
+from webhook.kube.containers import resources_of
 from webhook.kube.disruption import KIND as BUDGET
 from webhook.kube.disruption import budget_from
 from webhook.kube.pod import ObjectMeta, Pod
@@ -289,17 +290,18 @@ def _changed_by_others(existing: Iterable[JSON]) -> Iterator[str]:
 
 def _requests_by_container(value: JSON) -> dict[str, Mapping[str, Any]]:
     spec = pod_spec_of(value)
-    containers = (*spec.containers, *(spec.initContainers or ()))
-    return {each.name: (each.resources.requests if each.resources is not None else None) or {} for each in containers}
+    resources = {each.name: each.resources for each in (*spec.containers, *(spec.initContainers or ()))}
+    resources[""] = spec.resources  # of the Pod as a whole
+    return {name: (each.requests if each is not None else None) or {} for name, each in resources.items()}
 
 
 def _without_requests(created: Sequence[Manifest]) -> Iterator[str]:
     """Yield a sentence for each workload whose containers request nothing, where no LimitRange may say it for them."""
     limited = {each.namespace for each in created if each.kind == LIMIT_RANGE.kind}
     for each in created:
-        containers = pod_spec_of(each.value).containers if each.namespace not in limited else ()
-        resources = [one.resources for one in containers if one.resources is not None]
-        if containers and not any(one.requests or one.limits for one in resources):
+        spec = pod_spec_of(each.value)
+        says_nothing = not any(one.requests or one.limits for one in resources_of(spec))
+        if spec.containers and says_nothing and each.namespace not in limited:
             yield (
                 f"{each.value['kind']} {each.name} requests no resources: to the scheduler its Pods need no room, and "
                 "fit anywhere"

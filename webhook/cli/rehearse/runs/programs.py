@@ -45,7 +45,7 @@ class Programs:
     Attributes:
         paths: by name.
         origin: where they are from, for people.
-        version: what kube-scheduler says it is, such as 1.36.3.
+        version: what kube-scheduler says it is, such as 1.37.2.
     """
 
     paths: Mapping[str, Path]
