@@ -3,7 +3,7 @@
 The entries lead to spotgate's own process, which counts what reaches it, and name what spotgate's configurations leave out:
 ConfigMaps, of one namespace.
 
-Upstream: https://github.com/kubernetes/kubernetes/blob/v1.36.3/test/e2e/apimachinery/webhook.go (docs/webhook-contract.md)
+Upstream: https://github.com/kubernetes/kubernetes/blob/v1.37.2/test/e2e/apimachinery/webhook.go (docs/webhook-contract.md)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The API server's contract with a webhook that mutates, alone and among others. Each test names the case that it ports.
 
-Upstream: https://github.com/kubernetes/kubernetes/blob/v1.36.3/test/e2e/apimachinery/webhook.go (docs/webhook-contract.md)
+Upstream: https://github.com/kubernetes/kubernetes/blob/v1.37.2/test/e2e/apimachinery/webhook.go (docs/webhook-contract.md)
 """
 
 from __future__ import annotations

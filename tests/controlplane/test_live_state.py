@@ -98,7 +98,7 @@ async def test_nodes_show_their_provider_and_the_oldest_kubelet_and_the_api_serv
     async with following(admin(bare_cluster)) as state:
         assert state.view().providers == set()
         assert state.view().oldest_kubelet is None
-        bare_cluster.kubectl.apply(node("new", "v1.36.3"), node("old", "v1.33.12-gke.100"))
+        bare_cluster.kubectl.apply(node("new", "v1.37.2"), node("old", "v1.33.12-gke.100"))
         await until(lambda: state.view().oldest_kubelet == (1, 33))
         assert state.view().providers == set()
         bare_cluster.kubectl("label", "node", "new", "compute.coreweave.com/node-pool=blue")

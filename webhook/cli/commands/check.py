@@ -34,7 +34,7 @@ what is unknown:
   is read from the cluster, whose version counts then too.
 
 what is defaulted:
-  Built-in kinds, as Kubernetes 1.36 does it. What only a cluster gives an object is missing, in
+  Built-in kinds, as Kubernetes 1.37 does it. What only a cluster gives an object is missing, in
   expressions of a Validation too: uid, creationTimestamp, generation, status, what it allocates
   (the addresses of a Service), and the defaults of custom resources, which are in their CRDs.
 
