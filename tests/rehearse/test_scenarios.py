@@ -16,11 +16,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from tests.programs import since
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 HERE = Path(__file__).parent
-SCENARIOS = sorted((HERE / "scenarios").iterdir())
+NEEDS = {"devices": since((1, 36), "extended resources of DeviceClasses")}
+SCENARIOS = [
+    pytest.param(folder, marks=NEEDS.get(folder.name, ()), id=folder.name)
+    for folder in sorted((HERE / "scenarios").iterdir())
+]
 SPOTGATE = Path(sys.executable).with_name("spotgate")
 
 
@@ -53,7 +59,7 @@ def differences(said: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[st
     return found
 
 
-@pytest.mark.parametrize("folder", SCENARIOS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", SCENARIOS)
 @pytest.mark.usefixtures("binaries")
 def test_it_comes_out_as_was_written_down_before(folder: Path) -> None:
     expected = yaml.safe_load((folder / "expected.yaml").read_text())
