@@ -9,7 +9,8 @@ import pytest
 
 from tests.objects import BUNDLE
 from webhook.capacity.placement.budget import GraceBudgets
-from webhook.capacity.placement.target import CAPACITY_LABEL, NotTargeting, Target, target_of
+from webhook.capacity.placement.supply import supply_of
+from webhook.capacity.placement.target import CAPACITY_LABEL, NotTargeting, Target, is_pinned, target_of
 from webhook.capacity.providers.pool import CapacityType, Pool
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.cluster.protocol import ClusterView
@@ -196,3 +197,19 @@ def test_an_arm_pool_of_GKE_is_tainted_unless_it_opts_out(behavior: str | None, 
     )
     assert isinstance(found, Target)
     assert any(each.key == "kubernetes.io/arch" for each in found.tolerations) is tolerated
+
+
+@pytest.mark.parametrize("values", [(), ("spot", "regular")])
+def test_AKS_priority_label_alone_keeps_no_Pod_to_spot_as_other_nodes_have_it_too(values: tuple[str, ...]) -> None:
+    key = "kubernetes.azure.com/scalesetpriority"
+    affinity = required(key, *values)
+    if not values:
+        (term,) = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+        term["matchExpressions"] = [{"key": key, "operator": "Exists"}]
+    pools = [karpenter(name, name, group="karpenter.azure.com") for name in ("spot", "on-demand")]
+    pod = pod_of(SPOT, affinity=affinity)
+    found = target(pod, *pools)
+    assert isinstance(found, Target)
+    assert [each.name for each in found.pools or ()] == ["spot"]
+    view = ClusterView(pools=tuple(pools), providers=frozenset({"karpenter"}))
+    assert not is_pinned(pod, found, supply_of(view, PROVIDERS), PROVIDERS)

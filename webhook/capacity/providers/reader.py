@@ -182,7 +182,7 @@ class _PoolParser(QueryResults):
         if found == ANY_TYPE:
             return ()
         if placeholder := placeholder_in(found):
-            self.note(f"{where} is a placeholder, {placeholder}")
+            self.note(f"{where} has the placeholder {placeholder}")
             return ()
         if not found:
             missing = at(self.value, tuple(where.split("."))) is None
