@@ -19,6 +19,7 @@ from webhook.cli.terminal import counted
 from webhook.context import NOTHING_KNOWN, Context, Phase, utc_now
 from webhook.decision import Outcome, verdict_of
 from webhook.documents import parse_pointer
+from webhook.documents.reading import read_file
 from webhook.engine import decide
 from webhook.manifests.files import STDIN
 from webhook.patch import apply_all
@@ -63,7 +64,7 @@ def read_reviews(paths: list[str], problems: list[Problem]) -> Iterator[Review]:
     for path in paths:
         for file in _files(Path(path), problems) if path != STDIN else (path,):
             try:
-                data = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+                data = sys.stdin.buffer.read() if file == STDIN else read_file(file, pipes=file == path)
             except OSError as error:
                 problems.append(unreadable(errors.escaped_name(file), error))
                 continue

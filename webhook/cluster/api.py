@@ -12,7 +12,6 @@ import ssl
 from collections import Counter
 from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import aiohttp
@@ -25,10 +24,12 @@ from yaml import YAMLError
 
 from webhook import __version__
 from webhook.cluster.protocol import UnusableCredentialsError
+from webhook.documents.reading import read_file
 
 if TYPE_CHECKING:
     import logging
     from collections.abc import AsyncIterator, Iterator, Mapping
+    from pathlib import Path
     from typing import Any
 
     from kubernetes.aio.config.kube_config import ConfigNode, KubeConfigLoader
@@ -249,7 +250,7 @@ async def _client(kubeconfig: Path | None, context: str | None) -> tuple[ApiClie
 def _merged(kubeconfig: Path, context: str | None) -> tuple[ConfigNode, str | None]:
     """Return what the files say together, and the context: of several current ones kubectl's, which is the first."""
     for each in str(kubeconfig).split(os.pathsep):
-        Path(each).open().close()  # the loader takes a missing file for an empty one
+        read_file(each)  # the loader takes a missing file for an empty one, and waits for a pipe
     merger = kube_config.KubeConfigMerger(str(kubeconfig))
     current = (each.get("current-context") for each in merger.config_files.values())
     return merger.config, context or next(filter(None, current), None)

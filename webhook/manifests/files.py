@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.documents import DOCUMENT_LIMITS, DocumentError, read_documents
+from webhook.documents.reading import read_file
 from webhook.policy.document import SUFFIXES
 from webhook.policy.errors import unreadable
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from webhook.policy.errors import Problem
 
 STDIN: Final = "-"
-_PAGE: Final = 64 * 1024
 _NEVER: Final = frozenset({"node_modules"})
 """Folders with files of others, which are never read."""
 
@@ -61,9 +61,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
             return self.data
         if self.file == STDIN:
             return sys.stdin.buffer.read(DOCUMENT_LIMITS.size + 1)
-        with open(self.file, "rb") as opened:  # noqa: PTH123 - for many files
-            begin = opened.read(_PAGE)  # to ask for more than there is costs its memory
-            return begin if len(begin) < _PAGE else begin + opened.read(DOCUMENT_LIMITS.size + 1 - _PAGE)
+        return read_file(self.file, pipes=not self.in_folder, whole=False)
 
     def taken_in(self) -> ManifestFile:
         """Return the file with its data, or without if it can't be read: that is reported when its objects are read."""
@@ -262,7 +260,7 @@ def _kustomizations_above(folders: Iterable[str]) -> Iterator[tuple[str, bytes]]
             seen.add(str(each))
             for file in (each / name for name in KUSTOMIZATIONS):
                 try:
-                    yield str(file), file.read_bytes()
+                    yield str(file), read_file(file)
                 except OSError:  # nearly always: it is not there
                     continue
             if (each / ".git").exists():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from functools import reduce
+from itertools import islice
 from operator import getitem
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.documents import Document, field_path
-from webhook.policy.errors import Problem
+from webhook.policy.errors import PolicyErrors, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,6 +30,8 @@ SUFFIXES: Final = (".yaml", ".yml", ".json")
 _NO_POLICIES: Final = frozenset({"kustomization.yaml", "kustomization.yml", "schema.json"})
 """Files that lie beside policies: for a ConfigMap, and for editors (``spotgate schema``)."""
 _TESTS: Final = "tests"
+_WALKED_AT_MOST: Final = 100_000
+"""Files of one folder. That is more than a large repository has; policies are some 10."""
 
 _HEADER: Final = re.compile(r"[\"']?\s*:[^\S\n]*(?:[|>][^\n]*\n)?")
 """The text between a key and its value."""
@@ -108,11 +111,16 @@ def policy_files(paths: Iterable[Path]) -> list[Path]:
 
     The ``..data`` folders of a ConfigMap volume are hidden too; its visible links are followed. A folder, a pipe or a
     broken link that is named like a policy file is returned too, so that reading it reports the missing file.
+    Raise PolicyErrors if a folder holds too many files.
     """
     files: dict[Path, None] = {}
     for path in paths:
         if path.is_dir():
-            files |= dict.fromkeys(file for file in sorted(files_below(path)) if is_read(file.relative_to(path)))
+            below = sorted(islice(files_below(path), _WALKED_AT_MOST + 1))
+            if len(below) > _WALKED_AT_MOST:
+                text = f"holds more than {_WALKED_AT_MOST} files; name the folder that holds only the policies"
+                raise PolicyErrors([Problem(str(path), 0, 0, "", text)])
+            files |= dict.fromkeys(file for file in below if is_read(file.relative_to(path)))
         else:
             files[path] = None
     return list(files)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, get_args, get_orig
 from pydantic import BaseModel, ValidationError
 
 from webhook.documents import Document, DocumentError, field_path, read_documents
+from webhook.documents.reading import read_file
 from webhook.policy.common import Metadata
 from webhook.policy.document import PolicyDocument, is_named_like_policy
 from webhook.policy.errors import Problem, did_you_mean, escaped_name, quoted_value, unreadable
@@ -38,11 +39,11 @@ def load_documents(
     loaded: list[PolicyDocument] = []
     for file in files:
         try:
-            if is_named_like_policy(file) and not S_ISREG(file.stat().st_mode):  # to read a pipe might never end
+            if is_named_like_policy(file) and not S_ISREG(file.stat().st_mode):
                 text = "is named like a policy file, but is no regular file; put the file back, or remove this"
                 problems.append(Problem(escaped_name(str(file)), 0, 0, "", text))
                 continue
-            documents = list(read_documents(file.read_bytes(), str(file)))
+            documents = read_documents(read_file(file), str(file))
         except OSError as error:
             problems.append(unreadable(str(file), error))
             continue

@@ -203,3 +203,50 @@ def test_a_broken_one_lets_nothing_be_written(run: Run, write: Write) -> None:
     before = file.read_bytes()
     assert run("fix", file).code == 2
     assert file.read_bytes() == before
+
+
+OUTSIDE = {
+    "/etc/passwd": "is outside of this repository",
+    "/dev/zero": "is outside of this repository",
+    "../elsewhere": "is outside of this repository",
+    "cluster/../../elsewhere/x.yaml": "is outside of this repository",
+    "link": "is outside of this repository",
+    "link.yaml": "is outside of this repository",
+    "holds": "holds sub/link.yaml, a link out of this repository; remove it",
+    "pipe": "is no regular file, and no folder",
+    "\\0": "there is no ",
+    "a" * 300: "there is no ",
+}
+
+
+@pytest.mark.parametrize("field", ["policies", "state"])
+@pytest.mark.parametrize("path", OUTSIDE)
+def test_paths_stay_in_the_repository(run: Run, write: Write, field: str, path: str) -> None:
+    write("elsewhere/x.yaml", POLICIES)
+    write("repo/holds/sub/x.yaml", POLICIES)
+    Path("repo/link").symlink_to("../elsewhere")
+    Path("repo/link.yaml").symlink_to("../elsewhere/x.yaml")
+    Path("repo/holds/sub/link.yaml").symlink_to("/dev/zero")
+    os.mkfifo("repo/pipe")
+    write("repo/.spotgate.yaml", f'# a comment\n{field}: ["{path}"]\n')
+    done = run("check", "repo/deploy/web")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"repo/.spotgate.yaml:2:{len(field) + 4}: {field}[0]: ")
+    assert OUTSIDE[path] in done.err
+
+
+def test_a_folder_of_the_repository_above_the_file_is_inside(run: Run, write: Write) -> None:
+    write("repo/deploy/.spotgate.yaml", "policies: [../policy]\nstate: [../cluster]\n")
+    Path("repo/policy/link.yaml").symlink_to("all.yaml")
+    assert run("check", "repo/deploy/web").err.startswith("repo/policy/link.yaml:")  # twice the same names, not outside
+    Path("repo/policy/link.yaml").unlink()
+    assert run("check", "repo/deploy/web").code == 0
+
+
+def test_the_file_itself_is_no_link_out_of_the_repository(run: Run, write: Write) -> None:
+    write("project.yaml", PROJECT)
+    Path("repo/.spotgate.yaml").unlink()
+    Path("repo/.spotgate.yaml").symlink_to("../project.yaml")
+    done = run("check", "repo/deploy/web")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "repo/.spotgate.yaml: is a link out of this repository; put the file itself here\n"

@@ -10,6 +10,7 @@ from webhook.cli.exits import FINE, CannotJudgeError
 from webhook.cli.judging.review_errors import position_of
 from webhook.cli.options import add_cluster, add_kubernetes_version, add_list, add_policies, read_policies, read_state
 from webhook.context import Context, Phase, utc_now
+from webhook.documents.reading import read_file
 from webhook.engine import decide
 from webhook.response import respond
 from webhook.review import BadReviewError, decode_review
@@ -71,6 +72,6 @@ def run(options: Namespace) -> int:
 
 def _read(file: str) -> bytes:
     try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return sys.stdin.buffer.read() if file == "-" else read_file(file, pipes=True)
     except OSError as error:
         raise CannotJudgeError(f"{file}: can't be read: {error.strerror or error}") from None

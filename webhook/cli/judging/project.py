@@ -15,6 +15,7 @@ from webhook.context import ASSUMED_VERSION
 from webhook.documents import DocumentError, field_path, read_documents
 from webhook.manifests.files import STDIN, ManifestFile
 from webhook.policy.common import Flag, Glob, KubernetesVersion, Model, NonEmpty
+from webhook.policy.document import files_below, is_named_like_policy
 from webhook.policy.errors import Problem
 from webhook.policy.loader import validate_model
 
@@ -65,13 +66,42 @@ def _find(folder: Path) -> Path | None:
     return None
 
 
+def _root_of(folder: Path) -> str:
+    """Return the real path of the repository that a folder is in; without Git, of the folder."""
+    return os.path.realpath(next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder))
+
+
+def _leads_out(path: Path, root: str) -> bool:
+    """Return whether a path, with its links followed, is outside of the repository."""
+    return not Path(os.path.realpath(path)).is_relative_to(root)
+
+
+def _problem_with(path: str, folder: Path, root: str) -> str:
+    """Return why a path of the project file can't be read; empty if it can. A pull request may name any."""
+    file = folder / path
+    try:
+        if Path(path).is_absolute() or _leads_out(file, root):
+            return f"{path!r} is outside of this repository; name a file or folder in it, or pass the path as a flag"
+        is_there = file.exists()
+    except (OSError, ValueError):  # too long, or with a null byte
+        is_there = False
+    if not is_there:
+        return f"there is no {path!r} beside this file; paths are relative to it"
+    if not (file.is_file() or file.is_dir()):
+        return f"{path!r} is no regular file, and no folder; name one"
+    links = (each for each in files_below(file) if is_named_like_policy(each) and each.is_symlink())
+    if link := next((each for each in links if _leads_out(each, root)), None):
+        return f"{path!r} holds {link.relative_to(file)}, a link out of this repository; remove it"
+    return ""
+
+
 def _policies_from_here(file: Path, path: str) -> Path:
     return policies_path(path if path == SHIPPED_WORD else _from_here(file, path))
 
 
 def _from_here(file: Path, path: str) -> str:
     """Return a path that is relative to the file as one that is relative to the working directory."""
-    return path if Path(path).is_absolute() else os.path.relpath(file.parent / path)
+    return os.path.relpath(file.parent / path)
 
 
 class ProjectFile(Model):
@@ -104,6 +134,8 @@ def read_project_file(file: Path) -> ProjectFile:
     """Read the project file. Raise CannotJudgeError if it is invalid; the text lists all mistakes."""
     shown = os.path.relpath(file)
     try:
+        if _leads_out(file, _root_of(file.parent)):
+            raise CannotJudgeError(f"{shown}: is a link out of this repository; put the file itself here")
         if not file.is_file():
             raise CannotJudgeError(f"{shown}: is no file that can be read; mend it, or remove it")
         documents = read_documents(ManifestFile(str(file)).read(), shown)
@@ -132,8 +164,9 @@ def _project(documents: Sequence[Document], file: Path, problems: list[Problem])
         problem((), "is no mapping; write `policies: [...]`, for example")
         return None
     project = validate_model(ProjectFile, document.value, (), problem)
+    root = _root_of(file.parent)
     for field in ("policies", "state"):
         for number, path in enumerate(getattr(project, field, ())):
-            if not (field == "policies" and path == SHIPPED_WORD) and not (file.parent / path).exists():
-                problem((field, number), f"there is no {path!r} beside this file; paths are relative to it")
+            if not (field == "policies" and path == SHIPPED_WORD) and (text := _problem_with(path, file.parent, root)):
+                problem((field, number), text)
     return project

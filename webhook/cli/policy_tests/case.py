@@ -14,6 +14,7 @@ from webhook.cli.writing import write_whole
 from webhook.decision import verdict_of
 from webhook.documents import read_documents
 from webhook.documents.model import merge_patch
+from webhook.documents.reading import read_file
 from webhook.documents.yaml_writer import dump
 from webhook.manifests.objects import Manifest
 
@@ -171,7 +172,7 @@ def golden_difference(file: Path, after: dict[str, Any], *, update: bool) -> str
     Raise OSError if it can't be written, DocumentError if it can't be parsed, ValueError if it is no golden file.
     """
     try:
-        documents = read_documents(file.read_bytes(), str(file))
+        documents = read_documents(read_file(file), str(file))
     except FileNotFoundError:
         documents = None
     written = documents[0].value if documents and len(documents) == 1 else None

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.bundle import document_kinds
+from webhook.cli.exits import CannotJudgeError
 from webhook.cli.judging.judge import Judge
 from webhook.cli.judging.kinds import ResourceKinds
 from webhook.cli.policy_tests.case import (
@@ -29,7 +30,7 @@ from webhook.manifests.objects import read_manifests
 from webhook.manifests.state import view_of
 from webhook.patch import apply_json, pointer
 from webhook.policy.document import policy_files
-from webhook.policy.errors import did_you_mean
+from webhook.policy.errors import PolicyErrors, did_you_mean
 from webhook.policy.loader import validate_document
 from webhook.policy.policy_test import KIND, PolicyTestSpec
 from webhook.policy.terms import API_VERSION
@@ -87,7 +88,10 @@ def read_tests(paths: Sequence[Path]) -> Tests:
     problems = list(found.problems)
     tests = []
     policies = False
-    files = set(map(str, policy_files(paths)))
+    try:
+        files = set(map(str, policy_files(paths)))
+    except PolicyErrors as errors:
+        raise CannotJudgeError(str(errors)) from None
     group = API_VERSION.partition("/")[0]
     for manifest in found.objects:
         if manifest.kind != KIND and manifest.group != group:
@@ -197,6 +201,8 @@ class Runner:
         objects: list[Manifest] = []
         for number, name in enumerate(files):
             path = _beside(case, name)
+            if path.exists() and not (path.is_file() or path.is_dir()):
+                raise case.cannot_run(case.at("state", "files", number), "is no regular file, and no folder")
             if path not in self._states:
                 self._states[path] = read_manifests([path])
             if self._states[path].problems:

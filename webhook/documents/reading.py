@@ -1,0 +1,37 @@
+"""Read files without trusting them: no pipe is waited for, no device is read to its end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING, Final
+
+from webhook.documents.model import DOCUMENT_LIMITS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_PAGE: Final = 64 * 1024
+
+
+def read_file(file: str | Path, *, pipes: bool = False, whole: bool = True) -> bytes:
+    """Return the content of a file. Raise OSError if it can't be read, or is too large.
+
+    ``pipes``: also read a pipe or a device, which the user has named. Without ``whole``, return of a file that is too
+    large as much as shows it.
+    """
+    with open(file, "rb", opener=None if pipes else _without_waiting) as opened:
+        if not (pipes or stat.S_ISREG(os.fstat(opened.fileno()).st_mode)):
+            raise OSError(errno.EINVAL, "it is no regular file; put a file there, or leave it out", str(file))
+        begin = opened.read(_PAGE)  # to ask for more than there is costs its memory
+        data = begin if len(begin) < _PAGE else begin + opened.read(DOCUMENT_LIMITS.size + 1 - _PAGE)
+    if whole and len(data) > DOCUMENT_LIMITS.size:
+        text = f"it has more than {DOCUMENT_LIMITS.size} bytes; split it into several files"
+        raise OSError(errno.EFBIG, text, str(file))
+    return data
+
+
+def _without_waiting(file: str, flags: int) -> int:
+    """Open a file. A pipe is opened even if nothing writes to it."""
+    return os.open(file, flags | os.O_NONBLOCK)
