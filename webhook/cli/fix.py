@@ -13,6 +13,7 @@ from webhook.cli.terminal import plain
 from webhook.cli.writing import write_whole
 from webhook.documents import DocumentError, read_documents
 from webhook.documents.edit import EditError, edited
+from webhook.documents.reading import read_file
 from webhook.patch import apply_json
 from webhook.policy.errors import Problem
 
@@ -42,10 +43,10 @@ def patch_file(file: str, objects: list[tuple[Manifest, Judgement]], *, writes: 
     Raise ProblemError if the file can't be read, changed in place or written.
     """
     try:
-        before = Path(file).read_bytes()
+        before = read_file(file)
         after = _patched(before, file, objects)
         if writes:
-            write_whole(Path(file), after)
+            write_whole(Path(file), after, expected=before)
     except OSError as error:
         raise ProblemError(Problem(file, 0, 0, "", f"can't be written: {error.strerror or error}")) from None
     if shows:

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
 from pathlib import Path
 
+from webhook.documents.reading import read_file
+
 _DEFAULT_MODE = 0o644
+_WRITABLE = 0o222
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes, *, expected: bytes | None = None) -> None:
     """Write a file whole or not at all. Its mode and its owner stay, and a symbolic link stays one.
 
+    ``expected``: what the file held when it was read. The file is not written if it holds something else now, if it is
+    read-only, or if it has further names, which would keep the old content.
     Raise OSError if it can't be written; its content is unchanged.
     """
     if path.exists() and not path.is_file():  # /dev/null, a pipe: nothing to put in its place
         path.write_bytes(data)
         return
     target = path.resolve()
+    if expected is not None:
+        _refuse_to_replace(target.stat())
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(descriptor, "wb") as opened:
@@ -32,7 +40,18 @@ def write_whole(path: Path, data: bytes) -> None:
             shutil.copymode(target, name)
         else:
             Path(name).chmod(_DEFAULT_MODE)
+        if expected is not None and read_file(target) != expected:
+            raise OSError(errno.EBUSY, "another process has changed it meanwhile; try again")  # noqa: TRY301 - undone below
         Path(name).replace(target)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _refuse_to_replace(status: os.stat_result) -> None:
+    """Raise OSError if a file is read-only or has several names. Root may write it, but that is not what it is for."""
+    if not status.st_mode & _WRITABLE:
+        raise OSError(errno.EACCES, "it is read-only; make it writable first (chmod u+w)")
+    if status.st_nlink > 1:
+        text = f"it has {status.st_nlink} names (hard links), and one of them would change; copy it first (cp, then mv)"
+        raise OSError(errno.EMLINK, text)

@@ -233,15 +233,64 @@ def test_the_examples_once_fixed_need_no_patch(run: Run, tmp_path: Path) -> None
     assert run("check", "-o", "json", folder).json["patches"] == []
 
 
-def test_nothing_is_written_where_something_can_not_be_judged(run: Run, write: Write) -> None:
+def test_every_file_that_can_be_read_is_written_and_the_others_are_said(run: Run, write: Write) -> None:
     file = write("d/pod.yaml", POD)
-    write("d/bad.yaml", "a: {")
+    write("d/bad.yaml", "apiVersion: v1\nkind: ConfigMap\na: {")
+    write("d/values.yaml", "a: {")
 
-    done = run("fix", "--partial", "--state", "state.yaml", "d")
+    done = run("fix", "--state", "state.yaml", "d")
 
-    assert (done.code, file.read_text()) == (2, POD)
-    assert done.err.startswith("d/bad.yaml:2:1: ")
-    assert done.err.endswith("nothing was written: what can't be judged may decide what the others need\n")
+    assert (done.code, file.read_text()) == (2, FIXED)
+    assert len(done.err.splitlines()) == 1
+    assert done.err.startswith("d/bad.yaml:4:1: ")
+
+
+def test_a_link_to_a_file_elsewhere_is_left_alone_and_said(run: Run, write: Write, tmp_path: Path) -> None:
+    outside = write("elsewhere/pod.yaml", POD)
+    write("d/x.txt", "")
+    Path("d/pod.yaml").symlink_to("../elsewhere/pod.yaml")
+
+    done = run("fix", "--state", "state.yaml", "d")
+
+    text = f"is a link to a file elsewhere, and is not changed; pass {tmp_path}/elsewhere/pod.yaml too, if it is meant"
+    assert (done.code, done.out, done.err) == (0, "", f"d/pod.yaml: warning: {text}\n")
+    assert outside.read_text() == POD
+    assert run("fix", "--state", "state.yaml", "d", "elsewhere/pod.yaml").code == 0
+    assert outside.read_text() == FIXED
+
+
+def test_what_is_read_only_or_has_further_names_is_not_replaced(run: Run, write: Write) -> None:
+    closed, linked, fine = (write(f"d/{name}.yaml", POD) for name in ("closed", "linked", "z"))
+    closed.chmod(0o444)
+    Path("other").hardlink_to(linked)
+
+    done = run("fix", "--state", "state.yaml", "d")
+
+    assert (done.code, done.out) == (2, "d/z.yaml: changed\n")
+    assert [line.split(";")[0] for line in done.err.splitlines()] == [
+        "d/closed.yaml: can't be written: it is read-only",
+        "d/linked.yaml: can't be written: it has 2 names (hard links), and one of them would change",
+    ]
+    assert (closed.read_text(), linked.read_text(), fine.read_text()) == (POD, POD, FIXED)
+    assert linked.samefile("other")
+
+
+def test_what_another_process_adds_meanwhile_is_not_lost(
+    run: Run, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write("d/pod.yaml", POD)
+    fsync = os.fsync
+
+    def late(descriptor: int) -> None:
+        fsync(descriptor)
+        with file.open("a") as opened:
+            opened.write("# mine\n")
+
+    monkeypatch.setattr(os, "fsync", late)
+    done = run("fix", "--state", "state.yaml", "d")
+    text = "d/pod.yaml: can't be written: another process has changed it meanwhile; try again\n"
+    assert (done.code, done.err, file.read_text()) == (2, text, f"{POD}# mine\n")
+    assert [each.name for each in file.parent.iterdir()] == ["pod.yaml"]
 
 
 def test_a_file_with_two_names_is_changed_once(run: Run, write: Write) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
@@ -15,6 +16,7 @@ from webhook.cli.terminal import complain
 from webhook.decision import ENGINE, Outcome
 from webhook.documents import parse_field_path
 from webhook.manifests.files import STDIN
+from webhook.policy.errors import problem_lines
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -44,8 +46,7 @@ examples:
 exit codes:
   0  done; with --check and --diff: nothing to write
   1  with --check and --diff: there is something to write
-  2  something can't be read or judged, and then nothing is written, for it may hold what others
-     depend on; or a file can't be changed in place or written, and the others are
+  2  a file can't be read, judged, changed in place or written; the others are changed
 """
 
 
@@ -68,23 +69,27 @@ def run(options: Namespace) -> int:
     judged = judge(options)
     problems = list(judged.problems)
     dry = options.diff or options.check
+    tops = [Path(each).resolve() for each in options.paths]
     patched: defaultdict[str, list[tuple[Manifest, Judgement]]] = defaultdict(list)
     for manifest, judgement in judged.objects:
         if judgement.patch:
             patched[manifest.file].append((manifest, judgement))
     changed = 0
     for file, objects in patched.items():
+        real = Path(file).resolve()
+        if Path(file).is_symlink() and not any(map(real.is_relative_to, tops)):
+            complain(
+                f"{file}: warning: is a link to a file elsewhere, and is not changed; pass {real} too, if it is meant"
+            )
+            continue
         try:
-            patch_file(file, objects, writes=not dry and not judged.problems, shows=options.diff)
+            patch_file(file, objects, writes=not dry, shows=options.diff)
             changed += 1
         except ProblemError as error:
             problems.append(error.problem)
     sys.stdout.flush()
-    unknown = [] if judged.problems else _indeterminate(judged)
-    for text in [*unknown, *map(str, sorted(problems))]:
-        complain(text)
-    if judged.problems and not dry:
-        print("nothing was written: what can't be judged may decide what the others need", file=sys.stderr)
+    if texts := [*_indeterminate(judged), *problem_lines(problems)]:
+        complain(*texts)
     if problems:
         return CANNOT_JUDGE
     return FOUND if changed and dry else FINE
