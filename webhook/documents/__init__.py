@@ -99,12 +99,12 @@ def read_documents(data: bytes, file: str, *, limits: DocumentLimits = DOCUMENT_
     text = _decode(data, file, limits)
     if text.lstrip().startswith(("{", "[")):
         try:
-            return _placed(text, file, ((*each, _NOWHERE) for each in read_json(text, limits)))
+            return _placed(text, file, limits, ((*each, _NOWHERE) for each in read_json(text, limits)))
         except (ValueError, RecursionError):
             pass  # A flow mapping of YAML, a template, or bad JSON: YAML's errors have positions.
     if not text.endswith("\n"):
         text += "\n"  # kubectl ends the last line too, and with it a block scalar
-    return _placed(text, file, YAMLReader(text, file, limits).read())
+    return _placed(text, file, limits, YAMLReader(text, file, limits).read())
 
 
 def _decode(data: bytes, file: str, limits: DocumentLimits) -> str:
@@ -122,14 +122,18 @@ def _decode(data: bytes, file: str, limits: DocumentLimits) -> str:
         raise DocumentError(file, line, column, "the file is not UTF-8", fix) from None
 
 
-def _placed(text: str, file: str, parts: Iterable[tuple[int, int, JSONValue, Offsets]]) -> list[Document]:
+def _placed(
+    text: str, file: str, limits: DocumentLimits, parts: Iterable[tuple[int, int, JSONValue, Offsets]]
+) -> list[Document]:
     """Return the documents of a text, given the beginning, end, value and places of each."""
     documents: list[Document] = []
     line, line_start, counted = 1, 0, 0
-    for begin, end, value, places in parts:
+    for number, (begin, end, value, places) in enumerate(parts):
         line += text.count("\n", counted, begin)
         line_start = text.rfind("\n", counted, begin) + 1 or line_start
         counted = begin
+        if number >= limits.documents:
+            raise DocumentError(file, line, 1, f"more than {limits.documents} documents", "split it into several files")
         if value is not None:
             documents.append(Document(file, line, value, text[begin:end], begin - line_start, begin, places))
     return documents

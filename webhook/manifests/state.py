@@ -15,6 +15,7 @@ from webhook.documents import described, field_path
 from webhook.kube import disruption
 from webhook.kube.resources import CRD_KIND
 from webhook.manifests.objects import Manifest, node_of, read_manifests
+from webhook.policy.errors import problem_lines
 from webhook.review import MalformedObjectError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class StateErrors(Exception):  # noqa: N818 - it is several
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n".join(map(str, self.problems)))
+        super().__init__("\n".join(problem_lines(self.problems)))
 
 
 class FileState(FixedState):

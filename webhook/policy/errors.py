@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -32,9 +33,35 @@ class Problem(msgspec.Struct, frozen=True, order=True):
     field: str
     text: str
 
+    @property
+    def place(self) -> str:
+        """Return the file, with line and column if there are any."""
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
     def __str__(self) -> str:
-        where = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
-        return f"{where}: {self.field}: {self.text}" if self.field else f"{where}: {self.text}"
+        return f"{self.place}: {self.field}: {self.text}" if self.field else f"{self.place}: {self.text}"
+
+
+_LISTED: Final = 3
+"""Further places with the same problem that a line names; it counts the rest."""
+
+LINES_AT_MOST: Final = 200
+"""Lines about problems that are printed: more than anybody corrects before the next run."""
+
+
+def problem_lines(problems: Iterable[Problem], *, alone: bool = False) -> list[str]:
+    """Return the lines to print about problems, in order: one for each text, or with ``alone`` for each problem."""
+    groups: dict[object, list[Problem]] = {}
+    for each in sorted(problems):
+        groups.setdefault(each if alone else each.text, []).append(each)
+    lines = []
+    for first, *others in islice(groups.values(), LINES_AT_MOST):
+        named = ", ".join(each.place for each in others[:_LISTED])
+        more = f" and {len(others) - _LISTED} more" if len(others) > _LISTED else ""
+        lines.append(f"{first} (also at {named}{more})" if others else str(first))
+    if len(groups) > LINES_AT_MOST:
+        lines.append(f"and {len(groups) - LINES_AT_MOST} more problems, which are not shown; correct these first")
+    return lines
 
 
 class PolicyErrors(Exception):  # noqa: N818 - it is several
@@ -42,7 +69,7 @@ class PolicyErrors(Exception):  # noqa: N818 - it is several
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(problems))
-        super().__init__("\n".join(map(str, self.problems)))
+        super().__init__("\n".join(problem_lines(self.problems, alone=True)))
 
 
 class SpecError(ValueError):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.conftest import ON_DEMAND_POOL, POD, SPOT_POOL
+from webhook.manifests.broken import names_object
 from webhook.manifests.objects import read_manifest_files
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ CLEAN_POD = POD.replace("example.com/team", "team")
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdefg", "bcdefgh", strict=True)
 )
+
+BROKEN = "apiVersion: v1\nkind: ConfigMap\na: {"
 
 BAD: dict[str, tuple[str | bytes, str]] = {
     "template": (POD.replace("name: web", "name: {{ .Values.name }}"), "helm template"),
@@ -88,11 +91,11 @@ def test_state_that_cannot_be_read_is_in_the_json(check: Check, write: Write) ->
 
 
 def test_all_problems_are_reported_together_in_order(check: Check, write: Write) -> None:
-    write("d/2.yaml", "a: {")
+    write("d/2.yaml", BROKEN)
     write("d/1.yaml", f"{POD.replace('name: web', 'name: 5')}---\n{POD.replace('name: web', 'name: 6')}")
     done = check("d", "nowhere")
     assert done.code == 2
-    assert [line.split(": ")[0] for line in done.err.splitlines()] == ["d/1.yaml:4:3", "d/1.yaml:14:3", "d/2.yaml:2:1", "nowhere"]  # fmt: skip
+    assert [line.split(": ")[0] for line in done.err.splitlines()] == ["d/1.yaml:4:3", "d/1.yaml:14:3", "d/2.yaml:4:1", "nowhere"]  # fmt: skip
 
 
 def test_pools_are_unknown_where_a_file_that_may_hold_some_cannot_be_read(check: Check, write: Write) -> None:
@@ -207,18 +210,23 @@ def test_a_node_pool_that_is_there_twice_is_said_once_with_its_places(check: Che
     done = check("clusters")
     assert done.code == 0
     detail = (
-        "It is at {} too. All files are judged as one cluster: the last one counts for all others, and the pools of "
-        "both are taken for each other's fallback."
+        "NodePool gpu-spot is at {} too. All files are judged as one cluster: the last one counts for all others, and "
+        "the pools of both are taken for each other's fallback."
     )
-    reason = "NodePool gpu-spot is in the files more than once"
+    reason = "2 clusters in this tree: clusters/dev, clusters/prod"
     assert warned(done) == [
         ("clusters/dev/pools.yaml", 22, reason, detail.format("clusters/prod/pools.yaml:1")),
     ]
     assert warned(check("clusters/prod", "--state", "clusters/dev")) == []
     for number in range(7):
-        write(f"clusters/test-{number}/pool.yaml", SPOT_POOL)
-    ((*_, detail),) = warned(check("clusters"))
-    assert "clusters/test-3/pool.yaml:1, 3 more places too." in detail
+        write(f"clusters/test-{number}/pool.yaml", f"{SPOT_POOL}---\n{ON_DEMAND_POOL}")
+    ((_, _, reason, detail),) = warned(check("clusters"))
+    folders = ", ".join(f"clusters/{name}" for name in ("dev", "prod", "test-0", "test-1", "test-2"))
+    assert reason == f"9 clusters in this tree: {folders}, 4 more"
+    assert "clusters/test-4/pool.yaml:10, 2 more too, and 1 other node pool too. All" in detail
+    assert [each[2] for each in warned(check(write("twice.yaml", f"{SPOT_POOL}---\n{SPOT_POOL}")))] == [
+        "NodePool gpu-spot is in the files more than once"
+    ]
 
 
 def test_an_object_without_a_name_is_said(check: Check, write: Write) -> None:
@@ -279,9 +287,105 @@ def test_helm_templates_beside_a_chart_are_skipped_and_its_other_files_are_not(c
     assert check("d/chart/templates").json["summary"]["skipped"] == 2
 
 
-def test_file_in_a_folder_that_is_no_template_and_cannot_be_parsed_is_an_error(check: Check, write: Write) -> None:
-    write("d/values.yaml", "a: {")
-    assert check("d").code == 2
+NO_MANIFESTS: dict[str, str | bytes] = {
+    "CloudFormation": "AWSTemplateFormatVersion: '2010-09-09'\nResources:\n  kind: !Ref Name\n  apiVersion: !Sub a\n",
+    "comments in JSON": '{\n  // "kind": "it\'s\n  /* { */ "a": {"apiVersion": "v1", "kind": "Pod"}, "b": [1,],\n}\n',
+    "a tag of Python": "nav: !!python/name:material.extensions.emoji.twemoji\n",
+    "git-crypt": b"\0GITCRYPT\0" + bytes(range(255, 128, -1)),
+    "values": "# apiVersion: v1\n# kind: Pod\nimage: {{ .Values.image }}\n",
+    "one of the two": "apiVersion: v2\nname: {{ name }}\n",
+    "in two documents": "apiVersion: v2\n---\nkind: a\n---\na: {",
+    "no object": "kind: Cluster\nmetadata: {name: a}\n",
+    "a large text": "a" * 70_000,
+}
+
+
+@pytest.mark.parametrize("case", NO_MANIFESTS)
+def test_what_is_no_manifest_is_skipped_in_a_folder_and_an_error_where_it_is_named(
+    check: Check, write: Write, case: str
+) -> None:
+    write("d/pool.yaml", SPOT_POOL)
+    file = write("d/other.yaml", NO_MANIFESTS[case])
+    done = check("d")
+    assert (done.code, done.err, done.outcomes) == (1, "", [("fallback", "deny")])
+    assert done.json["summary"]["skipped"] == 1
+    assert check(file).code == 2
+
+
+MANIFESTS: dict[str, tuple[str | bytes, str]] = {
+    "in the second document": (f"a: 1\n---\n{BROKEN}", "d/bad.yaml:6:1: "),
+    "behind the broken one": (f"a: {{\n---\n{BROKEN}", "d/bad.yaml:2:1: "),
+    "template": (POD.replace("name: web", "name: {{ .Values.name }}"), "d/bad.yaml:4:"),
+    "template in two brackets": ("{{- if .Values.a }}\n" + POD + "{{ end }}\n", "d/bad.yaml:1:"),
+    "JSON": ('{"metadata": {"name": "a"}, "kind": "Pod",\n"apiVersion": "v1", "a": [}', "d/bad.yaml:2:"),
+    "flow mapping": ("{apiVersion: v1, kind: Pod, a: [}", "d/bad.yaml:1:"),
+    "tag": ("\"apiVersion\": v1\n'kind' : Pod\na: !Ref b\n", "d/bad.yaml:3:4: tag '!Ref' is not for Kubernetes"),
+    "UTF-16": (POD.encode("utf-16"), "d/bad.yaml:1:1: the file is UTF-16"),
+    "letter case": (POD.replace("apiVersion", "apiversion"), "d/bad.yaml:1:1: not a Kubernetes object"),
+}
+
+
+@pytest.mark.parametrize("case", MANIFESTS)
+def test_a_manifest_that_can_not_be_parsed_is_an_error_in_a_folder_too(check: Check, write: Write, case: str) -> None:
+    text, says = MANIFESTS[case]
+    write("d/bad.yaml", text)
+    done = check("d", write("good.yaml", POD))
+    assert (done.code, done.outcomes) == (2, [("labels", "deny")])
+    assert done.err.startswith(says)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"apiVersion' + '\\"' * 300_000, '{"apiVersion":' + "/*" * 300_000, '{"kind' * 90_000]
+)
+def test_a_text_that_is_made_to_be_read_often_is_read_once(text: str) -> None:
+    assert not names_object(text.encode())
+
+
+def test_problems_with_one_text_are_one_line_that_names_places(run: Run, write: Write) -> None:
+    for number in range(6):
+        write(f"d/{number}.yaml", BROKEN)
+    text = "while parsing a flow node; correct"
+    (line,) = run("check", "d").err.splitlines()
+    assert line.startswith("d/0.yaml:4:1: ")
+    assert text in line
+    assert line.endswith("--ignore (also at d/1.yaml:4:1, d/2.yaml:4:1, d/3.yaml:4:1 and 2 more)")
+    assert len(run("check", "--verbose", "d").err.splitlines()) == 6
+    assert len(run("check", "-o", "json", "d").json["unreadable"]) == 6
+
+
+def test_problems_of_one_file_and_printed_lines_are_bounded(check: Check, write: Write) -> None:
+    named = (f"apiVersion: v1\nkind: Pod\nmetadata: {{labels: {{x{number}: {number}}}}}\n" for number in range(500))
+    done = check(write("many.yaml", "---\n".join(named)))
+    assert done.err.splitlines()[0] == "many.yaml: more than 100 problems; correct these, or pass another file"
+    assert (done.code, len(done.json["unreadable"])) == (2, 101)
+    for number in range(300):
+        write(f"d/{number}.yaml", BROKEN.replace("a:", f"? {number}\n? {number}\na:"))
+    lines = check("d").err.splitlines()
+    assert (len(lines), lines[-1]) == (201, "and 100 more problems, which are not shown; correct these first")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a\n---\n" * 100_001, "lines.yaml:200001:1: more than 100000 documents; split it into several files"),
+        ("{}" * 100_001, "lines.yaml:1:1: more than 100000 documents; split it into several files"),
+    ],
+    ids=["YAML", "JSON"],
+)
+def test_documents_of_one_file_are_bounded(check: Check, write: Write, text: str, says: str) -> None:
+    done = check(write("lines.yaml", text))
+    assert (done.code, done.err.splitlines()) == (2, [says])
+
+
+def test_objects_of_all_files_are_bounded(check: Check, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webhook.manifests.objects.OBJECTS_AT_MOST", 3)
+    for number in range(5):
+        write(f"d/{number}.yaml", CLEAN_POD)
+    done = check("d")
+    text = "the files hold more than 3 objects; judge one folder at a time, or --ignore some"
+    assert (done.code, done.err) == (2, f"d/3.yaml: {text}; or leave the file out with --ignore\n")
+    items = '{"kind": "PodList", "apiVersion": "v1", "items": [{}, {}, {}, {}]}'
+    assert check(write("list.json", items)).err == f"list.json: {text}\n"
 
 
 @pytest.mark.parametrize(
@@ -333,10 +437,10 @@ def test_the_folder_that_the_working_directory_is_called_ignores_nothing(
 
 def test_name_of_a_file_need_not_be_text(check: Check, write: Write) -> None:
     write(os.fsdecode(b"d/p\xff.yaml"), POD)
-    write(os.fsdecode(b"d/q\xff.yaml"), "a: {")
+    write(os.fsdecode(b"d/q\xff.yaml"), BROKEN)
     done = check("d")
     assert done.json["results"][0]["file"] == "d/p\\udcff.yaml"
-    assert done.err.startswith("d/q\\udcff.yaml:2:1: ")
+    assert done.err.startswith("d/q\\udcff.yaml:4:1: ")
 
 
 def test_list_without_items_holds_nothing(check: Check, write: Write) -> None:
@@ -426,7 +530,7 @@ def test_link_to_a_folder_elsewhere_is_not_followed_and_said(check: Check, write
 
 
 def test_packages_that_were_installed_are_passed_over(check: Check, write: Write) -> None:
-    write("d/node_modules/x/pod.yaml", "a: {")
+    write("d/node_modules/x/pod.yaml", BROKEN)
     write("d/pod.yaml", POD)
     assert (check("d").code, check("d/node_modules").code) == (1, 2)
 
@@ -451,7 +555,7 @@ def test_file_that_vanishes_is_an_error_and_the_rest_is_judged(
 
 
 def test_file_of_200_megabytes_is_refused_before_it_is_read(check: Check, write: Write) -> None:
-    with write("d/huge.yaml", "").open("wb") as opened:
+    with write("d/huge.yaml", "kind: List\n").open("ab") as opened:
         opened.truncate(200 * 1024 * 1024)
     write("d/pod.yaml", POD)
     done = check("d")

@@ -85,7 +85,7 @@ def test_a_fingerprint_survives_that_lines_move_and_tells_two_findings_apart(run
 
 
 def test_sarif_says_what_could_not_be_read(run: Run) -> None:
-    Path("deploy/bad.yaml").write_text("a: [\n")
+    Path("deploy/bad.yaml").write_text("apiVersion: v1\nkind: ConfigMap\na: [\n")
     done = check(run, "-o", "sarif")
     (invocation,) = done.json["runs"][0]["invocations"]
     assert done.code == 2
@@ -145,7 +145,7 @@ def test_junit_fails_where_the_command_does(run: Run, fail_on: str, failing: dic
 
 
 def test_junit_counts_what_could_not_be_read_as_an_error(run: Run) -> None:
-    Path("deploy/bad.yaml").write_text("a: [\n")
+    Path("deploy/bad.yaml").write_text("apiVersion: v1\nkind: ConfigMap\na: [\n")
     root = ET.fromstring(check(run, "-o", "junit").out)  # noqa: S314
     assert [suite.get("name") for suite in root if suite.find("testcase/error") is not None] == ["deploy/bad.yaml"]
 
@@ -204,7 +204,7 @@ def test_a_report_is_the_same_to_kubectl_whatever_an_object_is_called() -> None:
 
 def test_a_report_is_for_each_namespace_and_takes_back_what_an_older_one_said(run: Run) -> None:
     Path("deploy/fine.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: quiet}\n")
-    Path("deploy/bad.yaml").write_text("a: [\n")
+    Path("deploy/bad.yaml").write_text("apiVersion: v1\nkind: ConfigMap\na: [\n")
     reports = list(yaml.safe_load_all(check(run, "-o", "policyreport").out))
     named = [(each["kind"], each["metadata"].get("namespace"), each["summary"]) for each in reports]
     none = {"pass": 0, "fail": 0, "warn": 0, "error": 0, "skip": 0}

@@ -21,7 +21,7 @@ def repository(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     write("work/repo/.git/HEAD", "")
     write("work/repo/apps/deploy/pod.yaml", POD)
-    write("work/repo/apps/deploy/bad.yaml", "a: [")
+    write("work/repo/apps/deploy/bad.yaml", "apiVersion: v1\nkind: Pod\na: [")
 
 
 def shown(run: Run, policies: Path, output: str, path: str | Path) -> Any:

@@ -43,10 +43,10 @@ def test_texts_of_a_test_are_no_commands_for_the_runner_and_turn_no_line_around(
 
 @pytest.mark.parametrize("command", ["check", "explain", "test"])
 def test_control_characters_of_a_file_name_do_not_reach_the_terminal(run: Run, write: Write, command: str) -> None:
-    write("d/re\x1b[31md.yaml", "a: [b")
+    write("d/re\x1b[31md.yaml", "apiVersion: v1\nkind: Pod\na: [b")
     done = run(command, "d")
     assert done.code == 2
-    assert done.err.startswith("d/re [31md.yaml:2:1: ")
+    assert done.err.startswith("d/re [31md.yaml:4:1: ")
     assert "\x1b" not in done.err
 
 

@@ -39,10 +39,11 @@ what is defaulted:
   (the addresses of a Service), and the defaults of custom resources, which are in their CRDs.
 
 what is skipped:
-  In a folder: hidden files, node_modules, documents that are no Kubernetes objects (values.yaml),
-  and Helm templates beside a Chart.yaml. Everywhere: patches of kustomizations, and spotgate's own
-  policy files. Any other file that can't be parsed is an error; the rest is judged all the same,
-  and node pools are unknown only where that file may describe some.
+  In a folder: hidden files, node_modules, whatever has no `apiVersion` and `kind` at its top level
+  (values, CloudFormation, encrypted files), and Helm templates beside a Chart.yaml. Everywhere:
+  patches of kustomizations, and spotgate's own policy files. A file that has both and can't be
+  parsed is an error, and so is any file that you name. The rest is judged all the same, and node
+  pools are unknown only where that file may describe some.
 
 project file:
   policies, state, cluster, partial, ignore, failOn and kubernetesVersion can be said once, in a

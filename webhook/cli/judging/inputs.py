@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from posixpath import dirname
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from webhook.cli.judging.judge import written_identity
 from webhook.cli.judging.project import folder_of
+from webhook.cli.terminal import counted
 from webhook.decision import ENGINE, Finding, Outcome
 from webhook.globs import Globs
 from webhook.manifests.files import Ignored, find_manifest_files
@@ -44,6 +46,7 @@ class Inputs:
     def __init__(self, options: Namespace, providers: Collection[Provider]) -> None:
         self._options = options
         self._providers = providers
+        self._count = 0
         ignored = Ignored(Globs(options.ignore), options.project)
         found = find_manifest_files(options.paths, ignored)
         for link in found.left_out:
@@ -69,7 +72,8 @@ class Inputs:
         return Changes(flag, ref, folder=folder_of(self._options), paths=paths, ignored=ignored, read=self._read)
 
     def _read(self, sources: Iterable[ManifestFile]) -> Manifests:
-        found = read_objects(sources)
+        found = read_objects(sources, self._count)
+        self._count = found.count
         return replace(found, objects=with_listed_pools(found.objects, self._providers))
 
     def read(self, sources: Iterable[ManifestFile]) -> Manifests:
@@ -141,9 +145,9 @@ def _or_ignored(problem: Problem) -> Problem:
     return replace(problem, text=f"{problem.text}; or leave the file out with --ignore")
 
 
-def read_objects(sources: Iterable[ManifestFile]) -> Manifests:
-    """Return the objects of the sources, without spotgate's own policy files."""
-    found = Manifests()
+def read_objects(sources: Iterable[ManifestFile], count: int = 0) -> Manifests:
+    """Return the objects of the sources, without spotgate's own policy files. ``count`` objects were read before."""
+    found = Manifests(count=count)
     read_manifest_files(sources, found)
     objects = [each for each in found.objects if each.group != API_VERSION.partition("/")[0]]
     found.skipped += len(found.objects) - len(objects)
@@ -152,42 +156,52 @@ def read_objects(sources: Iterable[ManifestFile]) -> Manifests:
 
 
 _LISTED: Final = 5
-"""Places that a finding names; it counts the rest."""
+"""Places and clusters that a finding names; it counts the rest."""
 
 
 class Places:
-    """Hold the places of node pools, and the first of those that are judged."""
+    """Hold the finding about node pools that are at several places, and the first such place that is judged."""
 
     def __init__(self, pools: Iterable[Manifest], judged: Iterable[Manifest]) -> None:
-        self._places: dict[Identity, dict[str, None]] = {}
-        self._first: dict[Identity, str] = {}
+        places: dict[Identity, dict[str, Manifest]] = {}
         for each in pools:
-            self._places.setdefault(written_identity(each), {})[_place(each)] = None
-        for each in judged:
-            self._first.setdefault(written_identity(each), _place(each))
+            places.setdefault(written_identity(each), {})[_place(each)] = each
+        again = [each for each in judged if len(places[written_identity(each)]) > 1]
+        repeated = [places[identity] for identity in dict.fromkeys(map(written_identity, again))]
+        self._first = (written_identity(again[0]), _place(again[0])) if again else None
+        self._finding = _duplicates(again[0], repeated) if again else None
 
     def duplicate(self, manifest: Manifest) -> Finding | None:
-        """Return a finding at the first judged place of a node pool that is at several places, or None."""
-        identity = written_identity(manifest)
-        if identity not in self._places:
-            return None
-        place = _place(manifest)
-        others = self._places[identity].keys() - {place}
-        if not others or self._first[identity] != place:
-            return None
-        elsewhere = [each for each in self._places[identity] if each in others]
-        rest = len(elsewhere) - _LISTED
-        named = ", ".join([*elsewhere[:_LISTED], *([f"{rest} more places"] if rest > 0 else [])])
-        return Finding(
-            policy=ENGINE,
-            id="object/duplicate",
-            outcome=Outcome.WARN,
-            reason=f"{manifest.kind} {manifest.name} is in the files more than once",
-            field="metadata.name",
-            detail=f"It is at {named} too. All files are judged as one cluster: the last one counts for "
-            "all others, and the pools of both are taken for each other's fallback.",
-            fix="judge each cluster by itself: one run for the folder of each",
-        )
+        """Return the finding at the first judged place of a node pool that is at several places, or None."""
+        is_first = self._first is not None and (written_identity(manifest), _place(manifest)) == self._first
+        return self._finding if is_first else None
+
+
+def _duplicates(manifest: Manifest, pools: list[dict[str, Manifest]]) -> Finding:
+    """Return the one finding about node pools that are at several places, at the first place of the first of them."""
+    elsewhere = [each for each in pools[0] if each != _place(manifest)]
+    it, more = "It", f", and {counted(len(pools) - 1, 'other node pool')} too" if len(pools) > 1 else ""
+    folders = max(({dirname(each.file) or "." for each in pool.values()} for pool in pools), key=len)
+    clusters = sorted(folders)
+    reason = f"{manifest.kind} {manifest.name} is in the files more than once"
+    if len(clusters) > 1:
+        it, reason = f"{manifest.kind} {manifest.name}", f"{len(clusters)} clusters in this tree: {_listed(clusters)}"
+    return Finding(
+        policy=ENGINE,
+        id="object/duplicate",
+        outcome=Outcome.WARN,
+        reason=reason,
+        field="metadata.name",
+        detail=f"{it} is at {_listed(elsewhere)} too{more}. All files are judged as one cluster: the "
+        "last one counts for all others, and the pools of both are taken for each other's fallback.",
+        fix="judge each cluster by itself: one run for the folder of each",
+    )
+
+
+def _listed(texts: list[str]) -> str:
+    """Return the first of some texts, and the number of the others."""
+    rest = len(texts) - _LISTED
+    return ", ".join([*texts[:_LISTED], *([f"{rest} more"] if rest > 0 else [])])
 
 
 def _place(manifest: Manifest) -> str:

@@ -169,9 +169,13 @@ def _parts(source: ManifestFile) -> Iterator[ManifestFile]:
 
 
 def _is_divisible(data: bytes) -> bool:
-    """Return whether a file can be cut: YAML without directives, and with line ends that are easy to count."""
+    """Return whether a file can be cut: YAML without directives, and with line ends that are easy to count.
+
+    A file with too many documents stays whole, so that it is refused.
+    """
     return not (
-        _JSON.match(data)
+        data.count(b"\n---") > DOCUMENT_LIMITS.documents
+        or _JSON.match(data)
         or data.startswith(b"%")
         or b"\n%" in data
         or data.count(b"\r") > data.count(b"\r\n")

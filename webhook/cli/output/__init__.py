@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
 from webhook.cli.terminal import complain
+from webhook.policy.errors import problem_lines
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -103,7 +104,7 @@ def write_report(report: Report, outputs: Iterable[Output], fixes: Iterable[str]
     unwritten = [problem for each in outputs if (problem := _write(report, *each))]
     if report.unreadable or unwritten:
         sys.stdout.flush()
-        complain(*map(str, report.unreadable), *unwritten, *fixes)
+        complain(*problem_lines(report.unreadable, alone=report.verbose), *unwritten, *fixes)
         return CANNOT_JUDGE
     return FOUND if any(map(report.fails, report.results)) else FINE
 

@@ -15,6 +15,7 @@ from webhook.cli import terminal
 from webhook.cli.output import Format
 from webhook.cli.report import alike, named, title_of
 from webhook.cli.terminal import counted, plain
+from webhook.policy.errors import problem_lines
 from webhook.text import printable
 
 if TYPE_CHECKING:
@@ -40,10 +41,11 @@ def show(report: Report) -> None:
 
 def render(report: Report) -> str:
     """Return the report as plain text, with what can't be judged, which standard error shows otherwise."""
-    return plain([*_unreadable(report), *_lines(report)])
+    return plain(_lines(report, [*_unreadable(report)]))
 
 
-def _lines(report: Report) -> Iterator[Line]:
+def _lines(report: Report, unreadable: Iterable[Line] = ()) -> Iterator[Line]:
+    """Yield the report, with the lines about what can't be judged behind the findings."""
     for results in _grouped(report):
         yield from _finding(results[0]) if len(results) == 1 else _group(results)
         yield []
@@ -55,6 +57,7 @@ def _lines(report: Report) -> Iterator[Line]:
         yield []
     if report.on_spot is not None:
         yield from _on_spot(report.on_spot, verbose=report.verbose, all_read=not report.unreadable)
+    yield from unreadable
     yield _totals(report)
 
 
@@ -74,7 +77,7 @@ def _added(changed: ObjectReport) -> bytes:
 def _unreadable(report: Report) -> Iterator[Line]:
     if report.unreadable:
         yield [("can't be judged:", _STRONG)]
-        yield from ([(f"  {problem}", _PLAIN)] for problem in report.unreadable)
+        yield from ([(f"  {line}", _PLAIN)] for line in problem_lines(report.unreadable, alone=report.verbose))
         yield []
 
 
