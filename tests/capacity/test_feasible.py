@@ -72,7 +72,7 @@ POOLS = (AMD64, ARM64, BARE, BOTH)
         (asking(selector={ARCH: "s390x"}), []),
         (asking(selector={ZONE: "a"}), ["amd64", "bare", "both"]),
         (asking(selector={FAMILY: "c7g"}), ["amd64", "bare"]),
-        (asking(selector={TEAM: "unheard-of"}), ["amd64", "bare", "both"]),
+        (asking(selector={TEAM: "unheard-of"}), []),
         (asking([expression(ARCH, "In", "s390x", "amd64")]), ["amd64", "both"]),
         (asking([expression(ARCH, "NotIn", "arm64")]), ["amd64", "bare", "both"]),
         (asking([expression(ARCH, "Exists")]), ["amd64", "both"]),

@@ -88,7 +88,7 @@ def test_a_Pod_of_a_compute_class_is_left_alone(pod: Pod) -> None:
         ({CAPACITY_LABEL: "spot"}, CapacityType.BOTH, True),
         ({CAPACITY_LABEL: "spot-preferred"}, CapacityType.SPOT, True),
         ({}, CapacityType.SPOT, True),
-        ({}, CapacityType.BOTH, False),
+        ({}, CapacityType.BOTH, True),
         # A label does not change which nodes the class makes.
         ({CAPACITY_LABEL: "on-demand"}, CapacityType.SPOT, True),
         ({CAPACITY_LABEL: "on-demand"}, CapacityType.BOTH, False),

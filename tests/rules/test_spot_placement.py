@@ -226,7 +226,7 @@ def test_the_terms_of_two_providers_are_multiplied_with_those_that_are_there() -
 
 
 def test_a_term_that_names_nodes_is_multiplied_as_a_whole_and_one_that_is_empty_is_left_alone() -> None:
-    node = {"matchFields": [expression("metadata.name", "In", "node-1")]}
+    node = {"matchFields": [expression("metadata.name", "NotIn", "node-1")]}
     pod = pod_of(labels=SPOT, affinity=required())
     pod["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] = [node, {}]
 

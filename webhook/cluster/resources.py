@@ -72,7 +72,7 @@ def all_nodes(providers: Collection[Provider]) -> WatchedResource[NodeFacts]:
     """Return the source of the facts that Nodes tell about their cluster."""
     return WatchedResource(
         resource="nodes",
-        read=lambda each, raw: node_facts(each.labels or {}, msgspec.json.decode(raw, type=Node), providers),
+        read=lambda each, raw: node_facts(each.labels or {}, msgspec.json.decode(raw, type=Node), providers, each.name),
     )
 
 

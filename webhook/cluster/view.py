@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.capacity.providers.nodes import NodeGroups, kind_of
+from webhook.capacity.providers.nodes import HOSTNAME_LABEL, NodeGroups, kind_of
 from webhook.cluster.protocol import ClusterView
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from webhook.capacity.providers.nodes import Node, NodeKind
+    from webhook.capacity.providers.nodes import Node, NodeKind, NodePlace
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
     from webhook.kube.disruption import DisruptionBudget
@@ -35,11 +35,13 @@ class NodeFacts(msgspec.Struct, frozen=True):
         providers: names of the providers whose nodes have such labels.
         kind: what it says of its pool; None: it is of no provider, or of one that does not label spot nodes.
         kubelet: (major, minor); None: it does not say.
+        names: its name, and its hostname label if that is another.
     """
 
     providers: frozenset[str]
     kind: NodeKind | None
     kubelet: tuple[int, int] | None
+    names: tuple[str, ...] = ()
 
 
 class NodeSummary(msgspec.Struct, frozen=True):
@@ -50,12 +52,14 @@ class NodeSummary(msgspec.Struct, frozen=True):
         spot_providers: names of the providers of spot Nodes.
         oldest_kubelet: (major, minor); None: no Node says its own.
         groups: the node pools that they stand for.
+        by_name: the pool of each Node, by the Node's names.
     """
 
     providers: frozenset[str] = frozenset()
     spot_providers: frozenset[str] = frozenset()
     oldest_kubelet: tuple[int, int] | None = None
     groups: tuple[Pool, ...] = ()
+    by_name: Mapping[str, NodePlace] = msgspec.field(default_factory=dict)
 
 
 class NodeTally:
@@ -65,6 +69,8 @@ class NodeTally:
         self._providers: Counter[frozenset[str]] = Counter()
         self._kubelets: Counter[tuple[int, int] | None] = Counter()
         self._groups = NodeGroups()
+        self._by_name: dict[str, NodePlace] = {}
+        self._shown: dict[str, NodePlace] | None = None
 
     def replace(self, before: NodeFacts | None, after: NodeFacts | None) -> None:
         """Count a Node that was added (before is None), changed, or deleted (after is None)."""
@@ -73,14 +79,27 @@ class NodeTally:
             self._kubelets[before.kubelet] -= 1
             if before.kind is not None:
                 self._groups.remove(before.kind)
+        self._rename(before, after)
         if after is not None:
             self._providers[after.providers] += 1
             self._kubelets[after.kubelet] += 1
             if after.kind is not None:
                 self._groups.add(after.kind)
 
+    def _rename(self, before: NodeFacts | None, after: NodeFacts | None) -> None:
+        """Look up a Node by its names, where these or its pool changed."""
+        if before is not None and after is not None and (before.names, before.kind) == (after.names, after.kind):
+            return
+        self._shown = None
+        for name in before.names if before is not None else ():
+            self._by_name.pop(name, None)
+        if after is not None and after.kind is not None:
+            self._by_name |= dict.fromkeys(after.names, after.kind.place)
+
     def summary(self) -> NodeSummary:
         """Return what the Nodes say together."""
+        if self._shown is None:  # A copy, as views don't change.
+            self._shown = dict(self._by_name)
         self._providers, self._kubelets = +self._providers, +self._kubelets
         groups = self._groups.pools()
         return NodeSummary(
@@ -88,6 +107,7 @@ class NodeTally:
             spot_providers=frozenset(pool.provider for pool in groups if pool.spot),
             oldest_kubelet=min((each for each in self._kubelets if each is not None), default=None),
             groups=groups,
+            by_name=self._shown,
         )
 
 
@@ -96,10 +116,11 @@ def namespace_labels(name: str, labels: Mapping[str, str]) -> dict[str, str]:
     return {**labels, NAMESPACE_NAME_LABEL: name}
 
 
-def node_facts(labels: Mapping[str, str], node: Node, providers: Collection[Provider]) -> NodeFacts:
+def node_facts(labels: Mapping[str, str], node: Node, providers: Collection[Provider], name: str = "") -> NodeFacts:
     """Return the facts of a Node with these labels."""
     shown = frozenset(each.name for each in providers if each.pool_name_label in labels or each.is_spot_node(labels))
-    return NodeFacts(shown, kind_of(labels, node, providers), version_of(node.status.nodeInfo.kubeletVersion))
+    names = tuple(dict.fromkeys(filter(None, (name, labels.get(HOSTNAME_LABEL)))))
+    return NodeFacts(shown, kind_of(labels, node, providers), version_of(node.status.nodeInfo.kubeletVersion), names)
 
 
 def node_summary(nodes: Iterable[NodeFacts]) -> NodeSummary:
@@ -138,6 +159,7 @@ def cluster_view(
         namespaces=namespaces,
         providers=nodes.providers.union(pool.provider for pool in pools or () if not pool.elsewhere),
         spot_providers=nodes.spot_providers,
+        nodes=nodes.by_name,
         api_server=api_server,
         oldest_kubelet=nodes.oldest_kubelet,
         budgets=budgets,

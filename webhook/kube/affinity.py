@@ -40,18 +40,18 @@ class Term(msgspec.Struct, frozen=True):
     """Hold requirements that must all hold: those of the nodeSelector and of one affinity term.
 
     Attributes:
-        names_nodes: the term also has ``matchFields``, which name single nodes.
+        fields: its ``matchFields``, which name single nodes.
     """
 
     requirements: tuple[Requirement, ...]
-    names_nodes: bool = False
+    fields: tuple[Requirement, ...] = ()
 
     def admits(self, labels: Mapping[str, str], absent: Collection[str] = ()) -> Tristate:
         """Return whether the term admits nodes with these labels.
 
         The nodes lack labels with the ``absent`` keys.
         """
-        answer = Tristate.UNKNOWN if self.names_nodes else Tristate.YES
+        answer = Tristate.UNKNOWN if self.fields else Tristate.YES
         for requirement in self.requirements:
             holds = _holds(requirement, labels, absent)
             if holds is Tristate.NO:
@@ -75,7 +75,7 @@ def terms_of(spec: PodSpec) -> tuple[Term, ...]:
     if required is None:
         return (Term(selector),)
     return tuple(
-        Term((*selector, *(term.matchExpressions or ())), bool(term.matchFields))
+        Term((*selector, *(term.matchExpressions or ())), tuple(term.matchFields or ()))
         for term in required.nodeSelectorTerms
         if term.matchExpressions or term.matchFields
     )

@@ -98,7 +98,7 @@ def view_of(
             there = namespaces.get(manifest.name, {})
             namespaces[manifest.name] = namespace_labels(manifest.name, {**there, **manifest.labels})
         elif (manifest.api_version, manifest.kind) == ("v1", "Node"):
-            nodes.append(node_facts(manifest.labels, node_of(manifest), providers.values()))
+            nodes.append(node_facts(manifest.labels, node_of(manifest), providers.values(), manifest.name))
         elif (manifest.group, manifest.kind) == (disruption.GROUP, disruption.KIND):
             budgets[manifest.namespace or DEFAULT_NAMESPACE, manifest.name] = _budget(manifest)
     joined, templates = join((*pools.values(), *sizes.values()))

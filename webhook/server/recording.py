@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from webhook.capacity.providers.nodes import HOSTNAME_LABEL
 from webhook.cluster.protocol import ClusterView  # noqa: TC001 - as above
 from webhook.context import Phase  # noqa: TC001
 from webhook.engine import decide
@@ -140,7 +141,7 @@ def encode_line(request: Request, decision: Decision, context: Context, bundle: 
             time=context.now,
             bundle=bundle.hash,
             findings=found_in(decision),
-            view=_as_seen_from(request.namespace, context.view),
+            view=_as_seen_from(request, context.view),
         ),
     )
     return _encoder.encode(line) + b"\n"
@@ -155,11 +156,17 @@ def decode_notes(data: bytes) -> Recorded:
     return _decoder.decode(data)
 
 
-def _as_seen_from(namespace: str, view: ClusterView) -> ClusterView:
-    """Return the view without other namespaces: no decision on the request depends on them."""
+def _as_seen_from(request: Request, view: ClusterView) -> ClusterView:
+    """Return the view without other namespaces, and without Nodes that the object can't name.
+
+    No decision on the request depends on them.
+    """
+    namespace, text = request.namespace, bytes(request.object)
     labels = view.namespaces.get(namespace)
     budgets = None if view.budgets is None else {namespace: view.budgets.get(namespace, ())}
-    return replace(view, namespaces={} if labels is None else {namespace: labels}, budgets=budgets)
+    naming = HOSTNAME_LABEL.encode() in text or b"matchFields" in text
+    nodes = {name: place for name, place in view.nodes.items() if name.encode() in text} if naming else {}
+    return replace(view, namespaces={} if labels is None else {namespace: labels}, budgets=budgets, nodes=nodes)
 
 
 def _redacted(raw: msgspec.Raw) -> msgspec.Raw:

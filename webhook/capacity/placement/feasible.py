@@ -74,12 +74,12 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
             return nodes.pool.is_named(self.named)
         return bool(self.terms) and all(term.demands(nodes.provider.pool_labels) for term in self.terms)
 
-    def rejects(self, nodes: SpotNodes) -> Rejected | None:
+    def rejects(self, nodes: SpotNodes, supply: Supply) -> Rejected | None:
         """Return why the nodes can't run the Pod, or None if they can."""
         if because := nodes.closed or self._unable(nodes):
             return Rejected(nodes, because, certain=True)
         admitted, chosen = nodes.admitted(self.terms, nodes.absent), self.chooses(nodes)
-        if admitted and (because := self._wrong_platform(nodes, chosen=chosen)):
+        if admitted and (because := self._wrong_platform(nodes, supply, chosen=chosen)):
             return Rejected(nodes, because, foreign=True)
         wasted = self.gpu is False and nodes.gpu is Gpu.YES
         taint = None if chosen else _untolerated(self.pod, nodes.dedicated)
@@ -89,6 +89,15 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         if wasted:
             return Rejected(nodes, _GPU, certain=taint is not None or not admitted)
         return None if admitted else Rejected(nodes, EXCLUDED, certain=True)
+
+    def _alone(self, nodes: SpotNodes, supply: Supply) -> bool:
+        """Return whether each term demands a label that only the pool of these nodes gives."""
+        items = [item for item in nodes.labels.items() if item[0] in supply.given]
+        own = [(key, value) for key, value in items if sum(each.labels.get(key) == value for each in supply.pools) == 1]
+        return all(
+            any(each.operator == "In" and (each.key, *(each.values or ())) in own for each in term.requirements)
+            for term in self.terms
+        )
 
     def tolerations(self, found: Iterable[SpotNodes]) -> tuple[Toleration, ...]:
         """Return the tolerations of all taints on these nodes that the Pod may tolerate."""
@@ -113,10 +122,11 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
             return f"its taint {guard} is for Pods that request {guard.key}"
         return f"its taint {guard} keeps off Pods that request no GPUs"
 
-    def _wrong_platform(self, nodes: SpotNodes, *, chosen: bool) -> str:
+    def _wrong_platform(self, nodes: SpotNodes, supply: Supply, *, chosen: bool) -> str:
         """Return why the operating system or architecture keeps the Pod off. Return an empty string if it does not.
 
-        A Pod whose own constraints do not say that it runs on Windows or Arm does not, unless it names the pool.
+        A Pod whose own constraints do not say that it runs on Windows or Arm does not, unless it names the pool, or
+        selects a label that no other pool gives.
         """
         system, own = nodes.only(OS_LABEL), self.pod.spec.os
         if own is not None and system not in {"", own.name}:
@@ -125,7 +135,7 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
             return ""
         on_windows = system == WINDOWS and own is None
         for key, foreign in ((OS_LABEL, on_windows), (ARCH_LABEL, nodes.only(ARCH_LABEL) == _ARM)):
-            if foreign and not _says(self.terms, key, nodes):
+            if foreign and not _says(self.terms, key, nodes) and not self._alone(nodes, supply):
                 return f"its nodes have {key}={nodes.only(key)}, and no nodeSelector or affinity of the Pod says so"
         return ""
 
@@ -146,7 +156,7 @@ def feasible_nodes(
     for nodes in supply.spot:
         if nodes.provider.name not in names or not (named is None or demands.chooses(nodes)):
             continue
-        if (refusal := demands.rejects(nodes)) is None:
+        if (refusal := demands.rejects(nodes, supply)) is None:
             found.append(nodes)
         else:
             (wasted if refusal.because == _GPU and not refusal.certain else rejected).append(refusal)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.caching import identity_cache
-from webhook.capacity.placement.taints import TaintMeaning, common_spot_taints, meaning_of
+from webhook.capacity.placement.own_nodes import with_nodes
+from webhook.capacity.placement.taints import TaintMeaning, common_spot_taints, meaning_of, says_spot
 from webhook.capacity.providers.nodes import KIND as NODE_GROUP
 from webhook.capacity.providers.nodes import is_of_one_node
-from webhook.capacity.providers.pool import CapacityType, Gpu
+from webhook.capacity.providers.pool import CapacityType, Gpu, Taint
 from webhook.capacity.providers.requirements import NO_REQUIREMENTS, LabelValues
 from webhook.capacity.providers.taints import platform_of
 from webhook.kube.affinity import Tristate
@@ -24,7 +25,7 @@ from webhook.kube.tolerations import HARD_EFFECTS, toleration_for
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from webhook.capacity.providers.pool import Pool, Taint
+    from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.providers.requirements import Requirements
     from webhook.cluster.protocol import ClusterView
@@ -61,12 +62,13 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     Attributes:
         requirements: the values that their other labels may have.
-        label_keys: the keys of all labels that some of them have; None if they may have any.
+        label_keys, label_domains: as of their pool. Without domains they may also have labels of one node.
     """
 
     labels: Mapping[str, str]
     requirements: Requirements = NO_REQUIREMENTS
     label_keys: frozenset[str] | None = None
+    label_domains: frozenset[str] = frozenset()
 
     def admitted(self, terms: Collection[Term], absent: frozenset[str]) -> bool:
         """Return whether one of these terms may admit such nodes.
@@ -75,12 +77,15 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """
         if self.label_keys is not None:
             asked = {each.key for term in terms for each in term.requirements}
-            absent |= {key for key in asked - self.label_keys - EVERY_NODE_HAS if not is_of_one_node(key)}
+            absent |= {key for key in asked - self.label_keys - EVERY_NODE_HAS if not self._may_have(key)}
         absent -= self.requirements.labels.keys()
         return any(
             term.admits(self.labels, absent) is not Tristate.NO and self.requirements.admits(term.requirements)
             for term in terms
         )
+
+    def _may_have(self, key: str) -> bool:
+        return key.rpartition("/")[0] in self.label_domains if self.label_domains else is_of_one_node(key)
 
     def may_be(self, requirement: Requirement) -> bool:
         """Return whether such nodes may meet an ``In`` requirement. A label that nothing mentions is absent."""
@@ -169,24 +174,33 @@ def _supply(
         pool for pool in all_pools or () if not pool.elsewhere and not pool.chosen_by and pool.provider in providers
     )
     seen = {pool.provider for pool in declared}
-    pools = (*declared, *_undeclared(node_groups, declared, providers))
-    common = common_spot_taints(pools)
     marks = {
         name: frozenset((*each.pool_labels, *(label.key for label in each.spot_node_labels)))
         for name, each in providers.items()
     }
     """The keys of the labels by which each provider names a node's pool and marks it as spot."""
     every_mark = frozenset().union(*marks.values())
+    described = frozenset(key for each in providers.values() for reader in each.readers for key in reader.known_labels)
+    of_pool: dict[tuple[str, str], list[Pool]] = {}
+    for group in node_groups:
+        if group.pool_name:
+            of_pool.setdefault((group.provider, group.pool_name), []).append(group)
+    whole = (
+        with_nodes(pool, of_pool.get((pool.provider, pool.pool_name), ()), marks[pool.provider], described)
+        for pool in declared
+    )
+    pools = (*whole, *_undeclared(node_groups, declared, providers))
+    common = common_spot_taints(pools)
+    may_be_spot = [pool for pool in declared if can_be_spot(pool, providers[pool.provider])]
+    written = (key for pool in may_be_spot for key in (*pool.labels, *dict(pool.own_marks)))
+    given = frozenset(written) - described - EVERY_NODE_HAS - every_mark
 
     def nodes(provider: Provider, pool: Pool | None) -> SpotNodes:
         return _spot_nodes(provider, pool, every_mark - marks[provider.name], common)
 
     spot = [pool for pool in pools if can_be_spot(pool, providers[pool.provider])]
-    known = all_pools is not None
-    described = {key for each in providers.values() for reader in each.readers for key in reader.known_labels}
-    # Nodes have many more labels than anybody gave them: which of those mean spot, nobody says.
-    written = (key for pool in spot if pool.kind != NODE_GROUP for key in (*pool.labels, *dict(pool.own_marks)))
-    given = frozenset(written) - described - EVERY_NODE_HAS - every_mark
+    # Files with nothing but pools that Pods choose by name, as ComputeClasses, leave it open which pools there are.
+    known = all_pools is not None and not (all_pools and not node_groups and all(pool.chosen_by for pool in all_pools))
     return Supply(
         known=known,
         pools=pools,
@@ -200,8 +214,31 @@ def _supply(
         ),
         other=tuple(_other_nodes(pool, providers[pool.provider]) for pool in pools if not pool.spot),
         given=given,
-        telling=given | every_mark,
+        telling=given | every_mark | _told_by_nodes(pools, providers, described | EVERY_NODE_HAS),
         taints=tuple(_spot_taints(pools, providers, common)),
+    )
+
+
+def _told_by_nodes(
+    pools: tuple[Pool, ...], providers: Mapping[str, Provider], described: Collection[str]
+) -> frozenset[str]:
+    """Return the keys of labels that only spot Nodes have, where Nodes stand for pools.
+
+    Nodes have many more labels than somebody gave them, and most describe the machine. So a key counts if it has no
+    domain, as most keys that people choose, or if the label has a word for spot.
+    """
+    others = [pool for pool in pools if not pool.spot]
+    machines = {key for each in providers.values() for key in each.machines.label_keys}.union(described)
+    return frozenset(
+        key
+        for pool in pools
+        if pool.kind == NODE_GROUP and pool.spot and others
+        for key, value in pool.labels.items()
+        if ("/" not in key or says_spot(Taint(key, value)))
+        and not (key in machines or is_of_one_node(key))
+        and not any(
+            other.labels.get(key, value) == value for other in others if key in (other.label_keys or other.labels)
+        )
     )
 
 
@@ -217,7 +254,8 @@ def _undeclared(
     for pool in declared:
         names.setdefault(pool.provider, set()).add(pool.pool_name)
     for group in node_groups:
-        if (provider := providers.get(group.provider)) is None:
+        provider = providers.get(group.provider)
+        if provider is None or not provider.spot_node_labels:  # Such Nodes don't show whether they are spot.
             continue
         taken = names.get(group.provider)
         if taken is None or not (provider.pools_are_here or "" in taken or group.pool_name in {"", *taken}):
@@ -236,7 +274,9 @@ def _marks(provider: Provider, pool: Pool | None) -> tuple[tuple[str, str], ...]
     """Return the labels that spot nodes have, and other nodes of the same pool have not."""
     if pool is not None and not pool.marked:
         return pool.own_marks
-    return tuple((label.key, label.value) for label in provider.spot_node_labels)
+    labels, own = provider.spot_node_labels, pool.labels if pool is not None else {}
+    instead = tuple((each.key, each.value) for each in labels if each.instead and own.get(each.key) == each.value)
+    return instead or tuple((label.key, label.value) for label in labels if not label.instead)
 
 
 def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], common: frozenset[Taint]) -> SpotNodes:
@@ -257,6 +297,7 @@ def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], c
         labels=labels | {f"beta.{key}": labels[key] for key in (ARCH_LABEL, OS_LABEL) if key in labels},
         requirements=(pool and pool.requirements) or NO_REQUIREMENTS,
         label_keys=pool.label_keys if pool is not None else None,
+        label_domains=pool.label_domains if pool is not None else frozenset(),
         absent=absent,
         closed=_closed(pool, meaning(TaintMeaning.FORBIDDEN)),
         guards=meaning(TaintMeaning.ACCELERATOR),
@@ -294,7 +335,9 @@ def _other_nodes(pool: Pool, provider: Provider) -> Nodes:
         for label in provider.spot_node_labels
     }
     requirements = (pool.requirements or NO_REQUIREMENTS).narrowed(marked)
-    return Nodes(labels=pool.labels, requirements=requirements, label_keys=pool.label_keys)
+    return Nodes(
+        labels=pool.labels, requirements=requirements, label_keys=pool.label_keys, label_domains=pool.label_domains
+    )
 
 
 def _closed(pool: Pool | None, forbidden: tuple[Taint, ...]) -> str:

@@ -16,6 +16,7 @@ import msgspec
 
 from webhook.caching import identity_cache
 from webhook.capacity.placement.feasible import PodDemands, confined_to, demands_spot, feasible_nodes, opens
+from webhook.capacity.placement.own_nodes import names_nodes, with_pools_of_nodes
 from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.placement.taints import says_spot
 from webhook.capacity.providers.pool import CapacityType, Taint
@@ -76,6 +77,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         tolerations: the tolerations for the taints of ``nodes`` that the Pod may tolerate, whether it has them or not.
         own: the field by which the Pod itself chooses spot; empty if a label asks for it.
         opened: spot nodes of another platform than the Pod's, which nothing but these taints keeps it off.
+        on_named_nodes: its own constraints name single Nodes, and so keep it to their pools.
     """
 
     preferred: bool
@@ -90,6 +92,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     tolerations: tuple[Toleration, ...] = ()
     own: str = ""
     opened: tuple[SpotNodes, ...] = ()
+    on_named_nodes: bool = False
 
 
 class NotTargeting(msgspec.Struct, frozen=True):
@@ -136,8 +139,7 @@ def target_of(
     said = pod.labels.get(CAPACITY_LABEL)
     if key := _chooses_by(pod, providers):
         because = f"it selects nodes by {key}, which chooses spot or not by rules of its own"
-        for_spot = (said or namespace_labels.get(CAPACITY_LABEL)) in _ASKS_FOR_SPOT
-        return NotTargeting(because, untouchable=True, chosen=_chosen(pod, key, view, for_spot=for_spot))
+        return NotTargeting(because, untouchable=True, chosen=_chosen(pod, key, view, may_be=said != ON_DEMAND))
     if said is not None and said not in _ASKS_FOR_SPOT:
         return _ON_DEMAND if said == ON_DEMAND else _NO_CAPACITY
     asked = said or namespace_labels.get(CAPACITY_LABEL)
@@ -148,14 +150,15 @@ def target_of(
         return _SILENT
     supply = supply_of(view, providers)
     kind, shown = _kind(pod, named), view.providers | supply.providers
-    question = (kind, asked, said, shown, view.spot_providers, provider, tolerating)
+    terms = with_pools_of_nodes(terms_of(pod.spec), view.nodes, providers) if constrained(pod.spec) else None
+    question = (kind, asked, said, shown, view.spot_providers, provider, tolerating, terms)
     remembered = _remembered(supply)
     target = remembered.get(question)
     if target is None:
         names = shown or {provider}
         in_play = tuple(each for name, each in providers.items() if name in names)
         playing = _speaking(terms_of(pod.spec), providers) or in_play
-        target = _answer(pod, asked, supply, providers, playing, view.spot_providers, tolerating=tolerating)
+        target = _answer(pod, asked, supply, providers, playing, view.spot_providers, terms, tolerating=tolerating)
         if len(kind) <= _KIND_LENGTH:
             if len(remembered) == _KINDS:
                 remembered.clear()
@@ -190,10 +193,14 @@ def _answer(
     providers: Mapping[str, Provider],
     playing: tuple[Provider, ...],
     spot_shown: frozenset[str],
+    placed: tuple[Term, ...] | None,
     *,
     tolerating: bool,
 ) -> Target | NotTargeting:
-    """Return what `target_of` does. ``asked`` is what the label of the Pod or of its namespace asks for."""
+    """Return what `target_of` does.
+
+    ``asked`` is what the label of the Pod or of its namespace asks for, ``placed`` what `with_pools_of_nodes` returns.
+    """
     terms, named = terms_of(pod.spec), pod.annotations.get(NODE_POOL_ANNOTATION)
     by_preference = False
     if asked is not None:
@@ -209,7 +216,7 @@ def _answer(
         because = own
 
     requested = frozenset[str]().union(*(requested_of(pod, each.gpu.resources) for each in providers.values()))
-    demands = PodDemands(pod, terms, named, requested, claims_devices(pod.spec))
+    demands = PodDemands(pod, terms if placed is None else placed, named, requested, claims_devices(pod.spec))
     nodes, rejected = feasible_nodes(demands, supply, playing, spot_shown)
     tolerations = demands.tolerations(nodes)
     pools = tuple(each.pool for each in nodes if each.pool is not None)
@@ -227,6 +234,7 @@ def _answer(
         gpu=demands.gpu,
         tolerations=tolerations,
         opened=tuple(each.nodes for each in rejected if opens(tolerations, pod, each)),
+        on_named_nodes=placed is not None and all(map(names_nodes, terms)),
     )
 
 
@@ -235,6 +243,8 @@ def is_pinned(pod: Pod, target: Target, supply: Supply, providers: Mapping[str, 
 
     An injected selector pins the Pod, and changes nothing of its target.
     """
+    if target.on_named_nodes:
+        return True
     terms = terms_of(pod.spec)
     stand_in = bool(target.nodes) and target.pools is None
     return bool(_speaking(terms, providers)) if stand_in else confined_to(terms, target.nodes, supply)
@@ -270,9 +280,9 @@ def _hands_off(providers: Mapping[str, Provider]) -> tuple[Globs, frozenset[str]
     return Globs(schedulers), frozenset().union(*(each.hands_off_selectors for each in providers.values()))
 
 
-def _chosen(pod: Pod, key: str, view: ClusterView, *, for_spot: bool) -> tuple[Pool, ...]:
-    """Return the pools that a Pod chooses by a label: those that are spot, or may be if the Pod asks for spot."""
-    capacities = {CapacityType.SPOT, CapacityType.BOTH} if for_spot else {CapacityType.SPOT}
+def _chosen(pod: Pod, key: str, view: ClusterView, *, may_be: bool) -> tuple[Pool, ...]:
+    """Return the pools that a Pod chooses by a label: those that are spot, or with ``may_be`` also those of both."""
+    capacities = {CapacityType.SPOT, CapacityType.BOTH} if may_be else {CapacityType.SPOT}
     terms = terms_of(pod.spec)
     return tuple(
         pool

@@ -44,6 +44,12 @@ class Machines:
         self._gpu_labels = facts.gpu.labels
         self._domains = frozenset(each.key.partition("/")[0] for each in facts.machine_labels)
         self._other_labels = frozenset(facts.other_machine_labels)
+        marks = (facts.pool_name_label, *(each.key for each in facts.spot_node_labels))
+        known = (*self._labels, *self._other_labels, *marks)
+        self.label_keys: Final = frozenset(known)
+        """The keys of the labels that describe machines, the pool, or spot, as far as the document lists them."""
+        self.label_domains: Final = frozenset(key.rpartition("/")[0] for key in known if key != TYPE_LABEL) - {""}
+        """Their domains, which may have more labels of this sort."""
 
     def classify(self, instance_types: Iterable[str]) -> Gpu:
         """Return whether machines of these types have GPUs: ``any`` if some do and others do not."""

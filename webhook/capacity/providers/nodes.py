@@ -1,4 +1,4 @@
-"""Read Nodes as the node pools that they stand for, where a provider's pools can't be seen.
+"""Read Nodes as groups: they stand for pools that can't be seen, and say what declared pools leave open.
 
 The Nodes with one value of the provider's pool-name label are one group, of the same capacity type. What all of them
 have is the group's: a label or taint that only some Nodes have is of those Nodes, or there for a while.
@@ -23,13 +23,17 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
 
 KIND: Final = "node group"
-"""What a pool is called that only its Nodes show."""
+"""The kind of a pool that is read from its Nodes."""
 
 _SHARED: Final = 16_384
 """Labels, sets of taints and kinds of Nodes that are held once: thousands of Nodes have the same thirty labels."""
 
-_OF_ONE_NODE: Final = frozenset({"kubernetes.io/hostname", ZONE_LABEL})
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+_OF_ONE_NODE: Final = frozenset({HOSTNAME_LABEL, ZONE_LABEL})
 """Labels that tell Nodes of one pool apart. The zone is kept beside the labels."""
+
+_REGION_LABEL: Final = "topology.kubernetes.io/region"
+"""All Nodes of a cluster have the same one."""
 
 _DOMAINS_OF_ONE_NODE: Final = ("topology.", "failure-domain.", "feature.node.kubernetes.io/")
 _NAMES_OF_ONE_NODE: Final = ("/hostname", "/instance-id", "/zone", "/zone-id", "/rack")
@@ -66,17 +70,25 @@ class NodeKind(msgspec.Struct, frozen=True):
 
     Attributes:
         pool: the value of its pool-name label, or empty.
+        spot: whether it is spot; None if its provider puts no label on spot Nodes.
         labels: its labels, without those that tell Nodes of one pool apart.
+        keys: the keys of all its labels.
         taints: its taints, without those that pass.
     """
 
     provider: str
     pool: str
-    spot: bool
+    spot: bool | None
     gpu: Gpu
     zone: str
     labels: tuple[tuple[str, str], ...]
+    keys: frozenset[str]
     taints: frozenset[Taint]
+
+    @property
+    def place(self) -> NodePlace:
+        """Return the pool of such Nodes."""
+        return _shared(NodePlace(self.provider, self.pool, self.spot))
 
     @property
     def group(self) -> tuple[object, ...]:
@@ -86,6 +98,17 @@ class NodeKind(msgspec.Struct, frozen=True):
         """
         key = (self.provider, self.pool, self.spot)
         return key if self.pool else (*key, self.taints, self.gpu)
+
+
+_CAPACITIES: Final = {True: CapacityType.SPOT, False: CapacityType.ON_DEMAND, None: CapacityType.UNKNOWN}
+
+
+class NodePlace(msgspec.Struct, frozen=True):
+    """Hold the pool of one Node, and whether the Node is spot; None if its provider puts no label on spot Nodes."""
+
+    provider: str
+    pool: str
+    spot: bool | None
 
 
 _T = TypeVar("_T")
@@ -102,22 +125,24 @@ def _shared(value: _T) -> _T:
 
 
 def kind_of(labels: Mapping[str, str], node: Node, providers: Iterable[Provider]) -> NodeKind | None:
-    """Return what a Node tells of its pool. Return None if it is of no provider that labels its spot nodes."""
+    """Return what a Node tells of its pool. Return None if it is of no provider."""
     provider = provider_of(labels, providers)
-    if provider is None or not provider.spot_node_labels:
+    if provider is None:
         return None
     return _shared(
         NodeKind(
             provider=provider.name,
             pool=labels.get(provider.pool_name_label, ""),
-            spot=provider.is_spot_node(labels),
+            spot=provider.is_spot_node(labels) if provider.spot_node_labels else None,
             gpu=_gpu(labels, node.status.allocatable, provider),
             zone=labels.get(ZONE_LABEL, ""),
             labels=tuple(
                 _shared(item)
                 for item in sorted(labels.items())
-                if item[0] == provider.pool_name_label or not is_of_one_node(item[0])
+                if item[0] == provider.pool_name_label
+                or not (is_of_one_node(item[0]) or provider.labels_of_one_node.match(item[0]))
             ),
+            keys=_shared(frozenset(labels)),
             taints=_shared(frozenset(taint for taint in node.spec.taints or () if not provider.is_passing(taint))),
         )
     )
@@ -148,6 +173,8 @@ def _gpu(labels: Mapping[str, str], allocatable: Mapping[str, Any] | None, provi
 @lru_cache(1024)
 def is_of_one_node(key: str) -> bool:
     """Return whether a label tells Nodes of one pool apart, so that other nodes of the pool may have another value."""
+    if key == _REGION_LABEL:
+        return False
     return key in _OF_ONE_NODE or key.startswith(_DOMAINS_OF_ONE_NODE) or key.endswith(_NAMES_OF_ONE_NODE)
 
 
@@ -203,13 +230,13 @@ def _pool_of(kinds: Collection[NodeKind]) -> Pool:
         kind=KIND,
         name=first.pool,
         pool_name=first.pool,
-        capacity=CapacityType.SPOT if first.spot else CapacityType.ON_DEMAND,
+        capacity=_CAPACITIES[first.spot],
         gpu=next((each for each in (Gpu.YES, Gpu.UNKNOWN) if each in gpus), Gpu.NO),
         autoscaling=True,
         unlimited=True,
         taints=tuple(sorted(first.taints.intersection(*(each.taints for each in others)), key=str)),
         requirements=Requirements({ZONE_LABEL: LabelValues(listed=zones, present=True)}) if zones else None,
         labels=dict(sorted(set(first.labels).intersection(*(each.labels for each in others)))),
-        label_keys=frozenset(key for each in kinds for key, _ in each.labels),
+        label_keys=frozenset[str]().union(*(each.keys for each in kinds)),
         zones=zones,
     )

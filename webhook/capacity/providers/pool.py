@@ -88,7 +88,9 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         requirements: the possible values of its nodes' labels, its own labels included; None if it has no such list.
         labels: the labels of its nodes, as far as the pool says, the pool-name label included. A label that is not
             here is unknown, not absent.
-        label_keys: the keys of all labels that some of its nodes have, if Nodes show them; None if they do not.
+        label_keys: the keys of all labels that its nodes may have, as its Nodes show them, or as the pool declares them
+            completely; None if neither says so.
+        label_domains: the domains of further labels that its nodes may have, if it declares its labels completely.
         zones: the zones of its nodes; empty if the pool does not say.
         grace_seconds: the pool's own limit on Pods' grace periods, in seconds.
         safety_margin_seconds: the seconds to subtract from that; None for the provider's margin.
@@ -132,6 +134,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     requirements: Requirements | None = None
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     label_keys: frozenset[str] | None = None
+    label_domains: frozenset[str] = frozenset()
     zones: frozenset[str] = frozenset()
     grace_seconds: int | None = None
     safety_margin_seconds: int | None = None

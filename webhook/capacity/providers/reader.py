@@ -119,6 +119,7 @@ class _PoolParser(QueryResults):
         usual = (reader.facts.grace_period.budget_seconds, reader.facts.grace_period.safety_margin_seconds)
         grace_seconds, margin = reader.grace_period.read(self, usual) or (None, None)
         cluster, cluster_path = self._cluster(namespace, name)
+        label_keys = self._label_keys(labels, requirements)
         autoscaling, taints = self.flag(reader.size.autoscaling), self._taints()
         pool = Pool(
             provider=reader.provider,
@@ -145,6 +146,8 @@ class _PoolParser(QueryResults):
             bare=bool(self.ask(reader.without_platform_taints)),
             requirements=requirements,
             labels=labels,
+            label_keys=label_keys,
+            label_domains=reader.machines.label_domains if label_keys is not None else frozenset(),
             zones=self._zones(requirements),
             grace_seconds=grace_seconds,
             safety_margin_seconds=margin,
@@ -316,6 +319,13 @@ class _PoolParser(QueryResults):
         if name:
             labels[reader.facts.pool_name_label] = name
         return labels
+
+    def _label_keys(self, labels: Mapping[str, str], requirements: Requirements | None) -> frozenset[str] | None:
+        """Return the keys of all labels that the nodes may have. Return None if the pool does not say."""
+        if not self._reader.labels_complete or requirements is None or None in requirements.unreadable:
+            return None
+        unread = filter(None, requirements.unreadable)
+        return self._reader.machines.label_keys.union(labels, requirements.labels, unread)
 
     def _zones(self, requirements: Requirements | None) -> frozenset[str]:
         query = self._reader.zones

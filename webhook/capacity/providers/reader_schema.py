@@ -326,6 +326,11 @@ class NodePoolReaderSpec(MachinesSpec):
         default=None, description="Holds where its nodes go without the provider's `platformTaints`."
     )
     labels: JMESPath | None = Field(default=None, description="A map of the labels it gives its nodes.")
+    labels_complete: Flag = Field(
+        default=False,
+        description="Its labels and requirements are all that its nodes get, but for labels that the provider document "
+        "knows: Pods that select another label get no node of it.",
+    )
     label_domains: tuple[NonEmpty, ...] = Field(
         default=(), description="Only labels of these domains and their subdomains are given to nodes; default: all."
     )

@@ -50,6 +50,10 @@ class SpotLabelSpec(LabelSpec):
     spot_only: Flag = Field(
         default=False, description="Nodes that are not spot have no label of this key, whatever its value."
     )
+    instead: Flag = Field(
+        default=False,
+        description="Nodes of some pools have it instead of the others: of those to which `knownLabels` gives it.",
+    )
 
 
 class TaintSpec(Model):
@@ -219,7 +223,8 @@ class CapacityProviderSpec(Model):
 
     title: NonEmpty = Field(examples=["Example Cloud"], description="Its name for people.")
     spot_node_labels: tuple[SpotLabelSpec, ...] = Field(
-        default=(), description="Labels that every spot node gets from the provider, the preferred one first."
+        default=(),
+        description="Labels that every spot node gets from the provider, the preferred one first; see `instead`.",
     )
     spot_node_taints: tuple[SpotTaintSpec, ...] = Field(
         default=(), description="Taints that every spot node gets from the provider."
@@ -253,6 +258,10 @@ class CapacityProviderSpec(Model):
         default=(),
         description="Other node labels that describe machines, in the domains of machineLabels. What is in neither, "
         "nor in gpu.labels, is misspelt, or newer than these. Default: nobody has listed them.",
+    )
+    labels_of_one_node: GlobList = Field(
+        default_factory=Globs,
+        description="Keys of labels that tell nodes of one pool apart, or say what state a node is in (globs).",
     )
     hands_off_schedulers: GlobList = Field(
         default_factory=Globs, description="schedulerName of Pods that are left alone (globs)."

@@ -88,6 +88,7 @@ def applied(view: ClusterView, objects: Iterable[Manifest], providers: Mapping[s
         providers=view.providers | given.providers,
         spot_providers=view.spot_providers | given.spot_providers,
         node_groups=view.node_groups or given.node_groups,
+        nodes={**given.nodes, **view.nodes},
         oldest_kubelet=min(kubelets, default=None),
         budgets=_budgets(view, given),
     )

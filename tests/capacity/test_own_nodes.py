@@ -1,0 +1,302 @@
+"""What the Nodes of declared pools say of them, which pools the Nodes that a Pod names are of, and complete labels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tests.capacity.test_feasible import ALL, ARCH, CAPACITY, POOL, READER, TEAM, ZONE, gke_pool, landing
+from tests.objects import expression, pod_of, view_of
+from tests.rules.conftest import subject_of
+from tests.rules.placement import SPOT, placed, rule, said
+from tests.rules.placement import pod_of as rule_pod
+from webhook.capacity.placement.target import NotTargeting, Target, target_of
+from webhook.capacity.providers.nodes import Node
+from webhook.capacity.providers.pool import Pool, Taint
+from webhook.cluster.view import NodeFacts, NodeTally, cluster_view, node_facts, node_summary
+
+if TYPE_CHECKING:
+    from webhook.cluster.protocol import ClusterView
+
+CKS = "compute.coreweave.com/node-pool"
+TYPE = "node.coreweave.cloud/type"
+HOST = "kubernetes.io/hostname"
+JSON = dict[str, Any]
+
+
+def view(*nodes: dict[str, str], pools: tuple[Pool, ...] = ()) -> ClusterView:
+    """Return a cluster of Nodes with these labels, called n0, n1 and so on."""
+    facts = (
+        node_facts({HOST: f"host-{number}", **labels}, Node(), ALL.values(), f"n{number}")
+        for number, labels in enumerate(nodes)
+    )
+    return cluster_view(pools=pools, namespaces={}, nodes=node_summary(facts), why_unknown="", remedy="")
+
+
+def on(pool: str, **labels: str) -> dict[str, str]:
+    return {CKS: pool, **{key.replace("__", "/"): value for key, value in labels.items()}}
+
+
+def cks(name: str, **labels: str) -> Pool:
+    (reader,) = ALL["cks"].readers
+    spec = {"computeClass": "spot", "instanceType": "turin-gp", "targetNodes": 1, "nodeLabels": labels}
+    return reader.read({"metadata": {"name": name}, "spec": spec})
+
+
+A, B = cks("a"), cks("b", team="b")
+AMD, ARM = {ARCH: "amd64", ZONE: "z1"}, {ARCH: "arm64", ZONE: "z2"}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "selector", "expected"),
+    [
+        ((), {ARCH: "arm64"}, ["a", "b"]),  # unknown is not absent
+        (({CKS: "a", **AMD},), {ARCH: "arm64"}, ["b"]),
+        (({CKS: "a", **AMD},), {ARCH: "amd64"}, ["a", "b"]),
+        (({CKS: "a", **ARM},), {}, ["b"]),  # a Pod that does not say so does not run on Arm
+        (({CKS: "a", **AMD}, {CKS: "a", **AMD, ZONE: "z3"}), {ZONE: "z3"}, ["a", "b"]),
+        (({CKS: "a", **AMD},), {ZONE: "z3"}, ["b"]),
+        (({CKS: "a", "topology.kubernetes.io/region": "r1"},), {"topology.kubernetes.io/region": "r2"}, ["b"]),
+        # The labels of Nodes win over those that the provider document infers, and only over these.
+        ((), {TYPE: "turin-gp"}, ["a", "b"]),
+        ((), {TYPE: "H100_NVLINK_80GB"}, []),
+        (({CKS: "a", TYPE: "H100_NVLINK_80GB"},), {TYPE: "H100_NVLINK_80GB"}, ["a"]),
+        (({CKS: "a", TYPE: "x"}, {CKS: "a", TYPE: "turin-gp"}), {TYPE: "x"}, ["a"]),
+        (({CKS: "b", "team": "old"},), {"team": "b"}, ["a", "b"]),
+        # No Node of the pool has it; one has; of the network, so that other nodes may have another value.
+        (({CKS: "a"},), {"disk": "ssd"}, ["b"]),
+        (({CKS: "a", "disk": "ssd"}, {CKS: "a"}), {"disk": "ssd"}, ["a", "b"]),
+        (({CKS: "a", "backend.coreweave.cloud/leafgroup": "1"},), {"backend.coreweave.cloud/leafgroup": "2"}, ["a", "b"]),
+    ],
+)  # fmt: skip
+def test_the_nodes_of_a_declared_pool_say_what_it_does_not_declare(
+    nodes: tuple[JSON, ...], selector: JSON, expected: list[str]
+) -> None:
+    assert landing(pod_of(labels=SPOT, selector=selector), view=view(*nodes, pools=(A, B))) == expected
+
+
+def test_nodes_of_a_provider_that_does_not_mark_spot_stand_for_no_pool() -> None:
+    assert isinstance(target_of(pod_of(selector={CKS: "a"}), {}, view({CKS: "a"}), ALL), NotTargeting)
+    assert landing(pod_of(labels=SPOT), view=view({CKS: "gone"}, pools=(A,))) == ["a"]
+
+
+def test_a_pool_of_several_machines_may_have_other_nodes_than_those_that_are_there() -> None:
+    reader = next(each for each in ALL["eks"].readers if each.kind == "Nodegroup")
+    spec = {"name": "m", "capacityType": "SPOT", "instanceTypes": ["m5.large", "m6i.large"]}
+    node = {
+        "eks.amazonaws.com/nodegroup": "m",
+        "node.kubernetes.io/instance-type": "m5.large",
+        "chip": "v1",
+        ARCH: "amd64",
+    }
+    seen = view(node, pools=(reader.read({"metadata": {"name": "m"}, "spec": spec}),))
+    for key, value, lands in (
+        ("node.kubernetes.io/instance-type", "m6i.large", True),
+        ("chip", "v2", True),
+        (ARCH, "arm64", False),
+    ):
+        assert bool(landing(pod_of(labels=SPOT, selector={key: value}), view=seen)) is lands
+
+
+OF_TWO = view({CKS: "a"}, {CKS: "b"}, pools=(A, B))
+
+
+@pytest.mark.parametrize("named", [{HOST: "host-0"}, {HOST: "n0"}])
+def test_a_pod_that_names_a_node_runs_on_its_pool_and_gets_no_selector(named: JSON) -> None:
+    pod = rule_pod(labels=SPOT, nodeSelector=named)
+    tainted = replace(A, taints=(Taint("spot", "true"),))
+    result, _, violations = placed(pod, view({CKS: "a"}, {CKS: "b"}, pools=(tainted, B)), rule(ALL))
+    assert violations == []
+    assert result["spec"]["nodeSelector"] == named
+    assert [each["key"] for each in result["spec"]["tolerations"]] == ["spot"]
+
+
+@pytest.mark.parametrize(
+    ("term", "expected"),
+    [
+        ({"matchFields": [expression("metadata.name", "In", "n1")]}, ["b"]),
+        ({"matchFields": [expression("metadata.name", "NotIn", "n1")]}, ["a", "b"]),
+        ({"matchExpressions": [expression(HOST, "In", "n0", "host-1")]}, ["a", "b"]),
+        ({"matchExpressions": [expression(HOST, "In", "n0", "gone")]}, ["a"]),
+        ({"matchExpressions": [expression(HOST, "In", "gone")]}, []),
+        ({"matchExpressions": [expression(HOST, "Exists")]}, ["a", "b"]),
+    ],
+)
+def test_names_of_nodes_in_affinity_are_names_of_pools(term: JSON, expected: list[str]) -> None:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    pod = rule_pod(labels=SPOT, affinity={"nodeAffinity": required})
+    _, patch, violations = placed(pod, OF_TWO, rule(ALL))
+    if not expected:
+        (violation,) = violations
+        assert (patch, violation.id) == ([], "no-pool-fits")
+        assert "the Pod's own nodeSelector or affinity excludes it" in violation.detail
+    assert landing(decoded(pod), view=OF_TWO) == expected
+
+
+def decoded(pod: JSON) -> Any:
+    return subject_of(pod).pod
+
+
+def test_the_name_of_an_on_demand_node_of_a_pool_of_both_is_no_spot_node() -> None:
+    both = READER.read({"metadata": {"name": "k"}, "spec": {"template": {"spec": {"requirements": []}}}})
+    nodes = view({POOL: "k", CAPACITY: "spot"}, {POOL: "k", CAPACITY: "on-demand"}, pools=(both,))
+    assert landing(pod_of(labels=SPOT, selector={HOST: "n0"}), view=nodes) == ["k"]
+    assert landing(pod_of(labels=SPOT, selector={HOST: "n1"}), view=nodes) == []
+
+
+def test_the_name_of_a_node_alone_does_not_target_spot() -> None:
+    # The API server does not ask the webhook about such a Pod: `neutral_keys` of webhook.cli.export.conditions.
+    assert isinstance(target_of(pod_of(selector={HOST: "n0"}), {}, OF_TWO, ALL), NotTargeting)
+
+
+def with_labels(name: str, *requirements: JSON, **labels: str) -> Pool:
+    template = {"metadata": {"labels": labels}, "spec": {"requirements": list(requirements)}}
+    return READER.read({"metadata": {"name": name}, "spec": {"template": template}})
+
+
+STABLE = with_labels("stable", expression(CAPACITY, "In", "on-demand"), tier="stable")
+PLAIN = with_labels("plain", expression(CAPACITY, "In", "spot"))
+TEAMS = with_labels("teams", expression(CAPACITY, "In", "spot"), expression(TEAM, "Exists"))
+GRAVITON = with_labels(
+    "graviton",
+    expression(CAPACITY, "In", "spot", "on-demand"),
+    expression(ARCH, "In", "arm64"),
+    NodeGroupType="Graviton",
+)
+
+
+@pytest.mark.parametrize(
+    ("selector", "nodes", "expected"),
+    [
+        ({"tier": "stable"}, (), []),
+        ({TEAM: "a"}, (), ["teams"]),
+        ({"karpenter.k8s.aws/instance-new": "1"}, (), ["plain", "teams"]),  # of a domain that is Karpenter's
+        ({"node.kubernetes.io/instance-type": "m5.large"}, (), ["plain", "teams"]),
+        ({"topology.ebs.csi.aws.com/zone": "a"}, (), ["plain", "teams"]),
+        ({"feature.node.kubernetes.io/avx": "true"}, (), []),
+        ({"feature.node.kubernetes.io/avx": "true"}, ({POOL: "plain", "feature.node.kubernetes.io/avx": "true"},), ["plain"]),
+        ({ARCH: "amd64"}, ({POOL: "plain", ARCH: "arm64"},), ["plain", "teams"]),  # its next node may be another machine
+        ({"NodeGroupType": "Graviton"}, (), ["graviton"]),
+    ],
+)  # fmt: skip
+def test_a_label_that_a_karpenter_pool_does_not_declare_excludes_it(
+    selector: JSON, nodes: tuple[JSON, ...], expected: list[str]
+) -> None:
+    pools = (STABLE, PLAIN, TEAMS, GRAVITON)
+    assert landing(pod_of(labels=SPOT, selector=selector), view=view(*nodes, pools=pools)) == expected
+
+
+def test_a_pool_whose_requirements_cannot_be_read_may_have_any_label() -> None:
+    pool = READER.read({"metadata": {"name": "k"}, "spec": {"template": {"spec": {"requirements": [7]}}}})
+    assert pool.label_keys is None
+
+
+def test_a_label_of_two_pools_names_neither_of_them() -> None:
+    # The image may be for amd64: only a label of the Arm pool alone says that the Pod runs there.
+    twin = with_labels("twin", expression(CAPACITY, "In", "on-demand"), NodeGroupType="Graviton")
+    pod = rule_pod(labels=SPOT, nodeSelector={"NodeGroupType": "Graviton"})
+    assert said(pod, view_of(GRAVITON, twin), providers=ALL).id == "no-pool-fits"
+
+
+PREEMPTIBLE = "cloud.google.com/gke-preemptible"
+GKE_SPOT = "cloud.google.com/gke-spot"
+GKE_POOL = "cloud.google.com/gke-nodepool"
+
+
+def preemptible(name: str) -> Pool:
+    reader = next(each for each in ALL["gke"].readers if each.kind == "ContainerNodePool")
+    spec = {"nodeCount": 1, "nodeConfig": {"preemptible": True, "machineType": "n2-standard-4"}}
+    return reader.read({"metadata": {"name": name}, "spec": spec})
+
+
+@pytest.mark.parametrize(
+    ("pools", "expected"),
+    [
+        ((preemptible("p"),), {PREEMPTIBLE: "true"}),
+        ((preemptible("p"), gke_pool({"nodeCount": 1}, "s")), None),
+        ((gke_pool({"nodeCount": 1}, "s"),), {GKE_SPOT: "true"}),
+    ],
+)
+def test_preemptible_pools_have_a_label_of_their_own(pools: tuple[Pool, ...], expected: JSON | None) -> None:
+    result, _, violations = placed(rule_pod(labels=SPOT), view_of(*pools), rule(ALL))
+    assert violations == []
+    assert result["spec"].get("nodeSelector") == expected
+
+
+@pytest.mark.parametrize("pools", [(), (preemptible("p"),)])
+def test_a_pod_that_selects_preemptible_nodes_targets_spot_and_needs_no_selector(pools: tuple[Pool, ...]) -> None:
+    pod = rule_pod(nodeSelector={PREEMPTIBLE: "true"})
+    result, _, violations = placed(pod, view({PREEMPTIBLE: "true", GKE_POOL: "p"}, pools=pools), rule(ALL))
+    assert violations == []
+    assert result["spec"]["nodeSelector"] == {PREEMPTIBLE: "true"}
+    assert isinstance(target_of(decoded(pod), {}, view({PREEMPTIBLE: "true", GKE_POOL: "p"}, pools=pools), ALL), Target)
+
+
+def compute_class() -> Pool:
+    reader = next(each for each in ALL["gke"].readers if each.kind == "ComputeClass")
+    return reader.read({"metadata": {"name": "c"}, "spec": {"priorities": [{"spot": True}, {"spot": False}]}})
+
+
+@pytest.mark.parametrize(
+    ("pools", "nodes", "unknown"),
+    [
+        ((compute_class(),), (), True),
+        ((compute_class(),), ({GKE_POOL: "other"},), False),
+        ((compute_class(), gke_pool({"nodeCount": 1}, "s")), (), False),
+    ],
+)
+def test_a_compute_class_alone_does_not_say_which_node_pools_there_are(
+    pools: tuple[Pool, ...], nodes: tuple[JSON, ...], *, unknown: bool
+) -> None:
+    found = target_of(pod_of(selector={GKE_POOL: "p"}), {}, view(*nodes, pools=pools), ALL)
+    assert isinstance(found, NotTargeting)
+    assert found.unknown is unknown
+
+
+EKS = "eks.amazonaws.com/nodegroup"
+MARK = "eks.amazonaws.com/capacityType"
+
+
+@pytest.mark.parametrize(
+    ("spot", "other", "targets"),
+    [
+        ({"lifecycle": "Ec2Spot"}, {"lifecycle": "OnDemand"}, True),
+        ({"node.kubernetes.io/lifecycle": "spot"}, {}, True),
+        ({"workload": "batch"}, {"workload": "web"}, True),
+        ({"workload": "batch"}, {"workload": "batch"}, False),
+        ({"nvidia.com/gpu.product": "L4"}, {}, False),
+        ({"topology.ebs.csi.aws.com/zone": "a"}, {}, False),
+        ({"node.kubernetes.io/instance-type": "m5.large"}, {"node.kubernetes.io/instance-type": "m6i.large"}, False),
+        ({"accelerator": "nvidia"}, {}, False),
+    ],
+)
+def test_a_label_that_only_spot_nodes_have_targets_spot_unless_it_describes_the_machine(
+    spot: JSON, other: JSON, *, targets: bool
+) -> None:
+    nodes = view({EKS: "s", MARK: "SPOT", **spot}, {EKS: "o", MARK: "ON_DEMAND", **other})
+    found = target_of(pod_of(selector=spot), {}, nodes, ALL)
+    assert isinstance(found, Target) is targets
+    if targets:
+        result, _, _ = placed(rule_pod(nodeSelector=spot), nodes, rule(ALL))
+        assert result["spec"]["nodeSelector"] == spot
+
+
+def test_where_all_nodes_are_spot_a_label_tells_nothing_apart() -> None:
+    nodes = view({EKS: "s", MARK: "SPOT", "workload": "batch"})
+    assert isinstance(target_of(pod_of(selector={"workload": "batch"}), {}, nodes, ALL), NotTargeting)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(("a", "b", "", None))), max_size=12))
+def test_a_node_that_moves_or_goes_is_looked_up_where_it_is(changes: list[tuple[int, str | None]]) -> None:
+    tally, there = NodeTally(), dict[int, NodeFacts]()
+    for number, pool in changes:
+        labels = {} if pool is None else {CKS: pool}
+        after = None if pool == "" else node_facts({HOST: f"h{number}", **labels}, Node(), ALL.values(), f"n{number}")
+        tally.replace(there.pop(number, None), after)
+        if after is not None:
+            there[number] = after
+    assert tally.summary() == node_summary(there.values())

@@ -1,0 +1,93 @@
+"""Add to declared pools what their own Nodes show, and find the pools of the Nodes that a Pod names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from webhook.capacity.providers.machines import ZONE_LABEL
+from webhook.capacity.providers.nodes import HOSTNAME_LABEL
+from webhook.capacity.providers.requirements import NO_REQUIREMENTS, LabelValues
+from webhook.kube.affinity import Term
+from webhook.kube.containers import ARCH_LABEL, OS_LABEL
+from webhook.kube.pod import Requirement
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from webhook.capacity.providers.nodes import NodePlace
+    from webhook.capacity.providers.pool import Pool
+    from webhook.capacity.providers.provider import Provider
+
+_PLATFORM: Final = frozenset({ARCH_LABEL, OS_LABEL})
+_NODE_NAMES: Final = frozenset({HOSTNAME_LABEL, "metadata.name"})
+"""The label and the field by which a Pod names Nodes."""
+
+
+def with_nodes(pool: Pool, groups: Sequence[Pool], marks: Collection[str], inferred: Collection[str]) -> Pool:
+    """Return a declared pool with what its Nodes show and the pool does not declare. ``groups`` stand for its Nodes.
+
+    ``marks`` are the labels of spot Nodes. The provider document only infers the ``inferred`` ones: the labels of Nodes
+    win. Where a pool may be of several machines, its other nodes may differ from those that are there.
+    """
+    if not groups:
+        return pool
+    marks = {*marks, *dict(pool.own_marks)}
+    keys = frozenset[str]().union(*(each.label_keys or () for each in groups))
+    if pool.label_domains:  # It declares its labels completely.
+        return replace(pool, label_keys=keys.union(pool.label_keys or ()))
+    common = set(groups[0].labels.items()).intersection(*(each.labels.items() for each in groups))
+    alike = bool(pool.instance_type) and ", " not in pool.instance_type
+    shown = {
+        key: value
+        for key, value in sorted(common)
+        if key not in marks and (alike or key in _PLATFORM or key in pool.labels)
+    }
+    won = keys.intersection((*inferred, *_PLATFORM)).difference(marks)
+    declared = {key: value for key, value in pool.labels.items() if key not in won}
+    requirements, zones = pool.requirements or NO_REQUIREMENTS, pool.zones
+    if not zones and (zones := zones.union(*(each.zones for each in groups))):
+        requirements = requirements.narrowed({ZONE_LABEL: LabelValues(listed=zones, present=True)})
+    return replace(
+        pool,
+        labels={**shown, **declared},
+        label_keys=keys.union(pool.labels, requirements.labels) if alike else None,
+        requirements=requirements,
+        zones=zones,
+    )
+
+
+def names_nodes(term: Term) -> bool:
+    """Return whether the term names Nodes."""
+    return any(_names(each) for each in (*term.requirements, *term.fields))
+
+
+def with_pools_of_nodes(
+    terms: tuple[Term, ...], nodes: Mapping[str, NodePlace], providers: Mapping[str, Provider]
+) -> tuple[Term, ...] | None:
+    """Return the terms, with the pools of the Nodes that they name, without those whose Nodes have no known pool.
+
+    Return None if no term names Nodes.
+    """
+    if not any(map(names_nodes, terms)):
+        return None
+    resolved = (_with_pools(term, nodes, providers) if names_nodes(term) else term for term in terms)
+    return tuple(term for term in resolved if term is not None)
+
+
+def _names(requirement: Requirement) -> bool:
+    return requirement.key in _NODE_NAMES and requirement.operator == "In"
+
+
+def _with_pools(term: Term, nodes: Mapping[str, NodePlace], providers: Mapping[str, Provider]) -> Term | None:
+    names = [set(each.values or ()) for each in (*term.requirements, *term.fields) if _names(each)]
+    places = {nodes[name] for name in set.intersection(*names) if name in nodes}
+    if len({place.provider for place in places}) != 1 or not all(place.pool for place in places):
+        return None
+    provider = providers[next(iter(places)).provider]
+    pools = tuple(sorted({place.pool for place in places}))
+    own = [Requirement(provider.pool_name_label, "In", pools)]
+    if all(place.spot is False for place in places):
+        own += [Requirement(label.key, "NotIn", (label.value,)) for label in provider.spot_node_labels]
+    return Term((*term.requirements, *own), term.fields)
