@@ -87,8 +87,9 @@ def test_a_pool_of_CKS(run: Run, write: Write) -> None:
         "cluster": "this one",
         "taints": "spot=true:NoSchedule  (spec.nodeTaints)",
         "labels of nodes": (
-            "compute.coreweave.com/node-pool=gpu-spot, node.kubernetes.io/instance-type=gd-8xh100ib-i128  "
-            "(no spec.nodeLabels)"
+            "compute.coreweave.com/node-pool=gpu-spot, node.coreweave.cloud/class=gpu, "
+            "node.coreweave.cloud/type=gd-8xh100ib-i128, node.kubernetes.io/instance-type=gd-8xh100ib-i128, "
+            "node.kubernetes.io/type=gd-8xh100ib-i128  (no spec.nodeLabels)"
         ),
         "zones": "not said",
         "time to stop": "300 s, of which 30 s are kept free  (of every CoreWeave CKS pool)",
