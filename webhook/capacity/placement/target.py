@@ -19,9 +19,10 @@ from webhook.capacity.placement.feasible import PodDemands, confined_to, demands
 from webhook.capacity.placement.own_nodes import names_nodes, with_pools_of_nodes
 from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.placement.taints import says_spot
+from webhook.capacity.providers.nodes import HOSTNAME_LABEL
 from webhook.capacity.providers.pool import CapacityType, Taint
 from webhook.globs import Globs
-from webhook.kube.affinity import PREFERRED, REQUIRED, Tristate, constrained, preferences_of, terms_of
+from webhook.kube.affinity import PREFERRED, REQUIRED, Tristate, constrained, preferences_of, required_of, terms_of
 from webhook.kube.containers import claims_devices, requested_of, resources_of
 from webhook.kube.tolerations import tolerates
 
@@ -150,7 +151,8 @@ def target_of(
         return _SILENT
     supply = supply_of(view, providers)
     kind, shown = _kind(pod, named), view.providers | supply.providers
-    terms = with_pools_of_nodes(terms_of(pod.spec), view.nodes, providers) if constrained(pod.spec) else None
+    may_name = HOSTNAME_LABEL in (pod.spec.nodeSelector or ()) or required_of(pod.spec) is not None
+    terms = with_pools_of_nodes(terms_of(pod.spec), view.nodes, providers) if may_name else None
     question = (kind, asked, said, shown, view.spot_providers, provider, tolerating, terms)
     remembered = _remembered(supply)
     target = remembered.get(question)
