@@ -94,8 +94,8 @@ class Provider(CapacityProviderSpec):
 
     def platform_taints_of(self, pool: Pool, labels: Mapping[str, str]) -> tuple[Taint, ...]:
         """Return the taints that the provider itself puts on a pool's nodes with these labels."""
-        taints = (each.taint for each in self.platform_taints if not pool.bare)
-        return tuple(each for each in taints if (name := platform_of(each)) and labels.get(name[0]) == name[1])
+        taints = (spec.taint for spec in self.platform_taints if not pool.bare)
+        return tuple(taint for taint in taints if (name := platform_of(taint)) and labels.get(name[0]) == name[1])
 
     def guards_accelerator(self, taint: Taint) -> bool:
         """Return whether a taint keeps Pods off that request no accelerator."""

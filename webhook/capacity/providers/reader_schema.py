@@ -240,7 +240,7 @@ class MachinesSpec(Model):
     zones: JMESPath | None = Field(default=None, description="A zone, or a list of them.")
     labels_spot_nodes: Flag = Field(default=True, description="Its spot nodes have the provider's `spotNodeLabels`.")
     own_spot_labels: dict[LabelKey, LabelValue] = Field(
-        default={}, description="Where they have not: labels that its spot nodes have instead, and its others have not."
+        default={}, description="With `labelsSpotNodes: false`: labels that only its spot nodes have instead."
     )
 
 

@@ -54,7 +54,7 @@ def judge_pool(
         yield _one_type(pool, reader.instance_type.place(value) if reader.instance_type is not None else "")
     new = [each for each in pool.problems if each not in was and each.partition(" ")[0] not in reported]
     if pool.is_template and pool.capacity is CapacityType.ON_DEMAND:
-        new = [each for each in new if not placeholder_in(each)]
+        new = [problem for problem in new if not placeholder_in(problem)]
     if new:
         yield Violation(
             id="unreadable",

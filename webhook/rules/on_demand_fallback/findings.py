@@ -120,7 +120,7 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             detail=" ".join([f"Left without: {_names(left)}.", *because, *self._useless(left[0], need, pools)]),
             fix=", or ".join(fix),
             outcome=need.outcome,
-            unknown=all(_is_open(each, pools) for each in left),
+            unknown=all(_is_open(spot, pools) for spot in left),
         )
 
     def elsewhere(
@@ -173,9 +173,9 @@ class FallbackFindings(msgspec.Struct, frozen=True):
 
 
 def _is_open(spot: Pool, pools: Iterable[Pool]) -> bool:
-    """Return whether a placeholder hides if the pool needs a fallback, or if another pool of its cluster is one."""
-    others = (each for each in pools if not each.spot and each.gpu is Gpu.UNKNOWN and same_cluster(each, spot))
-    return any(placeholder_in(each.problems) for each in (spot, *others))
+    """Return whether a placeholder hides that the pool needs no fallback, or that another pool is one."""
+    others = (pool for pool in pools if not pool.spot and pool.gpu is Gpu.UNKNOWN and same_cluster(pool, spot))
+    return any(placeholder_in(pool.problems) for pool in (spot, *others))
 
 
 def unreadable_capacity(reader: PoolReader, pool: Pool) -> Violation:

@@ -154,7 +154,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
             found += self._added(subject, kind.resource, reader.labels.field, given, before)
         if reader is not None and (foreign := self.foreign[reader.provider]):
             # CoreWeave rejects labels of its domains on its own nodes. On nodes of others its charts ask for them.
-            found = [each for each in found if not f".{each.key.partition('/')[0]}".endswith(foreign)]
+            found = [item for item in found if not f".{item.key.partition('/')[0]}".endswith(foreign)]
         if workload is not None:
             found += chain(
                 self._in_workload_labels(subject, workload, value, old),
@@ -272,9 +272,9 @@ def _foreign_domains(spec: ReservedLabelsSpec, providers: Mapping[str, Provider]
     """Return for each provider the reserved domains in which only other providers have labels and taints."""
     domains = {f".{domain}" for domain in spec.domains}
     own: dict[str, set[str]] = {}
-    for name, each in providers.items():
-        marks = (label.key for label in each.spot_node_labels)
-        keys = (*each.pool_labels, *marks, *(taint.key for taint in each.never_tolerate))
+    for name, provider in providers.items():
+        marks = (label.key for label in provider.spot_node_labels)
+        keys = (*provider.pool_labels, *marks, *(taint.key for taint in provider.never_tolerate))
         prefixes = [f".{key.partition('/')[0]}" for key in keys]
         own[name] = {domain for domain in domains if any(prefix.endswith(domain) for prefix in prefixes)}
     return {name: tuple(sorted(set().union(*own.values()) - its)) for name, its in own.items()}
