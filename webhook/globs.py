@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _META = frozenset("*?[")
 
 _LONGEST: Final = 1024
-"""Characters of a text that a glob can match: names have 253 at most, users and images some more."""
+"""Characters of a glob, and of a text that it can match: names have 253 at most, users and images some more."""
 
 
 class Globs:
@@ -57,6 +57,8 @@ def problem_with(pattern: str) -> str:
     """Return what is wrong with a glob, or an empty string; an unclosed ``[`` would silently match nothing."""
     if not pattern:
         return "an empty glob matches nothing"
+    if len(pattern) > _LONGEST:
+        return f"a glob has {_LONGEST:,} characters at most"
     if pattern != pattern.strip() or any(character.isspace() for character in pattern):
         return f"{pattern!r} has white space in it"
     opened = pattern.find("[")

@@ -62,6 +62,10 @@ def test_an_expression_that_fails_on_a_value_finds_nothing(text: str, value: dic
         ("sort_by(a, &b)", ""),
         ("lower(a) || max(b)", ""),
         ("a[1::2][0]", ""),
+        ("a" + "[*]" * 400, "has more than 1,000 characters"),
+        ("a" + "[*]" * 320, "it is nested more than 100 levels deep"),
+        ("(" * 101 + "a" + ")" * 101, "it is nested more than 100 levels deep"),
+        (" || ".join(["a"] * 99), ""),
     ],
 )
 def test_a_wrong_call_of_a_function_is_found_before_it_is_made(text: str, said: str) -> None:

@@ -105,6 +105,18 @@ def test_each_rule_has_an_enforcement_of_its_own(tmp_path: Path, setting: str, o
             "spec.resources[0].checks[0].when: not a JMESPath expression: there is no function `upper`",
             id="no function",
         ),
+        *(
+            pytest.param(
+                f"{{resources: [{{group: karpenter.sh, resource: nodepools, checks: [{{when: '{when}', fields: [spec.a], message: x}}]}}]}}",
+                f"spec.resources[0].checks[0].when: {problem}",
+                id=f"{when:.3} many times",
+            )
+            for when, problem in (
+                ("[*]" * 400, "has more than 1,000 characters"),
+                ("a.*." * 200 + "a", "not a JMESPath expression: it is nested more than 100 levels deep"),
+                ("(" * 450 + "a" + ")" * 450, "not a JMESPath expression: it is nested more than 100 levels deep"),
+            )
+        ),
         pytest.param(
             "{resources: [{group: karpenter.sh, resource: nodepools, checks: [{when: a, fields: [spec.a], message: 'x ${a'}]}]}",
             "spec.resources[0].checks[0].message: `${` opens an expression that ends at the next `}` and holds no other brace",

@@ -28,6 +28,15 @@ spec:
 """
 
 
+COPIES = " == '' || lists.range(2200).map(i, i).size() > 0"
+
+
+def nested_loops(count: int, result: str = "true") -> str:
+    for number in range(count):
+        result = f"['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j'].all(x{number}, {result})"
+    return result
+
+
 def problems(folder: Path, text: str) -> list[str]:
     """Return what is wrong with a policy, as lines, or what is warned of."""
     file = folder / "own.yaml"
@@ -103,6 +112,17 @@ def loading(folder: Path, **spec: Any) -> list[str]:
         (
             {"validations": [{"expression": "true", "mesage": "x"}]},
             "own.yaml:16:5: spec.validations[0].mesage: unknown field `mesage`, did you mean `message`?",
+        ),
+        (
+            {"validations": [{"expression": nested_loops(6)}]},
+            (
+                "own.yaml:15:5: spec.validations[0].expression: its loops over literals may take more than 10,000 rounds "
+                "on every object: use shorter lists, or nest fewer loops"
+            ),
+        ),
+        (
+            {"validations": [{"expression": f"{'x' * number}".join(["'"] * 2) + COPIES} for number in range(3)]},
+            ("own.yaml:14:3: spec.validations: together they may take more than 400 ms on every object: simplify them"),
         ),
         ({"match": {}}, "own.yaml:6:3: spec.match.resourceRules: is missing: say what the policy looks at"),
     ],

@@ -138,13 +138,15 @@ class Expression:
         paths: the fields of variables and bound names that it reads, and how each is written:
             ``("object", "spec", "containers", None, "name")`` (None: an item) is ``c.name``.
         tested: those of the paths that it tests, as ``has(c.name)``, so that they may be absent.
+        least: the nanoseconds that it takes at most on the smallest object.
     """
 
-    __slots__ = ("_cost", "_expression", "_hidden", "_type", "names", "paths", "tested")
+    __slots__ = ("_cost", "_expression", "_hidden", "_type", "least", "names", "paths", "tested")
 
     def __init__(self, expression: cel.Expression, tree: ExprNode, kind: str) -> None:
         self._expression = expression
         self._cost = Cost(tree)
+        self.least = self._cost.least
         self._type = kind
         self._hidden = frozenset(hidden(tree))
         self.names = frozenset(variables_read(tree, VARIABLES))

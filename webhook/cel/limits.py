@@ -97,20 +97,33 @@ class Cost:
     Attributes:
         paths: those that it reads.
         of: returns the nanoseconds that it takes at most, given what stands at the paths.
+        least: the nanoseconds on an object that has nothing at these paths.
     """
 
-    __slots__ = ("of", "paths")
+    __slots__ = ("least", "of", "paths")
 
     def __init__(self, tree: ExprNode) -> None:
-        """Collect the paths of an expression. Raise ExpressionError if its cost has no bound."""
+        """Collect the paths of an expression.
+
+        Raise ExpressionError if its cost has no bound, or is too high on every object: its loops go over literals.
+        """
         paths: dict[ReadPath, None] = {}
 
         def read(path: ReadPath) -> ReadCost:
             paths[path] = None
             return ReadCost()
 
-        _Estimate(read).of(tree, {}, 1)
+        smallest = _Estimate(read)
+        smallest.of(tree, {}, 1)
+        if smallest.rounds > ROUNDS_AT_MOST:
+            raise ExpressionError(
+                f"its loops over literals may take more than {ROUNDS_AT_MOST:,} rounds on every object: "
+                "use shorter lists, or nest fewer loops"
+            )
+        if smallest.nanoseconds > BUDGET_NS:
+            raise ExpressionError(f"it may take more than {BUDGET_NS // 1_000_000} ms on every object: simplify it")
         self.paths = tuple(paths)
+        self.least = smallest.nanoseconds
 
         @lru_cache(maxsize=512)
         def of(costs: Sequence[ReadCost]) -> float:
@@ -173,10 +186,11 @@ def _common(paths: Iterable[ReadPath]) -> ReadPath:
 
 
 class _Estimate:
-    """Add up the nanoseconds of the nodes of a tree."""
+    """Add up the nanoseconds of the nodes of a tree, and the rounds of its loops."""
 
     def __init__(self, read_cost: Callable[[ReadPath], ReadCost]) -> None:
         self.nanoseconds = 0.0
+        self.rounds = 0.0
         self._read_cost = read_cost
 
     def of(  # noqa: PLR0911 - one for each sort of node
@@ -194,13 +208,13 @@ class _Estimate:
                 return _plain(times) if test else self._below(of, field, times)
             case Make(()):
                 return _Value(0, 0)
-            case Make(parts):
+            case Make(parts, pairs=pairs):
                 self.nanoseconds += times * len(parts) * _PART
                 made = [self.of(part, names, times) for part in parts]
                 return _Value(
                     VALUE_NS + sum(each.one for each in made),
                     VALUE_NS * times + sum(each.all for each in made),
-                    len(parts),
+                    len(parts) / (2 if pairs else 1),
                     max(each.one for each in made),
                     item_path=_common(each.path for each in made),
                     repeat=max(each.repeat for each in made),
@@ -253,7 +267,9 @@ class _Estimate:
             return self.of(loop.result, {**names, loop.accumulator: start}, times)
         span = self.of(loop.range, names, times)
         items = self._read_cost(span.item_path).number * span.repeat if span.item_path else span.all / VALUE_NS
-        rounds = min(times * span.number, items, ROUNDS_AT_MOST)
+        rounds = min(times * span.number, items)
+        self.rounds += rounds
+        rounds = min(rounds, ROUNDS_AT_MOST)
         inside = {name: value.again(rounds) for name, value in names.items()}
         inside |= dict.fromkeys(loop.variables, self._below(span, None, rounds))
         inside[loop.accumulator] = _Value(0, 0)

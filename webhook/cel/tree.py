@@ -51,9 +51,10 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Make(msgspec.Struct, frozen=True):
-    """Describe a list, map or message, made of its parts."""
+    """Describe a list, map or message, made of its parts; ``pairs``: they are keys and values."""
 
     parts: tuple[ExprNode, ...]
+    pairs: bool = False
 
 
 class Loop(msgspec.Struct, frozen=True):
@@ -126,7 +127,7 @@ class _Reader:
             return Make(self.below(body, 1))
         if kind == _STRUCT:
             entries = (_fields(each) for each in body.get(2, ()))
-            return Make(tuple(node for entry in entries for node in self.below(entry, 3, 4)))
+            return Make(tuple(node for entry in entries for node in self.below(entry, 3, 4)), pairs=True)
         variables = tuple(filter(None, (_text(body, 1), _text(body, 8))))
         span, start, condition, step, result = self.below(body, 2, 4, 5, 6, 7)
         return Loop(variables, span, _text(body, 3), start, condition, step, result)

@@ -35,6 +35,11 @@ _DURATION: Final = re.compile(f"({_PART.pattern}){{1,3}}")
 _UNITS: Final = {"h": 3600, "m": 60, "s": 1}
 _MOST_SECONDS: Final = 10**7
 
+_LONGEST: Final = 1_000
+"""Characters of an expression. The longest shipped one has 398."""
+_DEEPEST: Final = 100
+"""Levels of its tree, each of which takes three calls to evaluate. The deepest shipped one has 13."""
+
 
 class _Functions(functions.Functions):
     """Add what JMESPath lacks: `lower`, as nothing in it ignores letter case, and `times`, as it has no arithmetic."""
@@ -91,6 +96,8 @@ class Query:
     __slots__ = ("_parents", "_parsed", "field", "path", "paths", "plain", "text")
 
     def __init__(self, text: str) -> None:
+        if len(text) > _LONGEST:
+            raise ValueError(f"has more than {_LONGEST:,} characters")
         self.text = text
         found = _FIELD.search(text)
         self.field = found[0] if found else text
@@ -175,23 +182,30 @@ def _parse(text: str) -> ParsedResult:
     """
     try:
         parsed = jmespath.compile(text)
+        called = list(_called(parsed.parsed))
+        if text.count("(") > _DEEPEST:  # the tree has no parentheses, but the library's parser recurses for each
+            raise RecursionError  # noqa: TRY301 - as the library would
     except JMESPathError as error:
         raise ValueError(f"not a JMESPath expression: {' '.join(str(error).split())}") from None
-    for name in _called(parsed.parsed):
+    except RecursionError:
+        raise ValueError(f"not a JMESPath expression: it is nested more than {_DEEPEST} levels deep") from None
+    for name in called:
         if name not in _FUNCTIONS.FUNCTION_TABLE:
             hint = did_you_mean(name, _FUNCTIONS.FUNCTION_TABLE)
             raise ValueError(f"not a JMESPath expression: there is no function `{name}`{hint}")
     return parsed
 
 
-def _called(node: Any) -> Iterator[str]:  # noqa: ANN401 - the library's own tree
-    """Yield the functions that the expression calls."""
+def _called(node: Any, level: int = 1) -> Iterator[str]:  # noqa: ANN401 - the library's own tree
+    """Yield the functions that the expression calls. Raise RecursionError if it is too deep to be evaluated."""
     if not isinstance(node, dict):  # a bound of a slice
         return
+    if level > _DEEPEST:
+        raise RecursionError
     if node["type"] == "function_expression":
         yield node["value"]
     for child in node["children"]:
-        yield from _called(child)
+        yield from _called(child, level + 1)
 
 
 class QueryResults:

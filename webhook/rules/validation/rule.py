@@ -22,6 +22,7 @@ import msgspec
 
 from webhook.cel import language
 from webhook.cel.errors import EvaluationError, MissingLibraryError
+from webhook.cel.limits import BUDGET_NS
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome, Violation
 from webhook.policy.errors import SpecError, SpecErrors
@@ -158,6 +159,9 @@ def _compile(spec: ValidationSpec, facts: Facts) -> Validation:  # noqa: ARG001 
             rules.append(_Rule(where, text, expression, each.message.strip(), message))
     if spec.match.resource_rules is None:
         compiler.mistakes.append(SpecError(("match", "resourceRules"), "is missing: say what the policy looks at"))
+    if sum(each.expression.least for each in (*conditions, *rules)) > BUDGET_NS:
+        text = f"together they may take more than {BUDGET_NS // 1_000_000} ms on every object: simplify them"
+        compiler.mistakes.append(SpecError(("validations",), text))
     if compiler.mistakes:
         raise SpecErrors(compiler.mistakes)
     return Validation(
