@@ -72,6 +72,7 @@ spec:
         ("spec:\n  match:\n    namespace: [a]", 6, "unknown field `namespace`, did you mean `namespaces`?"),
         ("spec:\n  match:\n    namespaces: {include: ['']}", 6, "spec.match.namespaces.include[0]: an empty glob"),
         ("spec:\n  match:\n    namespaces: {exclude: ['a[b']}", 6, "opens a `[` that it does not close"),
+        ("spec:\n  match:\n    namespaces: {exclude: ['" + "a*" * 600 + "']}", 6, "a glob has 1,024 characters at most"),
         ("spec: {exempt: [{users: [a]}]}", 4, "spec.exempt[0].reason: is missing"),
         ("spec: {exempt: [{reason: because}]}", 4, "name at least one of users, groups"),
         ("spec: {exempt: [{users: [a], reason: b, expires: 31.01.2027}]}", 4, "spec.exempt[0].expires: "),
@@ -107,13 +108,15 @@ def test_all_mistakes_of_all_files_are_reported_together(tmp_path: Path) -> None
         c="a: [b",
         d=HEAD.replace("name: example", "name: Example_1"),
         e=HEAD.replace("example", "third"),
+        f=HEAD.replace("kind: Example", "kind: {}").replace("example", "fourth"),
     )
     texts = [str(problem) for problem in sorted(problems)]
-    assert len(texts) == 5
+    assert len(texts) == 6
     assert "a.yaml:4" in texts[0]
     assert "b.yaml:2:1: kind: unknown kind 'Exmaple', did you mean `Example`?" in texts[2]
     assert "c.yaml:" in texts[3]
     assert "metadata.name" in texts[4]
+    assert "f.yaml:2:1: kind: unknown kind a map" in texts[5]
 
 
 def test_what_is_left_of_a_spec_without_its_faulty_fields_is_there_to_find_more_mistakes(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 from pathlib import Path
@@ -142,8 +141,7 @@ class ReplayedAnswer(msgspec.Struct, frozen=True):
     @classmethod
     def recorded(cls, recorded: Recorded) -> ReplayedAnswer:
         """Return the answer that was recorded."""
-        patch = recorded.response.patch
-        return cls(recorded.spotgate.findings, msgspec.json.decode(base64.b64decode(patch)) if patch else [])
+        return cls(recorded.spotgate.findings, recorded.response.operations)
 
 
 class AnswerChange(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from webhook.cluster.protocol import ClusterView  # noqa: TC001 - as above
 from webhook.context import Phase  # noqa: TC001
 from webhook.engine import decide
 from webhook.kube.selectors import LabelSelector
+from webhook.patch import Operation
 from webhook.response import respond
 from webhook.review import API_VERSION, KIND, Request, is_null
 
@@ -74,10 +75,15 @@ class Notes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Response(msgspec.Struct, frozen=True, rename="camel"):
-    """Hold the parts of the response that are compared; ``patch`` is base64."""
+    """Hold the parts of the response that are compared; ``patch`` is JSON."""
 
     allowed: bool
-    patch: str = ""
+    patch: bytes = b""
+
+    @property
+    def operations(self) -> list[dict[str, Any]]:
+        """Return the operations of the patch. Raise MsgspecError if it has none that can be read."""
+        return [each.as_json() for each in _patch_decoder.decode(self.patch)] if self.patch else []
 
 
 class Recorded(msgspec.Struct, frozen=True, rename="camel"):
@@ -153,7 +159,9 @@ def decode_notes(data: bytes) -> Recorded:
     Raises:
         msgspec.MsgspecError: there are none, or they are malformed.
     """
-    return _decoder.decode(data)
+    recorded = _decoder.decode(data)
+    _ = recorded.response.operations
+    return recorded
 
 
 def _as_seen_from(request: Request, view: ClusterView) -> ClusterView:
@@ -211,6 +219,7 @@ def _from_json(kind: type, value: Any) -> Any:  # noqa: ANN401 - msgspec's signa
     raise NotImplementedError(f"{kind.__name__} is not recorded")
 
 
+_patch_decoder: Final = msgspec.json.Decoder(list[Operation])
 _answer_decoder: Final = msgspec.json.Decoder(_Answer)
 _encoder: Final = msgspec.json.Encoder(enc_hook=_as_json, order="deterministic")
 _decoder: Final = msgspec.json.Decoder(Recorded, dec_hook=_from_json)

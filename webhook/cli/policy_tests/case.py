@@ -16,7 +16,7 @@ from webhook.documents import read_documents
 from webhook.documents.model import merge_patch
 from webhook.documents.reading import read_file
 from webhook.documents.yaml_writer import dump
-from webhook.manifests.objects import Manifest
+from webhook.manifests.objects import Manifest, problem_with
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -110,11 +110,11 @@ class PolicyTestCase:
         return Manifest(self.test.document, self.at("namespace"), "v1", "Namespace", value)
 
     def inline_state(self) -> list[Manifest]:
-        """Return the objects that the case writes as state."""
+        """Return the objects that the case writes as state. Raise CannotRunError if one can't be read."""
         objects = self.spec.state.objects if self.spec.state is not None else ()
         paths = (self.at("state", "objects", number) for number in range(len(objects)))
         return [
-            Manifest(self.test.document, path, each.api_version, each.kind, each.written())
+            _read(Manifest(self.test.document, path, each.api_version, each.kind, each.written()))
             for path, each in zip(paths, objects, strict=True)
         ]
 
@@ -131,11 +131,17 @@ class PolicyTestCase:
         for key in ("apiVersion", "kind"):
             if not value.get(key):
                 raise self.cannot_run(path, f"is no Kubernetes object: it has no `{key}`")
-        manifest = Manifest(self.test.document, path, value["apiVersion"], value["kind"], value)
+        manifest = _read(Manifest(self.test.document, path, value["apiVersion"], value["kind"], value))
         spec, resource = self.spec.namespace, kinds.resource(manifest)
         if spec is None or resource is None or not resource.namespaced or manifest.namespace == spec.name:
             return manifest
         return replace(manifest, value={**value, "metadata": {**manifest.metadata, "namespace": spec.name}})
+
+
+def _read(manifest: Manifest) -> Manifest:
+    if problem := problem_with(manifest):
+        raise CannotRunError(problem)
+    return manifest
 
 
 Difference = tuple["FieldPath", str]
