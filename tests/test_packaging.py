@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from webhook import __version__
 
 ROOT = Path(__file__).parent.parent
-LOCKS = ("runtime.txt", "build.txt", "dev.txt")
+LOCKS = ("runtime.txt", "build.txt", "dev.txt", "fuzz.txt")
 
 POD_WITH_RESERVED_LABEL = """\
 apiVersion: v1
@@ -140,7 +140,7 @@ def test_lock_pins_and_hashes_every_dependency(lock: str) -> None:
     assert (unpinned, unhashed) == ([], [])
 
 
-@pytest.mark.parametrize("lock", LOCKS[:-1])
+@pytest.mark.parametrize("lock", LOCKS[:2])
 def test_dev_lock_holds_the_very_other_locks(lock: str) -> None:
     other, dev = locked(lock), locked("dev.txt")
     differing = [name for name, (r, _) in other.items() if name not in dev or dev[name][0].specifier != r.specifier]
@@ -148,11 +148,12 @@ def test_dev_lock_holds_the_very_other_locks(lock: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lock", "groups"), [("runtime.txt", ()), ("build.txt", ("build",)), ("dev.txt", ("build", "docs", "dev"))]
+    ("lock", "groups"),
+    [("runtime.txt", ()), ("build.txt", ("build",)), ("dev.txt", ("build", "docs", "dev")), ("fuzz.txt", ("fuzz",))],
 )
 def test_lock_satisfies_the_ranges_of_pyproject(lock: str, groups: tuple[str, ...]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    wanted = [] if lock == "build.txt" else [*project["project"]["dependencies"]]
+    wanted = [] if lock in {"build.txt", "fuzz.txt"} else [*project["project"]["dependencies"]]
     for group in groups:
         wanted += [each for each in project["dependency-groups"][group] if isinstance(each, str)]
     entries = locked(lock)

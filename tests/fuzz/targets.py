@@ -1,0 +1,205 @@
+"""What is fuzzed: each input of spotgate, the files that it begins with, and the commands that read it.
+
+An input is judged by the command line in this process. No command may end in a traceback or take too long, and its exit
+code must be what its output says.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import signal
+import traceback
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn
+from zlib import crc32
+
+import jsonpatch
+
+from tests.loading import remember_what_is_shipped
+from tests.objects import BUNDLE, NOW
+from webhook.bundle import SHIPPED, policy_kinds
+from webhook.cli import main, options
+from webhook.cluster.protocol import ClusterView
+from webhook.context import Context, Phase
+from webhook.engine import decide
+from webhook.manifests.state import FileState
+from webhook.response import respond
+from webhook.review import MalformedObjectError, decode_object, decode_review
+from webhook.server.recording import encode_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from webhook.bundle import Bundle
+
+ROOT: Final = Path(__file__).parents[2]
+STATE: Final = str(ROOT / "examples/state")
+SECONDS_AT_MOST: Final = 10.0
+"""Of processor time, for one command; under the fuzzer's instruments it takes some three times as long as without."""
+_KIND: Final = re.compile(rb"(?m)^kind: (\w+)$")
+_OF_SPOTGATE: Final = re.compile(r'File "[^"]*/((?:webhook|certs|jmespath)/[^"]+)", line (\d+)')
+
+
+class FaultError(Exception):
+    """Report an input that spotgate doesn't handle. The first argument is the same for all faults at one place."""
+
+
+class _TooSlowError(BaseException):
+    """Report that a command took too long. It is no Exception, so that nothing handles it."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One input.
+
+    Attributes:
+        file: its name.
+        globs: the files of this repository to begin with.
+        commands: the command lines; ``{}`` is the file and ``{folder}`` its folder.
+        kinds: of the documents in the files that are inputs; empty: each file is one input.
+        manifests: a file that is there too, as ``manifests.yaml``.
+        seed: turns a file into an input.
+    """
+
+    file: str
+    globs: tuple[str, ...]
+    commands: tuple[str, ...]
+    kinds: tuple[str, ...] = ()
+    manifests: str = ""
+    seed: Callable[[bytes], bytes] = bytes
+
+    @cached_property
+    def seeds(self) -> list[bytes]:
+        """Return the inputs to begin with, in a fixed order."""
+        files = [path.read_bytes() for path in sorted({path for glob in self.globs for path in ROOT.glob(glob)})]
+        if self.kinds:
+            documents = (part for file in files for part in re.split(rb"(?m)^---\n", file))
+            files = [part for part in documents if (kind := _KIND.search(part)) and kind[1].decode() in self.kinds]
+        return list(map(self.seed, files))
+
+
+def _recorded(review: bytes) -> bytes:
+    """Return what a webhook would record of a review: of every other one without a view of the cluster."""
+    phase = list(Phase)[crc32(review) % 2]
+    view = FileState([Path(STATE)], BUNDLE.providers).view() if len(review) % 2 else ClusterView()
+    context = Context(phase=phase, now=NOW, view=view)
+    request = decode_review(review)
+    decision = decide(request, BUNDLE.index, context)
+    return encode_line(request, decision, context, BUNDLE, respond(request.uid, decision, phase))
+
+
+_POLICIES: Final = ("Exemption", "Mode", "WorkloadTemplates", *policy_kinds())
+_PODS: Final = " ".join(str(ROOT / "examples" / name) for name in ("web-on-spot.yaml", "pod-reserved-label.yaml"))
+_POOLS: Final = f"{ROOT}/tests/zoo/cks/pools.yaml {ROOT}/tests/zoo/karpenter/pools.yaml"
+_REVIEWS: Final = ("tests/golden/reviews/*.json",)
+_EXAMPLES: Final = ("examples/**/*.yaml", "webhook/policy/examples/*.yaml", "webhook/rules/*/example.yaml")
+_MANIFESTS: Final = ("examples/*.yaml", "examples/state*/*.yaml", "tests/zoo/**/*.yaml", "tests/capacity/pools/*.yaml")
+TARGETS: Final = {
+    "reviews": Target(
+        "review.json",
+        _REVIEWS,
+        tuple(f"review --phase {phase}{state} {{}}" for phase in Phase for state in ("", f" --state {STATE}")),
+    ),
+    "manifests": Target(
+        "manifests.yaml",
+        _MANIFESTS,
+        ("check -o json {}", "fix --diff {}", "explain {}", f"check -o html --state {{}} {_PODS}"),
+    ),
+    "policies": Target(
+        "policies.yaml",
+        ("policies/*.yaml", "tests/controlplane/*.yaml", *_EXAMPLES),
+        (f"check -o json --policies {{}} --state {STATE} {_PODS}",),
+        _POLICIES,
+    ),
+    "project": Target(
+        ".spotgate.yaml",
+        ("tests/fuzz/project/*.yaml",),
+        ("check -o json {folder}", "fix --diff {folder}"),
+        manifests="examples/web-on-spot.yaml",
+    ),
+    "providers": Target(
+        "provider.yaml",
+        ("policies/providers/*.yaml", "tests/zoo/**/*.yaml", *_EXAMPLES),
+        (f"check -o json --policies shipped --policies {{}} {_POOLS} {_PODS}",),
+        ("CapacityProvider",),
+    ),
+    "policytests": Target(
+        "tests.yaml", ("policies/tests/*.yaml", *_EXAMPLES), ("test --policies shipped -o json {}",), ("PolicyTest",)
+    ),
+    "recordings": Target("recorded.jsonl", _REVIEWS, ("replay -o json {}",), seed=_recorded),
+}
+
+
+def load_once() -> None:
+    """Let all commands of this process share one bundle of the shipped policies."""
+    remember_what_is_shipped()
+    load: Callable[..., Bundle] = vars(options)["load_bundle"]
+    shipped = cache(load)
+
+    def load_bundle(paths: Sequence[Path] = (), **of: str) -> Bundle:
+        return shipped(**of) if all(path == SHIPPED for path in paths) else load(paths, **of)
+
+    vars(options)["load_bundle"] = load_bundle
+
+
+def run(target: Target, data: bytes, folder: Path) -> None:
+    """Give an input to one of its commands, always the same. Raise FaultError if it doesn't handle it."""
+    file = folder / target.file
+    file.write_bytes(data)
+    if target.manifests:
+        (folder / "manifests.yaml").write_bytes((ROOT / target.manifests).read_bytes())
+    arguments = target.commands[crc32(data) % len(target.commands)].format(file, folder=folder).split()
+    code, out, err = _output(arguments)
+    if "Traceback (most recent call last)" in err:
+        errors = re.findall(r"(?m)^([\w.]+)(?::|$)", err)  # the last one is of the command line
+        raise FaultError(f"{errors[-2:-1]} at {_OF_SPOTGATE.findall(err)[-1:]}", err)
+    if problem := _problem(arguments[0], code, out, err, data):
+        raise FaultError(problem, f"spotgate {' '.join(arguments)}: exit code {code}\n{out:.2000}\n{err:.2000}")
+
+
+def _output(arguments: Sequence[str]) -> tuple[int, str, str]:
+    """Return the exit code of a command, and what it writes."""
+
+    def stop(*_: object) -> NoReturn:
+        raise _TooSlowError
+
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS_AT_MOST)
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            code = main(arguments)
+    except _TooSlowError as error:
+        raise FaultError(f"too slow: {arguments[0]}", "".join(traceback.format_exception(error))) from None
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+    written = [stream.buffer.getvalue().decode(errors="replace") for stream in (out, err)]
+    return code, written[0], written[1]
+
+
+def _problem(command: str, code: int, out: str, err: str, data: bytes) -> str:
+    """Return what is wrong with the answer; empty if nothing is."""
+    if code not in {0, 1, 2} or (code == 1 and command == "review"):
+        return f"{command}: exit code {code}"
+    if code == 2 and not err.strip():
+        return f"{command}: exit code 2 without a reason"
+    if command == "review" and code == 0:
+        answer, request = json.loads(out)["response"], decode_review(data)
+        if answer["uid"] != request.uid or not (answer["allowed"] is True or answer["status"]["message"]):
+            return "review: no answer to the request"
+        with suppress(MalformedObjectError):  # no UTF-8 in a field that no policy reads, which no API server sends
+            patch = json.loads(base64.b64decode(answer.get("patch", "W10=")))
+            jsonpatch.apply_patch(decode_object(request.object), patch)
+    if command == "check" and out.startswith("{"):
+        report = json.loads(out)
+        denied = any(result["outcome"] == "deny" for result in report["results"])
+        if code < (2 if "unreadable" in report else int(denied)) or (code == 1 and not report["results"]):
+            return f"check: exit code {code}, {report['summary']}"
+    return ""

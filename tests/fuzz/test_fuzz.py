@@ -1,0 +1,32 @@
+"""The fuzzer's harness finds faults, and none in a few mutated inputs; `make fuzz` tries many."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fuzz.mutation import mutate
+from tests.fuzz.targets import TARGETS, FaultError, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_mutated_inputs_are_no_bugs(name: str, tmp_path: Path) -> None:
+    target, random = TARGETS[name], Random(7)  # noqa: S311 - no secret
+    assert len(target.seeds) > 1
+    for _ in range(8):
+        run(target, mutate(random.choice(target.seeds), target.seeds, random), tmp_path)
+
+
+def test_a_traceback_and_a_wrong_exit_code_are_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = TARGETS["policytests"]
+    monkeypatch.setattr("webhook.cli.commands.test.run", lambda _: 1 // 0)
+    with pytest.raises(FaultError, match="ZeroDivisionError"):
+        run(target, target.seeds[0], tmp_path)
+    monkeypatch.setattr("webhook.cli.commands.test.run", lambda _: 3)
+    with pytest.raises(FaultError, match="exit code 3"):
+        run(target, target.seeds[0], tmp_path)
