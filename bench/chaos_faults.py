@@ -69,6 +69,20 @@ def killed(times: int) -> Act:
     return act
 
 
+def hangs(seconds: float) -> Act:
+    """Stop a replica's process for so long, without closing its connections."""
+
+    async def act(scene: Scene) -> None:
+        pid = scene.service.replicas[0].process.pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    return act
+
+
 async def rollout(scene: Scene, *flags: str) -> None:
     """Replace every replica, one after another, as a Deployment with `maxUnavailable: 0` does."""
     for replica in tuple(scene.service.replicas):
@@ -229,6 +243,7 @@ _CERTIFICATES_OF_CLOCKS: Final = (
 FAULTS: Final = (
     Fault("nothing", nothing),
     Fault("a replica killed, twice", killed(2), _UNANSWERED),
+    Fault("a replica hangs for 20 s", hangs(20), _UNANSWERED),
     Fault("rollout", rollout),
     Fault("upgrade and downgrade: two bundles side by side", newer_bundle),
     Fault("all replicas killed, back after 5 s", all_killed(5), _UNANSWERED),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 REPLICAS: Final = 3
 """As manifests/base has it."""
 
-_PROBE_SECONDS: Final = 2.0
+_PROBE_SECONDS: Final = 1.0
 """Between readiness probes, as manifests/base has it: so long a replica that is gone may get connections."""
 
 _START_SECONDS: Final = 60.0
