@@ -40,7 +40,7 @@ def fuzz(name: str, seconds: str, folder: Path) -> None:
             try:
                 targets.run(target, data, folder)
             except Exception as error:  # noqa: BLE001 - an answer that can't be read is a fault, too
-                cause = str(error.args[0]) if isinstance(error, targets.FaultError) else repr(error)
+                cause = str(error.args[0]) if isinstance(error, targets.FaultError) else type(error).__name__
                 if cause not in causes:
                     causes.add(cause)
                     file = faults / hashlib.sha256(cause.encode()).hexdigest()[:16]

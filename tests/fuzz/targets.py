@@ -194,9 +194,11 @@ def _problem(command: str, code: int, out: str, err: str, data: bytes) -> str:
         answer, request = json.loads(out)["response"], decode_review(data)
         if answer["uid"] != request.uid or not (answer["allowed"] is True or answer["status"]["message"]):
             return "review: no answer to the request"
-        with suppress(MalformedObjectError):  # no UTF-8 in a field that no policy reads, which no API server sends
-            patch = json.loads(base64.b64decode(answer.get("patch", "W10=")))
-            jsonpatch.apply_patch(decode_object(request.object), patch)
+        # An API server sends no Pod without a spec, and none with what is no UTF-8 in a field that no policy reads.
+        with suppress(MalformedObjectError):
+            thing = decode_object(request.object)
+            if isinstance(thing.get("spec"), dict):
+                jsonpatch.apply_patch(thing, json.loads(base64.b64decode(answer.get("patch", "W10="))))
     if command == "check" and out.startswith("{"):
         report = json.loads(out)
         denied = any(result["outcome"] == "deny" for result in report["results"])
