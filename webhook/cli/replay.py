@@ -106,8 +106,9 @@ def _is_review(line: bytes) -> bool:
 
 def _review(file: str, line: int, data: bytes, problems: list[Problem]) -> Iterator[Review]:
     try:
+        data.decode()  # the objects in it are not decoded yet
         request = decode_review(data)
-    except BadReviewError as error:
+    except (BadReviewError, UnicodeDecodeError) as error:
         row, column = position_of(data, str(error))
         row = min(row, data.count(b"\n") + 1)  # what is cut off is wrong behind its end
         problems.append(Problem(file, line + row - 1, column, "", str(error)))

@@ -335,16 +335,17 @@ def test_a_bad_line_is_said_and_the_others_are_judged(run: Run, write: Write) ->
     lines = record(old, [labelled("a"), labelled("b")]).splitlines()
     notes = json.loads(lines[0])
     notes["spotgate"]["phase"] = "dream"
-    bad = [lines[0][: len(lines[0]) // 2], b"\xff", b"[]", b"{}", b"null", json.dumps(notes).encode()]
+    no_text = lines[0].replace(b"example.com/web", b"\xff")
+    bad = [lines[0][: len(lines[0]) // 2], b"\xff", no_text, b"[]", b"{}", b"null", json.dumps(notes).encode()]
     patches = (b"x", b"e30=", b"W3t9XQ==")  # no base64, {}, [{}]
     bad += [lines[0].replace(b'"allowed":true', b'"allowed":true,"patch":"' + patch + b'"') for patch in patches]
     write("reviews.jsonl", b"\n".join([lines[0], *bad, b"", lines[1]]))
     done = run("replay", "reviews.jsonl", "--policies", new, "-o", "json")
     assert done.code == 2
-    assert [each["line"] for each in done.json["changes"]] == [1, 12]
-    assert [each["line"] for each in done.json["unreadable"]] == [*range(2, 11)]
+    assert [each["line"] for each in done.json["changes"]] == [1, 13]
+    assert [each["line"] for each in done.json["unreadable"]] == [*range(2, 12)]
     said = done.err.splitlines()
-    assert [line.split(": ")[0].split(":")[1] for line in said] == [str(number) for number in range(2, 11)]
+    assert [line.split(": ")[0].split(":")[1] for line in said] == [str(number) for number in range(2, 12)]
     assert all("was recorded by a version of spotgate that this one does not understand" in line for line in said[-4:])
 
 
