@@ -65,7 +65,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "what",
         choices=("vap", "map"),
-        help="ValidatingAdmissionPolicies, for Kubernetes 1.30 and later, or a MutatingAdmissionPolicy, for 1.36",
+        help="ValidatingAdmissionPolicies, for Kubernetes 1.30 and later, or a MutatingAdmissionPolicy, from 1.36 on",
     )
     add_policies(parser)
     add_namespace(parser, "where spotgate is, which they leave alone")
