@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from webhook.capacity.providers.provider import Provider
+    from webhook.globs import Globs
 
 KIND: Final = "node group"
 """The kind of a pool that is read from its Nodes."""
@@ -139,8 +140,7 @@ def kind_of(labels: Mapping[str, str], node: Node, providers: Iterable[Provider]
             labels=tuple(
                 _shared(item)
                 for item in sorted(labels.items())
-                if item[0] == provider.pool_name_label
-                or not (is_of_one_node(item[0]) or provider.labels_of_one_node.match(item[0]))
+                if item[0] == provider.pool_name_label or not _varies(item[0], provider.labels_of_one_node)
             ),
             keys=_shared(frozenset(labels)),
             taints=_shared(frozenset(taint for taint in node.spec.taints or () if not provider.is_passing(taint))),
@@ -168,6 +168,12 @@ def _gpu(labels: Mapping[str, str], allocatable: Mapping[str, Any] | None, provi
     if by_type is Gpu.YES or offered or any(map(provider.gpu.labels.match, labels)):
         return Gpu.YES
     return Gpu.NO if allocatable else by_type
+
+
+@lru_cache(4096)
+def _varies(key: str, of_one_node: Globs) -> bool:
+    """Return whether Nodes of one pool may have different values of a label, also by the provider's document."""
+    return is_of_one_node(key) or of_one_node.match(key)
 
 
 @lru_cache(1024)
