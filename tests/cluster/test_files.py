@@ -195,12 +195,12 @@ def test_empty_folder_is_a_cluster_without_pools(tmp_path: Path, providers: Mapp
 def test_state_that_cannot_be_read_is_refused_with_all_its_problems(
     tmp_path: Path, providers: Mapping[str, Provider]
 ) -> None:
-    (tmp_path / "1.yaml").write_text("a: {")
+    (tmp_path / "1.yaml").write_text("apiVersion: v1\nkind: ConfigMap\na: {")
     (tmp_path / "2.yaml").write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: 5}\n")
     with pytest.raises(StateErrors) as caught:
         FileState([tmp_path, tmp_path / "nowhere"], providers)
     places = [line.removeprefix(f"{tmp_path}/").split(": ")[0] for line in str(caught.value).splitlines()]
-    assert places == ["1.yaml:2:1", "2.yaml:3:12", "nowhere"]
+    assert places == ["1.yaml:4:1", "2.yaml:3:12", "nowhere"]
 
 
 JSON = st.recursive(

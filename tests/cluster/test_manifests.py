@@ -81,7 +81,7 @@ def test_kind_that_only_ends_like_a_list_is_an_object(tmp_path: Path) -> None:
 
 def test_nothing_raises_and_everything_readable_is_read(tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text("apiVersion: v1\nkind: X\n")
-    (tmp_path / "bad.yaml").write_text("{")
+    (tmp_path / "bad.yaml").write_text("{apiVersion: v1, kind: X")
     found = read_manifests([tmp_path, tmp_path / "nowhere"])
     assert [each.kind for each in found.objects] == ["X"]
     assert [problem.file.removeprefix(f"{tmp_path}/") for problem in found.problems] == ["bad.yaml", "nowhere"]

@@ -125,12 +125,12 @@ def test_a_wrong_input_fails_the_job_and_uploads_nothing(shell: Shell, runner: P
 
 
 def test_what_can_not_be_read_is_said_beside_the_findings(shell: Shell, runner: Path, repo: Path) -> None:
-    (repo / "broken.yaml").write_text("a: [\n")
+    (repo / "broken.yaml").write_text("apiVersion: v1\nkind: Pod\na: [\n")
     done = judge(shell, runner, repo)
     assert done.returncode == 2
-    assert "broken.yaml:2:1: " in done.stderr
+    assert "broken.yaml:4:1: " in done.stderr
     summary = (runner / "summary").read_text()
-    assert summary.startswith("### spotgate\n````\ncan't be judged:\n  broken.yaml:2:1: ")
+    assert summary.index("deny  NodePool gb200-spot") < summary.index("can't be judged:\n  broken.yaml:4:1: ")
     assert "deny  NodePool gb200-spot" in summary
     assert ", 1 can't be judged; " in summary
     assert "sarif=" in (runner / "output").read_text()
