@@ -1,6 +1,13 @@
-"""Make text of others safe to show."""
+"""Make text of others safe to show, and read durations in it."""
 
 from __future__ import annotations
+
+import re
+from typing import Final
+
+_SECONDS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(h|ms|m|s|us|µs|ns)")
+_DURATION: Final = re.compile(rf"(?:{_DURATION_PART.pattern})+")
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -13,3 +20,10 @@ def printable(text: str, keep: str = "") -> str:
     if (text.replace(keep, "") if keep else text).isprintable():
         return text
     return "".join(c if c in keep or c.isprintable() else " " for c in text)
+
+
+def go_duration(text: str) -> float | None:
+    """Parse a duration as Go writes it (``1m30s``, ``500ms``) into seconds. Return None if the text is no duration."""
+    if not _DURATION.fullmatch(text):
+        return None
+    return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.objects import KARPENTER, cks_pool, view_of
 from tests.rules.conftest import owned_by, subject_of
@@ -346,6 +347,26 @@ def test_an_annotation_that_does_not_stop_a_reclaim(key: str, value: str) -> Non
     assert finding.reason == f"{key} does not stop a reclaim: the provider takes the node all the same"
     assert finding.field == f'spec.template.metadata.annotations["{key}"]'
     assert said(service(annotations={key: "maybe"})) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("true", "karpenter.sh/do-not-disrupt blocks its eviction: a reclaim kills it without SIGTERM"),
+        (
+            "1h30m",
+            "karpenter.sh/do-not-disrupt blocks its eviction for its first 1h30m: a reclaim kills it without SIGTERM",
+        ),
+        *((malformed, None) for malformed in ("True", "maybe", "30", "0s", "-5m", "30 m", "")),
+    ],
+)
+def test_on_karpenter_an_annotation_keeps_the_drain_from_stopping_the_pod(value: str, reason: str | None) -> None:
+    view = replace(COVERED, pools=(), providers=frozenset({"karpenter"}))
+    value_of = service(
+        annotations={"karpenter.sh/do-not-disrupt": value}, nodeSelector={"karpenter.sh/capacity-type": "spot"}
+    )
+
+    assert [each.reason for each in said(value_of, view)] == ([reason] if reason else [])
 
 
 # Data on the node

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from webhook.context import Phase
-from webhook.server.request_reader import RequestTarget, go_duration, parse_target
+from webhook.server.request_reader import RequestTarget, parse_target
+from webhook.text import go_duration
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +11,7 @@ import orjson
 from aiohttp import hdrs, web
 
 from webhook.context import Phase
+from webhook.text import go_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -109,10 +109,6 @@ _PHASES: Final = {"/mutate": Phase.MUTATE, "/validate": Phase.VALIDATE}
 _DEFAULT_TIMEOUT: Final = 10.0
 """Seconds: what the API server waits if the webhook configuration doesn't say."""
 
-_SECONDS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-_DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(h|ms|m|s|us|µs|ns)")
-_DURATION: Final = re.compile(rf"(?:{_DURATION_PART.pattern})+")
-
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -141,13 +137,6 @@ def parse_target(text: str) -> RequestTarget | None:
         return None
     given = parse_qs(parts.query).get("timeout", [""])[-1]
     return RequestTarget(phase, go_duration(given) or _DEFAULT_TIMEOUT)
-
-
-def go_duration(text: str) -> float | None:
-    """Parse a duration as Go writes it (``1m30s``, ``500ms``) into seconds. Return None if the text is no duration."""
-    if not _DURATION.fullmatch(text):
-        return None
-    return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
 
 
 _SMALL: Final = 64 * 1024

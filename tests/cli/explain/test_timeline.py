@@ -225,6 +225,28 @@ def test_a_sleep_is_all_that_a_hook_takes_only_where_it_does_nothing_else(
     assert spans(drawn)[1:-1] == shown
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [("true", "it skips the Pod"), ("30m", "it skips the Pod for its first 30m"), ("yes", None), ("0s", None)],
+)
+def test_a_pod_that_the_drain_skips_ends_with_the_node(value: str, said: str | None) -> None:
+    pod = pod_of(container(pre_stop=sleep(5)), grace=60)
+    pod.metadata.annotations = {"karpenter.sh/do-not-disrupt": value}
+    limited = Pool(provider="karpenter", kind="NodePool", name="p", grace_seconds=60, safety_margin_seconds=0)
+
+    drawn = timeline(pod, provider="karpenter")
+    assert [event.text for event in drawn.events if event.name == "drain"] == [
+        said or "the grace period of 60 s begins"
+    ]
+    assert drawn.loses is bool(said)
+    if said:
+        assert spans(drawn) == [("running", 0, 120)]
+        assert "SIGTERM" not in {event.name for event in drawn.events}
+        assert drawn.verdict.startswith("ends with the node, without SIGTERM: `karpenter.sh/do-not-disrupt`")
+    for other in (timeline(pod, provider="cks"), timeline(pod, provider="karpenter", pool=limited)):
+        assert not other.unevicted
+
+
 def test_the_pod_as_it_is_written_is_drawn_where_injection_changes_how_it_stops() -> None:
     written, injected = pod_of(grace=30), pod_of(container(pre_stop=sleep(5)), grace=60)
 

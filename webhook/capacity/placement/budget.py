@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
+
+from webhook.text import go_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
+    from webhook.kube.pod import Pod
 
 
 class GraceBudget(msgspec.Struct, frozen=True):
@@ -36,6 +40,21 @@ class GraceBudget(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.because}, less a safety margin of {self.margin} s" if self.margin else self.because
+
+
+def unevicted_annotation(provider: Provider, pool: Pool | None) -> str:
+    """Return the annotation of Pods that a drain skips. Return an empty string if the drain skips none.
+
+    A pool's own limit, of which no margin is kept, ends each drain in time: Karpenter then deletes the Pods.
+    """
+    limited = pool is not None and pool.grace_seconds is not None and pool.safety_margin_seconds == 0
+    return "" if limited else provider.interruption.unevicted_annotation
+
+
+def unevicted_seconds(pod: Pod, annotation: str) -> float:
+    """Return the seconds from a Pod's start in which its annotation holds. Malformed values are ignored: 0."""
+    value = pod.annotations.get(annotation, "") if annotation else ""
+    return math.inf if value == "true" else go_duration(value) or 0.0
 
 
 class GraceBudgets:

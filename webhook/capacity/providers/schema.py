@@ -180,6 +180,10 @@ class TimelineSpec(Model):
             }
         ),
     ] = Field(default="eviction", description="What stops its Pods.")
+    unevicted_annotation: str = Field(
+        default="",
+        description="An annotation of Pods that the drainer doesn't evict: `true`, or for how long from their start.",
+    )
 
 
 class NodeWindowSpec(LabelSpec):

@@ -108,7 +108,10 @@ class OnSpot:
         if budget is None:
             return workload
         timeline = timeline_of("", pod, pod, provider=node.provider, pool=node.pool, budget=budget)
-        if timeline.loses:
+        if pod.annotations.get(timeline.unevicted) == "true":
+            fix = f"remove the annotation `{timeline.unevicted}`, or run it on demand"
+            workload.reasons.append(RiskReason(id="spot-suitability/protection", reason=timeline.verdict, fix=fix))
+        elif timeline.loses and not timeline.unevicted:
             workload.early = max(-timeline.margin, 0)
             reason = RiskReason(
                 id=f"graceful-termination/{'sleep-too-long' if timeline.fits else 'over-budget'}",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from webhook.capacity.placement.budget import GraceBudgets
+from webhook.capacity.placement.budget import GraceBudgets, unevicted_annotation, unevicted_seconds
 from webhook.capacity.placement.target import NotTargeting, target_of
 from webhook.documents import field_path
 from webhook.kube.hooks import HookTime, spelled, time_of
@@ -111,6 +111,7 @@ class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
         wanted: the safety margin that is to be kept free.
         late: containers that are killed before SIGTERM gives them time to shut down.
         gone: volumes that are lost with the node.
+        unevicted: the annotation that keeps the drain from stopping the Pod; empty if none does.
     """
 
     where: str
@@ -127,6 +128,7 @@ class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
     wanted: int
     late: tuple[str, ...]
     gone: tuple[str, ...]
+    unevicted: str = ""
 
     @property
     def margin(self) -> int:
@@ -136,7 +138,7 @@ class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def fits(self) -> bool:
         """Return whether the Pod gets its whole grace period."""
-        return self.margin >= 0
+        return self.margin >= 0 and not self.unevicted
 
     @property
     def loses(self) -> bool:
@@ -146,6 +148,8 @@ class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def verdict(self) -> str:
         """Return a sentence that says how the reclaim ends."""
+        if self.unevicted:
+            return f"ends with the node, without SIGTERM: `{self.unevicted}` keeps the drain from stopping it"
         if not self.fits:
             return f"does not fit: SIGKILL comes {-self.margin} s early, and what is not saved by then is lost"
         if self.late:
@@ -165,16 +169,20 @@ def timeline_of(
     drain = provider.interruption.drain_seconds
     window = drain + budget.limit
     removal = max(provider.interruption.removal_seconds, window)
+    annotation = unevicted_annotation(provider, pool)
+    unevicted = annotation if unevicted_seconds(pod, annotation) else ""
     stops = _stops(pod)
     lanes = [Lane(", ".join(stop.names), _spans(stop, pod.grace_seconds, drain, window)) for stop in stops]
+    if unevicted:
+        lanes = [Lane(lane.name, (Span("running", 0, window),)) for lane in lanes]
     before = Lane(AS_WRITTEN, _spans(_stops(written)[-1], written.grace_seconds, drain, window))
-    if before.spans not in {lane.spans for lane in lanes}:
+    if not unevicted and before.spans not in {lane.spans for lane in lanes}:
         lanes.append(before)
     return ReclaimTimeline(
         where=where,
         provider=provider.title,
         because=budget.because,
-        events=tuple(sorted(_events(pod, provider, pool, budget), key=lambda event: event.seconds)),
+        events=tuple(sorted(_events(pod, provider, pool, budget, unevicted), key=lambda event: event.seconds)),
         lanes=tuple(lanes),
         cordon=provider.interruption.cordon_seconds,
         drain=drain,
@@ -185,6 +193,7 @@ def timeline_of(
         wanted=budget.margin,
         late=tuple(name for stop in stops if stop.delay >= pod.grace_seconds for name in stop.names),
         gone=tuple(volume.name for _, volume, _ in on_the_node(pod)),
+        unevicted=unevicted,
     )
 
 
@@ -239,7 +248,7 @@ def _spans(stop: _Stop, grace: int, drain: int, window: int) -> tuple[Span, ...]
     return tuple(span for span in (Span("running", 0, drain), *before, rest) if span.seconds > 0)
 
 
-def _events(pod: Pod, provider: Provider, pool: Pool | None, budget: GraceBudget) -> Iterator[Event]:
+def _events(pod: Pod, provider: Provider, pool: Pool | None, budget: GraceBudget, unevicted: str) -> Iterator[Event]:
     """Yield all events; those at the same time in their order."""
     timeline = provider.interruption
     source = f"{provider.name}: interruption."
@@ -252,17 +261,29 @@ def _events(pod: Pod, provider: Provider, pool: Pool | None, budget: GraceBudget
     )
     yield Event(0, "notice", "the reclaim is announced", "")
     yield Event(timeline.cordon_seconds, "cordon", "no new Pods come to the node", f"{source}cordonSeconds")
-    yield Event(drain, "drain", f"the grace period of {pod.grace_seconds} s begins", f"{source}drainSeconds")
+    if unevicted:
+        value = pod.annotations[unevicted]
+        held = "" if value == "true" else f" for its first {value}"
+        yield Event(drain, "drain", f"it skips the Pod{held}", f'metadata.annotations["{unevicted}"]')
+        yield Event(window, "SIGKILL", "the Pod ends with the node", limit)
+    else:
+        yield Event(drain, "drain", f"the grace period of {pod.grace_seconds} s begins", f"{source}drainSeconds")
+        yield from _ends(pod, drain, window, limit)
+    if killed <= window < timeline.removal_seconds:
+        yield Event(window, "time up", "for Pods that are not critical to the node", limit)
+    source = limit if window > timeline.removal_seconds else f"{source}removalSeconds"
+    yield Event(max(timeline.removal_seconds, window), "removal", "the node is gone", source)
+
+
+def _ends(pod: Pod, drain: int, window: int, limit: str) -> Iterator[Event]:
+    """Yield how a Pod stops that the drain evicts; ``limit`` is the field that sets the window."""
+    killed = drain + pod.grace_seconds
     for stop in _stops(pod):
         yield from _stopping(stop, drain, min(killed, window))
     if killed <= window:
         yield Event(killed, "SIGKILL", "the grace period ends", "terminationGracePeriodSeconds")
     else:
         yield Event(window, "SIGKILL", f"{killed - window} s before the grace period ends", limit)
-    if killed <= window < timeline.removal_seconds:
-        yield Event(window, "time up", "for Pods that are not critical to the node", limit)
-    source = limit if window > timeline.removal_seconds else f"{source}removalSeconds"
-    yield Event(max(timeline.removal_seconds, window), "removal", "the node is gone", source)
 
 
 def _stopping(stop: _Stop, drain: int, killed: int) -> Iterator[Event]:

@@ -99,6 +99,7 @@ class ReclaimWindow(msgspec.Struct, frozen=True):
         kill: when what still runs gets SIGKILL.
         removal: when the node is gone.
         evicts: the drain asks the Eviction API; else the kubelet stops all Pods at once, whatever their budgets.
+        unevicted: the annotation of Pods that the drain skips; empty if it skips none.
     """
 
     provider: str
@@ -108,6 +109,7 @@ class ReclaimWindow(msgspec.Struct, frozen=True):
     kill: float
     removal: float
     evicts: bool = True
+    unevicted: str = ""
 
 
 JOB_FAILED: Final = "the Job has failed"

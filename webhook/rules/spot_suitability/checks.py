@@ -5,10 +5,12 @@ Each violation states the risk in its reason, and the remedy as YAML below one l
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from webhook.capacity.placement.budget import unevicted_annotation, unevicted_seconds
 from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND
 from webhook.decision import Outcome, Violation
 from webhook.documents.yaml_writer import UNBROKEN, dump
@@ -17,6 +19,7 @@ from webhook.kube.volumes import on_the_node
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from webhook.capacity.providers.provider import Provider
     from webhook.globs import Globs
     from webhook.kube.disruption import DisruptionBudget
     from webhook.kube.pod import Pod
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 _CAPACITY: Final = f'metadata.labels["{CAPACITY_LABEL}"]'
 _ON_DEMAND: Final = f"metadata:\n  labels:\n    {CAPACITY_LABEL}: {ON_DEMAND}"
 _OWN_LABELS: Final = "spotgate.dev/"
+_LONGEST_DURATION: Final = 16
 _SHOWN: Final = 63
 """Characters of a name that a finding repeats: an image may have a kilobyte."""
 
@@ -205,10 +209,24 @@ def judge_budgets(
         )
 
 
-def judge_protections(case: SuitabilityCase, protections: Mapping[str, str]) -> Iterator[Violation]:
-    """Yield violations of annotations that do not protect from a reclaim."""
+def judge_protections(
+    case: SuitabilityCase, protections: Mapping[str, str], providers: Sequence[Provider]
+) -> Iterator[Violation]:
+    """Yield violations of annotations that do not protect from a reclaim, or keep the drain from stopping the Pod."""
     for key, value in protections.items():
-        if case.pod.annotations.get(key) == value:
+        drained = any(unevicted_annotation(each, None) == key for each in providers)
+        if drained and (seconds := unevicted_seconds(case.pod, key)):
+            during = "" if seconds == math.inf else f" for its first {case.pod.annotations[key][:_LONGEST_DURATION]}"
+            yield case.finding(
+                "protection",
+                f"{key} blocks its eviction{during}: a reclaim kills it without SIGTERM",
+                "The drain skips it and waits for it; critical Pods come after it. Exceptions: a `terminationGracePeriod` "
+                "of the NodePool that ends before the machine; a kubelet that shuts down gracefully (AL2023 from "
+                "Kubernetes 1.34). A duration needs Karpenter 1.12.",
+                "remove the annotation, or run it on demand",
+                f'metadata.annotations["{key}"]',
+            )
+        elif case.pod.annotations.get(key) == value:
             yield case.finding(
                 "protection",
                 f"{key} does not stop a reclaim: the provider takes the node all the same",

@@ -147,12 +147,12 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         inherited = context.view.namespaces.get(subject.request.namespace, {})
         case = self._case(subject, pod, inherited, workload)
         if not subject.unchanged:
-            yield from self._judge(subject, case, context)
+            yield from self._judge(subject, case, target, context)
             yield from self._gang(subject, target, context)
             return
         before = self._case(subject, pod, inherited, subject.old_workload)
-        known = {violation.reason for violation in self._judge(subject, before, context)}
-        yield from (each for each in self._judge(subject, case, context) if each.reason not in known)
+        known = {violation.reason for violation in self._judge(subject, before, target, context)}
+        yield from (each for each in self._judge(subject, case, target, context) if each.reason not in known)
 
     def _case(
         self, subject: Subject, pod: Pod, inherited: Mapping[str, str], workload: WorkloadFields
@@ -170,11 +170,11 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
             match_labels=workload.match_labels,
         )
 
-    def _judge(self, subject: Subject, case: SuitabilityCase, context: Context) -> Iterator[Violation]:
+    def _judge(self, subject: Subject, case: SuitabilityCase, target: Target, context: Context) -> Iterator[Violation]:
         yield from self._judge_work(subject, case)
         yield from judge_budgets(case, context.view.budgets, offline=context.offline)
         yield from job_violations(subject)
-        yield from judge_protections(case, self.spec.protections)
+        yield from judge_protections(case, self.spec.protections, target.providers)
         yield from judge_volumes(case.pod, self.data, self.scratch)
 
     def _gang(self, subject: Subject, target: Target, context: Context) -> Iterator[Violation]:

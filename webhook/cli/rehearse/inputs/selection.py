@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from webhook.capacity.placement.budget import GraceBudgets
+from webhook.capacity.placement.budget import GraceBudgets, unevicted_annotation
 from webhook.capacity.providers.machines import ZONE_LABEL
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.rehearse.inputs.nodes import pool_names
@@ -53,7 +53,7 @@ def loss_of(wanted: Iterable[str], snapshot: ClusterSnapshot, providers: Mapping
         named[shown] = None
         nodes |= {node.name: node for node in found}
     budgets = GraceBudgets(providers)
-    windows: dict[tuple[str, int, int, int, int, bool], list[str]] = {}
+    windows: dict[tuple[str, int, int, int, int, bool, str], list[str]] = {}
     for node in nodes.values():
         windows.setdefault(_window(node, budgets), []).append(node.name)
     return Loss(tuple(named), tuple(ReclaimWindow(key[0], tuple(names), *key[1:]) for key, names in windows.items()))
@@ -113,13 +113,14 @@ def _of_provider(name: str, nodes: Sequence[RehearsedNode]) -> Sequence[Rehearse
     return found
 
 
-def _window(node: RehearsedNode, budgets: GraceBudgets) -> tuple[str, int, int, int, int, bool]:
+def _window(node: RehearsedNode, budgets: GraceBudgets) -> tuple[str, int, int, int, int, bool, str]:
     """Return what a node's provider does with it, as `ReclaimWindow` has it."""
     if node.provider is None:
-        return "no known provider", 0, 0, 0, 0, True
+        return "no known provider", 0, 0, 0, 0, True, ""
     timeline = node.provider.interruption
     budget = budgets.of_pools([node.pool]) if node.pool is not None else None
     limit = budget.limit if budget is not None else node.provider.grace_period.budget_seconds
     drain, removal = timeline.drain_seconds, max(timeline.removal_seconds, timeline.drain_seconds)
     kill = min(drain + limit, removal)
-    return node.provider.title, timeline.cordon_seconds, drain, kill, removal, timeline.drained_by == "eviction"
+    evicts, unevicted = timeline.drained_by == "eviction", unevicted_annotation(node.provider, node.pool)
+    return node.provider.title, timeline.cordon_seconds, drain, kill, removal, evicts, unevicted

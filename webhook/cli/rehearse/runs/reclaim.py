@@ -14,6 +14,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
+from webhook.capacity.placement.budget import unevicted_seconds
 from webhook.cli.rehearse.result import ReclaimEvent
 from webhook.cli.rehearse.runs.clock import Clock, Rank
 from webhook.cli.rehearse.runs.stand_ins import AT_ONCE, originals, recreate
@@ -234,9 +235,19 @@ class Reclaim:
             and self._clock.now < self._lost[pod.node].kill
             and pod.lives
             and not known.leaves
+            and not self._skips(pod, known)
         ]
         self._random.shuffle(pods)
         return any(await asyncio.gather(*(self._evict_one(pod, known) for pod, known in pods)))
+
+    def _skips(self, pod: SeenPod, known: KnownPod) -> bool:
+        """Return whether the drain skips a Pod for its annotation. A duration is taken to hold: Pods are young here."""
+        annotation = self._lost[pod.node].unevicted
+        skipped = unevicted_seconds(pod, annotation) > 0
+        if skipped and not known.blocked:
+            known.blocked = True
+            self._say("blocked", known, f"{annotation} keeps the drain from evicting it")
+        return skipped
 
     async def _evict_one(self, pod: SeenPod, known: KnownPod) -> bool:
         allowed = [self._watches.budgets[key].status.disruptionsAllowed for key in known.budgets]
