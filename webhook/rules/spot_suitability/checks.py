@@ -220,9 +220,9 @@ def judge_protections(
             yield case.finding(
                 "protection",
                 f"{key} blocks its eviction{during}: a reclaim kills it without SIGTERM",
-                "The drain skips it and waits for it; critical Pods come after it. Exceptions: a `terminationGracePeriod` "
-                "of the NodePool that ends before the machine; a kubelet that shuts down gracefully (AL2023 from "
-                "Kubernetes 1.34). A duration needs Karpenter 1.12.",
+                "The drain skips it and waits for it; critical Pods come after it. Exceptions: the NodePool has "
+                "a `terminationGracePeriod` that ends before the machine; or its kubelet shuts down gracefully (AL2023 "
+                "from Kubernetes 1.34). A duration needs Karpenter 1.12.",
                 "remove the annotation, or run it on demand",
                 f'metadata.annotations["{key}"]',
             )
