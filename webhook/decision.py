@@ -61,6 +61,7 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
         id: the second part of the finding's id, in words. Its text is in the kind's ``findings.yaml``.
         reason: one short sentence that is always shown; at most about 100 characters.
         field: the offending field, as ``metadata.labels["a/b"]``, relative to what the rule was given.
+        outside: the field is outside the pod template that the rule was given, relative to the object of the request.
         detail: the explanation; may be empty.
         fix: the instruction that fixes it; may be empty.
         yaml: the YAML that the fix adds, relative to what the rule was given; may be empty. It is shown below the fix,
@@ -73,6 +74,7 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     reason: str
     field: str = ""
+    outside: bool = False
     detail: str = ""
     fix: str = ""
     yaml: str = ""

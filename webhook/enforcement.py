@@ -139,7 +139,7 @@ class FindingBuilder:
             outcome=outcome,
             reason=_cut(violation.reason),
             detail=_cut(detail),
-            field=_cut(subject.field(violation.field)),
+            field=_cut(violation.field if violation.outside else subject.field(violation.field)),
             fix=_cut(_fix(violation, subject)),
             lowered=_why_lowered(policy, violation, subject) if self._context.trace else "",
             would_deny=would_deny,

@@ -71,6 +71,23 @@ def test_an_argo_step_has_what_the_workflow_gives_all_and_steps_make_no_pods() -
     assert selector == {"disk": "ssd"}
 
 
+@pytest.mark.parametrize(
+    ("executor", "limits", "field"),
+    [
+        ({}, {"amd.com/gpu": 2}, "spec.executor.resources"),
+        ({"template": {"spec": {"containers": [{"resources": {"limits": {"cpu": "4"}}}, {}]}}}, {"amd.com/gpu": 2, "cpu": "4"}, "spec.executor.template.spec.containers[0].resources"),
+    ],
+)  # fmt: skip
+def test_the_gpus_of_a_spark_executor_count_with_and_without_a_template(
+    executor: dict[str, Any], limits: dict[str, Any], field: str
+) -> None:
+    spec = {"driver": {}, "executor": {**executor, "gpu": {"name": "amd.com/gpu", "quantity": 2}}}
+    driver, pod = found("sparkoperator.k8s.io", "sparkapplications", spec)
+    assert "containers" not in driver.value["spec"]
+    assert pod.value["spec"]["containers"][0]["resources"]["limits"] == limits
+    assert pod.field("spec.containers[0].resources") == field
+
+
 def test_the_gpus_of_a_dynamo_service_count_as_those_of_its_container() -> None:
     service = {"resources": {"limits": {"gpu": "4"}}, "extraPodSpec": {"mainContainer": {"image": "x"}}}
     (pod,) = found("nvidia.com", "dynamographdeployments", {"services": {"worker": service}})

@@ -327,7 +327,7 @@ def test_how_a_container_sleeps_depends_on_method_versions_and_operating_system(
     assert result["spec"]["containers"][0].get("lifecycle") == expected
     assert result["spec"][GRACE] == 60
     found = judge(result, rule(method=method), api_server=api_server, oldest_kubelet=kubelet)
-    assert [each.field for each in found] == ([] if expected else ["spec.containers[0].lifecycle.preStop"])
+    assert [each.field for each in found] == ([] if expected else ["spec.containers[0].lifecycle"])
 
 
 def test_no_way_to_sleep_is_a_finding_that_says_why() -> None:
@@ -572,7 +572,7 @@ def test_a_pod_that_the_mutating_webhook_has_not_seen_is_reported() -> None:
 
     assert [(each.reason, each.field, each.outcome) for each in found] == [
         ("a grace period of 30 s should be 60 s on this capacity", f"spec.{GRACE}", Outcome.WARN),
-        ("the preStop sleep of 5 s is missing", "spec.containers[0].lifecycle.preStop", Outcome.WARN),
+        ("the preStop sleep of 5 s is missing", "spec.containers[0].lifecycle", Outcome.WARN),
     ]
     assert [each.fix for each in found] == [
         "set `terminationGracePeriodSeconds: 60`, or annotate the Pod `spotgate.dev/keep: grace-period`",

@@ -69,7 +69,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     add_policies(parser)
     add_kubernetes_version(parser)
     cluster = parser.add_argument_group("the cluster that the objects are meant for")
-    has = "node pools, Namespaces, Nodes, PodDisruptionBudgets; files or folders; can be given again"
+    has = "node pools, Namespaces, Nodes, PodDisruptionBudgets, autoscalers; files or folders; can be given again"
     add_list(cluster, "--state", "PATH", f"manifests of what it has: {has}")
     add_cluster(cluster)
     cluster.add_argument(

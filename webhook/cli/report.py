@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from webhook.bundle import policy_kinds
 from webhook.cli.explain.timeline import ReclaimTimeline
 from webhook.cli.judging.additions import Addition, addition_of
 from webhook.context import utc_now
@@ -265,6 +267,17 @@ def title_of(thing: Result | ObjectReport | ReclaimRisk) -> str:
 def named(policy: str, id_: str) -> str:
     """Return the name of the policy and the id of the finding; only the id if that begins with the name."""
     return id_ if id_.startswith(f"{policy}/") else f"{policy}  {id_}"
+
+
+@cache
+def _entries() -> Mapping[str, str]:
+    kinds = policy_kinds().values()
+    return {f"{kind.slug}/{name}": title for kind in kinds for name, title in kind.entries.items()}
+
+
+def entry_of(result: Result) -> str:
+    """Return the title of the entry that the finding shares with others; empty if it shares none."""
+    return _entries().get(result.id, "")
 
 
 def problem_members(problem: Problem) -> dict[str, Any]:

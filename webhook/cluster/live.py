@@ -27,7 +27,7 @@ from webhook.cluster.resources import (
     unread,
 )
 from webhook.cluster.source import T
-from webhook.cluster.view import NodeTally, budgets_by_namespace, cluster_view, labels_by_namespace
+from webhook.cluster.view import NodeTally, by_namespace, cluster_view, labels_by_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -58,7 +58,7 @@ class LiveState:
         self._budgets = [Mirror(api, all_budgets(), self._pace, self._changed)] if budgets else []
         self._watched_pools = _Derived(self._pools, self._join_pools)
         self._namespace_labels = _Derived([self._namespaces], lambda: labels_by_namespace(self._namespaces.items))
-        self._allowed = _Derived(self._budgets, lambda: budgets_by_namespace(self._budgets[0].items))
+        self._allowed = _Derived(self._budgets, lambda: by_namespace(self._budgets[0].items))
         self._version: tuple[int, int] | None = None
         self._version_asked = False
         self._synced = asyncio.Event()

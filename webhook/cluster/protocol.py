@@ -12,6 +12,7 @@ import msgspec
 
 from webhook.capacity.providers.nodes import NodePlace  # noqa: TC001 - msgspec reads the annotations
 from webhook.capacity.providers.pool import Pool  # noqa: TC001 - msgspec reads the annotations of recorded views
+from webhook.kube.autoscalers import Autoscaler  # noqa: TC001 - as above
 from webhook.kube.disruption import DisruptionBudget  # noqa: TC001 - as above
 
 
@@ -58,6 +59,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
         api_server: (major, minor) of its API server; None: not known.
         oldest_kubelet: (major, minor) of the oldest kubelet among its Nodes; None: no Node is known.
         budgets: the PodDisruptionBudgets by namespace, where there is any; None: unknown.
+        autoscalers: the autoscalers by namespace, as far as files show them: those of a live cluster are not read.
     """
 
     pools: tuple[Pool, ...] | None = None
@@ -72,6 +74,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     api_server: tuple[int, int] | None = None
     oldest_kubelet: tuple[int, int] | None = None
     budgets: Mapping[str, tuple[DisruptionBudget, ...]] | None = None
+    autoscalers: Mapping[str, tuple[Autoscaler, ...]] = msgspec.field(default_factory=dict)
 
 
 class ClusterState(Protocol):

@@ -16,7 +16,7 @@ from webhook.capacity.providers.provider import readers_by_resource, sizers_by_r
 from webhook.cluster.api import ApiError
 from webhook.cluster.source import WatchedResource
 from webhook.cluster.view import (
-    budgets_by_namespace,
+    by_namespace,
     cluster_view,
     labels_by_namespace,
     namespace_labels,
@@ -173,6 +173,6 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
         api_server=version,
         why_unknown=why_unknown,
         remedy="let the user list them (the ClusterRole in manifests/base/rbac.yaml), or try again",
-        budgets=None if found is None else budgets_by_namespace(found),
+        budgets=None if found is None else by_namespace(found),
     )
     return Reading(view, tuple(sorted(failures)), forbidden)

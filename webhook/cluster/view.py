@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from functools import lru_cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
     from webhook.kube.disruption import DisruptionBudget
+
+NamespacedObject = TypeVar("NamespacedObject")
 
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
 
@@ -171,11 +173,9 @@ def labels_by_namespace(namespaces: Mapping[tuple[str, str], Mapping[str, str]])
     return {name: labels for (_, name), labels in namespaces.items()}
 
 
-def budgets_by_namespace(
-    budgets: Mapping[tuple[str, str], DisruptionBudget],
-) -> dict[str, tuple[DisruptionBudget, ...]]:
-    """Return the disruption budgets of each namespace, sorted by name. They are given by namespace and name."""
-    found: dict[str, list[DisruptionBudget]] = {}
-    for (namespace, _), budget in sorted(budgets.items(), key=itemgetter(0)):
-        found.setdefault(namespace, []).append(budget)
-    return {namespace: tuple(each) for namespace, each in found.items()}
+def by_namespace(objects: Mapping[tuple[str, str], NamespacedObject]) -> dict[str, tuple[NamespacedObject, ...]]:
+    """Return the objects of each namespace, sorted by name. They are given by namespace and name."""
+    grouped: dict[str, list[NamespacedObject]] = {}
+    for (namespace, _), item in sorted(objects.items(), key=itemgetter(0)):
+        grouped.setdefault(namespace, []).append(item)
+    return {namespace: tuple(items) for namespace, items in grouped.items()}

@@ -46,7 +46,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         metadata: what holds labels and annotations; None if they are only inherited.
         spec: what holds the fields of the Pod's spec.
         containers: fields of the spec that hold a container, or a list of them, beside ``containers``.
-        gpus: the field with the number of GPUs that the Pod requests, if it is not among its containers' resources.
+        gpus: the field with the number of GPUs that the Pod requests, if it is not among its containers' resources; or
+            with a map of the resource's ``name`` and the ``quantity``.
         inherits: what holds for all Pods of the object, the more particular first.
         written: the fields of the spec that can be written there; None for all.
     """
@@ -79,10 +80,17 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
                 containers.append(container)
         if self.containers and not containers:
             return None
-        if self.gpus and containers and (count := member(holder, self.gpus)):
-            containers[0] = _with_gpus(containers[0], count)
         if containers:
             spec["containers"] = containers
+        copied = self._inherit(root, spec, inherited)
+        if count := self.gpus and member(holder, self.gpus):
+            if not spec.get("containers"):  # the place itself describes the only container
+                moved["spec", "containers", 0] = path
+            spec["containers"] = _with_gpus(spec.get("containers"), count)
+        return LaidOutPod({"metadata": metadata, "spec": spec}, self, path, moved, inherited, copied)
+
+    def _inherit(self, root: object, spec: dict[str, Any], inherited: dict[Steps, Steps]) -> dict[str, Any]:
+        """Add the fields that the Pod inherits to its spec, and their places to ``inherited``. Return the fields."""
         copied: dict[str, Any] = {}
         for source in self.inherits:
             there = member(root, source.spec) if source.spec is not None else None
@@ -90,7 +98,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
                 if spec.get(field) is None and (given := member(there, (field,))) is not None:
                     spec[field] = copied[field] = given
                     inherited["spec", field] = (*(source.spec or ()), field)
-        return LaidOutPod({"metadata": metadata, "spec": spec}, self, path, moved, inherited, copied)
+        return copied
 
     def _metadata(self, root: object, holder: dict[str, Any]) -> tuple[dict[str, Any], dict[Steps, Steps]]:
         """Return labels and annotations of the Pod, and the places of those that it inherits."""
@@ -190,16 +198,18 @@ def _containers(value: object, path: Steps) -> Iterator[tuple[Steps, Any]]:
         yield (*path, index), each
 
 
-def _with_gpus(container: object, count: object) -> object:
-    """Return the container with the GPUs among its limits."""
-    if not isinstance(container, dict):
-        return container
-    resources = container.get("resources")
+def _with_gpus(containers: object, count: object) -> object:
+    """Return the containers with the GPUs among the limits of the first."""
+    name: object = _GPU
+    if isinstance(count, dict):
+        name, count = count.get("name") or _GPU, count.get("quantity")
+    first, *others = containers if isinstance(containers, list) and containers else [{"name": "main"}]
+    if not isinstance(first, dict) or not count:
+        return containers
+    resources = first.get("resources")
     limits = member(resources, ("limits",))
-    return {
-        **container,
-        "resources": {
-            **(resources if isinstance(resources, dict) else {}),
-            "limits": {_GPU: count, **(limits if isinstance(limits, dict) else {})},
-        },
+    resources = {
+        **(resources if isinstance(resources, dict) else {}),
+        "limits": {name: count, **(limits if isinstance(limits, dict) else {})},
     }
+    return [{**first, "resources": resources}, *others]

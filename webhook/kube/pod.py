@@ -228,6 +228,7 @@ class PodSpec(msgspec.Struct):
     resourceClaims: list[dict[str, Any]] | None = None
     resources: Resources | None = None
     volumes: list[Volume] | None = None
+    topologySpreadConstraints: Any = None
 
     @property
     def containers(self) -> list[Container]:

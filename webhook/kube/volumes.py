@@ -29,19 +29,18 @@ def writable_claim(pod: Pod) -> str:
 def on_the_node(pod: Pod) -> Iterator[tuple[int, Volume, tuple[str, ...]]]:
     """Yield the written volumes that are lost with the node, each with its index and its mount paths.
 
-    Volumes in memory, devices and sockets do not count, nor does an emptyDir that an init container fills: it fills it
-    again.
+    Volumes in memory, devices and sockets do not count.
     """
     volumes = pod.spec.volumes or ()
     if not any(volume.hostPath is not None or volume.emptyDir is not None for volume in volumes):
         return
-    mounts, filled = _mounts(pod), _filled(pod)
+    mounts = _mounts(pod)
     for index, volume in enumerate(volumes):
         host_path, empty_dir = volume.hostPath, volume.emptyDir
         if host_path is not None:
             keeps = host_path.type not in _NO_FOLDERS
         else:
-            keeps = empty_dir is not None and not empty_dir.medium and volume.name not in filled
+            keeps = empty_dir is not None and not empty_dir.medium
         if keeps and volume.name in mounts:
             yield index, volume, tuple(mounts[volume.name])
 
@@ -56,13 +55,3 @@ def _mounts(pod: Pod) -> dict[str, list[str]]:
             if not mount.readOnly:
                 mounts.setdefault(mount.name, []).append(mount.mountPath)
     return mounts
-
-
-def _filled(pod: Pod) -> set[str]:
-    """Return the names of the volumes that an ordinary init container mounts."""
-    return {
-        mount.name
-        for placed in containers(pod)
-        if placed.members == "initContainers" and not placed.sidecar
-        for mount in placed.container.volumeMounts or ()
-    }

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from webhook.capacity.providers.joins import assume_here, join, sizes_in
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
 from webhook.cluster.protocol import FixedState
-from webhook.cluster.view import budgets_by_namespace, cluster_view, namespace_labels, node_facts, node_summary
+from webhook.cluster.view import by_namespace, cluster_view, namespace_labels, node_facts, node_summary
 from webhook.documents import described, field_path
-from webhook.kube import disruption
+from webhook.kube import autoscalers, disruption
+from webhook.kube.autoscalers import autoscaler_from
 from webhook.kube.resources import CRD_KIND
 from webhook.manifests.objects import Manifest, node_of, read_manifests
 from webhook.policy.errors import problem_lines
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from webhook.cluster.protocol import ClusterView
     from webhook.cluster.view import NodeFacts
     from webhook.documents import FieldPath
+    from webhook.kube.autoscalers import Autoscaler
     from webhook.kube.disruption import DisruptionBudget
     from webhook.policy.errors import Problem
 
@@ -62,7 +66,7 @@ def telling_kinds(providers: Iterable[Provider]) -> frozenset[str]:
     readers = [reader for provider in providers for reader in provider.readers]
     return frozenset(
         {
-            *("Namespace", "Node", CRD_KIND, disruption.KIND),
+            *("Namespace", "Node", CRD_KIND, disruption.KIND, *autoscalers.KINDS),
             *(reader.kind for reader in readers),
             *(reader.sizer.kind for reader in readers if reader.sizer is not None),
             *(reader.listed_in.kind for reader in readers if reader.listed_in is not None),
@@ -86,6 +90,7 @@ def view_of(
     namespaces: dict[str, dict[str, str]] = {}
     nodes: list[NodeFacts] = []
     budgets: dict[tuple[str, str], DisruptionBudget | None] = {}
+    scaling: dict[tuple[str, str], Autoscaler] = {}
     for manifest in with_listed_pools(manifests, providers.values()):
         if reader := readers.get((manifest.group, manifest.kind)):
             pool = reader.read(_with_namespace(manifest) if reader.any.namespaced else manifest.value)
@@ -101,19 +106,22 @@ def view_of(
             nodes.append(node_facts(manifest.labels, node_of(manifest), providers.values(), manifest.name))
         elif (manifest.group, manifest.kind) == (disruption.GROUP, disruption.KIND):
             budgets[manifest.namespace or DEFAULT_NAMESPACE, manifest.name] = _budget(manifest)
+        elif autoscaler := autoscaler_from(manifest.group, manifest.kind, manifest.name, manifest.value):
+            scaling[manifest.namespace or DEFAULT_NAMESPACE, f"{manifest.kind}/{manifest.name}"] = autoscaler
     joined, templates = join((*pools.values(), *sizes.values()))
     if offline and not nodes and not any(reader.any.facts.this_cluster for reader in readers.values()):
         joined = assume_here(joined)
     known = {key: budget for key, budget in budgets.items() if budget is not None}
-    return cluster_view(
+    view = cluster_view(
         pools=joined if complete or joined else None,
         templates=templates,
         namespaces=namespaces,
         nodes=node_summary(nodes),
         why_unknown="No node pool is among the files.",
         remedy="pass the manifests of the cluster's node pools with --state",
-        budgets=budgets_by_namespace(known) if (complete or known) and len(known) == len(budgets) else None,
+        budgets=by_namespace(known) if (complete or known) and len(known) == len(budgets) else None,
     )
+    return replace(view, autoscalers=by_namespace(scaling))
 
 
 def _with_namespace(manifest: Manifest) -> dict[str, Any]:

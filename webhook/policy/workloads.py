@@ -82,7 +82,8 @@ class PodPlaceSpec(Model):
     )
     gpus: RelativePath = Field(
         default="",
-        description="Field with the number of NVIDIA GPUs, seen from there, where no container requests them.",
+        description="Field with the number of NVIDIA GPUs, seen from there, where no container requests them; or with "
+        "the `name` and `quantity` of another resource.",
     )
     inherits: tuple[InheritedSpec, ...] = Field(
         default=(), description="What the object gives to all its Pods, the more particular first."

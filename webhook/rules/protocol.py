@@ -153,6 +153,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
         expressions: a team's own expressions iterate over the whole object.
         any_size: it judges labels, also those of objects over a bound.
         pods_only: it judges only Pods, and ``match`` must name nothing else; so it is for all kinds that change Pods.
+        entries: titles under which reports for people show several findings as one entry, by the names of the findings.
         writes: the fields of a Pod that it may change, as path expressions of jq.
         not_exported: why ``export vap`` does not export its policies, to complete "not exported: ..."
     """
@@ -170,6 +171,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     expressions: bool = False
     any_size: bool = False
     pods_only: bool = False
+    entries: Mapping[str, str] = msgspec.field(default_factory=dict)
     writes: tuple[str, ...] = ()
     not_exported: str = "`export vap` has no translation of its kind"
 

@@ -174,7 +174,9 @@ def _as_seen_from(request: Request, view: ClusterView) -> ClusterView:
     budgets = None if view.budgets is None else {namespace: view.budgets.get(namespace, ())}
     naming = HOSTNAME_LABEL.encode() in text or b"matchFields" in text
     nodes = {name: place for name, place in view.nodes.items() if name.encode() in text} if naming else {}
-    return replace(view, namespaces={} if labels is None else {namespace: labels}, budgets=budgets, nodes=nodes)
+    autoscalers = {namespace: known} if (known := view.autoscalers.get(namespace)) else {}
+    namespaces = {} if labels is None else {namespace: labels}
+    return replace(view, namespaces=namespaces, budgets=budgets, nodes=nodes, autoscalers=autoscalers)
 
 
 def _redacted(raw: msgspec.Raw) -> msgspec.Raw:

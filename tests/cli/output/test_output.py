@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -15,6 +16,8 @@ from msgspec.structs import replace
 from tests.cli.conftest import POD, SPOT_POD, SPOT_POOL
 from tests.cli.test_main import PROGRAM
 from webhook.cli.judging.additions import addition_of
+from webhook.cli.output import html as output_html
+from webhook.cli.output import json as output_json
 from webhook.cli.output import table as output_table
 from webhook.cli.report import ObjectReport, Report, Result
 
@@ -111,6 +114,31 @@ def test_few_findings_with_the_same_id_name_their_objects() -> None:
     places = "deploy/web.yaml:12 Pod team-a/web, deploy/web.yaml:20 Pod team-a/shop"
     assert head == f"deny  2 x labels  reserved-labels/reserved: {places}"
     assert reason == '    the label is wrong (at metadata.labels["a/b"])'
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "entry"),
+    [
+        ("few-replicas", "bare-pod", "too few copies to lose one"),
+        ("readiness-probe", "disruption-budget-missing", "not ready for a reclaim"),
+    ],
+)
+def test_findings_that_mean_the_same_to_people_are_one_entry_with_both_fixes(one: str, other: str, entry: str) -> None:
+    first = replace(FINDING, id=f"spot-suitability/{one}", policy="spot-suitability", reason="r1", fix="f1", detail="")
+    report = report_of(first, replace(first, id=f"spot-suitability/{other}", reason="r2", fix="f2", line=20))
+    head, *lines = output_table.render(report).splitlines()
+    assert head == f"deny  1 x spot-suitability  {entry}: deploy/web.yaml:12 Pod team-a/web"
+    assert [line.strip().partition(" (at")[0] for line in lines[:6]] == [
+        *(f"1 x spot-suitability/{one}", "r1", "Fix: f1"),
+        *(f"1 x spot-suitability/{other}", "r2", "Fix: f2"),
+    ]
+    page = output_html.render(report)
+    assert page.count("<summary><span") - page.count("badge change") == 1
+    assert f"spot-suitability/{one}, spot-suitability/{other}" in page
+    assert [result["id"] for result in json.loads(output_json.render(report))["results"]] == [
+        f"spot-suitability/{one}",
+        f"spot-suitability/{other}",
+    ]
 
 
 def test_denials_are_shown_first() -> None:

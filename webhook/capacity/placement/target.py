@@ -361,6 +361,14 @@ def _tolerated(pod: Pod, supply: Supply, playing: tuple[Provider, ...]) -> str:
     return ""
 
 
+def asked_at(pod: Pod) -> str:
+    """Return the field in which the Pod asks for spot. Return an empty string if its namespace or its selector does."""
+    if CAPACITY_LABEL in pod.labels:
+        return f'metadata.labels["{CAPACITY_LABEL}"]'
+    named = NODE_POOL_ANNOTATION in pod.annotations
+    return f'metadata.annotations["{NODE_POOL_ANNOTATION}"]' if named else ""
+
+
 def kept_fields(pod: Pod) -> frozenset[str]:
     """Return what the Pod asks spotgate to leave as it is, as written; unknown words are included."""
     text = pod.annotations.get(KEEP_ANNOTATION)

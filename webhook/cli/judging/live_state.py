@@ -91,6 +91,7 @@ def applied(view: ClusterView, objects: Iterable[Manifest], providers: Mapping[s
         nodes={**given.nodes, **view.nodes},
         oldest_kubelet=min(kubelets, default=None),
         budgets=_budgets(view, given),
+        autoscalers=given.autoscalers,
     )
 
 

@@ -1,6 +1,7 @@
 """Write a page for people who are responsible for many workloads, in one file: ``check -o html``.
 
-Findings with the same reason are one entry with many places, and so are equal patches and timelines.
+Findings with the same reason, or of one entry of their policy kind, are shown together with all their places. So are
+equal patches and timelines.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from webhook.bundle import policy_kinds
 from webhook.cli.explain import svg
 from webhook.cli.explain.html import as_field
 from webhook.cli.output import Format
-from webhook.cli.report import NOBODY, alike, title_of
+from webhook.cli.report import NOBODY, alike, entry_of, title_of
 from webhook.cli.terminal import counted
 from webhook.pages import page
 from webhook.pages.drawing import STYLE
@@ -117,13 +118,17 @@ def _policy(found: Found) -> str:
     return found[1].policy
 
 
+def _entry(found: Found) -> tuple[str, str]:
+    return found[1].outcome, entry_of(found[1]) or f"{found[1].id}: {found[1].reason}"
+
+
 def _parts(report: Report, found: list[Found]) -> list[dict[str, Any]]:
-    """Return the policies with findings, each with groups of findings of the same id, outcome and reason."""
+    """Return the policies with findings, each with groups of findings of the same `_entry`."""
     by_policy = alike(found, _policy)
     kinds = policy_kinds()
     parts: list[dict[str, Any]] = []
     for name, _ in _rows(found, _policy):
-        groups = alike(by_policy[name], lambda pair: (pair[1].id, pair[1].outcome, pair[1].reason))
+        groups = alike(by_policy[name], _entry)
         ordered = sorted(map(_group, groups.values()), key=lambda group: OUTCOMES.index(group["outcome"]))
         kind = report.kinds.get(name, "")
         about = cleandoc(kinds[kind].spec.__doc__ or "") if kind in kinds else ""
@@ -134,14 +139,23 @@ def _parts(report: Report, found: list[Found]) -> list[dict[str, Any]]:
 def _group(found: list[Found]) -> dict[str, Any]:
     """Return one entry: a detail that is the same everywhere, and variants by detail and fix with their places."""
     first = found[0][1]
+    several = len({result.reason for _, result in found}) > 1
     variants: list[dict[str, Any]] = [
-        {"detail": detail, "fix": fix, "places": [_place(each, result.line, result.field) for each, result in pairs]}
-        for (detail, fix), pairs in alike(found, lambda pair: (pair[1].detail, pair[1].fix)).items()
+        {
+            "detail": f"{reason}\n{detail}" if several else detail,
+            "fix": fix,
+            "places": [_place(each, result.line, result.field) for each, result in pairs],
+        }
+        for (reason, detail, fix), pairs in alike(
+            found, lambda pair: (pair[1].reason, pair[1].detail, pair[1].fix)
+        ).items()
     ]
     detail = first.detail if all(each["detail"] == first.detail for each in variants) else ""
     places = [place for each in variants for place in each["places"]]
     return {
-        **{name: getattr(first, name) for name in ("id", "outcome", "reason")},
+        "id": ", ".join(dict.fromkeys(result.id for _, result in found)),
+        "outcome": first.outcome,
+        "reason": entry_of(first) if several else first.reason,
         "detail": detail,
         "variants": [each | {"detail": "" if detail else each["detail"]} for each in variants],
         "places": places,

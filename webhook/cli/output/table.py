@@ -1,6 +1,7 @@
 """Write text for people, on a terminal or in the log of a pipeline: ``check -o table``. No line is cut.
 
-Findings with the same id are one entry, and so are equal patches. With ``--verbose`` each has its own.
+Findings with the same id, or of one entry of their policy kind, are shown together. So are equal patches. With
+``--verbose`` each has its own entry.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import msgspec
 
 from webhook.cli import terminal
 from webhook.cli.output import Format
-from webhook.cli.report import alike, named, title_of
+from webhook.cli.report import alike, entry_of, named, title_of
 from webhook.cli.terminal import counted, plain
 from webhook.policy.errors import problem_lines
 from webhook.text import printable
@@ -62,10 +63,10 @@ def _lines(report: Report, unreadable: Iterable[Line] = ()) -> Iterator[Line]:
 
 
 def _grouped(report: Report) -> Iterable[list[Result]]:
-    """Return the findings of each policy, id and outcome, denials first; with ``--verbose`` each by itself."""
+    """Return the findings of each policy, entry and outcome, denials first; with ``--verbose`` each by itself."""
     if report.verbose:
         return ([result] for result in report.results)
-    groups = alike(report.results, lambda result: (result.outcome, result.policy, result.id))
+    groups = alike(report.results, lambda result: (result.outcome, result.policy, entry_of(result) or result.id))
     order = list(_STYLES)
     return sorted(groups.values(), key=lambda results: order.index(results[0].outcome))
 
@@ -99,17 +100,27 @@ def _finding(result: Result) -> Iterator[Line]:
 
 def _group(results: list[Result]) -> Iterator[Line]:
     first = results[0]
-    named_too = len(results) <= _LISTED
+    ids = alike(results, lambda each: each.id)
+    objects = [its[0] for its in alike(results, lambda each: (each.file, _object(each))).values()]
+    shown, name = (results, first.id) if len(ids) == 1 else (objects, entry_of(first))
+    named_too = len(shown) <= _LISTED
     places = list(
-        dict.fromkeys(
-            f"{_place(each)} {_object(each)}" if named_too and each.line else _place(each) for each in results
-        )
+        dict.fromkeys(f"{_place(each)} {_object(each)}" if named_too and each.line else _place(each) for each in shown)
     )
     yield [
         (first.outcome, _STYLES[first.outcome]),
-        (f"  {len(results)} x {named(first.policy, first.id)}: ", _STRONG),
+        (f"  {len(shown)} x {named(first.policy, name)}: ", _STRONG),
         (f"{', '.join(places[:_LISTED])}{_more(places)}", _PLAIN),
     ]
+    for its in ids.values():
+        if len(ids) > 1:
+            yield [(f"  {len(its)} x {its[0].id}", _FAINT)]
+        yield from _explanation(its)
+
+
+def _explanation(results: list[Result]) -> Iterator[Line]:
+    """Yield the reasons of findings with one id, and the detail and the fix of the first."""
+    first = results[0]
     reasons = alike(results, lambda each: each.reason)
     at = f" (at {first.field})" if first.field and all(each.field == first.field for each in results) else ""
     for reason, its in islice(reasons.items(), _LISTED):

@@ -169,7 +169,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
         return finding(
             "pre-stop-impossible" if handler is None else "pre-stop-missing",
             reason,
-            f"spec.containers[{self.sleepless[0]}].lifecycle.preStop",
+            f"spec.containers[{self.sleepless[0]}].lifecycle",
             f"Requests still arrive while a Pod begins to stop; SIGTERM comes at once to {names}.{why}",
             f"{fix}, or annotate {self.pod_noun} `{KEEP_ANNOTATION}: pre-stop`",
         )

@@ -14,6 +14,7 @@ from webhook.capacity.placement.target import (
     NODE_POOL_ANNOTATION,
     ON_DEMAND,
     NotTargeting,
+    asked_at,
     own_choice,
     own_field,
 )
@@ -57,13 +58,6 @@ class PlacementPlan(msgspec.Struct, frozen=True, kw_only=True):
     preferred: bool = False
     because: str = ""
     violations: tuple[Violation, ...] = ()
-
-
-def asked_at(pod: Pod) -> str:
-    """Return the field in which the Pod asks for spot; empty if its namespace or its own selector does."""
-    if CAPACITY_LABEL in pod.labels:
-        return _LABEL
-    return _ANNOTATION if NODE_POOL_ANNOTATION in pod.annotations else ""
 
 
 def not_targeting(

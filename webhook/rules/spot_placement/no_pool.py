@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from webhook.capacity.placement.feasible import EXCLUDED, guarding_taint
-from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, own_field
+from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, asked_at, own_field
 from webhook.capacity.providers.nodes import KIND as NODE_GROUP
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.decision import finding
@@ -15,7 +15,6 @@ from webhook.rules.protocol import pod_noun, run_on_demand
 from webhook.rules.spot_placement.findings import (
     LISTED,
     UNCHANGED,
-    asked_at,
     given_cluster,
     listed,
     no_such_spot_pool,

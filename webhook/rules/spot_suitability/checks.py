@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.capacity.placement.budget import unevicted_annotation, unevicted_seconds
-from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND
+from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND, asked_at
 from webhook.decision import Outcome, Violation
 from webhook.documents.yaml_writer import UNBROKEN, dump
 from webhook.kube.volumes import on_the_node
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.provider import Provider
     from webhook.globs import Globs
+    from webhook.kube.autoscalers import Autoscaler
     from webhook.kube.disruption import DisruptionBudget
     from webhook.kube.pod import Pod
 
-_CAPACITY: Final = f'metadata.labels["{CAPACITY_LABEL}"]'
 _ON_DEMAND: Final = f"metadata:\n  labels:\n    {CAPACITY_LABEL}: {ON_DEMAND}"
 _OWN_LABELS: Final = "spotgate.dev/"
 _LONGEST_DURATION: Final = 16
@@ -38,10 +38,12 @@ class SuitabilityCase(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         workload: the kind of its workload; empty for a Pod alone.
         name: the name of the workload, or of the Pod.
-        replicas: the number of Pods of this template, or None if it does not matter.
+        replicas: the number of Pods of this template, or the least that its autoscaler leaves it; None: of no matter.
+        autoscaler: the autoscaler of the workload, if one is known.
         minimum: the replicas that suffice while one of them is missing.
         serves: it has replicas that serve, so a reclaim costs more than repeating work.
-        labelled: the Pod or its namespace asks for spot with the label.
+        own: the field by which the Pod itself chooses spot; empty if a label asks for it.
+        run_on_demand: how to have it run on demand, as an instruction.
         match_labels: the labels by which the workload selects its Pods.
     """
 
@@ -50,9 +52,11 @@ class SuitabilityCase(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     namespace: str
     replicas: int | None
+    autoscaler: Autoscaler | None
     minimum: int
     serves: bool
-    labelled: bool
+    own: str
+    run_on_demand: str
     match_labels: Mapping[str, str]
 
     @property
@@ -65,9 +69,10 @@ class SuitabilityCase(msgspec.Struct, frozen=True, kw_only=True):
         """Return the metadata of a new object in the namespace of the workload."""
         return {"name": name, "namespace": self.namespace} if self.namespace else {"name": name}
 
-    def finding(self, id_: str, reason: str, detail: str, lead: str, field: str = _CAPACITY) -> Violation:
+    def finding(self, id_: str, reason: str, detail: str, lead: str, field: str = "") -> Violation:
         """Return a violation of work that belongs on demand; ``lead`` says what else can be done."""
-        fix = lead if self.labelled else f"{lead}, and remove its own choice of spot"
+        field = field or asked_at(self.pod) or self.own
+        fix = f"{lead}, and remove its own choice of spot" if self.own else lead
         return Violation(id=id_, reason=reason, field=field, detail=detail, fix=fix, yaml=_ON_DEMAND)
 
 
@@ -103,7 +108,7 @@ def stateful_singleton(case: SuitabilityCase, state: str) -> Violation:
     return case.finding(
         "stateful-singleton",
         "its only replica holds state: a reclaim stops it until its volume is attached to another node",
-        f"spec.replicas is 1, and {state}. Nobody stands in for it meanwhile, and what was not written is lost.",
+        f"There is no other replica, and {state}. Until it is back nothing serves, and what was not written is lost.",
         "run it on demand",
     )
 
@@ -112,19 +117,7 @@ def judge_replicas(case: SuitabilityCase) -> Iterator[Violation]:
     """Yield violations of a service that one reclaim stops, or whose Pods get requests too early after it."""
     pod, replicas = case.pod, case.replicas
     if (replicas or 0) < case.minimum:
-        yield Violation(
-            id="few-replicas",
-            reason="it has one replica: a reclaim stops the service until another Pod is ready"
-            if replicas == 1
-            else f"it has {replicas} replicas: spot nodes that are reclaimed together take all of them",
-            field=_CAPACITY,
-            detail=f"spec.replicas is {replicas}; on spot, {case.minimum} or more can do without one. Where an "
-            "autoscaler keeps more, its minimum belongs there.",
-            fix=_fix(
-                f"raise them in the {case.workload}, or label its pod template `{CAPACITY_LABEL}: {ON_DEMAND}`",
-                {"spec": {"replicas": case.minimum}},
-            ),
-        )
+        yield _few_replicas(case, "one replica" if replicas == 1 else f"{replicas} replicas")
     if replicas == 1 or any(container.readinessProbe for container in pod.spec.containers):
         return
     with_ports = ((index, each) for index, each in enumerate(pod.spec.containers) if each.ports)
@@ -139,6 +132,29 @@ def judge_replicas(case: SuitabilityCase) -> Iterator[Violation]:
         detail="A PodDisruptionBudget counts them as healthy, too, and lets the next node be drained.",
         fix="say when it is ready, and how long a cold start takes",
         yaml=_yaml({"spec": {"containers": [{"name": name, "readinessProbe": probe}]}}),
+    )
+
+
+def _few_replicas(case: SuitabilityCase, count: str) -> Violation:
+    """Return the violation for a service with fewer replicas than the policy's minimum; ``count`` is a phrase."""
+    scaler, detail = case.autoscaler, f"On spot, {case.minimum} or more replicas can do without one."
+    if scaler is None:
+        at, field = case.workload, "replicas"
+        reason = f"it has {count}: unless an autoscaler keeps more, one reclaim may stop the service"
+        detail += " spotgate knows only autoscalers among its files, not those of a live cluster."
+    else:
+        at, field = f"{scaler.kind} {scaler.name[:_SHOWN]}", scaler.field
+        reason = f"{at} may leave it {count}: one reclaim may stop the service"
+    return Violation(
+        id="few-replicas",
+        reason=reason,
+        field="spec.replicas",
+        outside=True,
+        detail=detail,
+        fix=_fix(
+            f"raise `spec.{field}` in the {at}, or {case.run_on_demand}",
+            {"spec": {field: case.minimum}},
+        ),
     )
 
 
@@ -237,18 +253,19 @@ def judge_protections(
 
 
 def judge_volumes(pod: Pod, data: Globs, scratch: Globs) -> Iterator[Violation]:
-    """Yield violations of volumes whose data is lost with the node, by their names and mount paths."""
+    """Yield violations of hostPath volumes whose data is lost with the node, by their names and mount paths.
+
+    An emptyDir ends with its Pod, so its author does not expect it to stay; its name doesn't tell data from a cache.
+    """
     for index, volume, mounts in on_the_node(pod):
         names = (volume.name, *mounts)
-        if not any(map(data.match, names)) or any(map(scratch.match, names)):
+        if volume.hostPath is None or not any(map(data.match, names)) or any(map(scratch.match, names)):
             continue
-        kind = "hostPath" if volume.hostPath is not None else "emptyDir"
-        holds = f"`{volume.name}` is {'a' if kind == 'hostPath' else 'an'} {kind}"
         claim = {"name": volume.name, "persistentVolumeClaim": {"claimName": volume.name}}
         yield Violation(
             id="data-on-node",
-            reason=f"what is written to {mounts[0][:_SHOWN]} is lost with the spot node: {holds}",
-            field=f"spec.volumes[{index}].{kind}",
+            reason=f"what is written to {mounts[0][:_SHOWN]} is lost with the spot node: `{volume.name}` is a hostPath",
+            field=f"spec.volumes[{index}].hostPath",
             detail="A reclaimed node does not come back. The replacement begins with an empty folder on another one.",
             fix="keep it in a PersistentVolumeClaim",
             yaml=_yaml({"spec": {"volumes": [claim]}}),

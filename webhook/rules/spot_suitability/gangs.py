@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.bounds import OverBoundError
-from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED, NotTargeting
+from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED, NotTargeting, asked_at
 from webhook.decision import Violation
 from webhook.documents import field_path
 from webhook.globs import Globs
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from webhook.rules.spot_suitability.spec import GangSpec
     from webhook.subject import Subject
 
-_FIELD: Final = f'metadata.labels["{CAPACITY_LABEL}"]'
 _SHOWN: Final = 120
 """Characters of a field path that a finding repeats: members of a map may have long names."""
 
@@ -78,7 +77,7 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
                 yield Violation(
                     id="gang-split",
                     reason=f"{SPOT_PREFERRED} spreads one gang over spot and on-demand nodes",
-                    field=_FIELD,
+                    field=asked_at(subject.pod) or target.own,
                     detail=f"{gang.name}: its Pods work only together. A reclaimed node stops those on demand, too.",
                     fix="let the whole gang run on spot, or all of it on demand",
                     yaml=f"metadata:\n  labels:\n    {CAPACITY_LABEL}: spot",
@@ -90,7 +89,7 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
                 yield Violation(
                     id="gang-split",
                     reason=f"this part of the gang is on spot, and {field_path(other.path)[:_SHOWN]} is not",
-                    field=_FIELD,
+                    field=asked_at(subject.pod) or target.own,
                     detail=f"{gang.name}: its parts run together. While one waits for spot nodes, the other does no "
                     "work.",
                     fix=f"give all parts the same `{CAPACITY_LABEL}`; only what leads the others may stay on demand",

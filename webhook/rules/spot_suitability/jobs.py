@@ -11,6 +11,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.decision import Outcome, Violation
+from webhook.documents import field_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,7 +37,8 @@ def job_violations(subject: Subject) -> Iterator[Violation]:
                 yield Violation(
                     id="job-fails",
                     reason="backoffLimit is 0: one reclaimed node fails the whole Job",
-                    field="spec.restartPolicy",
+                    field=field_path((*subject.path[:-1], "backoffLimit")),
+                    outside=True,
                     detail="A Pod that is removed with its node counts as a failed one, unless a podFailurePolicy "
                     "ignores it.",
                     fix="let the Job ignore disruptions, and still fail when its program does:\n" + _policy(subject),

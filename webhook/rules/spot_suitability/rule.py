@@ -11,6 +11,7 @@ Reads
     labels and annotations by which its Pods are a gang, and how its other pod templates target spot.
     The PodDisruptionBudgets of the namespace.
     DaemonSets and Deployments that run AWS Node Termination Handler, if the cluster has Karpenter's nodes.
+    The HorizontalPodAutoscaler or ScaledObject of the workload, where files show it; spec.topologySpreadConstraints.
     Findings on a workload are not repeated on the Pods of its controllers, unless denials reach those
     (``controllerCreated: deny``). A driver is not reported as a bare Pod as well. A bare Pod is not reported as a
     singleton. A driver with fault tolerance (Ray's ``gcsFaultToleranceOptions``) is judged like any other Pod. Work
@@ -22,7 +23,8 @@ Writes
 Finds
     driver, bare-pod, stateful-singleton, few-replicas, readiness-probe, disruption-budget-missing,
     disruption-budget-blocks, disruption-budget-several, disruption-budget-unknown, protection, data-on-node,
-    termination-handler, job-fails, job-failure-policy, late-replacement, gang-split
+    termination-handler, job-fails, job-failure-policy, late-replacement, gang-split, topology-spread-capacity,
+    topology-spread-rollout
 Source
     https://docs.coreweave.com/products/cks/nodes/spot-node-pools (a reclaimed node is drained, then removed);
     https://kubernetes.io/docs/concepts/workloads/pods/disruptions/;
@@ -35,7 +37,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.capacity.placement.target import CAPACITY_LABEL, NotTargeting, target_of
+from webhook.capacity.placement.target import NotTargeting, target_of
 from webhook.capacity.placement.workload_class import (
     BATCH,
     CHECKPOINTING,
@@ -50,7 +52,7 @@ from webhook.kube.volumes import writable_claim
 from webhook.kube.workload import WorkloadFields
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.concern import Concern, targeting_concern
-from webhook.rules.protocol import Levels, PolicyKind
+from webhook.rules.protocol import Levels, PolicyKind, run_on_demand
 from webhook.rules.spot_suitability.checks import (
     SuitabilityCase,
     bare_pod,
@@ -65,6 +67,7 @@ from webhook.rules.spot_suitability.checks import (
 from webhook.rules.spot_suitability.gangs import Gangs
 from webhook.rules.spot_suitability.jobs import job_violations
 from webhook.rules.spot_suitability.spec import SpotSuitabilitySpec
+from webhook.rules.spot_suitability.spread import judge_spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -73,6 +76,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
     from webhook.context import Context
     from webhook.decision import Violation
+    from webhook.kube.autoscalers import Autoscaler
     from webhook.kube.pod import OwnerReference, Pod
     from webhook.rules.protocol import Facts
     from webhook.rules.spot_suitability.spec import DriverSpec
@@ -88,6 +92,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         reported_kinds: group and kind of the workloads whose templates are judged, and of their controllers.
+        capacity_keys: the labels by which nodes are spot or on-demand.
         karpenters: names of the providers whose nodes Karpenter creates.
     """
 
@@ -100,6 +105,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
     scratch: Globs
     members: Mapping[str, DriverSpec]
     gangs: Gangs
+    capacity_keys: frozenset[str]
     providers: Mapping[str, Provider]
     karpenters: frozenset[str]
 
@@ -144,29 +150,33 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
             say("left alone: what there is to say is said of the %s that makes it", workload.controller.kind)
             return
         say("targets spot: %s", target.because)
-        inherited = context.view.namespaces.get(subject.request.namespace, {})
-        case = self._case(subject, pod, inherited, workload)
+        scaler = _autoscaler(subject, context)
+        case = self._case(subject, target, workload, scaler)
         if not subject.unchanged:
             yield from self._judge(subject, case, target, context)
             yield from self._gang(subject, target, context)
+            yield from judge_spread(subject, self.capacity_keys, case.replicas, preferred=target.preferred)
             return
-        before = self._case(subject, pod, inherited, subject.old_workload)
+        before = self._case(subject, target, subject.old_workload, scaler)
         known = {violation.reason for violation in self._judge(subject, before, target, context)}
         yield from (each for each in self._judge(subject, case, target, context) if each.reason not in known)
 
     def _case(
-        self, subject: Subject, pod: Pod, inherited: Mapping[str, str], workload: WorkloadFields
+        self, subject: Subject, target: Target, workload: WorkloadFields, scaler: Autoscaler | None
     ) -> SuitabilityCase:
-        replicas = self._replicas(subject, workload)
+        pod, replicas = subject.pod, self._replicas(subject, workload)
+        replicas = scaler.minimum if scaler is not None and replicas else replicas
         return SuitabilityCase(
             pod=pod,
             workload=subject.request.kind.kind if subject.template else "",
             name=workload.name if subject.template else pod.metadata.name,
             namespace=subject.request.namespace,
             replicas=replicas,
+            autoscaler=scaler,
             minimum=self.spec.minimum_replicas,
             serves=bool(replicas) and not _can_be_repeated(pod),
-            labelled=CAPACITY_LABEL in pod.labels or CAPACITY_LABEL in inherited,
+            own=target.own,
+            run_on_demand=run_on_demand(subject, target),
             match_labels=workload.match_labels,
         )
 
@@ -204,7 +214,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
             yield job_leader(case, leader.name)
         elif not subject.template and not case.pod.metadata.ownerReferences:
             yield bare_pod(case)
-        elif case.replicas == 1 and (state := self._state(subject)):
+        elif case.replicas == 1 and case.autoscaler is None and (state := self._state(subject)):
             yield stateful_singleton(case, state)
         elif case.serves:
             yield from judge_replicas(case)
@@ -231,6 +241,13 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
             if driver.label is not None and labels.get(driver.label.key) == driver.label.value:
                 return driver
         return None
+
+
+def _autoscaler(subject: Subject, context: Context) -> Autoscaler | None:
+    """Return the autoscaler that files show for the workload around the pod template, or None."""
+    target = (subject.request.kind.kind, subject.request.name)
+    known = context.view.autoscalers.get(subject.request.namespace, ()) if subject.template else ()
+    return next((scaler for scaler in known if scaler.target == target), None)
 
 
 def _can_be_repeated(pod: Pod) -> bool:
@@ -274,6 +291,9 @@ def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
         data=Globs(spec.data_volumes),
         scratch=Globs(spec.scratch_volumes),
         members=members,
+        capacity_keys=frozenset(spec.capacity_labels).union(
+            label.key for provider in providers.values() for label in provider.spot_node_labels if not label.spot_only
+        ),
         gangs=Gangs.of(spec.gangs, (*spec.gang_leaders, *members), facts.workloads),
         providers=providers,
         karpenters=frozenset(each.name for each in providers.values() if each.pool_name_label == KARPENTERS_POOL_LABEL),
@@ -291,4 +311,6 @@ KIND: Final = PolicyKind(
     template_outcome=Outcome.DENY,
     counts_replicas=True,
     pods_only=True,
+    entries=dict.fromkeys(("few-replicas", "bare-pod"), "too few copies to lose one")
+    | dict.fromkeys(("readiness-probe", "disruption-budget-missing"), "not ready for a reclaim"),
 )

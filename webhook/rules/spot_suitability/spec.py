@@ -108,9 +108,7 @@ class SuitabilityFindingsSpec(Model):
         default="deny",
         description="An annotation that only stops voluntary disruption, as karpenter.sh/do-not-disrupt.",
     )
-    data_on_node: Level = Field(
-        default="deny", description="An emptyDir or hostPath whose name says that it holds data."
-    )
+    data_on_node: Level = Field(default="deny", description="A hostPath whose name says that it holds data.")
     job_fails: Level = Field(default="deny", description="A Job with backoffLimit 0, which one reclaim fails.")
     job_failure_policy: Level = Field(
         default="deny", description="A Job without a podFailurePolicy that ignores disruptions; only recorded."
@@ -121,6 +119,10 @@ class SuitabilityFindingsSpec(Model):
     )
     gang_split: Level = Field(
         default="deny", description="Pods that work only together are partly on spot and partly on demand."
+    )
+    topology_spread: Level = Field(
+        default="deny",
+        description="A topology spread that spot makes void; one that a rollout undoes is only recorded.",
     )
     termination_handler: Level = Field(default="deny", description="Node Termination Handler beside Karpenter.")
 
@@ -180,7 +182,7 @@ class SpotSuitabilitySpec(PolicySpec):
             *("data", "data-*", "*-data", "*checkpoint*", "*ckpt*", "*results", "*outputs", "*storage*", "db", "*-db"),
             *("*database*", "*/data", "/data/*", "/var/lib/*"),
         ),
-        description="Names and mount paths of volumes that hold data (globs).",
+        description="Names and mount paths of hostPath volumes that hold data (globs).",
     )
     scratch_volumes: tuple[Glob, ...] = Field(
         default=(
@@ -188,7 +190,12 @@ class SpotSuitabilitySpec(PolicySpec):
             *("*cache*", "*tmp*", "*temp*", "*scratch*", "/dev", "/dev/*", "/sys*", "/proc*", "/run*", "/var/run*"),
             *("/etc*", "/lib/modules*", "/var/log*", "/var/lib/docker*", "/var/lib/containers*", "/var/lib/kubelet*"),
         ),
-        description="Names and mount paths of volumes that hold none, whatever else their name says (globs).",
+        description="Names and mount paths of hostPath volumes that hold none, whatever else their name says (globs).",
+    )
+    capacity_labels: tuple[NonEmpty, ...] = Field(
+        default=("capacity-spread",),
+        description="Labels of nodes, in addition to those of the providers, by which Pods are split between spot and "
+        "on-demand.",
     )
     termination_handlers: tuple[NonEmpty, ...] = Field(
         default=("node-termination-handler",), description="Parts of the image names of Node Termination Handler."

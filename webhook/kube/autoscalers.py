@@ -1,0 +1,51 @@
+"""Read autoscalers: which workload they scale, and how few replicas they may leave it.
+
+Source: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/horizontal-pod-autoscaler-v2/
+(minReplicas is 1 by default); https://keda.sh/docs/latest/reference/scaledobject-spec/ (minReplicaCount is 0 by
+default, and the kind of the target Deployment).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from webhook.kube.layouts import member
+
+_MINIMUMS: Final = {
+    ("autoscaling", "HorizontalPodAutoscaler"): ("minReplicas", 1),
+    ("keda.sh", "ScaledObject"): ("minReplicaCount", 0),
+}
+"""By group and kind of an autoscaler, the field with the least replicas, and its default."""
+
+KINDS: Final = frozenset(kind for _, kind in _MINIMUMS)
+
+
+class Autoscaler(msgspec.Struct, frozen=True, kw_only=True):
+    """An autoscaler of one workload in its namespace.
+
+    Attributes:
+        target: kind and name of the workload.
+        field: the name of the field with the least replicas.
+    """
+
+    kind: str
+    name: str
+    target: tuple[str, str]
+    field: str
+    minimum: int
+
+
+def autoscaler_from(group: str, kind: str, name: str, value: dict[str, Any]) -> Autoscaler | None:
+    """Return the autoscaler that an object is. Return None for other kinds, and where a field has the wrong type."""
+    target = member(value, ("spec", "scaleTargetRef"))
+    if (group, kind) not in _MINIMUMS or not isinstance(target, dict):
+        return None
+    field, default = _MINIMUMS[group, kind]
+    minimum = member(value, ("spec", field))
+    target_kind, target_name = target.get("kind") or "Deployment", target.get("name")
+    if not (isinstance(minimum, int | None) and isinstance(target_kind, str) and isinstance(target_name, str)):
+        return None
+    minimum = default if minimum is None else minimum
+    return Autoscaler(kind=kind, name=name, target=(target_kind, target_name), field=field, minimum=minimum)

@@ -1,0 +1,56 @@
+"""Find topology spread constraints that spot makes void, or that lose their effect in a rollout.
+
+Source: https://karpenter.sh/docs/concepts/scheduling/#on-demandspot-ratio-split (the label ``capacity-spread``);
+https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/ (only nodes that the Pod's selector
+admits count; ``matchLabelKeys``); https://github.com/kubernetes/kubernetes/issues/98215 (the Pods of the old ReplicaSet
+count).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED
+from webhook.decision import Outcome, Violation
+from webhook.kube.layouts import member
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from webhook.subject import Subject
+
+_ROLLING: Final = "Deployment.apps"
+
+
+def judge_spread(
+    subject: Subject, capacity_keys: Collection[str], replicas: int | None, *, preferred: bool
+) -> Iterator[Violation]:
+    """Yield at most one violation of each sort. ``capacity_keys`` are labels by which nodes are spot or on-demand."""
+    listed = subject.pod.spec.topologySpreadConstraints
+    spreads = enumerate(listed if isinstance(listed, list) else ())
+    keyed = [(index, spread, str(spread.get("topologyKey"))) for index, spread in spreads if isinstance(spread, dict)]
+    index, key = next(((index, key) for index, _, key in keyed if key in capacity_keys), (None, ""))
+    if index is not None and not preferred:
+        yield Violation(
+            id="topology-spread-capacity",
+            reason=f"it spreads over {key}, but spot is demanded: all its Pods are on spot",
+            field=f"spec.topologySpreadConstraints[{index}].topologyKey",
+            detail="Only nodes that the Pod may run on count for a spread, so no Pod stays on demand.",
+            fix="remove the constraint; or, to keep a part on demand, ask for spot with the label "
+            f"`{CAPACITY_LABEL}: {SPOT_PREFERRED}` alone",
+        )
+    rolls = subject.template and subject.request.kind.group_kind == _ROLLING and (replicas or 0) > 1
+    if not rolls or member(subject.object, ("spec", "strategy", "type")) == "Recreate":
+        return
+    others = ((index, spread) for index, spread, key in keyed if key not in capacity_keys)
+    index = next((i for i, each in others if each.get("labelSelector") and not each.get("matchLabelKeys")), None)
+    if index is not None:
+        yield Violation(
+            id="topology-spread-rollout",
+            reason="a rollout may leave its Pods unevenly spread: the Pods that it replaces count, too",
+            field=f"spec.topologySpreadConstraints[{index}]",
+            detail="The scheduler also counts the Pods of the old ReplicaSet, which are gone after the rollout. One "
+            "reclaim then takes more Pods than the constraint allows.",
+            fix="add `matchLabelKeys: [pod-template-hash]` to the constraint",
+            outcome=Outcome.AUDIT,
+        )
