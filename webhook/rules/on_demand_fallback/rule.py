@@ -309,7 +309,7 @@ def _owners(value: dict[str, Any]) -> set[str]:
 def _changed_field(reader: PoolReader, before: Pool | None, after: Pool | None, value: dict[str, Any]) -> str:
     """Return the field in which the request changes the pool; of a new pool, the field that makes it spot."""
     if before is None or after is None:
-        return reader.capacity_query.field if before is None else ""
+        return reader.capacity_query.place(value) if before is None else ""
     for query, old, new in (
         (reader.cluster, before.cluster_id, after.cluster_id),
         (reader.capacity_query, before.capacity, after.capacity),
@@ -322,7 +322,7 @@ def _changed_field(reader: PoolReader, before: Pool | None, after: Pool | None, 
         (reader.size.maximum, before.maximum, after.maximum),
     ):
         if query is not None and old != new:
-            return query.field
+            return query.place(value)
     if after.held_by and (before.blocked, before.unread) != (after.blocked, after.unread):
         return after.held_by
     return reader.size.desired.place(value) if reader.size.desired is not None else ""
