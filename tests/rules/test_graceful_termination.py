@@ -35,6 +35,7 @@ ONLY_CKS = {"cks": CKS}
 GRACE = "terminationGracePeriodSeconds"
 SPOT = {"spotgate.dev/capacity": "spot"}
 GPU = {"limits": {"nvidia.com/gpu": "8"}}
+ON_DEMAND = "label the Pod `spotgate.dev/capacity: on-demand`"
 NATIVE = {"preStop": {"sleep": {"seconds": 5}}}
 EXEC = {"preStop": {"exec": {"command": ["/bin/sh", "-c", "sleep 5"]}}}
 OLD = (1, 29)
@@ -220,7 +221,10 @@ def test_the_grace_period_of_a_pod_that_only_prefers_spot_is_only_raised(budget:
     result, _ = mutate(value, policy)
     assert result["spec"][GRACE] == grace
     assert result["spec"]["containers"][0]["lifecycle"] == NATIVE
-    assert grace_after({**value, "spec": {**value["spec"], GRACE: 400}}, policy) == 400
+    assert judge_after(value, policy) == []
+    tuned = {**value, "spec": {**value["spec"], GRACE: 400}}
+    assert grace_after(tuned, policy) == 400
+    assert [each.id for each in judge_after(tuned, policy)] == ["over-budget"]
 
 
 @pytest.mark.parametrize(
@@ -496,7 +500,12 @@ def test_a_grace_period_of_zero_is_a_finding_unless_the_pod_keeps_it() -> None:
 @pytest.mark.parametrize(
     ("metadata", "spec", "fix"),
     [
-        ({"labels": SPOT}, {}, "label the Pod `spotgate.dev/capacity: on-demand`"),
+        ({"labels": SPOT}, {}, ON_DEMAND),
+        (
+            {"labels": SPOT},
+            {"nodeSelector": {"compute.coreweave.com/node-pool": "spot-cpu"}},
+            f"{ON_DEMAND}, and remove the choice of spot in `spec.nodeSelector` if you wrote it",
+        ),
         (
             {"annotations": {"spotgate.dev/node-pool": "spot-cpu"}},
             {},

@@ -1,14 +1,14 @@
 """Read how long the lifecycle hooks of a Pod take.
 
-A hook's time is known if its commands only sleep, or if `timeout` bounds them. No shell is parsed: a command that this
-module can't read takes an unknown time.
+The time of a hook is known if its commands only sleep, or if `timeout` bounds them. No shell is parsed: the time of
+anything else is unknown.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from itertools import pairwise
+import shlex
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import msgspec
@@ -24,19 +24,20 @@ FOREVER: Final = 999_999_999
 """The seconds of a sleep that never ends, such as `sleep infinity`: thirty years."""
 
 _SHELLS: Final = frozenset({"sh", "ash", "bash", "dash", "zsh", "ksh"})
-_PREFIXES: Final = frozenset(
-    {"exec", "env", "/usr/bin/env", "busybox", "/bin/busybox", "nohup", "command", "then", "do", "else"}
+_INSTANT: Final = frozenset({"", "exec", "env", "busybox", "nohup", "command", "true", ":", "set", "-e", "exit", "0"})
+"""Words that take no time, or run the command that follows."""
+_UNITS: Final = {"m": 60, "h": 3600, "d": 86400}
+_DURATION: Final = r"(?:[0-9]{1,9}(?:\.[0-9]{0,9})?[smhd]?|inf(?:inity)?)(?![\w.$])"
+_ARGUMENTS: Final = r"""(?:'[^']*'|"[^"]*"|[^;&|()\n'"])*"""
+_TIMED: Final = re.compile(
+    rf"(?<!\S)\#[^\n]*|\becho\b{_ARGUMENTS}"
+    rf"|(?<![\w.$-])(?:sleep((?:[ \t]+{_DURATION})+)|timeout[ \t]+(?=[0.]*[1-9i])({_DURATION}){_ARGUMENTS})",
+    re.ASCII,
 )
-"""Words before a command that run it as it is."""
-_INSTANT: Final = frozenset({"echo", "exit", "true", ":", "set", "done", "fi"})
-_TIMED: Final = frozenset({"sleep", "timeout"})
-"""Commands whose first argument is a time: how long they take, or the most that they let another command take."""
-_SEPARATORS: Final = frozenset(";&|(){}\n")
-_WORDS: Final = re.compile(r"""'[^']*'|"[^"]*"|\#[^\n]*|[;&|(){}\n]|[^\s;&|(){}'"]+""")
-_DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{0,9})?)([smhd]?)")
-_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+"""A comment, an `echo`, a sleep with its durations, or a `timeout` with its bound. A bound of 0 bounds nothing."""
+_SEPARATORS: Final = re.compile(r"[\s;&|()]+")
 _LONGEST_COMMAND: Final = 4096
-"""Characters of a script, and words of a command, that are read: hooks have some dozens."""
+"""Characters of a command that are read: hooks have some dozens."""
 
 
 class HookTime(NamedTuple):
@@ -71,14 +72,12 @@ class HookSleep(msgspec.Struct, frozen=True):
 
 def hook_sleeps(pod: Pod) -> Iterator[HookSleep]:
     """Yield every lifecycle hook that sleeps, with the native ``sleep`` or in its command."""
+    hooks: tuple[Literal["preStop", "postStart"], ...] = ("preStop", "postStart")
     for placed in containers(pod):
-        lifecycle = placed.container.lifecycle
-        if lifecycle is None:
-            continue
-        if lifecycle.preStop is not None and (seconds := time_of(lifecycle.preStop).seconds):
-            yield HookSleep(placed, "preStop", seconds, lifecycle.preStop.sleep is not None)
-        if lifecycle.postStart is not None and (seconds := time_of(lifecycle.postStart).seconds):
-            yield HookSleep(placed, "postStart", seconds, lifecycle.postStart.sleep is not None)
+        for hook in hooks if placed.container.lifecycle is not None else ():
+            handler: Handler | None = getattr(placed.container.lifecycle, hook)
+            if handler is not None and (seconds := time_of(handler).seconds):
+                yield HookSleep(placed, hook, seconds, handler.sleep is not None)
 
 
 def longest_sleep(pod: Pod) -> int:
@@ -103,57 +102,29 @@ def unknown_hook(pod: Pod) -> str:
 def time_of(handler: Handler) -> HookTime:
     """Return how long a hook takes.
 
-    The kubelet waits for the answer to an ``httpGet`` without a limit, and endpoints that drain connections answer
-    when they have: its time is unknown.
-
-    Source: https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/kubelet.go
-    (``insecureContainerLifecycleHTTPClient`` has no timeout);
-    https://projectcontour.io/docs/main/redeploy-envoy/ (a hook that waits until connections are closed).
+    The kubelet waits for the answer to an ``httpGet`` without a limit (``insecureContainerLifecycleHTTPClient`` in
+    https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/kubelet.go), and an endpoint that drains
+    connections answers when they are closed (https://projectcontour.io/docs/main/redeploy-envoy/): its time is unknown.
     """
     if handler.sleep is not None:
         return HookTime(handler.sleep.seconds, exact=True)
-    if handler.exec is None:
+    text = _script(handler.exec.command or ()) if handler.exec is not None else None
+    if text is None or len(text) > _LONGEST_COMMAND:
         return HookTime(0, exact=False)
-    words = _words(handler.exec.command or ())
-    seconds, exact, program = 0.0, len(words) <= _LONGEST_COMMAND, ""
-    for word in words[:_LONGEST_COMMAND]:
-        if word in _SEPARATORS:
-            program = ""
-        elif program in _TIMED:
-            amount = _duration(word)
-            seconds += amount
-            exact = exact and amount > 0
-            program = program if program == "sleep" else "bounded"
-        elif not program and not _is_prefix(word):
-            program = _program(word)
-            exact = exact and (program in _INSTANT or program in _TIMED)
-    return HookTime(min(math.ceil(seconds), FOREVER), exact)
+    durations = " ".join(f"{match[1] or ''} {match[2] or ''}" for match in _TIMED.finditer(text)).split()
+    others = {word.rpartition("/")[2] for word in _SEPARATORS.split(_TIMED.sub("", text))}
+    exact = others <= _INSTANT and "$(" not in text and "`" not in text
+    return HookTime(min(math.ceil(sum(map(_seconds, durations))), FOREVER), exact)
 
 
-def _words(command: Sequence[str]) -> Sequence[str]:
-    """Return the words of a hook's command, or those of the script that its shell runs, with their separators."""
-    shell = next((index for index, word in enumerate(command) if not _is_prefix(word)), len(command))
-    if shell < len(command) and _program(command[shell]) in _SHELLS:
-        arguments = command[shell + 1 :]
-        for option, script in pairwise(arguments):
-            if option.startswith("-") and option.endswith("c") and len(script) <= _LONGEST_COMMAND:
-                return [word for word in _WORDS.findall(script) if not word.startswith("#")]
-    return command
+def _script(command: Sequence[str]) -> str:
+    """Return the script that a shell runs, or the command as a shell would take it. `timeout` bounds a script."""
+    programs = {word.rpartition("/")[2] for word in command[:-2]}
+    if programs & _SHELLS and "timeout" not in programs and command[-2].startswith("-") and command[-2].endswith("c"):
+        return command[-1]
+    return shlex.join(command)
 
 
-def _is_prefix(word: str) -> bool:
-    """Return whether the command only comes after this word: `exec`, an option of `env`, or a variable."""
-    return word in _PREFIXES or word.startswith("-") or "=" in word
-
-
-def _program(word: str) -> str:
-    return word.strip("'\"").rpartition("/")[2]
-
-
-def _duration(word: str) -> float:
-    """Return the seconds in ``15``, ``0.5s``, ``2m`` or ``infinity``; 0 for anything else."""
-    word = word.strip("'\"")
-    if word in {"inf", "infinity"}:
-        return FOREVER
-    match = _DURATION.fullmatch(word)
-    return float(match[1]) * _UNITS[match[2]] if match is not None else 0.0
+def _seconds(duration: str) -> float:
+    """Return the seconds in ``15``, ``0.5s``, ``2m`` or ``infinity``."""
+    return FOREVER if duration.startswith("inf") else float(duration.rstrip("smhd")) * _UNITS.get(duration[-1], 1)

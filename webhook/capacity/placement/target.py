@@ -76,7 +76,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         rejected: the other spot pools, each with why it can't run the Pod.
         gpu: whether the Pod requests GPUs; None if a resource claim may be for one.
         tolerations: the tolerations for the taints of ``nodes`` that the Pod may tolerate, whether it has them or not.
-        own: the field by which the Pod itself chooses spot; empty if a label asks for it.
+        field: the field that asks for spot: the Pod's label, or what it chooses itself; empty if its namespace asks.
+        own: the field by which the Pod itself chooses spot, even if a label asks for it too; empty if it does not.
         opened: spot nodes of another platform than the Pod's, which nothing but these taints keeps it off.
         on_named_nodes: its own constraints name single Nodes, and so keep it to their pools.
     """
@@ -91,6 +92,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     gpu: bool | None = False
     by_preference: bool = False
     tolerations: tuple[Toleration, ...] = ()
+    field: str = ""
     own: str = ""
     opened: tuple[SpotNodes, ...] = ()
     on_named_nodes: bool = False
@@ -204,18 +206,20 @@ def _answer(
     ``asked`` is what the label of the Pod or of its namespace asks for, ``placed`` what `with_pools_of_nodes` returns.
     """
     terms, named = terms_of(pod.spec), pod.annotations.get(NODE_POOL_ANNOTATION)
-    by_preference = False
+    own = own_choice(pod, terms, supply, providers)
+    by_preference = asked is None and own == _PREFERS
+    if by_preference:
+        playing = _speaking(_preferred(pod, supply, providers), providers) or playing
+    if asked is None and named is None and tolerating and isinstance(own, NotTargeting):
+        own = _tolerated(pod, supply, playing) or own
+    if asked is None and isinstance(own, NotTargeting):
+        return own
+    own_place = own_field(pod, own) if isinstance(own, str) and (asked is None or own != _PREFERS) else ""
+    because, field = str(own), own_place
     if asked is not None:
-        because = f"label {CAPACITY_LABEL}: {asked}" + ("" if CAPACITY_LABEL in pod.labels else " of its namespace")
-    else:
-        own = own_choice(pod, terms, supply, providers)
-        if by_preference := own == _PREFERS:
-            playing = _speaking(_preferred(pod, supply, providers), providers) or playing
-        if isinstance(own, NotTargeting) and tolerating and named is None:
-            own = _tolerated(pod, supply, playing) or own
-        if isinstance(own, NotTargeting):
-            return own
-        because = own
+        because, field = f"label {CAPACITY_LABEL}: {asked}", f'metadata.labels["{CAPACITY_LABEL}"]'
+        if CAPACITY_LABEL not in pod.labels:
+            because, field = f"{because} of its namespace", ""
 
     requested = frozenset[str]().union(*(requested_of(pod, each.gpu.resources) for each in providers.values()))
     demands = PodDemands(pod, terms if placed is None else placed, named, requested, claims_devices(pod.spec))
@@ -226,7 +230,8 @@ def _answer(
         preferred=by_preference or asked == SPOT_PREFERRED,
         by_preference=by_preference,
         because=because,
-        own="" if asked is not None else own_field(pod, because),
+        field=field,
+        own=own_place,
         # Narrowed to where the Pod can land, as an injected selector would narrow them too.
         providers=tuple({each.provider.name: each.provider for each in nodes}.values()) or playing,
         pools=None if not pools and (nodes or not supply.known) else pools,
@@ -359,14 +364,6 @@ def _tolerated(pod: Pod, supply: Supply, playing: tuple[Provider, ...]) -> str:
         if any(each.key and tolerates(each, taint) for each in pod.spec.tolerations or ()):
             return f"it tolerates the spot taint {taint}"
     return ""
-
-
-def asked_at(pod: Pod) -> str:
-    """Return the field in which the Pod asks for spot. Return an empty string if its namespace or its selector does."""
-    if CAPACITY_LABEL in pod.labels:
-        return f'metadata.labels["{CAPACITY_LABEL}"]'
-    named = NODE_POOL_ANNOTATION in pod.annotations
-    return f'metadata.annotations["{NODE_POOL_ANNOTATION}"]' if named else ""
 
 
 def kept_fields(pod: Pod) -> frozenset[str]:

@@ -42,6 +42,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
         no_handler: why it can't.
         keeps: what the Pod's annotation asks to keep.
         pod_noun: the object that carries its labels and annotations, for messages.
+        only_prefers: the Pod only prefers spot, so its grace period is never lowered.
         on_demand: how to have the Pod run on demand, as an instruction.
     """
 
@@ -55,6 +56,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
     no_handler: str
     keeps: frozenset[str]
     pod_noun: str
+    only_prefers: bool
     on_demand: str
 
     def violations(self, pod: Pod, classes: Collection[str], *, deny: bool) -> Iterator[Violation]:
@@ -90,7 +92,8 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
             )
         elif self.grace > self.budget.seconds:
             tuned = current != DEFAULT_GRACE_SECONDS
-            yield self._over_budget(pod, Outcome.DENY if deny and tuned else Outcome.WARN)
+            if tuned or not self.only_prefers:
+                yield self._over_budget(pod, Outcome.DENY if deny and tuned else Outcome.WARN)
         if self.grace == 0 and "grace-period" not in self.keeps:
             yield finding(
                 "no-grace-period",

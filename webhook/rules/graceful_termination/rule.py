@@ -155,6 +155,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
             no_handler=no_handler,
             keeps=keeps,
             pod_noun=pod_noun(subject),
+            only_prefers=only_prefers,
             on_demand=run_on_demand(subject, target),
         )
 

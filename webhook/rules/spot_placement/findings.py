@@ -14,7 +14,6 @@ from webhook.capacity.placement.target import (
     NODE_POOL_ANNOTATION,
     ON_DEMAND,
     NotTargeting,
-    asked_at,
     own_choice,
     own_field,
 )
@@ -80,7 +79,7 @@ def not_targeting(
     if target.untouchable:
         return
     if target.unknown:
-        yield pools_unknown(pod, view)
+        yield pools_unknown(own_field(pod), view)
         return
     said = pod.labels.get(CAPACITY_LABEL)
     value = namespace_labels.get(CAPACITY_LABEL) if said is None else said
@@ -182,15 +181,15 @@ def given_cluster(providers: Mapping[str, Provider]) -> str:
     return next((each.this_cluster for each in providers.values() if each.this_cluster), "")
 
 
-def pools_unknown(pod: Pod, view: ClusterView) -> Violation:
-    """Return the violation for a Pod that targets spot while the node pools are unknown."""
+def pools_unknown(field: str, view: ClusterView) -> Violation:
+    """Return the violation for a Pod that targets spot by this field while the node pools are unknown."""
     why = view.why_unknown.rstrip(".")
     if "." not in why.partition(" ")[0]:  # else it begins with the name of a resource
         why = f"{why[:1].upper()}{why[1:]}"
     return Violation(
         id="pools-unknown",
         reason="the node pools are unknown: it can't be told on which spot pools the Pod can run",
-        field=asked_at(pod),
+        field=field,
         detail=f"{why}. {UNCHANGED}",
         fix=view.remedy,
         outcome=Outcome.WARN,
@@ -206,7 +205,7 @@ def not_told_apart(subject: Subject, target: Target) -> Violation:
     return finding(
         "no-common-label",
         "the Pod targets spot, and no label tells its spot pools from the others",
-        asked_at(subject.pod),
+        target.field,
         f"It can land on {listed(where)}. {UNCHANGED}",
         f"let these pools, and no others, give their nodes one label of the same value{annotate}",
     )

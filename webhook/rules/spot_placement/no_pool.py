@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from webhook.capacity.placement.feasible import EXCLUDED, guarding_taint
-from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, asked_at, own_field
+from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, own_field
 from webhook.capacity.providers.nodes import KIND as NODE_GROUP
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.decision import finding
@@ -59,11 +59,11 @@ def no_pool_fits(
             fix = f"remove the requirement, or {on_demand}"
             return _excluded(pod, target, supply, field=field, demand=demand, fix=fix)
     if not target.rejected:
-        return _no_spot_pool(pod, target, view, supply, on_demand, given_cluster(providers))
+        return _no_spot_pool(target, view, supply, on_demand, given_cluster(providers))
     return finding(
         "no-pool-fits",
         "the Pod targets spot, and there is no spot pool that it can land on",
-        asked_at(pod),
+        target.field,
         f"It targets spot by {target.because}. {_reasons(target.rejected)} {UNCHANGED}",
         f"change the Pod so that it fits one of these pools, or {on_demand}",
     )
@@ -94,7 +94,7 @@ def _one_unfit(pod: Pod, target: Target) -> Violation | None:
     return None
 
 
-def _no_spot_pool(pod: Pod, target: Target, view: ClusterView, supply: Supply, on_demand: str, given: str) -> Violation:
+def _no_spot_pool(target: Target, view: ClusterView, supply: Supply, on_demand: str, given: str) -> Violation:
     """Return the violation for a Pod that targets spot in a cluster without spot pools."""
     because = f"It targets spot by {target.because}. {UNCHANGED}"
     reason, fix = "the Pod targets spot, and the cluster has no spot pool", f"create a spot pool, or {on_demand}"
@@ -113,7 +113,7 @@ def _no_spot_pool(pod: Pod, target: Target, view: ClusterView, supply: Supply, o
             "if it has a spot pool, name its provider in `spec.provider` of the SpotPlacement policy, or describe that "
             f"in a CapacityProvider of your own; else {fix}"
         )
-    return finding("no-spot-pool", reason, asked_at(pod), because, fix)
+    return finding("no-spot-pool", reason, target.field, because, fix)
 
 
 def _suits(nodes: SpotNodes, term: Term) -> bool:
@@ -164,7 +164,7 @@ def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: s
 
 def _pool_dedicated(subject: Subject, target: Target, nodes: SpotNodes, taint: Taint) -> Violation:
     """Return the violation for a Pod that is kept off only by taints that may dedicate the pools."""
-    pod, noun = subject.pod, pod_noun(subject)
+    noun = pod_noun(subject)
     value = f", value: {yaml_quoted(taint.value)}" if taint.value else ""
     name = nodes.pool.pool_name or nodes.pool.name if nodes.pool is not None else ""
     named = f", or annotate {noun} `{NODE_POOL_ANNOTATION}: {name}`" if name else ""
@@ -176,7 +176,7 @@ def _pool_dedicated(subject: Subject, target: Target, nodes: SpotNodes, taint: T
     return finding(
         "pool-dedicated",
         f"the Pod targets spot, and taint {taint} dedicates {nodes.pool} to others",
-        asked_at(pod),
+        target.field,
         f"It targets spot by {target.because}. A taint is taken for dedication unless it is known to mean spot. "
         f"{_reasons(target.rejected)} {UNCHANGED}",
         f"{means}; if the Pod belongs there, let {noun} tolerate it{named}",

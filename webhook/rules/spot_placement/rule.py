@@ -148,7 +148,7 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
             why = (
                 no_pool_fits(subject, target, view, supply, self.providers)
                 if known
-                else findings.pools_unknown(pod, view)
+                else findings.pools_unknown(target.field, view)
             )
             return PlacementPlan(violations=(why,))
         return self._placed(subject, target, supply)

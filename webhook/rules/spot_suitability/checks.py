@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.capacity.placement.budget import unevicted_annotation, unevicted_seconds
-from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND, asked_at
+from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND
 from webhook.decision import Outcome, Violation
 from webhook.documents.yaml_writer import UNBROKEN, dump
 from webhook.kube.volumes import on_the_node
@@ -19,7 +19,7 @@ from webhook.kube.volumes import on_the_node
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from webhook.capacity.providers.provider import Provider
+    from webhook.capacity.placement.target import Target
     from webhook.globs import Globs
     from webhook.kube.autoscalers import Autoscaler
     from webhook.kube.disruption import DisruptionBudget
@@ -42,7 +42,7 @@ class SuitabilityCase(msgspec.Struct, frozen=True, kw_only=True):
         autoscaler: the autoscaler of the workload, if one is known.
         minimum: the replicas that suffice while one of them is missing.
         serves: it has replicas that serve, so a reclaim costs more than repeating work.
-        own: the field by which the Pod itself chooses spot; empty if a label asks for it.
+        target: how it targets spot.
         run_on_demand: how to have it run on demand, as an instruction.
         match_labels: the labels by which the workload selects its Pods.
     """
@@ -55,7 +55,7 @@ class SuitabilityCase(msgspec.Struct, frozen=True, kw_only=True):
     autoscaler: Autoscaler | None
     minimum: int
     serves: bool
-    own: str
+    target: Target
     run_on_demand: str
     match_labels: Mapping[str, str]
 
@@ -71,8 +71,9 @@ class SuitabilityCase(msgspec.Struct, frozen=True, kw_only=True):
 
     def finding(self, id_: str, reason: str, detail: str, lead: str, field: str = "") -> Violation:
         """Return a violation of work that belongs on demand; ``lead`` says what else can be done."""
-        field = field or asked_at(self.pod) or self.own
-        fix = f"{lead}, and remove its own choice of spot" if self.own else lead
+        by_itself = bool(self.target.own) and self.target.own == self.target.field
+        fix = f"{lead}, and remove its own choice of spot" if by_itself else lead
+        field = field or self.target.field
         return Violation(id=id_, reason=reason, field=field, detail=detail, fix=fix, yaml=_ON_DEMAND)
 
 
@@ -225,12 +226,10 @@ def judge_budgets(
         )
 
 
-def judge_protections(
-    case: SuitabilityCase, protections: Mapping[str, str], providers: Sequence[Provider]
-) -> Iterator[Violation]:
+def judge_protections(case: SuitabilityCase, protections: Mapping[str, str]) -> Iterator[Violation]:
     """Yield violations of annotations that do not protect from a reclaim, or keep the drain from stopping the Pod."""
     for key, value in protections.items():
-        drained = any(unevicted_annotation(each, None) == key for each in providers)
+        drained = any(unevicted_annotation(each, None) == key for each in case.target.providers)
         if drained and (seconds := unevicted_seconds(case.pod, key)):
             during = "" if seconds == math.inf else f" for its first {case.pod.annotations[key][:_LONGEST_DURATION]}"
             yield case.finding(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.bounds import OverBoundError
-from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED, NotTargeting, asked_at
+from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED, NotTargeting
 from webhook.decision import Violation
 from webhook.documents import field_path
 from webhook.globs import Globs
@@ -77,7 +77,7 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
                 yield Violation(
                     id="gang-split",
                     reason=f"{SPOT_PREFERRED} spreads one gang over spot and on-demand nodes",
-                    field=asked_at(subject.pod) or target.own,
+                    field=target.field,
                     detail=f"{gang.name}: its Pods work only together. A reclaimed node stops those on demand, too.",
                     fix="let the whole gang run on spot, or all of it on demand",
                     yaml=f"metadata:\n  labels:\n    {CAPACITY_LABEL}: spot",
@@ -89,7 +89,7 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
                 yield Violation(
                     id="gang-split",
                     reason=f"this part of the gang is on spot, and {field_path(other.path)[:_SHOWN]} is not",
-                    field=asked_at(subject.pod) or target.own,
+                    field=target.field,
                     detail=f"{gang.name}: its parts run together. While one waits for spot nodes, the other does no "
                     "work.",
                     fix=f"give all parts the same `{CAPACITY_LABEL}`; only what leads the others may stay on demand",

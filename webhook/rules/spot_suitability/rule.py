@@ -153,13 +153,13 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         scaler = _autoscaler(subject, context)
         case = self._case(subject, target, workload, scaler)
         if not subject.unchanged:
-            yield from self._judge(subject, case, target, context)
+            yield from self._judge(subject, case, context)
             yield from self._gang(subject, target, context)
             yield from judge_spread(subject, self.capacity_keys, case.replicas, preferred=target.preferred)
             return
         before = self._case(subject, target, subject.old_workload, scaler)
-        known = {violation.reason for violation in self._judge(subject, before, target, context)}
-        yield from (each for each in self._judge(subject, case, target, context) if each.reason not in known)
+        known = {violation.reason for violation in self._judge(subject, before, context)}
+        yield from (each for each in self._judge(subject, case, context) if each.reason not in known)
 
     def _case(
         self, subject: Subject, target: Target, workload: WorkloadFields, scaler: Autoscaler | None
@@ -175,16 +175,16 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
             autoscaler=scaler,
             minimum=self.spec.minimum_replicas,
             serves=bool(replicas) and not _can_be_repeated(pod),
-            own=target.own,
+            target=target,
             run_on_demand=run_on_demand(subject, target),
             match_labels=workload.match_labels,
         )
 
-    def _judge(self, subject: Subject, case: SuitabilityCase, target: Target, context: Context) -> Iterator[Violation]:
+    def _judge(self, subject: Subject, case: SuitabilityCase, context: Context) -> Iterator[Violation]:
         yield from self._judge_work(subject, case)
         yield from judge_budgets(case, context.view.budgets, offline=context.offline)
         yield from job_violations(subject)
-        yield from judge_protections(case, self.spec.protections, target.providers)
+        yield from judge_protections(case, self.spec.protections)
         yield from judge_volumes(case.pod, self.data, self.scratch)
 
     def _gang(self, subject: Subject, target: Target, context: Context) -> Iterator[Violation]:
