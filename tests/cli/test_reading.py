@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Run, Write
 
 ODD = {
-    "device": (lambda: Path("odd").symlink_to("/dev/zero"), "no regular file"),
-    "pipe": (lambda: os.mkfifo("odd"), "no regular file"),
+    "device": (lambda: Path("odd").symlink_to("/dev/zero"), "not a regular file"),
+    "pipe": (lambda: os.mkfifo("odd"), "not a regular file"),
     "huge": (lambda: os.truncate(os.open("odd", os.O_CREAT | os.O_WRONLY), 1 << 32), "has more than 67108864 bytes"),
 }
 READERS = {

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from webhook.capacity.providers.nodes import NodePlace  # noqa: TC001 - msgspec reads the annotations
+from webhook.capacity.providers.nodes import NodeKind  # noqa: TC001 - msgspec reads the annotations
 from webhook.capacity.providers.pool import Pool  # noqa: TC001 - msgspec reads the annotations of recorded views
 from webhook.kube.autoscalers import Autoscaler  # noqa: TC001 - as above
 from webhook.kube.disruption import DisruptionBudget  # noqa: TC001 - as above
@@ -55,7 +55,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
         namespaces: labels of each namespace by its name; a name that is not there is an unknown namespace.
         providers: names of the providers that the cluster shows, by their pools or by labels of its Nodes.
         spot_providers: names of those of which there are spot Nodes.
-        nodes: the pool of each Node, by the Node's name and by its hostname label.
+        nodes: what each Node tells of its pool, by the Node's name and by its hostname label.
         api_server: (major, minor) of its API server; None: not known.
         oldest_kubelet: (major, minor) of the oldest kubelet among its Nodes; None: no Node is known.
         budgets: the PodDisruptionBudgets by namespace, where there is any; None: unknown.
@@ -70,7 +70,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
     providers: frozenset[str] = frozenset()
     spot_providers: frozenset[str] = frozenset()
-    nodes: Mapping[str, NodePlace] = msgspec.field(default_factory=dict)
+    nodes: Mapping[str, NodeKind] = msgspec.field(default_factory=dict)
     api_server: tuple[int, int] | None = None
     oldest_kubelet: tuple[int, int] | None = None
     budgets: Mapping[str, tuple[DisruptionBudget, ...]] | None = None

@@ -20,7 +20,7 @@ from webhook.kube.resources import NAMESPACE_NAME_LABEL
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from webhook.capacity.providers.nodes import Node, NodeKind, NodePlace
+    from webhook.capacity.providers.nodes import Node, NodeKind
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
     from webhook.kube.disruption import DisruptionBudget
@@ -54,14 +54,14 @@ class NodeSummary(msgspec.Struct, frozen=True):
         spot_providers: names of the providers of spot Nodes.
         oldest_kubelet: (major, minor); None: no Node says its own.
         groups: the node pools that they stand for.
-        by_name: the pool of each Node, by the Node's names.
+        by_name: what each Node tells of its pool, by the Node's names.
     """
 
     providers: frozenset[str] = frozenset()
     spot_providers: frozenset[str] = frozenset()
     oldest_kubelet: tuple[int, int] | None = None
     groups: tuple[Pool, ...] = ()
-    by_name: Mapping[str, NodePlace] = msgspec.field(default_factory=dict)
+    by_name: Mapping[str, NodeKind] = msgspec.field(default_factory=dict)
 
 
 class NodeTally:
@@ -71,8 +71,8 @@ class NodeTally:
         self._providers: Counter[frozenset[str]] = Counter()
         self._kubelets: Counter[tuple[int, int] | None] = Counter()
         self._groups = NodeGroups()
-        self._by_name: dict[str, NodePlace] = {}
-        self._shown: dict[str, NodePlace] | None = None
+        self._by_name: dict[str, NodeKind] = {}
+        self._shown: dict[str, NodeKind] | None = None
 
     def replace(self, before: NodeFacts | None, after: NodeFacts | None) -> None:
         """Count a Node that was added (before is None), changed, or deleted (after is None)."""
@@ -96,7 +96,7 @@ class NodeTally:
         for name in before.names if before is not None else ():
             self._by_name.pop(name, None)
         if after is not None and after.kind is not None:
-            self._by_name |= dict.fromkeys(after.names, after.kind.place)
+            self._by_name |= dict.fromkeys(after.names, after.kind)
 
     def summary(self) -> NodeSummary:
         """Return what the Nodes say together."""

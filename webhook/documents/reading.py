@@ -18,12 +18,12 @@ _PAGE: Final = 64 * 1024
 def read_file(file: str | Path, *, pipes: bool = False, whole: bool = True) -> bytes:
     """Return the content of a file. Raise OSError if it can't be read, or is too large.
 
-    ``pipes``: also read a pipe or a device, which the user has named. Without ``whole``, return of a file that is too
-    large as much as shows it.
+    ``pipes``: also read a pipe or a device, which the user has named. Without ``whole``, return only the
+    beginning of a file that is too large.
     """
     with open(file, "rb", opener=None if pipes else _without_waiting) as opened:
         if not (pipes or stat.S_ISREG(os.fstat(opened.fileno()).st_mode)):
-            raise OSError(errno.EINVAL, "it is no regular file; put a file there, or leave it out", str(file))
+            raise OSError(errno.EINVAL, "it is not a regular file; put a file there, or leave it out", str(file))
         begin = opened.read(_PAGE)  # to ask for more than there is costs its memory
         data = begin if len(begin) < _PAGE else begin + opened.read(DOCUMENT_LIMITS.size + 1 - _PAGE)
     if whole and len(data) > DOCUMENT_LIMITS.size:

@@ -37,7 +37,7 @@ __all__ = ["STDIN", "Manifest", "Manifests", "read_manifest_files", "read_manife
 _NOTHING: Final = Ignored(Globs(()))
 
 PROBLEMS_AT_MOST: Final = 100
-"""Problems of one file that are reported: more than anybody corrects before the next run. A file of 64 MiB can have
+"""Problems of one file that are reported: more than a user corrects before the next run. A file of 64 MiB can have
 some 10 million."""
 
 OBJECTS_AT_MOST: Final = 250_000

@@ -46,7 +46,7 @@ _LISTED: Final = 3
 """Further places with the same problem that a line names; it counts the rest."""
 
 LINES_AT_MOST: Final = 200
-"""Lines about problems that are printed: more than anybody corrects before the next run."""
+"""Lines about problems that are printed: more than a user corrects before the next run."""
 
 
 def problem_lines(problems: Iterable[Problem], *, alone: bool = False) -> list[str]:

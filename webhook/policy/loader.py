@@ -29,7 +29,7 @@ _LONGEST: Final = 300
 """Characters of a mistake's text, which may quote a long value."""
 
 _TESTS: Final = "PolicyTest"
-"""The kind that may lie beside policies but is no policy."""
+"""The kind that may be next to policies but is not a policy."""
 
 
 def load_documents(

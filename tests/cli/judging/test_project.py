@@ -66,7 +66,7 @@ def test_every_command_that_judges_manifests_takes_it(run: Run, write: Write, co
     done = run(*command, "repo/deploy")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "repo/.spotgate.yaml:1:12: policies[0]: there is no 'none' beside this file; paths are relative to it\n"
+        "repo/.spotgate.yaml:1:12: policies[0]: there is no 'none' next to this file; paths are relative to it\n"
     )
 
 
@@ -213,7 +213,7 @@ OUTSIDE = {
     "link": "is outside of this repository",
     "link.yaml": "is outside of this repository",
     "holds": "holds sub/link.yaml, a link out of this repository; remove it",
-    "pipe": "is no regular file, and no folder",
+    "pipe": "is neither a regular file nor a folder",
     "\\0": "there is no ",
     "a" * 300: "there is no ",
 }

@@ -16,7 +16,7 @@ from webhook.kube.pod import Requirement
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from webhook.capacity.providers.nodes import NodePlace
+    from webhook.capacity.providers.nodes import NodeKind
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
 
@@ -64,7 +64,7 @@ def names_nodes(term: Term) -> bool:
 
 
 def with_pools_of_nodes(
-    terms: tuple[Term, ...], nodes: Mapping[str, NodePlace], providers: Mapping[str, Provider]
+    terms: tuple[Term, ...], nodes: Mapping[str, NodeKind], providers: Mapping[str, Provider]
 ) -> tuple[Term, ...] | None:
     """Return the terms, with the pools of the Nodes that they name, without those whose Nodes have no known pool.
 
@@ -80,14 +80,13 @@ def _names(requirement: Requirement) -> bool:
     return requirement.key in _NODE_NAMES and requirement.operator == "In"
 
 
-def _with_pools(term: Term, nodes: Mapping[str, NodePlace], providers: Mapping[str, Provider]) -> Term | None:
+def _with_pools(term: Term, nodes: Mapping[str, NodeKind], providers: Mapping[str, Provider]) -> Term | None:
     names = [set(each.values or ()) for each in (*term.requirements, *term.fields) if _names(each)]
-    places = {nodes[name] for name in set.intersection(*names) if name in nodes}
-    if len({place.provider for place in places}) != 1 or not all(place.pool for place in places):
+    kinds = {nodes[name] for name in set.intersection(*names) if name in nodes}
+    if len({kind.provider for kind in kinds}) != 1 or not all(kind.pool for kind in kinds):
         return None
-    provider = providers[next(iter(places)).provider]
-    pools = tuple(sorted({place.pool for place in places}))
-    own = [Requirement(provider.pool_name_label, "In", pools)]
-    if all(place.spot is False for place in places):
+    provider = providers[next(iter(kinds)).provider]
+    own = [Requirement(provider.pool_name_label, "In", tuple(sorted({kind.pool for kind in kinds})))]
+    if all(kind.spot is False for kind in kinds):
         own += [Requirement(label.key, "NotIn", (label.value,)) for label in provider.spot_node_labels]
     return Term((*term.requirements, *own), term.fields)

@@ -62,30 +62,31 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     Attributes:
         requirements: the values that their other labels may have.
-        label_keys, label_domains: as of their pool. Without domains they may also have labels of one node.
+        pool: None stands for any pool of a provider whose pools can't be seen.
     """
 
     labels: Mapping[str, str]
     requirements: Requirements = NO_REQUIREMENTS
-    label_keys: frozenset[str] | None = None
-    label_domains: frozenset[str] = frozenset()
+    pool: Pool | None
 
     def admitted(self, terms: Collection[Term], absent: frozenset[str]) -> bool:
         """Return whether one of these terms may admit such nodes.
 
         The nodes lack labels with the ``absent`` keys, unless their requirements mention them.
         """
-        if self.label_keys is not None:
+        if self.pool is not None and self.pool.label_keys is not None:
             asked = {each.key for term in terms for each in term.requirements}
-            absent |= {key for key in asked - self.label_keys - EVERY_NODE_HAS if not self._may_have(key)}
+            domains = self.pool.label_domains  # Without these, they may also have labels of one node.
+            absent |= {
+                key
+                for key in asked - self.pool.label_keys - EVERY_NODE_HAS
+                if not (key.rpartition("/")[0] in domains if domains else is_of_one_node(key))
+            }
         absent -= self.requirements.labels.keys()
         return any(
             term.admits(self.labels, absent) is not Tristate.NO and self.requirements.admits(term.requirements)
             for term in terms
         )
-
-    def _may_have(self, key: str) -> bool:
-        return key.rpartition("/")[0] in self.label_domains if self.label_domains else is_of_one_node(key)
 
     def may_be(self, requirement: Requirement) -> bool:
         """Return whether such nodes may meet an ``In`` requirement. A label that nothing mentions is absent."""
@@ -224,7 +225,7 @@ def _told_by_nodes(
 ) -> frozenset[str]:
     """Return the keys of labels that only spot Nodes have, where Nodes stand for pools.
 
-    Nodes have many more labels than somebody gave them, and most describe the machine. So a key counts if it has no
+    Nodes have many more labels than users gave them, and most describe the machine. So a key counts if it has no
     domain, as most keys that people choose, or if the label has a word for spot.
     """
     others = [pool for pool in pools if not pool.spot]
@@ -296,8 +297,6 @@ def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], c
         # Every kubelet sets the deprecated names of platform labels too.
         labels=labels | {f"beta.{key}": labels[key] for key in (ARCH_LABEL, OS_LABEL) if key in labels},
         requirements=(pool and pool.requirements) or NO_REQUIREMENTS,
-        label_keys=pool.label_keys if pool is not None else None,
-        label_domains=pool.label_domains if pool is not None else frozenset(),
         absent=absent,
         closed=_closed(pool, meaning(TaintMeaning.FORBIDDEN)),
         guards=meaning(TaintMeaning.ACCELERATOR),
@@ -335,9 +334,7 @@ def _other_nodes(pool: Pool, provider: Provider) -> Nodes:
         for label in provider.spot_node_labels
     }
     requirements = (pool.requirements or NO_REQUIREMENTS).narrowed(marked)
-    return Nodes(
-        labels=pool.labels, requirements=requirements, label_keys=pool.label_keys, label_domains=pool.label_domains
-    )
+    return Nodes(labels=pool.labels, requirements=requirements, pool=pool)
 
 
 def _closed(pool: Pool | None, forbidden: tuple[Taint, ...]) -> str:

@@ -87,11 +87,6 @@ class NodeKind(msgspec.Struct, frozen=True):
     taints: frozenset[Taint]
 
     @property
-    def place(self) -> NodePlace:
-        """Return the pool of such Nodes."""
-        return _shared(NodePlace(self.provider, self.pool, self.spot))
-
-    @property
     def group(self) -> tuple[object, ...]:
         """Return what Nodes of one group have in common.
 
@@ -102,16 +97,6 @@ class NodeKind(msgspec.Struct, frozen=True):
 
 
 _CAPACITIES: Final = {True: CapacityType.SPOT, False: CapacityType.ON_DEMAND, None: CapacityType.UNKNOWN}
-
-
-class NodePlace(msgspec.Struct, frozen=True):
-    """Hold the pool of one Node, and whether the Node is spot; None if its provider puts no label on spot Nodes."""
-
-    provider: str
-    pool: str
-    spot: bool | None
-
-
 _T = TypeVar("_T")
 
 

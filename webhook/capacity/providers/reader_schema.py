@@ -268,13 +268,6 @@ class ListedInSpec(Model):
     field: NonEmpty = Field(description="The list.")
 
 
-class ReplacedKindSpec(Model):
-    """An earlier kind of node pool, in the same API group, that is no longer read."""
-
-    kind: KindName = Field(examples=["NodeSet"], description="Kind.")
-    year: StrictInt = Field(examples=[2023], description="The year in which it was replaced.")
-
-
 class NodePoolReaderSpec(MachinesSpec):
     """Say how one kind of node-pool resource is read into the normalised pool. Expressions are JMESPath."""
 
@@ -283,8 +276,11 @@ class NodePoolReaderSpec(MachinesSpec):
         description="It is an item of a list in a file of another kind, and is read as an object of which the item is "
         "the `spec`, and the name of that file's object the namespace.",
     )
-    replaces: tuple[ReplacedKindSpec, ...] = Field(
-        default=(), description="Earlier kinds in its place: `check` warns that their objects are not judged."
+    replaces: dict[KindName, StrictInt] = Field(
+        default={},
+        examples=[{"NodeSet": 2023}],
+        description="Earlier kinds in its API group, each with the year in which it was replaced: `check` warns that "
+        "their objects are not judged.",
     )
     namespaced: Flag = Field(default=False, description="Its objects are in namespaces.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")

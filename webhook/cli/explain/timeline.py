@@ -231,11 +231,10 @@ def _stops(pod: Pod) -> list[_Stop]:
         lifecycle = container.lifecycle
         hook = lifecycle.preStop if lifecycle is not None else None
         delay, exact = time_of(hook) if hook is not None else HookTime(0, exact=True)
-        unknown, delay = not exact, max(delay, 0)
         signal = (lifecycle.stopSignal if lifecycle is not None else None) or _TERM
-        stop = found.get((unknown, delay, signal), _Stop(delay, not unknown, (), "", signal))
+        stop = found.get((not exact, delay, signal), _Stop(delay, exact, (), "", signal))
         field = stop.field or (f"containers[{index}].lifecycle.preStop" if hook else "")
-        found[unknown, delay, signal] = replace(stop, names=(*stop.names, container.name), field=field)
+        found[not exact, delay, signal] = replace(stop, names=(*stop.names, container.name), field=field)
     return [stop for _, stop in sorted(found.items(), key=itemgetter(0))]
 
 

@@ -180,19 +180,17 @@ class Places:
 def _duplicates(manifest: Manifest, pools: list[dict[str, Manifest]]) -> Finding:
     """Return the one finding about node pools that are at several places, at the first place of the first of them."""
     elsewhere = [each for each in pools[0] if each != _place(manifest)]
-    it, more = "It", f", and {counted(len(pools) - 1, 'other node pool')} too" if len(pools) > 1 else ""
-    folders = max(({dirname(each.file) or "." for each in pool.values()} for pool in pools), key=len)
-    clusters = sorted(folders)
-    reason = f"{manifest.kind} {manifest.name} is in the files more than once"
-    if len(clusters) > 1:
-        it, reason = f"{manifest.kind} {manifest.name}", f"{len(clusters)} clusters in this tree: {_listed(clusters)}"
+    more = f", and {counted(len(pools) - 1, 'other node pool')} too" if len(pools) > 1 else ""
+    clusters = sorted(max(({dirname(each.file) or "." for each in pool.values()} for pool in pools), key=len))
+    pool = f"{manifest.kind} {manifest.name}"
+    several = f"{len(clusters)} clusters in this tree: {_listed(clusters)}"
     return Finding(
         policy=ENGINE,
         id="object/duplicate",
         outcome=Outcome.WARN,
-        reason=reason,
+        reason=several if len(clusters) > 1 else f"{pool} is in the files more than once",
         field="metadata.name",
-        detail=f"{it} is at {_listed(elsewhere)} too{more}. All files are judged as one cluster: the "
+        detail=f"{pool} is at {_listed(elsewhere)} too{more}. All files are judged as one cluster: the "
         "last one counts for all others, and the pools of both are taken for each other's fallback.",
         fix="judge each cluster by itself: one run for the folder of each",
     )

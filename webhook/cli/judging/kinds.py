@@ -46,7 +46,7 @@ class ResourceKinds:
         }
         self._workloads = {each.kind: f"{each.group}/..." for each in workloads if each.group}
         self._readers = bundle.readers
-        self._replaced = {(reader.group, old.kind): reader for reader in bundle.readers for old in reader.replaces}
+        self._replaced = {(reader.group, old): reader for reader in bundle.readers for old in reader.replaces}
 
     def resource(self, manifest: Manifest) -> Resource | None:
         """Return the resource of an object, or None if it is unknown, or a node pool of a kind that was replaced."""
@@ -79,7 +79,7 @@ class ResourceKinds:
         """Return the finding for a node pool of a kind that another one has replaced. Return None for other objects."""
         if (reader := self._replaced.get((manifest.group, manifest.kind))) is None:
             return None
-        year = next(old.year for old in reader.replaces if old.kind == manifest.kind)
+        year = reader.replaces[manifest.kind]
         return Finding(
             policy=ENGINE,
             id="object/replaced-kind",

@@ -86,9 +86,9 @@ def _problem_with(path: str, folder: Path, root: str) -> str:
     except (OSError, ValueError):  # too long, or with a null byte
         is_there = False
     if not is_there:
-        return f"there is no {path!r} beside this file; paths are relative to it"
+        return f"there is no {path!r} next to this file; paths are relative to it"
     if not (file.is_file() or file.is_dir()):
-        return f"{path!r} is no regular file, and no folder; name one"
+        return f"{path!r} is neither a regular file nor a folder; name one"
     links = (each for each in files_below(file) if is_named_like_policy(each) and each.is_symlink())
     if link := next((each for each in links if _leads_out(each, root)), None):
         return f"{path!r} holds {link.relative_to(file)}, a link out of this repository; remove it"

@@ -140,15 +140,14 @@ def _group(found: list[Found]) -> dict[str, Any]:
     """Return one entry: a detail that is the same everywhere, and variants by detail and fix with their places."""
     first = found[0][1]
     several = len({result.reason for _, result in found}) > 1
+
+    def variant(pair: Found) -> tuple[str, str]:
+        result = pair[1]
+        return f"{result.reason}\n{result.detail}" if several else result.detail, result.fix
+
     variants: list[dict[str, Any]] = [
-        {
-            "detail": f"{reason}\n{detail}" if several else detail,
-            "fix": fix,
-            "places": [_place(each, result.line, result.field) for each, result in pairs],
-        }
-        for (reason, detail, fix), pairs in alike(
-            found, lambda pair: (pair[1].reason, pair[1].detail, pair[1].fix)
-        ).items()
+        {"detail": detail, "fix": fix, "places": [_place(each, result.line, result.field) for each, result in pairs]}
+        for (detail, fix), pairs in alike(found, variant).items()
     ]
     detail = first.detail if all(each["detail"] == first.detail for each in variants) else ""
     places = [place for each in variants for place in each["places"]]

@@ -202,7 +202,7 @@ class Runner:
         for number, name in enumerate(files):
             path = _beside(case, name)
             if path.exists() and not (path.is_file() or path.is_dir()):
-                raise case.cannot_run(case.at("state", "files", number), "is no regular file, and no folder")
+                raise case.cannot_run(case.at("state", "files", number), "is neither a regular file nor a folder")
             if path not in self._states:
                 self._states[path] = read_manifests([path])
             if self._states[path].problems:

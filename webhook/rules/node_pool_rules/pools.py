@@ -51,7 +51,13 @@ def judge_pool(
         yield from _unknown_machines(reader, pool, before)
     was = (*(before.problems if before is not None else ()), pool.missing_template)
     if reader.several_types and _of_one_type(pool) and not _of_one_type(before):
-        yield _one_type(pool, reader.instance_type.place(value) if reader.instance_type is not None else "")
+        yield Violation(
+            id="diversification",
+            reason=f"a spot pool of one instance type is reclaimed all at once: {pool.instance_type}",
+            field=reader.instance_type.place(value) if reader.instance_type is not None else "",
+            detail="Spot capacity is reclaimed by instance type and zone. With several, nodes of the others stay.",
+            fix="list several types of the same size, as many as its Pods can run on",
+        )
     new = [each for each in pool.problems if each not in was and each.partition(" ")[0] not in reported]
     if pool.is_template and pool.capacity is CapacityType.ON_DEMAND:
         new = [problem for problem in new if not placeholder_in(problem)]
@@ -72,16 +78,6 @@ def _superchip_on_spot(pool: Pool | None) -> bool:
 
 def _of_one_type(pool: Pool | None) -> bool:
     return pool is not None and pool.spot and bool(pool.instance_type) and ", " not in pool.instance_type
-
-
-def _one_type(pool: Pool, field: str) -> Violation:
-    return Violation(
-        id="diversification",
-        reason=f"a spot pool of one instance type is reclaimed all at once: {pool.instance_type}",
-        field=field,
-        detail="Spot capacity is reclaimed by instance type and zone. With several types, nodes of the others stay.",
-        fix="list several types of the same size, as many as its Pods can run on",
-    )
 
 
 def _is_untainted(provider: Provider, pool: Pool | None) -> bool:
