@@ -181,7 +181,8 @@ def _duplicates(manifest: Manifest, pools: list[dict[str, Manifest]]) -> Finding
     """Return the one finding about node pools that are at several places, at the first place of the first of them."""
     elsewhere = [each for each in pools[0] if each != _place(manifest)]
     more = f", and {counted(len(pools) - 1, 'other node pool')} too" if len(pools) > 1 else ""
-    clusters = sorted(max(({dirname(each.file) or "." for each in pool.values()} for pool in pools), key=len))
+    folders = max(({dirname(each.file) or "." for each in pool.values()} for pool in pools), key=len)
+    clusters = sorted(folders)
     pool = f"{manifest.kind} {manifest.name}"
     several = f"{len(clusters)} clusters in this tree: {_listed(clusters)}"
     return Finding(
