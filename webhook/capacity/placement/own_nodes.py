@@ -34,10 +34,10 @@ def with_nodes(pool: Pool, groups: Sequence[Pool], marks: Collection[str], infer
     if not groups:
         return pool
     marks = {*marks, *dict(pool.own_marks)}
-    keys = frozenset[str]().union(*(each.label_keys or () for each in groups))
+    keys = frozenset[str]().union(*(group.label_keys or () for group in groups))
     if pool.label_domains:  # It declares its labels completely.
         return replace(pool, label_keys=keys.union(pool.label_keys or ()))
-    common = set(groups[0].labels.items()).intersection(*(each.labels.items() for each in groups))
+    common = set(groups[0].labels.items()).intersection(*(group.labels.items() for group in groups))
     alike = bool(pool.instance_type) and ", " not in pool.instance_type
     shown = {
         key: value
@@ -47,7 +47,7 @@ def with_nodes(pool: Pool, groups: Sequence[Pool], marks: Collection[str], infer
     won = keys.intersection((*inferred, *_PLATFORM)).difference(marks)
     declared = {key: value for key, value in pool.labels.items() if key not in won}
     requirements, zones = pool.requirements or NO_REQUIREMENTS, pool.zones
-    if not zones and (zones := zones.union(*(each.zones for each in groups))):
+    if not zones and (zones := zones.union(*(group.zones for group in groups))):
         requirements = requirements.narrowed({ZONE_LABEL: LabelValues(listed=zones, present=True)})
     return replace(
         pool,
@@ -60,7 +60,7 @@ def with_nodes(pool: Pool, groups: Sequence[Pool], marks: Collection[str], infer
 
 def names_nodes(term: Term) -> bool:
     """Return whether the term names Nodes."""
-    return any(_names(each) for each in (*term.requirements, *term.fields))
+    return any(map(_names, (*term.requirements, *term.fields)))
 
 
 def with_pools_of_nodes(
@@ -81,7 +81,7 @@ def _names(requirement: Requirement) -> bool:
 
 
 def _with_pools(term: Term, nodes: Mapping[str, NodeKind], providers: Mapping[str, Provider]) -> Term | None:
-    names = [set(each.values or ()) for each in (*term.requirements, *term.fields) if _names(each)]
+    names = [set(name.values or ()) for name in filter(_names, (*term.requirements, *term.fields))]
     kinds = {nodes[name] for name in set.intersection(*names) if name in nodes}
     if len({kind.provider for kind in kinds}) != 1 or not all(kind.pool for kind in kinds):
         return None

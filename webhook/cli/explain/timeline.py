@@ -172,9 +172,8 @@ def timeline_of(
     annotation = unevicted_annotation(provider, pool)
     unevicted = annotation if unevicted_seconds(pod, annotation) else ""
     stops = _stops(pod)
-    lanes = [Lane(", ".join(stop.names), _spans(stop, pod.grace_seconds, drain, window)) for stop in stops]
-    if unevicted:
-        lanes = [Lane(lane.name, (Span("running", 0, window),)) for lane in lanes]
+    whole = (Span("running", 0, window),) if unevicted else None
+    lanes = [Lane(", ".join(stop.names), whole or _spans(stop, pod.grace_seconds, drain, window)) for stop in stops]
     before = Lane(AS_WRITTEN, _spans(_stops(written)[-1], written.grace_seconds, drain, window))
     if not unevicted and before.spans not in {lane.spans for lane in lanes}:
         lanes.append(before)

@@ -67,7 +67,7 @@ from webhook.rules.spot_suitability.checks import (
 from webhook.rules.spot_suitability.gangs import Gangs
 from webhook.rules.spot_suitability.jobs import job_violations
 from webhook.rules.spot_suitability.spec import SpotSuitabilitySpec
-from webhook.rules.spot_suitability.spread import judge_spread
+from webhook.rules.spot_suitability.spread import KARPENTERS_SPREAD, judge_spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -291,9 +291,9 @@ def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
         data=Globs(spec.data_volumes),
         scratch=Globs(spec.scratch_volumes),
         members=members,
-        capacity_keys=frozenset(spec.capacity_labels).union(
+        capacity_keys=frozenset(
             label.key for provider in providers.values() for label in provider.spot_node_labels if not label.spot_only
-        ),
+        ).union((KARPENTERS_SPREAD,)),
         gangs=Gangs.of(spec.gangs, (*spec.gang_leaders, *members), facts.workloads),
         providers=providers,
         karpenters=frozenset(each.name for each in providers.values() if each.pool_name_label == KARPENTERS_POOL_LABEL),

@@ -192,11 +192,6 @@ class SpotSuitabilitySpec(PolicySpec):
         ),
         description="Names and mount paths of hostPath volumes that hold none, whatever else their name says (globs).",
     )
-    capacity_labels: tuple[NonEmpty, ...] = Field(
-        default=("capacity-spread",),
-        description="Labels of nodes, in addition to those of the providers, by which Pods are split between spot and "
-        "on-demand.",
-    )
     termination_handlers: tuple[NonEmpty, ...] = Field(
         default=("node-termination-handler",), description="Parts of the image names of Node Termination Handler."
     )

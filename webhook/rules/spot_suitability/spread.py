@@ -1,9 +1,8 @@
 """Find topology spread constraints that spot makes void, or that lose their effect in a rollout.
 
-Source: https://karpenter.sh/docs/concepts/scheduling/#on-demandspot-ratio-split (the label ``capacity-spread``);
-https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/ (only nodes that the Pod's selector
-admits count; ``matchLabelKeys``); https://github.com/kubernetes/kubernetes/issues/98215 (the Pods of the old ReplicaSet
-count).
+Source: https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/ (only nodes that the Pod's
+selector admits count; ``matchLabelKeys``); https://github.com/kubernetes/kubernetes/issues/98215 (the Pods of the old
+ReplicaSet count).
 """
 
 from __future__ import annotations
@@ -18,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from webhook.subject import Subject
+
+KARPENTERS_SPREAD: Final = "capacity-spread"
+"""The label in https://karpenter.sh/docs/concepts/scheduling/#on-demandspot-ratio-split."""
 
 _ROLLING: Final = "Deployment.apps"
 
