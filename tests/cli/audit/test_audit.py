@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from webhook.capacity.providers.provider import sizers_by_resource
 from webhook.cli.audit import run
 from webhook.cli.audit.on_spot import spot_nodes
 from webhook.cli.audit.reports import AT_MOST, RESULT_TEXT_AT_MOST, report_kinds, reports_of
-from webhook.cli.audit.run import OLD, Listed, Progress, listed_resources
+from webhook.cli.audit.run import Listed, listed_resources
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.report import ObjectReport, Report, Result
 from webhook.cluster.discovery import ServedResource
@@ -127,10 +126,9 @@ def test_what_the_platform_wrote_on_namespaces_is_not_held_against_them(
         resource=Resource("", "Namespace", "namespaces", namespaced=False), version="v1", verbs=frozenset()
     )
     listed = Listed(served=namespaces, workload=False, metadata_only=True)
-    saved = Progress(None, "", datetime.now(UTC)).saved
-    judging = run._Judging(BUNDLE, view, [listed], {}, saved)
+    judging = run._Judging(BUNDLE, view, [listed], {})
     judging.take(listed, [msgspec.Raw(msgspec.json.encode({"metadata": {"name": name, "labels": labels}}))])
-    assert [each.name for each in saved.objects] == denied
+    assert [each.name for each in judging.objects] == denied
 
 
 def result(number: int, outcome: str = "deny", namespace: str = "shop") -> Result:
@@ -191,7 +189,7 @@ def test_reports_are_of_the_kind_that_the_cluster_has(resources: list[tuple[str,
         report_kinds([served(*each) for each in resources[:1]])
 
 
-# Which Nodes are spot, and what is kept
+# Which Nodes are spot
 
 
 def node(name: str, **labels: str) -> msgspec.Raw:
@@ -220,18 +218,3 @@ def test_spot_nodes_are_known_by_their_label_or_by_their_pool() -> None:
         "both-spot": "c",
         "unseen-pool": None,
     }
-
-
-def test_what_was_read_an_hour_ago_is_read_again(tmp_path: Path) -> None:
-    file, now = tmp_path / "progress", datetime(2026, 11, 22, 12, tzinfo=UTC)
-    first = Progress(file, "this audit", now)
-    first.saved.done.append("pods")
-    first.save()
-    assert Progress(file, "this audit", now + OLD / 2).saved.done == ["pods"]
-    assert Progress(file, "this audit", now + OLD).saved.done == []
-    with pytest.raises(CannotJudgeError, match="of another audit"):
-        Progress(file, "another audit", now)
-    with pytest.raises(CannotJudgeError, match=r"--resume .*: Is a directory; name a file$"):
-        Progress(tmp_path, "this audit", now)
-    first.finish()
-    assert list(tmp_path.iterdir()) == []

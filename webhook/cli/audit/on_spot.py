@@ -15,7 +15,6 @@ from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION, SPOT, Target
 from webhook.capacity.providers.nodes import provider_of
 from webhook.cli.explain.timeline import timeline_of
-from webhook.cli.judging.judge import Identity  # noqa: TC001 - msgspec reads the annotations
 from webhook.cli.report import ReclaimRisk, RiskReason
 from webhook.cluster.source import metadata_of
 from webhook.kube.affinity import Tristate
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from webhook.bundle import Bundle
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
-    from webhook.cli.judging.judge import Judge
+    from webhook.cli.judging.judge import Identity, Judge
     from webhook.cluster.protocol import ClusterView
     from webhook.decision import Finding
     from webhook.kube.pod import OwnerReference
@@ -63,27 +62,18 @@ class SpotWorkload(msgspec.Struct, kw_only=True):
     reasons: list[RiskReason] = []
 
 
-class SpotState(msgspec.Struct):
-    """Hold what is known so far: the workloads, and node pools that lack an on-demand fallback, with the reason."""
-
-    workloads: dict[Identity, SpotWorkload] = {}
-    without_fallback: dict[str, RiskReason] = {}
-
-
 class OnSpot:
-    """Collect in ``state`` the workloads on spot Nodes while the objects of a cluster are read, Pods first."""
+    """Collect the workloads on spot Nodes while the objects of a cluster are read, Pods first."""
 
-    def __init__(
-        self, bundle: Bundle, view: ClusterView, nodes: Mapping[str, SpotNode], judge: Judge, state: SpotState
-    ) -> None:
+    def __init__(self, bundle: Bundle, view: ClusterView, nodes: Mapping[str, SpotNode], judge: Judge) -> None:
         self._bundle = bundle
         self._view = view
         self._nodes = nodes
         self._judge = judge
         self._budgets = GraceBudgets(bundle.providers)
         self._kinds = {each.name: each.kind for each in bundle.policies}
-        self._workloads = state.workloads
-        self._without_fallback = state.without_fallback
+        self._workloads: dict[Identity, SpotWorkload] = {}
+        self._without_fallback: dict[str, RiskReason] = {}
 
     def take_pod(self, identity: Identity, controller: OwnerReference | None, node_name: str, raw: msgspec.Raw) -> None:
         """Count a Pod that runs on a spot Node."""

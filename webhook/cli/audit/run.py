@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
-from datetime import datetime, timedelta
 from http import HTTPStatus
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -12,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from webhook.cli.audit.on_spot import OnSpot, SpotState, spot_nodes
+from webhook.cli.audit.on_spot import OnSpot, spot_nodes
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.judging.judge import Judge
 from webhook.cli.judging.kinds import ResourceKinds
 from webhook.cli.judging.session import Judgements
-from webhook.cli.report import ObjectReport, object_reports
-from webhook.cli.writing import write_whole
+from webhook.cli.report import object_reports
 from webhook.cluster.api import JSON_TYPE, ApiError
 from webhook.cluster.discovery import ServedResource, served_resources
 from webhook.cluster.resources import read_cluster, refusals
@@ -34,12 +31,11 @@ from webhook.review import GroupVersionKind, GroupVersionResource, Request, User
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from webhook.bundle import Bundle
     from webhook.cli.audit.on_spot import SpotNode
     from webhook.cli.judging.judge import Identity
-    from webhook.cli.report import ReclaimRisk
+    from webhook.cli.report import ObjectReport, ReclaimRisk
     from webhook.cluster.api import Api
     from webhook.cluster.protocol import ClusterView
     from webhook.index import Index
@@ -138,9 +134,6 @@ def _listed(index: Index, served: Iterable[ServedResource], *, cluster_scoped: b
         yield Listed(served=each, workload=bool(route.projected), metadata_only=not whole)
 
 
-OLD: Final = timedelta(hours=1)
-"""The age at which what was read says too little of the cluster as it is now."""
-
 _NODES: Final = Listed(
     served=ServedResource(
         resource=Resource("", "Node", "nodes", namespaced=False), version="v1", verbs=frozenset({"list"})
@@ -151,106 +144,44 @@ _NODES: Final = Listed(
 _NAMESPACES: Final = ("", "namespaces")
 
 
-class Saved(msgspec.Struct, kw_only=True):
-    """Hold what was read.
-
-    Attributes:
-        of: which audit it is: cluster, policies and flags.
-        begun: when it began.
-        done: the resources that were read.
-        judged: the number of objects that were judged.
-        objects: the objects with findings.
-        spot: the workloads on spot Nodes.
-    """
-
-    of: str
-    begun: datetime
-    done: list[str] = []
-    judged: int = 0
-    objects: list[ObjectReport] = []
-    spot: SpotState = msgspec.field(default_factory=SpotState)
-
-
-class Progress:
-    """Hold what was read, and the file of ``--resume`` that keeps it, if there is one, for the next run.
-
-    What was saved by the same audit, and is not `OLD`, is ``saved``. Raise CannotJudgeError if the file is of another
-    audit, or is none. Whole resources are saved: where in one a run was interrupted the API server forgets, too.
-    """
-
-    def __init__(self, file: Path | None, of: str, now: datetime) -> None:
-        self._file = file
-        self.saved = Saved(of=of, begun=now)
-        if file is None or not file.exists():
-            return
-        try:
-            found = msgspec.msgpack.decode(file.read_bytes(), type=Saved)
-        except OSError as error:
-            raise CannotJudgeError(f"error: --resume {file}: {error.strerror or error}; name a file") from None
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            text = f"--resume {file}: no file of an audit; remove it, or name another one"
-            raise CannotJudgeError(f"error: {text}") from None
-        if found.of != of:
-            text = f"--resume {file}: of another audit ({found.of}), and this is {of}; remove it, or name another one"
-            raise CannotJudgeError(f"error: {text}")
-        if now - found.begun < OLD:
-            self.saved = found
-
-    def save(self) -> None:
-        """Write the file, whole or not at all. Raise CannotJudgeError if it can't be written."""
-        if self._file is None:
-            return
-        try:
-            write_whole(self._file, msgspec.msgpack.encode(self.saved))
-        except OSError as error:
-            raise CannotJudgeError(f"error: --resume {self._file}: {error.strerror or error}") from None
-
-    def finish(self) -> None:
-        """Remove the file: the next run begins anew."""
-        if self._file is not None:
-            with suppress(OSError):
-                self._file.unlink(missing_ok=True)
-
-
 class Audited(msgspec.Struct, frozen=True, kw_only=True):
     """Hold what an audit found.
 
     Attributes:
+        judged: the number of objects that were judged.
+        objects: those with findings.
+        on_spot: the workloads on spot Nodes.
         problems: what could not be read or judged.
         forbidden: API group and plural of what may not be listed.
         served: what the API server serves.
     """
 
-    found: Saved
+    judged: int
+    objects: list[ObjectReport]
     on_spot: list[ReclaimRisk]
     problems: list[Problem]
     forbidden: list[tuple[str, str]]
     served: list[ServedResource]
 
 
-async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str], cluster: str, resume: Path | None) -> Audited:
+async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str]) -> Audited:
     """Judge every object of the cluster that a policy looks at, as if it were created now.
 
-    Without ``namespaces``, objects of all are judged, and those in none. ``cluster`` is what ``--cluster`` says, for
-    which the bundle was read. Raise ApiError if there is no answer, or the credentials are refused, and
-    CannotJudgeError if a namespace is not there, or the file of ``--resume`` can't be used.
+    Without ``namespaces``, objects of all are judged, and those in none. Raise ApiError if there is no answer, or the
+    credentials are refused, and CannotJudgeError if a namespace is not there.
     """
-    of = " ".join((api.url, bundle.hash, *(f"--namespace={each}" for each in namespaces), *filter(None, [cluster])))
-    progress = Progress(resume, of, utc_now())
     reading = await read_cluster(api, bundle.providers, budgets=True, seconds=PAGE_SECONDS)
     problems = [Problem(api.url, 0, 0, "", text) for text in reading.failures]
     forbidden = dict(reading.forbidden)
-    view, saved = reading.view, progress.saved
+    view = reading.view
     if view.namespaces and (missing := next((each for each in namespaces if each not in view.namespaces), "")):
         raise CannotJudgeError(f"error: -n {missing}: {api.url} has no such namespace")
     reader = Reader(api)
     served = await served_resources(reader.fetch)
     listed = listed_resources(bundle.index, served, cluster_scoped=not namespaces)
     nodes = {} if _NODES.key in forbidden else await _spot_nodes(reader, view, bundle)
-    judging = _Judging(bundle, view, listed, nodes, saved)
+    judging = _Judging(bundle, view, listed, nodes)
     for each in listed:
-        if str(each.served) in saved.done:
-            continue
         try:
             async for page in reader.objects(each, namespaces):
                 judging.take(each, page)
@@ -260,16 +191,16 @@ async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str], cluster: st
                 forbidden[each.key] = error
             elif problem not in problems:  # of node pools the reading of the cluster has said so
                 problems.append(problem)
-            continue
-        saved.done.append(str(each.served))
-        if not reading.problems:  # what was judged without knowing the cluster is not worth keeping
-            progress.save()
     problems += judging.problems
     problems += (Problem(api.url, 0, 0, "", text) for text in refusals(forbidden))
-    if not problems:
-        progress.finish()
-    risks = list(judging.on_spot.risks())
-    return Audited(found=saved, on_spot=risks, problems=problems, forbidden=list(forbidden), served=served)
+    return Audited(
+        judged=judging.judged,
+        objects=judging.objects,
+        on_spot=list(judging.on_spot.risks()),
+        problems=problems,
+        forbidden=list(forbidden),
+        served=served,
+    )
 
 
 async def _spot_nodes(reader: Reader, view: ClusterView, bundle: Bundle) -> dict[str, SpotNode]:
@@ -299,33 +230,34 @@ class _PodHead(_Head):
 
 
 class _Judging:
-    """Judge pages of objects, and add what is found to ``saved``.
+    """Judge pages of objects.
 
     Attributes:
+        judged: the number of objects that were judged.
+        objects: those with findings.
         on_spot: the workloads on spot Nodes.
         problems: what could not be judged.
     """
 
-    def __init__(
-        self, bundle: Bundle, view: ClusterView, listed: Iterable[Listed], nodes: dict[str, SpotNode], saved: Saved
-    ) -> None:
+    def __init__(self, bundle: Bundle, view: ClusterView, listed: Iterable[Listed], nodes: dict[str, SpotNode]) -> None:
         context = Context(phase=Phase.VALIDATE, now=utc_now()).seeing(view, ASSUMED_VERSION)
         kinds = ResourceKinds(bundle, (), [each.served.resource for each in listed])
         self._judge = Judge(bundle.index, kinds, context, operation="CREATE", user=UserInfo())
         self._bundle = bundle
         self._view = view
         self._workloads = {(each.served.resource.group, each.served.resource.kind) for each in listed if each.workload}
-        self._saved = saved
-        self.on_spot = OnSpot(bundle, view, nodes, self._judge, saved.spot)
+        self.judged = 0
+        self.objects: list[ObjectReport] = []
+        self.on_spot = OnSpot(bundle, view, nodes, self._judge)
         self.problems: list[Problem] = []
 
     def take(self, listed: Listed, raws: Iterable[msgspec.Raw]) -> None:
         """Judge one page of objects."""
         judged = [each for raw in raws if (each := self._take(listed, raw)) is not None]
-        self._saved.judged += len(judged)
+        self.judged += len(judged)
         self.problems += [judgement.problem for _, judgement in judged if judgement.problem is not None]
         reports = object_reports(Judgements(self._bundle, judged, [], 0, self._view))
-        self._saved.objects += [report for report in reports if report.results]
+        self.objects += [report for report in reports if report.results]
 
     def _take(self, listed: Listed, raw: msgspec.Raw) -> tuple[Manifest, Any] | None:
         """Judge an object. Return None if it is being deleted, the platform's, or judged with what owns it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.connection import add_connection, missing_rules, run_on_cluster
@@ -62,13 +61,6 @@ def configure(parser: ArgumentParser) -> None:
     add_output(parser)
     parser.set_defaults(fail_on="deny")
     parser.add_argument(
-        "--resume",
-        metavar="FILE",
-        type=Path,
-        help="keep in it what has been read: after an interruption the same command goes on from there, if it began "
-        "less than an hour ago; removed when all is read",
-    )
-    parser.add_argument(
         "--write-reports",
         action="store_true",
         help="write what fails by --fail-on into the cluster: one PolicyReport in each namespace; those that no longer "
@@ -90,10 +82,9 @@ async def _audit(api: Api, options: Namespace, bundle: Bundle) -> tuple[Audited,
     from webhook.cli.audit.reports import report_kinds, write_reports  # noqa: PLC0415 - as in `run_on_cluster`
     from webhook.cli.audit.run import audit  # noqa: PLC0415
 
-    audited = await audit(api, bundle, options.namespace, options.cluster, options.resume)
-    found = audited.found
-    fine = found.judged - len(found.objects)
-    report = report_of(bundle, found.objects, audited.problems, options, fine=fine, on_spot=audited.on_spot)
+    audited = await audit(api, bundle, options.namespace)
+    fine = audited.judged - len(audited.objects)
+    report = report_of(bundle, audited.objects, audited.problems, options, fine=fine, on_spot=audited.on_spot)
     if options.write_reports and not audited.problems:
         written, deleted = await write_reports(api, report_kinds(audited.served), report, options.namespace)
         complain(f"reports: {written} applied, {deleted} deleted")
