@@ -72,7 +72,6 @@ def test_the_minor_version_of_the_cluster_is_preferred(cache: Path, cluster: str
     for each in ("v1.33.1", "v1.35.9", "v1.35.10", "v1.37.2"):
         fill(cache / f"kubernetes-{each}-{PLATFORM}-0123", *KUBERNETES, version=each)
     found = find_programs(None, cluster)
-    assert found is not None
     assert found.version == version
     assert found.paths.keys() == NEEDED
 
@@ -82,8 +81,6 @@ def test_programs_of_the_user_say_their_version(cache: Path, tmp_path: Path, mon
     found = find_programs(tmp_path / "bin", "v1.34.1")
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "bin"))
     assets = find_programs(None, "v1.34.1")
-    assert found is not None
-    assert assets is not None
     assert (found.version, assets.version) == ("1.35.1-acme", "1.35.1-acme")
     assert (found.origin, assets.origin) == (f"--binaries {tmp_path}/bin", f"KUBEBUILDER_ASSETS {tmp_path}/bin")
     (tmp_path / "bin" / "kube-scheduler").write_text("\x7fELF")
@@ -96,12 +93,19 @@ def test_without_go_and_containers_it_is_said_why_there_are_none(
     cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
-    assert find_programs(None, None) is None
+    with pytest.raises(CannotJudgeError) as raised:
+        find_programs(None, None)
     assert capsys.readouterr().err.splitlines() == [
         "spotgate: there are no programs of a control plane yet; `spotgate rehearse --prepare` gets them beforehand",
-        "spotgate: there is no Go",
+    ]
+    *why, way_out = str(raised.value).splitlines()
+    assert why == [
+        "spotgate rehearse: there is no Go",
         "the programs can't be taken out of container images: there is none of docker, podman, nerdctl",
     ]
+    assert way_out.endswith(
+        "run `spotgate rehearse --prepare`, or name their folder with --binaries or KUBEBUILDER_ASSETS"
+    )
     assert not cache.exists()
 
 

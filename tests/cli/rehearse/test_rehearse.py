@@ -1,4 +1,4 @@
-"""What a rehearsal says without a control plane: of bad input, and what arithmetic proves."""
+"""What a rehearsal says without a control plane: of bad input, and what it leaves out."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.objects import BUNDLE
 from webhook.cli import main
 from webhook.cli.rehearse.inputs.budgets import count_budgets
 from webhook.cli.rehearse.inputs.live import without_environment
-from webhook.cli.rehearse.inputs.resources import manifest_of
+from webhook.cli.rehearse.inputs.resources import manifest_of, pod_spec_of, requests_of
+from webhook.cli.rehearse.inputs.snapshot import snapshot_of
+from webhook.cli.rehearse.inputs.source import ClusterSource
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 POOL = "compute.coreweave.com/node-pool"
@@ -152,90 +156,43 @@ def test_flags_that_make_no_sense_are_refused(tmp_path: Path, flag: str) -> None
     assert rehearsed(tmp_path, TWO_POOLS, "--lose=spot", flag) == 2
 
 
-def by_arithmetic(tmp_path: Path, capsys: pytest.CaptureFixture[str], *objects: dict[str, Any]) -> dict[str, Any]:
-    assert rehearsed(tmp_path, (*TWO_POOLS, *objects), "--lose=spot", "-o", "json") == 0
-    said: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert (said["lost"], said["scheduler"]) == (["NodePool/spot"], None)
-    assert said["summary"]["pending"] == {"min": None, "max": None}
-    (workload,) = said["workloads"]
-    return {"notSimulated": said["notSimulated"], **workload}
+def test_without_the_programs_it_is_said_how_to_get_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert rehearsed(tmp_path, (*TWO_POOLS, deployment("web")), "--lose=spot", "-o", "json") == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "run `spotgate rehearse --prepare`, or name their folder with --binaries or KUBEBUILDER_ASSETS" in output.err
 
 
-def test_without_a_scheduler_what_it_would_tell_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    web = by_arithmetic(tmp_path, capsys, deployment("web"))
-    assert (web["lost"], web["moved"], web["pending"]) == (None, *[{"min": None, "max": None}] * 2)
-    assert web["reasons"] == ["unknown: needs the scheduler"]
-    assert any("spotgate rehearse --prepare" in each for each in web["notSimulated"])
-
-
-def test_what_no_other_node_could_take_is_certain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    large = deployment("large", nodeSelector={POOL: "spot"})
-    result = by_arithmetic(tmp_path, capsys, large)
-    assert (result["lost"], result["pending"], result["moved"]) == (2, {"min": 2, "max": 2}, {"min": 0, "max": 0})
+def not_simulated(*objects: dict[str, Any]) -> Sequence[str]:
+    source = ClusterSource(manifests=[manifest_of("here", each) for each in (*TWO_POOLS, *objects)])
+    return snapshot_of(source, BUNDLE, {}).not_simulated
 
 
 ROOM = [{"name": "main", "image": "acme/main", "resources": {"requests": {"cpu": "6"}}}]
 NO_ROOM = [{"name": "main", "image": "acme/main"}]
-DEVICE = [
-    {"name": "main", "image": "acme/main", "resources": {"limits": {"deviceclass.resource.kubernetes.io/gpu": 1}}}
-]
-NAMED = [{"name": "main", "image": "acme/main", "resources": {"limits": {"acme.example/gpu": "1"}}}]
 
 
-# The node that is left has 4 CPUs and no devices.
 @pytest.mark.parametrize(
-    ("spec", "pending"),
+    ("spec", "cpus"),
     [
-        pytest.param({"containers": ROOM}, 2, id="its containers' requests"),
-        pytest.param({"containers": ROOM, "resources": {"requests": {"cpu": "3"}}}, None, id="the Pod's replace them"),
-        pytest.param({"containers": NO_ROOM, "resources": {"requests": {"cpu": "6"}}}, 2, id="the Pod's alone"),
-        pytest.param({"containers": NO_ROOM, "resources": {"limits": {"cpu": "6"}}}, 2, id="its limits are requests"),
-        pytest.param({"resources": {"limits": {"cpu": "6"}}}, None, id="unless its containers request some"),
-        pytest.param({"containers": DEVICE}, None, id="devices of a DeviceClass are on no Node"),
-        pytest.param({"containers": NAMED}, None, id="nor are those that one gives a name"),
+        pytest.param({"containers": ROOM}, 6, id="its containers' requests"),
+        pytest.param({"containers": ROOM, "resources": {"requests": {"cpu": "3"}}}, 3, id="the Pod's replace them"),
+        pytest.param({"containers": NO_ROOM, "resources": {"requests": {"cpu": "6"}}}, 6, id="the Pod's alone"),
+        pytest.param({"containers": NO_ROOM, "resources": {"limits": {"cpu": "6"}}}, 6, id="its limits are requests"),
+        pytest.param({"resources": {"limits": {"cpu": "6"}}}, 2, id="unless its containers request some"),
     ],
 )
-def test_what_a_pod_requests_as_a_whole_and_of_drivers_counts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], spec: dict[str, Any], pending: int | None
-) -> None:
-    named = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"}}
+def test_what_a_pod_requests_as_a_whole_counts(spec: dict[str, Any], cpus: int) -> None:
     web = deployment("web", **spec)
-    result = by_arithmetic(tmp_path, capsys, web, {**named, "spec": {"extendedResourceName": "acme.example/gpu"}})
-    assert result["pending"] == {"min": pending, "max": pending}
-    assert not any("requests no resources" in each for each in result["notSimulated"])
+    assert requests_of(pod_spec_of(web))["cpu"] == cpus
+    assert not any("requests no resources" in each for each in not_simulated(web))
 
 
 @pytest.mark.parametrize(("api_version", "kind"), [("acme.io/v1", "Widget"), ("argoproj.io/v1alpha1", "Rollout")])
-def test_a_kind_whose_controller_is_not_here_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], api_version: str, kind: str
-) -> None:
+def test_a_kind_whose_controller_is_not_here_is_named(api_version: str, kind: str) -> None:
     custom = {**deployment("parts"), "apiVersion": api_version, "kind": kind}
-    said = by_arithmetic(tmp_path, capsys, deployment("web"), custom)
-    assert any(each.startswith(f"{kind} parts: its controller is not here") for each in said["notSimulated"])
-
-
-def test_a_pipeline_is_not_passed_by_what_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ("--lose=spot", "--max-pending=0")
-    assert rehearsed(tmp_path, (*TWO_POOLS, deployment("web")), *flags) == 2
-    assert "whether more than 0 Pods stay pending needs the scheduler" in capsys.readouterr().err
-    large = deployment("large", nodeSelector={POOL: "spot"})
-    assert rehearsed(tmp_path, (*TWO_POOLS, large), *flags) == 1
-
-
-def test_a_grace_period_over_the_window_is_certain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = by_arithmetic(tmp_path, capsys, deployment("slow", terminationGracePeriodSeconds=600))
-    assert result["reasons"] == ["its grace period of 600 s is longer than the window of 300 s"]
-
-
-def test_a_budget_that_allows_nothing_is_certain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    budget = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "all"},
-        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}},
-    }
-    result = by_arithmetic(tmp_path, capsys, deployment("web"), budget)
-    assert result["reasons"] == ["PodDisruptionBudget all allows no eviction: its Pods run until they are killed"]
+    notes = not_simulated(deployment("web"), custom)
+    assert any(each.startswith(f"{kind} parts: its controller is not here") for each in notes)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +217,7 @@ def test_a_control_plane_that_does_not_start_says_its_last_words(
     assert capsys.readouterr().err == f"spotgate rehearse: {said}"
 
 
-def test_a_budget_whose_owners_are_not_here_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_budget_whose_owners_are_not_here_is_named() -> None:
     owner = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "web", "uid": "1", "controller": True}
     pod = {
         "apiVersion": "v1",
@@ -277,8 +234,7 @@ def test_a_budget_whose_owners_are_not_here_is_named(tmp_path: Path, capsys: pyt
         }
         for name, bound in {"counted": {"minAvailable": 1}, "uncounted": {"maxUnavailable": 1}}.items()
     ]
-    assert rehearsed(tmp_path, (*TWO_POOLS, pod, *budgets), "--lose=spot", "-o", "json") == 0
-    said = [each for each in json.loads(capsys.readouterr().out)["notSimulated"] if "needs the scale" in each]
+    said = [each for each in not_simulated(pod, *budgets) if "needs the scale" in each]
     assert len(said) == 1
     assert said[0].startswith("PodDisruptionBudget uncounted: it needs the scale of each CloneSet")
 
@@ -318,8 +274,6 @@ def test_a_budget_over_pods_of_custom_resources_demands_a_number_of_them(
     ],
 )
 def test_what_others_changed_in_pods_that_run_is_named(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
     requests: dict[str, str],
     sidecars: list[dict[str, Any]],
     said: bool,  # noqa: FBT001 - a column of the table
@@ -334,8 +288,7 @@ def test_what_others_changed_in_pods_that_run_is_named(
         "metadata": {"name": "web-0", "ownerReferences": [reference]},
         "spec": {"nodeName": "spot-0", "containers": [main, *sidecars]},
     }
-    assert rehearsed(tmp_path, (*TWO_POOLS, owner, pod), "--lose=spot", "-o", "json") == 0
-    notes = json.loads(capsys.readouterr().out)["notSimulated"]
+    notes = not_simulated(owner, pod)
     assert any(each.startswith("ReplicaSet web: its Pods have other containers") for each in notes) is said
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
-from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
+from webhook.cli.exits import FINE, FOUND, CannotJudgeError
 from webhook.cli.options import add_cluster, add_policies, read_policies
 from webhook.cli.rehearse.compare import compare, write_base
 from webhook.cli.rehearse.fixes import fixes_of, with_fixes
@@ -58,7 +58,7 @@ exit codes:
   2  it could not rehearse
 """
 
-FORMATS: Final = ("table", "json", "junit", "html")
+FORMATS: Final = ("table", "json", "html")
 _SECONDS_TO_START: Final = 30.0
 _RUNS: Final = 3
 
@@ -213,39 +213,31 @@ def _prepare(options: Namespace) -> int:
     return FINE
 
 
-def _rehearse(
-    options: Namespace, bundle: Bundle, snapshot: ClusterSnapshot, find: Callable[[], Programs | None]
-) -> Rehearsal:
-    """Rehearse it, or prove what can be proved without a scheduler."""
+def _rehearse(options: Namespace, bundle: Bundle, snapshot: ClusterSnapshot, find: Callable[[], Programs]) -> Rehearsal:
     loss = loss_of(options.lose, snapshot, bundle.providers)
     allocatable = dict(options.allocatable)
     grown = grown_nodes(options.grow, snapshot.nodes, snapshot.pools, bundle.providers, allocatable)
     programs = find()
-    if programs is None:
-        from webhook.cli.rehearse.arithmetic import prove  # noqa: PLC0415
+    from webhook.cli.rehearse.runs.cluster import RehearsalOptions  # noqa: PLC0415 - half a second
+    from webhook.cli.rehearse.runs.rehearsal import rehearse  # noqa: PLC0415
 
-        result = prove(snapshot, loss)
-    else:
-        from webhook.cli.rehearse.runs.cluster import RehearsalOptions  # noqa: PLC0415 - half a second
-        from webhook.cli.rehearse.runs.rehearsal import rehearse  # noqa: PLC0415
-
-        result = rehearse(
-            snapshot,
-            loss,
-            RehearsalOptions(
-                programs=programs,
-                bundle=bundle,
-                serve_flags=[*(f"--policies={each}" for each in options.policies), f"--cluster={options.cluster}"],
-                scheduler_config=options.scheduler_config,
-                runs=options.runs,
-                startup=float(options.startup_seconds),
-                grown=grown,
-            ),
-        )
+    result = rehearse(
+        snapshot,
+        loss,
+        RehearsalOptions(
+            programs=programs,
+            bundle=bundle,
+            serve_flags=[*(f"--policies={each}" for each in options.policies), f"--cluster={options.cluster}"],
+            scheduler_config=options.scheduler_config,
+            runs=options.runs,
+            startup=float(options.startup_seconds),
+            grown=grown,
+        ),
+    )
     return structs.replace(result, fixes=fixes_of(result, snapshot, bundle, startup=float(options.startup_seconds)))
 
 
-def _rehearse_base(options: Namespace, bundle: Bundle, find: Callable[[], Programs | None]) -> Rehearsal:
+def _rehearse_base(options: Namespace, bundle: Bundle, find: Callable[[], Programs]) -> Rehearsal:
     """Rehearse what the manifests were where the branch began; the policies are those of now."""
     with TemporaryDirectory(prefix="spotgate-") as folder:
         try:
@@ -270,17 +262,7 @@ def _snapshot(options: Namespace, bundle: Bundle, paths: list[str]) -> ClusterSn
 
 
 def _code(result: Rehearsal, most: float | None) -> int:
-    if most is None:
-        return FINE
-    pending = result.summary.pending.max
-    if pending is None:  # by arithmetic
-        pending = sum(each.pending.min or 0 for each in result.workloads)
-    if pending > most:
-        return FOUND
-    if result.scheduler is None:
-        complain(f"spotgate rehearse: whether more than {most:g} Pods stay pending needs the scheduler: see --prepare")
-        return CANNOT_JUDGE
-    return FINE
+    return FOUND if most is not None and (result.summary.pending.max or 0) > most else FINE
 
 
 def _count(text: str) -> int:

@@ -64,7 +64,7 @@ def fixes_of(result: Rehearsal, snapshot: ClusterSnapshot, bundle: Bundle, *, st
             found.append(_of_failed_job(workload, value))
         if evicts:
             rounds = 1 + math.floor(max(seconds - min(_grace_of(value), longest), 0) / startup) if startup else 1
-            found += _of_budget(workload, value, objects, math.ceil((workload.lost or 0) / rounds))
+            found += _of_budget(workload, value, objects, math.ceil(workload.lost / rounds))
     return (*found, *_fallback_pools(result, snapshot, bundle, objects))
 
 
@@ -118,7 +118,7 @@ def _of_failed_job(workload: WorkloadResult, value: JSON) -> Fix:
         change: JSON = {"podFailurePolicy": {"rules": [_IGNORE_DISRUPTIONS, *rules]}}
         how = "with this rule, which only a new Job can get, disruptions do not count"
     else:
-        change = {"backoffLimit": limit + max(workload.lost or 0, 1)}
+        change = {"backoffLimit": limit + max(workload.lost, 1)}
         how = "restartPolicy Never would allow a podFailurePolicy that ignores disruptions; else it needs a higher one"
     return _change(
         f"{workload}: it fails, as lost Pods count against its backoffLimit of {limit}; {how}", value, change

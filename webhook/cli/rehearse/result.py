@@ -30,7 +30,7 @@ ReclaimEventName = Literal[
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """Hold a figure over the runs. It is None without the scheduler that it needs, or if nobody could count it."""
+    """Hold a figure over the runs. It is None if the disruption controller can't count it."""
 
     min: float | None = None
     max: float | None = None
@@ -150,7 +150,7 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
 
     Attributes:
         replicas: its Pods that run before.
-        lost: those on lost Nodes; None: the scheduler would tell.
+        lost: those on lost Nodes.
         moved: Pods made anew that run at the end.
         pending: Pods that do not, and did before.
         killed_early: Pods that get less than their grace period.
@@ -162,14 +162,14 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
     """
 
     replicas: int
-    lost: int | None
-    moved: Figure = Figure()
-    pending: Figure = Figure()
-    killed_early: Figure = Figure()
-    lowest_ready: Figure = Figure()
-    seconds_below_budget: Figure = Figure()
+    lost: int
+    moved: Figure
+    pending: Figure
+    killed_early: Figure
+    lowest_ready: Figure
+    seconds_below_budget: Figure
     reasons: tuple[str, ...] = ()
-    work_lost_gpu_hours: Figure = Figure()
+    work_lost_gpu_hours: Figure
     budget: str = ""
 
     @property
@@ -202,10 +202,10 @@ class Fix(msgspec.Struct, frozen=True):
 class RehearsalSummary(msgspec.Struct, frozen=True, rename="camel"):
     """Hold the figures of all workloads together."""
 
-    moved: Figure = Figure()
-    pending: Figure = Figure()
-    killed_early: Figure = Figure()
-    work_lost_gpu_hours: Figure = Figure()
+    moved: Figure
+    pending: Figure
+    killed_early: Figure
+    work_lost_gpu_hours: Figure
 
 
 class FigureChange(msgspec.Struct, frozen=True):
@@ -247,7 +247,7 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Attributes:
         lost: what was reclaimed: ``NodePool/gpu-spot``, ``zone/a``.
         runs: how often it was rehearsed.
-        scheduler: version of the scheduler; None: there was none, and only what arithmetic proves is told.
+        scheduler: version of the scheduler.
         programs: where the scheduler and the other programs were from.
         not_simulated: what the result leaves out, a sentence each.
         modelled: what was not waited for but computed, a sentence each.
@@ -262,11 +262,11 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     lost: tuple[str, ...]
     runs: int
-    scheduler: str | None
+    scheduler: str
     programs: str = ""
     not_simulated: tuple[str, ...]
     modelled: tuple[str, ...] = ()
-    summary: RehearsalSummary = RehearsalSummary()
+    summary: RehearsalSummary
     workloads: tuple[WorkloadResult, ...]
     fixes: tuple[Fix, ...] = ()
     windows: tuple[ReclaimWindow, ...] = ()

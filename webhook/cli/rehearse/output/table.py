@@ -24,11 +24,7 @@ def show(rehearsal: Rehearsal) -> None:
 
 def _lines(rehearsal: Rehearsal) -> Iterator[Line]:
     nodes = sum(len(each.nodes) for each in rehearsal.windows)
-    how = (
-        f"scheduler {rehearsal.scheduler}, {counted(rehearsal.runs, 'run')}"
-        if rehearsal.scheduler
-        else "arithmetic only"
-    )
+    how = f"scheduler {rehearsal.scheduler}, {counted(rehearsal.runs, 'run')}"
     yield [(f"{', '.join(rehearsal.lost)} is lost: {counted(nodes, 'node')} ({how})", "bold")]
     for window in rehearsal.windows:
         drain = "drain" if window.evicts else "shutdown by its kubelet"
@@ -62,10 +58,7 @@ def _workload(result: WorkloadResult) -> Iterator[Line]:
     where = f"{result.namespace}/" if result.namespace else ""
     yield [
         (f"{result.kind} {where}{result.name}", "bold"),
-        (
-            f"  {'unknown' if result.lost is None else result.lost} of {result.replicas} lost: moved {result.moved}, ",
-            "",
-        ),
+        (f"  {result.lost} of {result.replicas} lost: moved {result.moved}, ", ""),
         (f"pending {result.pending}", _bad(result.pending)),
         (f", killed early {result.killed_early}, lowest ready {result.lowest_ready}", ""),
     ]

@@ -53,11 +53,10 @@ class Programs:
     version: str
 
 
-def find_programs(folder: Path | None, cluster: str | None) -> Programs | None:
+def find_programs(folder: Path | None, cluster: str | None) -> Programs:
     """Return the programs in a folder, or else those of the minor version of a cluster; building them may take minutes.
 
-    Return None, and say why, if they can't be had. Raise CannotJudgeError if the folder does not have all of them, or
-    they can't be run.
+    Raise CannotJudgeError if the folder does not have all of them, they can't be run, or there is no way to get them.
     """
     if folder is not None:
         if (found := _in_folder(folder, "--binaries")) is None:
@@ -70,7 +69,10 @@ def find_programs(folder: Path | None, cluster: str | None) -> Programs | None:
         try:
             found = prepare(cluster)
         except BinariesError as error:
-            report(str(error))
+            raise CannotJudgeError(
+                f"spotgate rehearse: {error}\na rehearsal needs these programs: install Go, docker, podman or nerdctl, "
+                "and run `spotgate rehearse --prepare`, or name their folder with --binaries or KUBEBUILDER_ASSETS"
+            ) from None
     return found
 
 

@@ -176,7 +176,7 @@ def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ..
                 **figures,
             )
         )
-    return tuple(sorted(results, key=lambda each: (-(each.pending.max or 0), -(each.lost or 0), each.identity)))
+    return tuple(sorted(results, key=lambda each: (-(each.pending.max or 0), -each.lost, each.identity)))
 
 
 def summary_of(outcomes: Sequence[RunOutcome]) -> RehearsalSummary:
