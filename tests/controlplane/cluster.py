@@ -95,6 +95,12 @@ class Cluster(ControlPlane):
         self.credentials.write_kubeconfig(kubeconfig, user)
         return replace(self.kubectl, kubeconfig=kubeconfig)
 
+    def restart(self, name: str) -> None:
+        """Kill a server and start it again, as it was. Raise ControlPlaneError if the API server is not ready then."""
+        self.processes[name].kill()
+        self.processes[name].start()
+        self.wait_until_ready()
+
     def audit_events(self) -> list[dict[str, Any]]:
         """All writes so far as audit Events (level Metadata), oldest first."""
         return [json.loads(line) for line in (self.directory / "audit.jsonl").read_text().splitlines()]

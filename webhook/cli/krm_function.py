@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.judging.additions import addition_of
 from webhook.cli.judging.inputs import read_objects
-from webhook.cli.report import named
+from webhook.cli.report import named, without_empty
 from webhook.decision import Outcome
 from webhook.documents import DOCUMENT_LIMITS, DocumentError, read_documents
 from webhook.documents.edit import EditError, edited
@@ -157,7 +157,7 @@ class FunctionResults:
             file = self._file_at(problem.line) if problem.file == self._resources.document.file else None
             said = f"{problem.field}: {problem.text}" if problem.field else problem.text
             result = {"message": said if file else str(problem), "severity": "error", "file": file}
-            self.results.append(_without_empty(result))
+            self.results.append(without_empty(result))
             self._say(f"{file['path']}: {said}" if file else str(problem), 0)
 
     def _add(
@@ -172,7 +172,7 @@ class FunctionResults:
         }
         file = self._file(manifest.path)
         about = {"resourceRef": reference, "field": field, "file": file, "tags": tags}
-        self.results.append(_without_empty({"message": message, "severity": severity, **about}))
+        self.results.append(without_empty({"message": message, "severity": severity, **about}))
         return file
 
     def _say(self, line: str, indent: int) -> None:
@@ -198,7 +198,3 @@ class FunctionResults:
         paths = [("items", number) for number in range(len(self._resources.value.get("items") or []))]
         before = [path for path in paths if self._resources.document.position(path)[0] <= line]
         return self._file(before[-1]) if before else None
-
-
-def _without_empty(result: JSON) -> JSON:
-    return {key: each for key, each in result.items() if each}

@@ -285,6 +285,11 @@ def problem_members(problem: Problem) -> dict[str, Any]:
     return {"file": problem.file, "line": problem.line, "field": problem.field, "message": problem.text}
 
 
+def without_empty(members: Mapping[str, T]) -> dict[str, T]:
+    """Return the members that are not empty."""
+    return {key: each for key, each in members.items() if each}
+
+
 def alike(things: Iterable[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
     """Group things by a key, in their order."""
     groups: dict[Key, list[T]] = {}

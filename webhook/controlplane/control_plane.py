@@ -81,12 +81,6 @@ class ControlPlane:
         self.start("kube-apiserver", [*own, *flags])
         self.wait_until_ready()
 
-    def restart(self, name: str) -> None:
-        """Kill a server and start it again, as it was. Raise ControlPlaneError if the API server is not ready then."""
-        self.processes[name].kill()
-        self.processes[name].start()
-        self.wait_until_ready()
-
     def wait_until_ready(self) -> None:
         """Wait until the API server says that it is. Raise ControlPlaneError."""
         tls = ssl.create_default_context(cafile=str(self.credentials.authority))

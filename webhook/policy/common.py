@@ -355,3 +355,14 @@ class PolicySpec(Model):
         description="What a denial becomes when a built-in controller asks (it replaces the Pod of a workload that is "
         "older than the policy).",
     )
+
+
+class TargetingSpec(PolicySpec):
+    """Hold the part of ``spec`` that policies share which tell Pods that target spot."""
+
+    provider: str = Field(
+        default="", description="The CapacityProvider of this cluster, where the cluster does not show it."
+    )
+    tolerating_is_targeting: Flag = Field(
+        default=False, description="A Pod that tolerates a provider's spot taint by name targets spot."
+    )

@@ -179,7 +179,10 @@ async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str]) -> Audited:
     reader = Reader(api)
     served = await served_resources(reader.fetch)
     listed = listed_resources(bundle.index, served, cluster_scoped=not namespaces)
-    nodes = {} if _NODES.key in forbidden else await _spot_nodes(reader, view, bundle)
+    nodes: dict[str, SpotNode] = {}
+    if _NODES.key not in forbidden:
+        async for page in reader.objects(_NODES, ()):
+            nodes |= spot_nodes(page, view, bundle.providers)
     judging = _Judging(bundle, view, listed, nodes)
     for each in listed:
         try:
@@ -201,13 +204,6 @@ async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str]) -> Audited:
         forbidden=list(forbidden),
         served=served,
     )
-
-
-async def _spot_nodes(reader: Reader, view: ClusterView, bundle: Bundle) -> dict[str, SpotNode]:
-    found: dict[str, SpotNode] = {}
-    async for page in reader.objects(_NODES, ()):
-        found |= spot_nodes(page, view, bundle.providers)
-    return found
 
 
 class _Metadata(msgspec.Struct):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from argparse import ArgumentTypeError
-from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,12 +26,10 @@ from webhook.manifests.objects import read_manifests
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable
 
     from webhook.bundle import Bundle
     from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot
     from webhook.cli.rehearse.result import Rehearsal
-    from webhook.cli.rehearse.runs.programs import Programs
 
 DESCRIPTION: Final = """\
 Rehearse a reclaim: say who moves, who stays pending and why, who is killed before it is done, and
@@ -180,24 +177,21 @@ def run(options: Namespace) -> int:
         return _prepare(options)
     if not options.lose:
         raise CannotJudgeError("spotgate rehearse: error: say what is lost: --lose POOL, provider:NAME or zone:NAME")
-    from webhook.cli.rehearse.runs.programs import find_programs  # noqa: PLC0415 - not for --help
-
     bundle = read_policies(options.policies, cluster=options.cluster)
     snapshot = _snapshot(options, bundle, [*options.state, *options.paths])
     expect_known_types(dict(options.allocatable), snapshot.pools, snapshot.nodes)
-    # Sought once the input is judged.
-    programs = cache(partial(find_programs, options.binaries, snapshot.source.version))
-    result = _rehearse(options, bundle, snapshot, programs)
+    result = _rehearse(options, bundle, snapshot)
     if options.with_fixes and result.fixes:
-        allocatable = dict(options.allocatable)
-        mended = _rehearse(options, bundle, with_fixes(snapshot, result.fixes, bundle, allocatable), programs)
+        fixed = with_fixes(snapshot, result.fixes, bundle, dict(options.allocatable))
+        mended = _rehearse(options, bundle, fixed)
         comparison = compare(result, mended, "the cluster without these fixes")
         result = structs.replace(mended, fixes=result.fixes, comparison=comparison)
     elif options.compare is not None:
-        base = _rehearse_base(options, bundle, programs)
+        base = _rehearse_base(options, bundle)
         result = structs.replace(result, comparison=compare(base, result, options.compare))
     import_module(f"webhook.cli.rehearse.output.{options.output}").show(result)
-    return _code(result, options.max_pending)
+    most = options.max_pending
+    return FOUND if most is not None and (result.summary.pending.max or 0) > most else FINE
 
 
 def _prepare(options: Namespace) -> int:
@@ -213,19 +207,19 @@ def _prepare(options: Namespace) -> int:
     return FINE
 
 
-def _rehearse(options: Namespace, bundle: Bundle, snapshot: ClusterSnapshot, find: Callable[[], Programs]) -> Rehearsal:
+def _rehearse(options: Namespace, bundle: Bundle, snapshot: ClusterSnapshot) -> Rehearsal:
+    from webhook.cli.rehearse.runs.cluster import RehearsalOptions  # noqa: PLC0415 - half a second
+    from webhook.cli.rehearse.runs.programs import find_programs  # noqa: PLC0415
+    from webhook.cli.rehearse.runs.rehearsal import rehearse  # noqa: PLC0415
+
     loss = loss_of(options.lose, snapshot, bundle.providers)
     allocatable = dict(options.allocatable)
     grown = grown_nodes(options.grow, snapshot.nodes, snapshot.pools, bundle.providers, allocatable)
-    programs = find()
-    from webhook.cli.rehearse.runs.cluster import RehearsalOptions  # noqa: PLC0415 - half a second
-    from webhook.cli.rehearse.runs.rehearsal import rehearse  # noqa: PLC0415
-
     result = rehearse(
         snapshot,
         loss,
         RehearsalOptions(
-            programs=programs,
+            programs=find_programs(options.binaries, snapshot.source.version),
             bundle=bundle,
             serve_flags=[*(f"--policies={each}" for each in options.policies), f"--cluster={options.cluster}"],
             scheduler_config=options.scheduler_config,
@@ -237,14 +231,14 @@ def _rehearse(options: Namespace, bundle: Bundle, snapshot: ClusterSnapshot, fin
     return structs.replace(result, fixes=fixes_of(result, snapshot, bundle, startup=float(options.startup_seconds)))
 
 
-def _rehearse_base(options: Namespace, bundle: Bundle, find: Callable[[], Programs]) -> Rehearsal:
+def _rehearse_base(options: Namespace, bundle: Bundle) -> Rehearsal:
     """Rehearse what the manifests were where the branch began; the policies are those of now."""
     with TemporaryDirectory(prefix="spotgate-") as folder:
         try:
             snapshot = _snapshot(
                 options, bundle, write_base(options.compare, [*options.state, *options.paths], Path(folder))
             )
-            return _rehearse(options, bundle, snapshot, find)
+            return _rehearse(options, bundle, snapshot)
         except CannotJudgeError as error:
             raise CannotJudgeError(f"{error}\nin the base, {options.compare}".replace(f"{folder}/", "")) from None
 
@@ -259,10 +253,6 @@ def _snapshot(options: Namespace, bundle: Bundle, paths: list[str]) -> ClusterSn
 
         source = live_source(options, manifests.objects, bundle)
     return snapshot_of(source, bundle, dict(options.allocatable))
-
-
-def _code(result: Rehearsal, most: float | None) -> int:
-    return FOUND if most is not None and (result.summary.pending.max or 0) > most else FINE
 
 
 def _count(text: str) -> int:

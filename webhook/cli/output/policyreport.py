@@ -19,6 +19,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.cli.output import Format
+from webhook.cli.report import without_empty
 from webhook.documents.yaml_writer import dump_documents
 
 if TYPE_CHECKING:
@@ -97,8 +98,8 @@ def result_of(result: Result, category: str) -> JSON:
         "severity": severity,
         "scored": verdict == "fail",
         "message": result.reason,
-        "resources": [_without_empty(resource)],
-        "properties": _without_empty(properties),
+        "resources": [without_empty(resource)],
+        "properties": without_empty(properties),
     }
 
 
@@ -111,12 +112,8 @@ def _unread(problem: Problem) -> JSON:
         "severity": "info",
         "scored": False,
         "message": problem.text,
-        "properties": _without_empty(properties),
+        "properties": without_empty(properties),
     }
-
-
-def _without_empty(texts: dict[str, str]) -> dict[str, str]:
-    return {key: text for key, text in texts.items() if text}
 
 
 FORMAT: Final = Format(about="dashboards: PolicyReports of the Kubernetes policy working group", render=render)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, QUEUE_WORKER, STATELESS
-from webhook.policy.common import Flag, KindGlob, Model, PolicySpec, Seconds
+from webhook.policy.common import KindGlob, Model, Seconds, TargetingSpec
 from webhook.policy.errors import quoted_value
 from webhook.policy.schema_annotations import EnumDescriptions, TextPattern
 
@@ -58,15 +58,9 @@ def _with_defaults(classes: dict[str, ClassSpec]) -> dict[str, ClassSpec]:
     return {**DEFAULT_CLASSES, **classes}
 
 
-class GracefulTerminationSpec(PolicySpec):
+class GracefulTerminationSpec(TargetingSpec):
     """Injects preStop sleeps, and fits grace periods to the provider's budget and the workload's class."""
 
-    provider: str = Field(
-        default="", description="The CapacityProvider of this cluster, where the cluster does not show it."
-    )
-    tolerating_is_targeting: Flag = Field(
-        default=False, description="A Pod that tolerates a provider's spot taint by name targets spot."
-    )
     untuned: Annotated[
         Literal["fit-budget", "raise-only"],
         EnumDescriptions(

@@ -3,18 +3,12 @@
 from pydantic import Field
 
 from webhook.capacity.providers.schema import LabelSpec, TaintPatternSpec
-from webhook.policy.common import Flag, PolicySpec
+from webhook.policy.common import TargetingSpec
 
 
-class SpotPlacementSpec(PolicySpec):
+class SpotPlacementSpec(TargetingSpec):
     """Finds Pods that target spot, and injects tolerations and a nodeSelector."""
 
-    provider: str = Field(
-        default="", description="The CapacityProvider of this cluster, where the cluster does not show it."
-    )
-    tolerating_is_targeting: Flag = Field(
-        default=False, description="A Pod that tolerates a provider's spot taint by name targets spot."
-    )
     spot_taints: tuple[TaintPatternSpec, ...] = Field(
         default=(),
         description="Taints of this cluster that mean nothing but spot, beside those that its provider puts there and "

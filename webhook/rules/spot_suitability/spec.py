@@ -5,7 +5,7 @@ from typing import Annotated, Final, Self
 from pydantic import Field, StrictInt, model_validator
 
 from webhook.capacity.providers.schema import LabelSpec
-from webhook.policy.common import EnforcementWord, Flag, Glob, KindGlob, Level, Model, NonEmpty, PolicySpec
+from webhook.policy.common import EnforcementWord, Flag, Glob, KindGlob, Level, Model, NonEmpty, TargetingSpec
 from webhook.policy.terms import Enforcement
 from webhook.policy.workloads import RelativePath
 
@@ -127,7 +127,7 @@ class SuitabilityFindingsSpec(Model):
     termination_handler: Level = Field(default="deny", description="Node Termination Handler beside Karpenter.")
 
 
-class SpotSuitabilitySpec(PolicySpec):
+class SpotSuitabilitySpec(TargetingSpec):
     """Finds workloads that do not belong on spot capacity, or are not ready for a reclaim."""
 
     enforcement: EnforcementWord = Field(
@@ -137,12 +137,6 @@ class SpotSuitabilitySpec(PolicySpec):
     findings: SuitabilityFindingsSpec = Field(
         default=SuitabilityFindingsSpec.model_construct(),
         description="The most that single findings may become; enforcement lowers them further.",
-    )
-    provider: str = Field(
-        default="", description="The CapacityProvider of this cluster, where the cluster does not show it."
-    )
-    tolerating_is_targeting: Flag = Field(
-        default=False, description="A Pod that tolerates a provider's spot taint by name targets spot."
     )
     minimum_replicas: Annotated[StrictInt, Field(ge=1, le=1000)] = Field(
         default=3, description="Replicas that a service on spot has at least."

@@ -63,17 +63,16 @@ def find_programs(folder: Path | None, cluster: str | None) -> Programs:
             missing = ", ".join(name for name in sorted(NEEDED) if not has_programs(folder, [name]))
             raise CannotJudgeError(f"spotgate rehearse: --binaries {folder}: {missing} can't be run from there")
         return found
-    found = _found(_preferred(cluster)) or _found(KUBERNETES.version)
-    if found is None:
-        report("there are no programs of a control plane yet; `spotgate rehearse --prepare` gets them beforehand")
-        try:
-            found = prepare(cluster)
-        except BinariesError as error:
-            raise CannotJudgeError(
-                f"spotgate rehearse: {error}\na rehearsal needs these programs: install Go, docker, podman or nerdctl, "
-                "and run `spotgate rehearse --prepare`, or name their folder with --binaries or KUBEBUILDER_ASSETS"
-            ) from None
-    return found
+    if (found := _found(_preferred(cluster)) or _found(KUBERNETES.version)) is not None:
+        return found
+    report("there are no programs of a control plane yet; `spotgate rehearse --prepare` gets them beforehand")
+    try:
+        return prepare(cluster)
+    except BinariesError as error:
+        raise CannotJudgeError(
+            f"spotgate rehearse: {error}\na rehearsal needs these programs: install Go, docker, podman or nerdctl, and "
+            "run `spotgate rehearse --prepare`, or name their folder with --binaries or KUBEBUILDER_ASSETS"
+        ) from None
 
 
 def prepare(cluster: str | None) -> Programs:
