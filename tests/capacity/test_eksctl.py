@@ -129,7 +129,7 @@ def test_a_group_is_spot_where_nothing_of_it_is_on_demand(
     tmp_path: Path, distribution: dict[str, Any] | None, capacity: CapacityType, lifecycle: str | None
 ) -> None:
     group = {} if distribution is None else {"instancesDistribution": {"instanceTypes": ["t3.small"], **distribution}}
-    pool = unmanaged(tmp_path, **group)
+    pool = unmanaged(tmp_path, amiFamily="AmazonLinux2", **group)
     assert (pool.capacity, pool.marked, pool.pool_name, pool.gpu) == (capacity, False, "", Gpu.NO)
     if lifecycle:
         assert pool.labels["node-lifecycle"] == lifecycle
@@ -175,10 +175,21 @@ def test_what_is_no_list_of_groups_is_said(tmp_path: Path, groups: object, said:
     assert [f"{each.field}: {each.text}" for each in problems] == said
 
 
+@pytest.mark.parametrize("family", [None, "AmazonLinux2023", "Bottlerocket"])
+def test_groups_of_image_families_that_do_not_label_their_nodes_have_no_lifecycle(
+    tmp_path: Path, family: str | None
+) -> None:
+    named = {} if family is None else {"amiFamily": family}
+    spot = unmanaged(tmp_path, instancesDistribution={"onDemandPercentageAboveBaseCapacity": 0}, **named)
+    mixed = unmanaged(tmp_path, instancesDistribution={"onDemandPercentageAboveBaseCapacity": 50}, **named)
+    assert "node-lifecycle" not in spot.labels
+    assert (mixed.capacity, mixed.own_marks) == (BOTH, ())
+
+
 def test_the_spot_nodes_of_a_mixed_group_are_told_from_its_others(tmp_path: Path) -> None:
-    """Eksctl labels each node with its own lifecycle when it boots."""
+    """Eksctl's boot scripts of Amazon Linux 2 and Ubuntu label each node with its own lifecycle."""
     mixed = {"instanceTypes": ["m5.large", "m5a.large"], "onDemandPercentageAboveBaseCapacity": 50}
-    web = {"name": "web", "instancesDistribution": mixed}
+    web = {"name": "web", "amiFamily": "Ubuntu2204", "instancesDistribution": mixed}
     file = config(tmp_path, managedNodeGroups=[{"name": "base"}], nodeGroups=[web])
     view = view_of(read_manifests([file]).objects, EKS, complete=True)
     supply = supply_of(view, EKS)

@@ -91,7 +91,7 @@ def test_a_Pod_of_a_compute_class_is_left_alone(pod: Pod) -> None:
         ({}, CapacityType.BOTH, True),
         # A label does not change which nodes the class makes.
         ({CAPACITY_LABEL: "on-demand"}, CapacityType.SPOT, True),
-        ({CAPACITY_LABEL: "on-demand"}, CapacityType.BOTH, False),
+        ({CAPACITY_LABEL: "on-demand"}, CapacityType.BOTH, True),
         ({CAPACITY_LABEL: "spot"}, CapacityType.ON_DEMAND, False),
     ],
 )

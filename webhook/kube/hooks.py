@@ -113,7 +113,8 @@ def time_of(handler: Handler) -> HookTime:
         return HookTime(0, exact=False)
     durations = " ".join(f"{match[1] or ''} {match[2] or ''}" for match in _TIMED.finditer(text)).split()
     others = {word.rpartition("/")[2] for word in _SEPARATORS.split(_TIMED.sub("", text))}
-    exact = others <= _INSTANT and "$(" not in text and "`" not in text
+    # What a shell expands or unquotes may hide a command.
+    exact = others <= _INSTANT and not set("\\`$") & set(text)
     return HookTime(min(math.ceil(sum(map(_seconds, durations))), FOREVER), exact)
 
 

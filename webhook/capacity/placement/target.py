@@ -51,6 +51,8 @@ KEEP_WORDS: Final = ("grace-period", "pre-stop", "node-selector", "tolerations")
 
 _ASKS_FOR_SPOT: Final = frozenset({SPOT, SPOT_PREFERRED})
 
+_HAS_SPOT: Final = frozenset({CapacityType.SPOT, CapacityType.BOTH})
+
 _STATES: Final = 4
 """States of the node pools for which targets are remembered: as many as `webhook.capacity.placement.supply` keeps."""
 
@@ -142,7 +144,7 @@ def target_of(
     said = pod.labels.get(CAPACITY_LABEL)
     if key := _chooses_by(pod, providers):
         because = f"it selects nodes by {key}, which chooses spot or not by rules of its own"
-        return NotTargeting(because, untouchable=True, chosen=_chosen(pod, key, view, may_be=said != ON_DEMAND))
+        return NotTargeting(because, untouchable=True, chosen=_chosen(pod, key, view))
     if said is not None and said not in _ASKS_FOR_SPOT:
         return _ON_DEMAND if said == ON_DEMAND else _NO_CAPACITY
     asked = said or namespace_labels.get(CAPACITY_LABEL)
@@ -287,15 +289,14 @@ def _hands_off(providers: Mapping[str, Provider]) -> tuple[Globs, frozenset[str]
     return Globs(schedulers), frozenset().union(*(each.hands_off_selectors for each in providers.values()))
 
 
-def _chosen(pod: Pod, key: str, view: ClusterView, *, may_be: bool) -> tuple[Pool, ...]:
-    """Return the pools that a Pod chooses by a label: those that are spot, or with ``may_be`` also those of both."""
-    capacities = {CapacityType.SPOT, CapacityType.BOTH} if may_be else {CapacityType.SPOT}
+def _chosen(pod: Pod, key: str, view: ClusterView) -> tuple[Pool, ...]:
+    """Return the pools with spot nodes that a Pod chooses by a label."""
     terms = terms_of(pod.spec)
     return tuple(
         pool
         for pool in view.pools or ()
         if pool.chosen_by == key
-        and pool.capacity in capacities
+        and pool.capacity in _HAS_SPOT
         and any(term.admits(pool.labels, frozenset((key,))) is not Tristate.NO for term in terms)
     )
 

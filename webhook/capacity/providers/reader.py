@@ -157,7 +157,7 @@ class _PoolParser(QueryResults):
             is_cluster=reader.is_cluster,
             template=self._template(namespace),
             marked=reader.labels_spot_nodes,
-            own_marks=tuple(reader.own_spot_labels.items()),
+            own_marks=tuple((self.ask(reader.own_spot_labels) or {}).items()),
             is_template=reader.is_template,
             deleting=bool(metadata.get("deletionTimestamp")),
             problems=tuple(self.problems),

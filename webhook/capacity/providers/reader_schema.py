@@ -12,7 +12,7 @@ from webhook.capacity.providers.pool import CapacityType
 from webhook.capacity.providers.query import Query, QueryPath, QueryResults
 from webhook.kube.quantity import amount_of
 from webhook.policy.common import Flag, Model, NonEmpty, Seconds
-from webhook.policy.fields import ApiGroup, KindName, LabelKey, LabelValue, ResourceName
+from webhook.policy.fields import ApiGroup, KindName, LabelKey, ResourceName
 from webhook.policy.schema_annotations import EnumDescriptions, Parsed
 
 _SPEC_FIELD: Final = re.compile(r"spec(\.[A-Za-z]\w*)+", re.ASCII)
@@ -239,8 +239,9 @@ class MachinesSpec(Model):
     )
     zones: JMESPath | None = Field(default=None, description="A zone, or a list of them.")
     labels_spot_nodes: Flag = Field(default=True, description="Its spot nodes have the provider's `spotNodeLabels`.")
-    own_spot_labels: dict[LabelKey, LabelValue] = Field(
-        default={}, description="With `labelsSpotNodes: false`: labels that only its spot nodes have instead."
+    own_spot_labels: JMESPath | None = Field(
+        default=None,
+        description="With `labelsSpotNodes: false`: a map of the labels that only its spot nodes have instead.",
     )
 
 

@@ -135,7 +135,9 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
 
         keeps = kept_fields(pod)
         grace = self._grace(pod, workload_class, budget.seconds, keeps)
-        only_prefers = isinstance(target, Target) and target.by_preference
+        only_prefers = (
+            target.by_preference if isinstance(target, Target) else not all(pool.spot for pool in target.chosen)
+        )
         if grace < pod.grace_seconds and (only_prefers or unknown_hook(pod)):
             grace = pod.grace_seconds
         say("grace period: %d s, should be %d s", pod.grace_seconds, grace)

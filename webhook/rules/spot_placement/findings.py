@@ -71,9 +71,9 @@ def not_targeting(
         pool = target.chosen[0]
         yield finding(
             "on-demand-and-spot",
-            f"label {CAPACITY_LABEL}: {ON_DEMAND} contradicts {pool}, which the Pod selects and which is spot",
+            f"label {CAPACITY_LABEL}: {ON_DEMAND} contradicts the selected {pool}, which has spot nodes",
             own_field(pod),
-            "The label has no effect on where the Pod runs: what it selects places it on spot nodes.",
+            "The label has no effect on where the Pod runs: what it selects may place it on spot nodes.",
             f"select a {pool.kind} without spot nodes, or remove the label",
         )
     if target.untouchable:

@@ -107,6 +107,10 @@ def _no_spot_pool(target: Target, view: ClusterView, supply: Supply, on_demand: 
             fix = f"if this cluster is among them, write its name instead; else {fix}"
         else:
             fix = f"if this cluster is among them, {this_cluster(others)}; else {fix}"
+    elif mixed := [pool for pool in supply.pools if pool.capacity is CapacityType.BOTH]:
+        reason = "the Pod targets spot, and no label tells the spot nodes of a mixed pool from its on-demand nodes"
+        because = f"Mixed: {listed(map(str, mixed))}. {because}"
+        fix = f"create a pool that is only spot, or {on_demand}"
     elif not supply.pools and not view.providers:
         because = f"It shows no node pool, and no Node, of a provider that spotgate knows. {because}"
         fix = (
