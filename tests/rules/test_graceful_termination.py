@@ -504,7 +504,7 @@ def test_a_grace_period_of_zero_is_a_finding_unless_the_pod_keeps_it() -> None:
         (
             {"labels": SPOT},
             {"nodeSelector": {"compute.coreweave.com/node-pool": "spot-cpu"}},
-            f"{ON_DEMAND}, and remove the choice of spot in `spec.nodeSelector` if you wrote it",
+            ON_DEMAND,
         ),
         (
             {"annotations": {"spotgate.dev/node-pool": "spot-cpu"}},

@@ -41,14 +41,14 @@ def pod_noun(subject: Subject) -> str:
 def run_on_demand(subject: Subject, target: Target | NotTargeting) -> str:
     """Return how to have a Pod run on demand, as an instruction. A label does not undo what else chooses spot.
 
-    A selector next to the label is the user's, or was injected because of the label.
+    A selector next to the label may have been injected because of the label. If the user wrote it, the finding
+    `on-demand-and-spot` follows the change of the label.
     """
     if isinstance(target, NotTargeting):
         return f"select a {target.chosen[0].kind} without spot nodes"
     if target.own and target.own == target.field:
         return f"remove its choice of spot, `{target.own}`"
-    label = f"label {pod_noun(subject)} `{CAPACITY_LABEL}: {ON_DEMAND}`"
-    return f"{label}, and remove the choice of spot in `{target.own}` if you wrote it" if target.own else label
+    return f"label {pod_noun(subject)} `{CAPACITY_LABEL}: {ON_DEMAND}`"
 
 
 @runtime_checkable
