@@ -263,9 +263,8 @@ def _has_fewer_replicas(whole: Subject) -> bool:
 
     With more of them, too few would have been too few before.
     """
-    specs = (workload.spec for workload in (whole.old_workload, whole.workload))
-    before, after = (1 if spec.replicas is None else spec.replicas for spec in specs)
-    return after < before or before == 0 < after
+    before, after = whole.old_workload.replicas, whole.workload.replicas
+    return before is not None and after is not None and (after < before or before == 0 < after)
 
 
 def _parse_old_template(template: object) -> Pod | None:

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from tests.rules import nodepools
 from tests.rules.test_on_demand_fallback_providers import DENY, GKE_CPU, GKE_SPOT, Json, gke_cluster, judge, said
+from webhook.documents.model import placeholder_in
 
 SOON = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+NODE_CLASS = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
 SPOT_TAINT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
 
 
@@ -19,7 +22,7 @@ def karpenter_pool(name: str, capacity: str, *, taints: Any = (SPOT_TAINT,), **s
         {"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["p"]},
     ]
     taints = list(taints) if isinstance(taints, tuple) else taints
-    inner = {"requirements": requirements, "nodeClassRef": {"group": "karpenter.k8s.aws"}, "taints": taints}
+    inner = {"requirements": requirements, "nodeClassRef": NODE_CLASS, "taints": taints}
     metadata = {"name": name}
     return {
         "apiVersion": "karpenter.sh/v1",
@@ -105,6 +108,57 @@ def machine_pool(name: str, instance_type: str, *, spot: bool = False) -> Json:
         "metadata": {"name": name, "namespace": "infra"},
         "spec": {"maxSize": 4, "awsLaunchTemplate": template},
     }
+
+
+REQUIREMENTS = "spec.template.spec.requirements"
+CKS_SPOT = nodepools.pool(computeClass="spot", autoscaling=True, minNodes=0, maxNodes=4, targetNodes=1, nodeLabels={})
+
+
+@pytest.mark.parametrize("placeholder", ["${P}", "$P", "{{ .Values.p }}"])
+@pytest.mark.parametrize(
+    ("resource", "pool", "field"),
+    [
+        *((nodepools.KARPENTER, SPOT, f"{REQUIREMENTS}{rest}") for rest in ("", ".0.values.0", ".0.values", ".1.key")),
+        *((nodepools.KARPENTER, SPOT, f"{REQUIREMENTS}.1.{rest}") for rest in ("operator", "values", "values.0")),
+        *((nodepools.KARPENTER, SPOT, field) for field in ("spec", "spec.disruption", "spec.template.spec.taints")),
+        *(
+            (nodepools.KARPENTER, karpenter_pool("spot", "spot", disruption={"budgets": [{"nodes": "1"}]}), field)
+            for field in ("spec.disruption.budgets.0", "spec.disruption.budgets.0.nodes")
+        ),
+        *(
+            (nodepools.CKS, CKS_SPOT, f"spec.{field}")
+            for field in ("instanceType", "computeClass", "targetNodes", "targetRacks", "minNodes", "maxNodes")
+        ),
+        *(
+            (nodepools.CKS, CKS_SPOT, f"spec.{field}")
+            for field in ("autoscaling", "nodeTaints", "nodeLabels", "schedulingPriority", "schedulingPriority.value")
+        ),
+    ],
+)
+def test_a_placeholder_in_any_field_is_never_denied(resource: Any, pool: Json, field: str, placeholder: str) -> None:
+    value = deepcopy(pool)
+    *parents, last = (int(step) if step.isdigit() else step for step in field.split("."))
+    inside: Any = value
+    for step in parents:
+        inside = inside[step] if isinstance(step, int) else inside.setdefault(step, {})
+    inside[last] = placeholder
+    fallback = FALLBACK if resource == nodepools.KARPENTER else nodepools.pool()
+    fallback = {**fallback, "metadata": {"name": "od"}}
+    denied = [
+        each for each in [*nodepools.judge(resource, value), *judge(value, None, [fallback])] if each.outcome is DENY
+    ]
+    assert [each for each in denied if not each.unknown] == []
+    assert [each for each in denied if not each.fix.startswith(f"{placeholder} is a placeholder: fill")] == []
+
+
+def test_a_placeholder_in_a_fallback_hides_whether_it_is_one() -> None:
+    fallback = karpenter_pool("od", "on-demand", limits="$LIMITS")
+    assert [each.unknown for each in judge(SPOT, None, [fallback])] == [True]
+
+
+@pytest.mark.parametrize("text", ["$1", "a$TYPE", "$TYPE.large", "<TYPE>", "((type))", "$"])
+def test_a_name_after_a_dollar_is_a_placeholder_only_as_the_whole_value(text: str) -> None:
+    assert (placeholder_in(text), placeholder_in(["m5.large", "$_TYPE2"])) == ("", "$_TYPE2")
 
 
 def test_a_placeholder_is_neither_a_GPU_nor_none() -> None:

@@ -93,6 +93,7 @@ def mounted(name: str, path: str, *, read_only: bool = False, **source: Any) -> 
         ("a Job", workload("Job", "batch/v1", of=spot(containers=[{"name": "app"}]))),
         ("workers that do lost work again", workload(of=spot(labels={"spotgate.dev/workload-class": "queue-worker"}, containers=[{"name": "app"}]), replicas=2)),
         ("a queue worker, which declares no port", workload(of=spot(containers=[{"name": "app"}]), replicas=2)),
+        ("a service whose replicas are not known yet", workload(of=spot(), replicas="${N}")),
         ("a service that is scaled to zero", workload(of=spot(containers=[{"name": "app"}]), replicas=0)),
         ("a singleton that is not on spot", workload("StatefulSet", of=template(), replicas=1)),
         ("a singleton that stays on demand", workload(of=template(metadata={"labels": {"spotgate.dev/capacity": "on-demand"}}), replicas=1)),

@@ -130,7 +130,10 @@ _FIELD: Final = re.compile(r"[$A-Za-z_][A-Za-z0-9_]*")
 _FIELD_STEP: Final = re.compile(r'\.?([$A-Za-z_][\w$-]*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
 
 
-_PLACEHOLDER: Final = re.compile(r"\$\{[^}\n]*\}|\{\{.*?\}\}|\{%.*?%\}")
+_PLACEHOLDER: Final = re.compile(
+    r"\$\{[^}\n]*\}|\{\{.*?\}\}|\{%.*?%\}|\A\$[a-z_]\w*\Z|(?<=the placeholder )\$[a-z_]\w*", re.ASCII | re.IGNORECASE
+)
+"""``$NAME``, which envsubst fills in too, counts only as the whole value, and where a problem quotes it."""
 _SHOWN: Final = 60
 """Characters of a placeholder that a message quotes."""
 
@@ -144,6 +147,12 @@ def placeholder_in(value: object) -> str:
         return found[0][:_SHOWN] if found is not None else ""
     members = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
     return next(filter(None, map(placeholder_in, members)), "")
+
+
+def placeholder_before(value: object) -> str:
+    """Return ``the placeholder ${X}, ``, which a problem such as "not a list" can follow; empty if there is none."""
+    placeholder = placeholder_in(value)
+    return f"the placeholder {placeholder}, " if placeholder else ""
 
 
 def filling_in(value: object) -> str:

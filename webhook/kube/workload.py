@@ -21,7 +21,7 @@ class _Metadata(msgspec.Struct):
 
 
 class _Spec(msgspec.Struct):
-    replicas: int | None = None
+    replicas: Any = None
     parallelism: int | None = None
     completionMode: str | None = None
     selector: Any = None
@@ -37,6 +37,12 @@ class WorkloadFields(msgspec.Struct):
     def name(self) -> str:
         """Return the workload's name, or the beginning of one that the API server generates."""
         return self.metadata.generateName.rstrip("-") or self.metadata.name
+
+    @property
+    def replicas(self) -> int | None:
+        """Return how many Pods there are to be, 1 by default, or None if that is no integer (a placeholder)."""
+        replicas = 1 if self.spec.replicas is None else self.spec.replicas
+        return replicas if type(replicas) is int else None
 
     @property
     def labels(self) -> dict[str, str]:

@@ -13,7 +13,7 @@ from jmespath import functions, visitor
 from jmespath.exceptions import JMESPathError
 
 from webhook.bounds import POOL_ITEMS, QUERY_STEPS, OverBoundError
-from webhook.documents.model import placeholder_in
+from webhook.documents.model import placeholder_before
 from webhook.policy.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class Query:
         for path in self._parents:
             found = at(value, path)
             if found is not None and not isinstance(found, dict):
-                return None, f"{'.'.join(path)} is not a map"
+                return None, f"{'.'.join(path)} is {placeholder_before(found)}not a map"
         try:
             return self.search(value)
         except OverBoundError as error:
@@ -270,7 +270,7 @@ class QueryResults:
         found = self.ask_in_doubt(query)
         if query is None or found is None or isinstance(found, bool):
             return found is True
-        self.doubt(query, f"{query.place(self.value)} is neither true nor false")
+        self.doubt(query, f"{query.place(self.value)} is {placeholder_before(found)}neither true nor false")
         return False
 
     def number(self, query: Query | None) -> int | None:
@@ -279,8 +279,7 @@ class QueryResults:
         if isinstance(found, int) and not isinstance(found, bool):
             return found
         if query is not None and found is not None:
-            shown = f"{placeholder}, " if (placeholder := placeholder_in(found)) else ""
-            self.note(f"{query.place(self.value)} is {shown}not an integer")
+            self.note(f"{query.place(self.value)} is {placeholder_before(found)}not an integer")
         return None
 
     def seconds(self, query: Query | None) -> int | None:

@@ -17,7 +17,7 @@ from webhook.capacity.providers.reader_schema import CapacityReaderSpec, NodePoo
 from webhook.capacity.providers.requirements import NO_REQUIREMENTS, read_requirements
 from webhook.capacity.providers.schema import CapacityProviderSpec  # noqa: TC001 - pydantic reads the annotations
 from webhook.capacity.providers.taints import read_taints
-from webhook.documents.model import placeholder_in
+from webhook.documents.model import placeholder_before, placeholder_in
 from webhook.kube.containers import ARCH_LABEL
 from webhook.kube.quantity import amount_of
 
@@ -270,7 +270,7 @@ class _PoolParser(QueryResults):
         if query is None or limits is None:
             return gpu, ""
         if not isinstance(limits, dict):
-            self.doubt(query, f"{query.field} is not a map")
+            self.doubt(query, f"{query.field} is {placeholder_before(limits)}not a map")
             return gpu, ""
         amounts = {str(resource): amount_of(limit) for resource, limit in limits.items()}
         odd = [resource for resource, amount in amounts.items() if amount is None]
@@ -395,6 +395,8 @@ def _text(value: object) -> str:
 
 def _shown(value: object) -> str:
     """Return an unexpected value as a phrase."""
+    if placeholder := placeholder_in(value):
+        return f"the placeholder {placeholder}"
     if isinstance(value, bool | str):
         return repr(value)[:_SHOWN]
     return "a list or map" if isinstance(value, list | dict) else "a number"

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from webhook.bounds import POOL_ITEMS
 from webhook.documents import described
+from webhook.documents.model import placeholder_before, placeholder_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -223,7 +224,9 @@ def read_requirements(found: object, field: str, given: Mapping[str, str]) -> Re
     """
     several: dict[str, list[LabelValues]] = {}
     for label, value in given.items():
-        several.setdefault(_ALIASES.get(label, label), []).append(_of_list((value,)))
+        several.setdefault(_ALIASES.get(label, label), []).append(
+            LabelValues(present=True) if placeholder_in(value) else _of_list((value,))
+        )
     unreadable: set[str | None] = set()
     problems: list[str] = []
     if problem := _unbounded(found):
@@ -234,6 +237,8 @@ def read_requirements(found: object, field: str, given: Mapping[str, str]) -> Re
         written = item.get("key") if isinstance(item, dict) else None
         key = _ALIASES.get(written, written) if isinstance(written, str) else None
         values = _values_of(item.get("operator"), item.get("values")) if key else "has no key"
+        if placeholder := placeholder_in(item):
+            key, values = None if placeholder_in(key) else key, f"has the placeholder {placeholder}"
         if isinstance(values, LabelValues) and key is not None:
             several.setdefault(key, []).append(values)
         else:
@@ -246,7 +251,7 @@ def read_requirements(found: object, field: str, given: Mapping[str, str]) -> Re
 def _unbounded(found: object) -> str:
     """Return why this can't be read as a list of requirements. Return an empty string if it can."""
     if not isinstance(found, list):
-        return "is missing" if found is None else "is not a list"
+        return "is missing" if found is None else f"is {placeholder_before(found)}not a list"
     if len(found) > POOL_ITEMS:
         return f"has {len(found):,} items, more than the {POOL_ITEMS:,} that are read"
     lists = (each.get("values") for each in found if isinstance(each, dict))

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.capacity.providers.pool import Taint
+from webhook.documents.model import placeholder_before, placeholder_in
 from webhook.kube.containers import ARCH_LABEL, OS_LABEL
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def read_taints(
     if texts and isinstance(found, dict):
         found = [f"{key}={written}" for key, written in found.items()]
     if not isinstance(found, list):
-        return (), (f"{field} is not a list",)
+        return (), (f"{field} is {placeholder_before(found)}not a list",)
     read = [(_taint(item, effects, texts=texts), index) for index, item in enumerate(found)]
     taints = tuple(each for each, _ in read if isinstance(each, Taint))
     return taints, tuple(f"{field}[{index}] {each}" for each, index in read if isinstance(each, str))
@@ -89,6 +90,8 @@ def _taint(item: Any, effects: Mapping[str, str], *, texts: bool) -> Taint | str
         key, value, effect = item.get("key"), item.get("value"), item.get("effect")
     elif texts and isinstance(item, str) and (written := _TAINT.fullmatch(item)):
         key, value, effect = written[1], written[2], written[3]
+    if not (isinstance(effect, str) and effect in effects) and (placeholder := placeholder_in(item)):
+        return f"has the placeholder {placeholder}"
     if not isinstance(key, str) or not isinstance(effect, str):
         return "has no key and effect"
     if (meant := effects.get(effect)) is None:

@@ -257,7 +257,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
         workload = subject.workload
         if workload.indexed:
             return "the Pods of an indexed Job work in step"
-        if any(map(self.replicated.match, kinds)) and workload.spec.replicas in {None, 1}:
+        if any(map(self.replicated.match, kinds)) and workload.replicas == 1:
             claim = writable_claim(subject.pod)
             return f"its only replica writes to the claim `{claim}`" if claim else ""
         return ""

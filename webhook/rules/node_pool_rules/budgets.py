@@ -14,6 +14,7 @@ import msgspec
 
 from webhook.capacity.providers.query import Query
 from webhook.decision import Violation
+from webhook.documents.model import filling_in
 from webhook.rules.node_pool_rules.checks import as_yaml, on_one_line, some
 
 if TYPE_CHECKING:
@@ -50,16 +51,16 @@ def malformed_budgets(found: object) -> Iterator[Violation]:
     for index, item in enumerate(found if isinstance(found, list) else ()):
         where = f"{BUDGETS.text}[{index}]"
         if not isinstance(item, dict):
-            yield _malformed(where, f"is {_quoted(item)}, not a map", {"nodes": _DEFAULT_NODES})
+            yield _malformed(where, f"is {_quoted(item)}, not a map", {"nodes": _DEFAULT_NODES}, filling_in(item))
             continue
         for field, (is_right, wanted, example) in _RIGHT.items():
             value = item.get(field)
             if value is not None and not is_right(value):
                 said = f"is {_quoted(value)}, not {wanted}"
-                yield _malformed(f"{where}.{field}", said, {**_known(item), field: example})
+                yield _malformed(f"{where}.{field}", said, {**_known(item), field: example}, filling_in(value))
 
 
-def _malformed(where: str, said: str, example: Mapping[str, Any]) -> Violation:
+def _malformed(where: str, said: str, example: Mapping[str, Any], filling: str = "") -> Violation:
     return Violation(
         id="malformed-budget",
         reason=f"{where.removeprefix('spec.')} {said}",
@@ -67,7 +68,8 @@ def _malformed(where: str, said: str, example: Mapping[str, Any]) -> Violation:
         detail="Karpenter's CRD rejects it."
         if not where.endswith(".schedule")
         else "Karpenter can't tell when the budget is active, and then disrupts nothing at any time.",
-        fix=f"for example:\n{as_yaml(BUDGETS.text, [dict(example)])}",
+        fix=filling or f"for example:\n{as_yaml(BUDGETS.text, [dict(example)])}",
+        unknown=bool(filling),
     )
 
 

@@ -93,31 +93,39 @@ class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
         path = self.query.text
         if found is None or found == "":
             if self.required:
-                yield self._violation("required", f"{path} is missing", "", f"add it{self._example()}")
+                fix, problem = f"add it{self._example()}", self.query.answer(value)[1]
+                yield self._violation("required", f"{path} is missing", "", fix, problem)
             return
         if self.type and type(found) not in _TYPES[self.type]:
             wanted = _NAMES[_TYPES[self.type][0]]
             reason = f"{path} is {_NAMES.get(type(found), 'something else')}, not {wanted}"
             written = json.dumps(on_one_line(found)) if isinstance(found, str) else on_one_line(found)
-            fix = filling_in(found) or f"write {wanted}{self._example()}"
-            yield self._violation("type", reason, f"It is {written}.", fix)
+            fix = f"write {wanted}{self._example()}"
+            yield self._violation("type", reason, f"It is {written}.", fix, found)
             return
         if self.values and self._spelt(found) not in map(self._spelt, self.values):
             reason = f"{path} is {found[:_SHOWN]!r}, not one of {', '.join(self.values)}"
             meant = max(self.values, key=partial(_likeness, found))
             fix = f"write one of them, for example:\n{as_yaml(path, meant)}"
-            yield self._violation("values", reason, "", fix)
+            yield self._violation("values", reason, "", fix, found)
         if self.minimum is not None and found < self.minimum:
             fix = f"write {self.minimum} or more:\n{as_yaml(path, self.minimum)}"
             yield self._violation("minimum", f"{path} is {found}, less than {self.minimum}", "", fix)
         if self.immutable and before is not None and before != "":
             was = f"It is {on_one_line(before)}, and the request makes it {on_one_line(found)}."
             fix = f"keep it, and create another pool for {on_one_line(found)}:\n{as_yaml(path, before)}"
-            yield self._violation("immutable", f"{path} can't be changed", was, fix)
+            yield self._violation("immutable", f"{path} can't be changed", was, fix, found)
 
-    def _violation(self, what: str, reason: str, detail: str, fix: str) -> Violation:
-        detail = " ".join(filter(None, (detail, self.detail)))
-        return Violation(id=what, reason=reason, field=self.query.text, detail=detail, fix=fix, part=self.part)
+    def _violation(self, what: str, reason: str, detail: str, fix: str, found: object = None) -> Violation:
+        return Violation(
+            id=what,
+            reason=reason,
+            field=self.query.text,
+            detail=" ".join(filter(None, (detail, self.detail))),
+            fix=filling_in(found) or fix,
+            part=self.part,
+            unknown=isinstance(found, str) and bool(placeholder_in(found)),
+        )
 
     def _example(self) -> str:
         return "" if self.example is None else f", for example:\n{as_yaml(self.query.text, self.example)}"
@@ -160,15 +168,16 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
             return self._undecided(changed[0].text, problem)
         if not holds and type(holds) not in _NUMBERS:
             return None
+        filling = filling_in([field.answer(value) for field in self.fields])
         return Violation(
             id="check",
             reason=self.message(value),
             field=changed[0].text,
             detail=self.detail(value),
-            fix=self.fix(value),
+            fix=filling or self.fix(value),
             outcome=self.outcome,
             part=self.part,
-            unknown=any(placeholder_in(field(value)) for field in self.fields),
+            unknown=bool(filling),
         )
 
     def _undecided(self, field: str, problem: str) -> Violation:

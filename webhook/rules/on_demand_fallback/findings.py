@@ -174,7 +174,7 @@ class FallbackFindings(msgspec.Struct, frozen=True):
 
 def _is_open(spot: Pool, pools: Iterable[Pool]) -> bool:
     """Return whether a placeholder hides that the pool needs no fallback, or that another pool is one."""
-    others = (pool for pool in pools if not pool.spot and pool.gpu is Gpu.UNKNOWN and same_cluster(pool, spot))
+    others = (pool for pool in pools if not pool.spot and pool.gpu is not Gpu.NO and same_cluster(pool, spot))
     return any(placeholder_in(pool.problems) for pool in (spot, *others))
 
 

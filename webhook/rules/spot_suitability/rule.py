@@ -202,10 +202,10 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         return (controller.group, controller.kind) in self.reported_kinds
 
     def _replicas(self, subject: Subject, workload: WorkloadFields) -> int | None:
-        """Return the number of Pods that the template is to have, or None if it does not matter."""
+        """Return the number of Pods that the template is to have, or None if it does not matter or can't be read."""
         if not subject.template or not self.replicated.match(subject.request.kind.group_kind):
             return None
-        return 1 if workload.spec.replicas is None else workload.spec.replicas
+        return workload.replicas
 
     def _judge_work(self, subject: Subject, case: SuitabilityCase) -> Iterator[Violation]:
         """Yield the violations for a kind of work that does not belong on spot."""
