@@ -102,8 +102,8 @@ COMPILE = $(LOCK)/bin/uv pip compile --quiet --universal --python-version 3.11 -
 lock: ## Pin the dependencies with their hashes in requirements/
 	$(PYTHON) -m venv --clear $(LOCK)
 	$(LOCK)/bin/pip install --quiet --disable-pip-version-check uv
-	$(COMPILE) pyproject.toml --extra cel --output-file requirements/runtime.txt
-	$(COMPILE) pyproject.toml --extra cel --group dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
+	$(COMPILE) pyproject.toml --output-file requirements/runtime.txt
+	$(COMPILE) pyproject.toml --group dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
 	$(COMPILE) --group build --constraint requirements/dev.txt --output-file requirements/build.txt
 	$(COMPILE) --group fuzz --output-file requirements/fuzz.txt
 	rm -rf $(LOCK)

@@ -11,10 +11,6 @@ ReadPath = tuple[str | None, ...]
 """A variable and the fields below it; None stands for any item of a list or map."""
 
 
-class MissingLibraryError(Exception):
-    """Report that the optional extra is not installed. ``str()`` says how to install it."""
-
-
 class ExpressionError(Exception):
     """Report an expression that can't be compiled. ``str()`` says what is wrong and how to fix it.
 

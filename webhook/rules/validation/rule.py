@@ -21,13 +21,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.cel import language
-from webhook.cel.errors import EvaluationError, MissingLibraryError
-from webhook.cel.limits import BUDGET_NS
+from webhook.cel.errors import EvaluationError
 from webhook.cluster.protocol import Needs
 from webhook.decision import Outcome, Violation
 from webhook.policy.errors import SpecError, SpecErrors
 from webhook.rules.protocol import PolicyKind
-from webhook.rules.validation.compiler import Compiler
 from webhook.rules.validation.spec import ValidationSpec
 from webhook.rules.validation.values import values_of
 
@@ -136,12 +134,13 @@ def _message(rule: _Rule, values: Values) -> str:
 
 
 def _compile(spec: ValidationSpec, facts: Facts) -> Validation:  # noqa: ARG001 - expressions need none
-    import jsonpatch  # noqa: F401, PLC0415 - 10 ms that no request is to wait for: `Subject.shown` needs it
+    # 10 ms that no request is to wait for: `Subject.shown` needs it. The others only policies with expressions need.
+    import jsonpatch  # noqa: F401, PLC0415
 
-    try:
-        of = language()
-    except MissingLibraryError as error:
-        raise SpecError(("validations",), str(error)) from None
+    from webhook.cel.limits import BUDGET_NS  # noqa: PLC0415
+    from webhook.rules.validation.compiler import Compiler  # noqa: PLC0415
+
+    of = language()
     compiler = Compiler(spec, of)
     conditions: list[_Condition] = []
     for number, condition in enumerate(spec.match_conditions):
