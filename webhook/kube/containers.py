@@ -50,17 +50,14 @@ def containers(pod: Pod) -> Iterator[PlacedContainer]:
         yield PlacedContainer("ephemeralContainers", index, container)
 
 
-def resources_of(spec: PodSpec) -> Iterator[Resources]:
-    """Yield the resources of each container, and the Pod-level resources.
+def resources_of(spec: PodSpec) -> list[Resources]:
+    """Return the resources of each container, and the Pod-level resources.
 
     Kubernetes 1.37 accepts CPU, memory and huge pages at Pod level, and no devices.
     """
-    for members in (spec.containers, spec.initContainers or (), spec.ephemeralContainers or ()):
-        for container in members:
-            if container.resources is not None:
-                yield container.resources
-    if spec.resources is not None:
-        yield spec.resources
+    members = [*spec.containers, *(spec.initContainers or ()), *(spec.ephemeralContainers or ())]
+    resources = [container.resources for container in members if container.resources is not None]
+    return resources if spec.resources is None else [*resources, spec.resources]
 
 
 def requested_of(pod: Pod, resources: Globs) -> frozenset[str]:

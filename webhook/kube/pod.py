@@ -261,4 +261,7 @@ class Pod(msgspec.Struct):
     @property
     def controller(self) -> OwnerReference | None:
         """Return the owner that manages the Pod, or None."""
-        return next((owner for owner in self.metadata.ownerReferences or () if owner.controller), None)
+        for owner in self.metadata.ownerReferences or ():
+            if owner.controller:
+                return owner
+        return None

@@ -74,7 +74,8 @@ def _is_small(pod: Pod) -> bool:
         return False
     things: list[Collection[object] | None] = [metadata.labels, metadata.annotations, spec.nodeSelector]
     things += [spec.tolerations, spec.volumes, members]
-    things += [quantities for wanted in resources_of(spec) for quantities in (wanted.limits, wanted.requests)]
+    for wanted in resources_of(spec):
+        things += (wanted.limits, wanted.requests)
     return sum(map(len, filter(None, things))) <= bounds.LEAST
 
 

@@ -175,8 +175,10 @@ def target_of(
 def _kind(pod: Pod, named: str | None) -> bytes:
     """Return everything of a Pod that `_answer` reads, so that equal Pods share one answer."""
     spec = pod.spec
-    resources, claims = list(resources_of(spec)), bool(spec.resourceClaims)
-    return _encoder.encode((named, resources, claims, spec.nodeSelector, spec.affinity, spec.tolerations, spec.os))
+    claims = bool(spec.resourceClaims)
+    return _encoder.encode(
+        (named, resources_of(spec), claims, spec.nodeSelector, spec.affinity, spec.tolerations, spec.os)
+    )
 
 
 _encoder: Final = msgspec.json.Encoder()

@@ -19,8 +19,6 @@ from webhook.policy.errors import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from jmespath.parser import ParsedResult
-
 QueryPath = tuple[str, ...]
 _FIELD: Final = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+", re.ASCII)
 """A field path. Most expressions are only that, and need no JMESPath."""
@@ -76,7 +74,12 @@ class _Interpreter(visitor.TreeInterpreter):
         self._steps += 1
         if self._steps > QUERY_STEPS:
             raise _TooManyStepsError
-        return getattr(self, f"visit_{node['type']}")(node, value)
+        return getattr(self, node["type"])(node, value)
+
+    def visit_path(self, node: Any, value: Any) -> Any:  # noqa: ANN401 - the library's own tree
+        """Return the value at a field path, which `_prepared` puts in place of a step for each field."""
+        self._steps += len(node["value"])
+        return at(value, node["value"])
 
 
 class Query:
@@ -93,7 +96,7 @@ class Query:
         plain: the expression is only a field path, so that it also says where to write.
     """
 
-    __slots__ = ("_parents", "_parsed", "field", "path", "paths", "plain", "text")
+    __slots__ = ("_parents", "_tree", "field", "path", "paths", "plain", "text")
 
     def __init__(self, text: str) -> None:
         if len(text) > _LONGEST:
@@ -108,7 +111,7 @@ class Query:
         starts = (match for match in _FIELD.finditer(bare) if not bare[: match.start()].endswith("."))
         self.paths = tuple(tuple(match[0].split(".")) for match in starts)
         self._parents = _parents(text)
-        self._parsed = None if self.plain else _parse(text)
+        self._tree = None if self.plain else _prepared(_parse(text))
 
     def __call__(self, value: Mapping[str, Any]) -> Any:  # noqa: ANN401, D102 - JSON; the class says it
         try:
@@ -121,10 +124,10 @@ class Query:
 
         Raise OverBoundError if the expression goes over more items than are judged.
         """
-        if self._parsed is None:
+        if self._tree is None:
             return at(value, self.path), ""
         try:
-            return _Interpreter().visit(self._parsed.parsed, value), ""
+            return _Interpreter().visit(self._tree, value), ""
         except _TooManyStepsError:
             place = self._from(value, None)
             raise OverBoundError(place, f"{place} has more items than are judged") from None
@@ -175,14 +178,14 @@ def _parents(text: str) -> tuple[tuple[str, ...], ...]:
     return tuple(sorted(found, key=lambda path: (len(path), path)))
 
 
-def _parse(text: str) -> ParsedResult:
-    """Compile the expression. Raise ValueError if the text is none, or calls a function that there is not.
+def _parse(text: str) -> Any:  # noqa: ANN401 - the library's own tree
+    """Return the tree of the expression. Raise ValueError if the text is none, or calls a function that there is not.
 
     The library itself looks for functions only while it searches.
     """
     try:
-        parsed = jmespath.compile(text)
-        called = list(_called(parsed.parsed))
+        tree = jmespath.compile(text).parsed
+        called = list(_called(tree))
         if text.count("(") > _DEEPEST:  # the tree has no parentheses, but the library's parser recurses for each
             raise RecursionError  # noqa: TRY301 - as the library would
     except JMESPathError as error:
@@ -193,7 +196,19 @@ def _parse(text: str) -> ParsedResult:
         if name not in _FUNCTIONS.FUNCTION_TABLE:
             hint = did_you_mean(name, _FUNCTIONS.FUNCTION_TABLE)
             raise ValueError(f"not a JMESPath expression: there is no function `{name}`{hint}")
-    return parsed
+    return tree
+
+
+def _prepared(node: Any) -> Any:  # noqa: ANN401 - the library's own tree
+    """Return the tree as `_Interpreter` visits it: the type of a node is its method, and ``a.b.c`` is one node."""
+    if not isinstance(node, dict):  # a bound of a slice
+        return node
+    children = [_prepared(child) for child in node["children"]]
+    if node["type"] == "subexpression" and all(child["type"] in {"visit_field", "visit_path"} for child in children):
+        names = [child["value"] for child in children]
+        path = tuple(name for value in names for name in ((value,) if isinstance(value, str) else value))
+        return {"type": "visit_path", "children": [], "value": path}
+    return {**node, "type": f"visit_{node['type']}", "children": children}
 
 
 def _called(node: Any, level: int = 1) -> Iterator[str]:  # noqa: ANN401 - the library's own tree

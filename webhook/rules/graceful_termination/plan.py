@@ -15,13 +15,16 @@ from webhook.decision import Outcome, Violation, finding
 from webhook.kube.hooks import hook_sleeps, longest_sleep, spelled, unknown_hook
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
 from webhook.policy.errors import did_you_mean
+from webhook.rules.protocol import pod_noun, run_on_demand
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from webhook.capacity.placement.budget import GraceBudget
+    from webhook.capacity.placement.target import NotTargeting, Target
     from webhook.kube.hooks import HookSleep
     from webhook.kube.pod import Handler, Pod
+    from webhook.subject import Subject
 
 _GRACE: Final = "spec.terminationGracePeriodSeconds"
 _NOT_THERE: Final = "The mutating webhook was skipped, or something undid its change, or the policy only audits."
@@ -41,9 +44,9 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
         handler: the sleep as a hook, or None if the Pod can't sleep.
         no_handler: why it can't.
         keeps: what the Pod's annotation asks to keep.
-        pod_noun: the object that carries its labels and annotations, for messages.
+        subject: the Pod or pod template.
+        target: how it targets spot.
         only_prefers: the Pod only prefers spot, so its grace period is never lowered.
-        on_demand: how to have the Pod run on demand, as an instruction.
     """
 
     budget: GraceBudget
@@ -55,12 +58,18 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
     handler: Handler | None
     no_handler: str
     keeps: frozenset[str]
-    pod_noun: str
+    subject: Subject
+    target: Target | NotTargeting
     only_prefers: bool
-    on_demand: str
 
-    def violations(self, pod: Pod, classes: Collection[str], *, deny: bool) -> Iterator[Violation]:
+    @property
+    def pod_noun(self) -> str:
+        """Return the object that carries the Pod's labels and annotations, for messages."""
+        return pod_noun(self.subject)
+
+    def violations(self, classes: Collection[str], *, deny: bool) -> Iterator[Violation]:
         """Yield the violations that the plan does not fix, and the planned changes that are missing."""
+        pod = self.subject.pod
         if self.unknown_class:
             known = ", ".join(f"`{name}`" for name in sorted(classes))
             yield finding(
@@ -132,7 +141,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
             f"a grace period of {self.grace} s is {self.grace - budget.seconds} s over what a reclaim leaves",
             _GRACE,
             f"{budget}. {lost}",
-            f"{fix}, or run it on-demand: {self.on_demand}",
+            f"{fix}, or run it on-demand: {run_on_demand(self.subject, self.target)}",
             outcome,
         )
 

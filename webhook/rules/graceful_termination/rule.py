@@ -46,7 +46,7 @@ from webhook.policy.match import PODS_CREATE
 from webhook.rules.concern import targeting_concern
 from webhook.rules.graceful_termination.plan import TerminationPlan
 from webhook.rules.graceful_termination.spec import GracefulTerminationSpec
-from webhook.rules.protocol import PolicyKind, pod_noun, run_on_demand
+from webhook.rules.protocol import PolicyKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -95,7 +95,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         plan = self.plan(subject, context)
         if plan is None:
             return iter(())
-        return plan.violations(subject.pod, self.classes, deny=self.spec.over_budget == "deny")
+        return plan.violations(self.classes, deny=self.spec.over_budget == "deny")
 
     def plan(self, subject: Subject, context: Context) -> TerminationPlan | None:
         """Return the plan for a Pod, or None if the Pod is left as it is; the trace says why."""
@@ -134,13 +134,14 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         say("class %s: %s", name, because)
 
         keeps = kept_fields(pod)
+        current = pod.grace_seconds
         grace = self._grace(pod, workload_class, budget.seconds, keeps)
         only_prefers = (
             target.by_preference if isinstance(target, Target) else not all(pool.spot for pool in target.chosen)
         )
-        if grace < pod.grace_seconds and (only_prefers or unknown_hook(pod)):
-            grace = pod.grace_seconds
-        say("grace period: %d s, should be %d s", pod.grace_seconds, grace)
+        if grace < current and (only_prefers or unknown_hook(pod)):
+            grace = current
+        say("grace period: %d s, should be %d s", current, grace)
 
         sleep = workload_class.pre_stop_seconds
         sleepless = without_pre_stop(pod) if 0 < sleep < grace and "pre-stop" not in keeps else ()
@@ -156,9 +157,9 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
             handler=handler,
             no_handler=no_handler,
             keeps=keeps,
-            pod_noun=pod_noun(subject),
+            subject=subject,
+            target=target,
             only_prefers=only_prefers,
-            on_demand=run_on_demand(subject, target),
         )
 
     def _target(self, subject: Subject, context: Context) -> Target | NotTargeting:
