@@ -1,7 +1,8 @@
 """Load policy files into a bundle: validated, compiled and indexed as a whole, and rejected as a whole.
 
-Facts (capacity providers, pod templates) that a folder does not bring itself come from the policies that ship with
-spotgate; a document of the same kind and name replaces the shipped one.
+A policy set is a list of sources. The shipped policies are one of them, and a document of the same kind and name
+replaces a shipped one as a whole. Every command and the server compose their policies here. Facts (capacity providers,
+pod templates) that a set does not bring itself come from the shipped policies, also where these are not a source.
 """
 
 from __future__ import annotations
@@ -91,18 +92,25 @@ class Bundle(msgspec.Struct, frozen=True):
         index: the compiled policies.
         hash: the hash of all files; the same files give the same hash.
         documents: policies, exemptions and facts as they were written.
+        replacing: those of the documents that replace a shipped one.
         mode: how far all policies go.
     """
 
     index: Index
     hash: str
     documents: tuple[PolicyDocument, ...]
+    replacing: tuple[PolicyDocument, ...] = ()
     mode: ModeSpec = ModeSpec.model_construct()
 
     @property
     def policies(self) -> tuple[Policy, ...]:
         """Return the compiled policies that are not switched off, by kind and name."""
         return self.index.policies
+
+    @property
+    def own(self) -> tuple[PolicyDocument, ...]:
+        """Return the documents that the shipped folder does not hold."""
+        return tuple(each for each in self.documents if not Path(each.document.file).is_relative_to(SHIPPED))
 
     @property
     def providers(self) -> Mapping[str, Provider]:
@@ -135,12 +143,14 @@ def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "", cluster:
         if path.is_dir() and not policy_files((path,))
     ]
     where = ", ".join(map(str, paths or (SHIPPED,)))
-    documents = _validated(policy_files(own), where, problems, shipped=shipped)
-    return _bundle(documents, problems, own_namespace, cluster)
+    documents, replacing = _composed(policy_files(own), where, problems, shipped=shipped)
+    return replace(_bundle(documents, problems, own_namespace, cluster), replacing=replacing)
 
 
-def _validated(files: Sequence[Path], where: str, problems: list[Problem], *, shipped: bool) -> list[PolicyDocument]:
-    """Return the valid documents of the files, and the shipped ones that they do not replace.
+def _composed(
+    files: Sequence[Path], where: str, problems: list[Problem], *, shipped: bool
+) -> tuple[list[PolicyDocument], tuple[PolicyDocument, ...]]:
+    """Return the valid documents, with the shipped ones that are not replaced, and those that replace a shipped one.
 
     Args:
         files: the policy files of the user.
@@ -153,7 +163,8 @@ def _validated(files: Sequence[Path], where: str, problems: list[Problem], *, sh
     # Where a checkout is edited, these files are the user's too, and may be among those that the user names.
     base_files = [each for each in policy_files((SHIPPED,) if shipped else _SHIPPED_FACTS) if each not in files]
     base = load_documents(base_files, kinds if shipped else {name: kinds[name] for name in FACTS}, problems)
-    brought = {(document.kind, document.name) for document in documents}
+    brought = {(document.kind, document.name): document for document in documents}
+    replacing = tuple(brought[key] for each in base if (key := (each.kind, each.name)) in brought)
     base = [each for each in base if (each.kind, each.name) not in brought]
     if shipped:
         problems += [each for each in duplicates([*base, *documents]) if each not in problems]
@@ -162,7 +173,7 @@ def _validated(files: Sequence[Path], where: str, problems: list[Problem], *, sh
     documents = [*base, *documents]
     if any(each.spec is None for each in documents if each.kind in FACTS):
         raise PolicyErrors(problems)  # What policies say of facts that are not there is no mistake of theirs.
-    return documents
+    return documents, replacing
 
 
 def _no_policy(documents: Sequence[PolicyDocument]) -> str:

@@ -200,5 +200,6 @@ def duplicates(loaded: Sequence[PolicyDocument]) -> Iterator[Problem]:
             line, _ = other.document.position(("metadata", "name"))
             yield policy.problem(
                 ("metadata", "name"),
-                f"{policy.name!r} is also the name of {other.kind} at {other.document.file}:{line}",
+                f"{policy.name!r} is also the name of {other.kind} at {other.document.file}:{line}; rename one, or "
+                "remove it",
             )

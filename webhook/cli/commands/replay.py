@@ -12,6 +12,7 @@ from webhook.cli.options import (
     add_list,
     add_policies,
     add_table_or_json,
+    policies_path,
     read_policies,
     read_state,
 )
@@ -50,7 +51,11 @@ def configure(parser: ArgumentParser) -> None:
     add_policies(parser)
     recorded = "default: with what was answered when the review was recorded"
     add_list(
-        parser, "--against", "PATH", f"compare with what these policies answer; can be given again; {recorded}", Path
+        parser,
+        "--against",
+        "PATH",
+        f"compare with what these policies answer; `shipped` names those of spotgate; can be given again; {recorded}",
+        policies_path,
     )
     default = "default: as it was recorded, for other reviews unknown"
     add_list(

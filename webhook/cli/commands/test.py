@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from webhook.bundle import OWN_NAMESPACE
+from webhook.bundle import OWN_NAMESPACE, SHIPPED
 from webhook.cli.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
 from webhook.cli.options import add_policies, read_policies
 from webhook.cli.policy_tests.coverage import coverage
@@ -27,8 +27,9 @@ defaulted, changed and judged as the API server would have it done.
 
 EPILOG: Final = """\
 which policies:
-  Those of --policies; else those among the paths; else the ones that ship with spotgate. Folders
-  called `tests` hold no policies.
+  Those of --policies. Without it: the shipped ones and those among the paths, as in a cluster, of
+  which those among the paths judge a case that names no others; without any there, the shipped ones.
+  Folders called `tests` hold no policies.
 
 examples:
   %(prog)s policies/
@@ -46,7 +47,7 @@ exit codes:
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("paths", metavar="DIR", nargs="+", type=Path, help="folders, or files, with PolicyTests")
-    default = "`shipped` names those of spotgate; can be given again; default: those among DIR, else the shipped ones"
+    default = "`shipped` names those of spotgate; can be given again; default: the shipped ones and those among DIR"
     add_policies(parser, default)
     parser.add_argument("-o", "--output", choices=("table", *FORMATS), default="table", help="default: %(default)s")
     parser.add_argument("--coverage", action="store_true", help="say what of each policy no case reaches")
@@ -58,18 +59,21 @@ def run(options: Namespace) -> int:
     tests = read_tests(options.paths)
     problems = sorted(tests.problems)
     paths = options.policies or (options.paths if tests.brings_policies else [])
-    bundle = read_policies(paths, own_namespace=OWN_NAMESPACE)
+    own = tests.brings_policies and not options.policies
+    bundle = read_policies([SHIPPED, *paths] if own else paths, own_namespace=OWN_NAMESPACE)
+    names = {each.name for each in bundle.own if each.is_policy} if own else set()
+    tested = tuple(each.name for each in bundle.policies if each.name in names) if names else None
     if not tests.documents and not problems:
         raise CannotJudgeError(f"{', '.join(map(str, options.paths))}: holds no PolicyTest; see spotgate test --help")
     if tests.documents and not paths:
         where = ", ".join(map(str, options.paths))
         text = "holds no policies, so those that ship with spotgate are tested; name others with --policies"
         complain(f"{where}: warning: {text}")
-    runner = Runner(bundle, now=utc_now(), update=options.update)
+    runner = Runner(bundle, tested, now=utc_now(), update=options.update)
     results = [result for test in tests.documents for result in runner.run(test)]
-    covered = coverage(bundle, [result.reached for result in results]) if options.coverage else None
-    tested = ", ".join(map(str, paths)) or "the policies that ship with spotgate"
-    report = PolicyTestReport(tested, results, problems, covered)
+    covered = coverage(bundle, [result.reached for result in results], tested) if options.coverage else None
+    against = ", ".join(map(str, paths)) or "the policies that ship with spotgate"
+    report = PolicyTestReport(against, results, problems, covered)
     if options.output == "table":
         show(report)
     else:

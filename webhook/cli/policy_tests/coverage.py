@@ -121,14 +121,14 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True):
     unreached: list[str]
 
 
-def coverage(bundle: Bundle, cases: list[dict[str, Reached]]) -> list[Covered]:
-    """Return the coverage of each policy of the bundle that is not off."""
+def coverage(bundle: Bundle, cases: list[dict[str, Reached]], tested: tuple[str, ...] | None = None) -> list[Covered]:
+    """Return the coverage of each policy under test that is not off. None: of all."""
     policies = {policy.name: policy for policy in bundle.policies}
     exemptions = set().union(*(reached.exemptions for case in cases for reached in case.values()))
     return [
         _covered(each, policies[each.name], [case[each.name] for case in cases if each.name in case], exemptions)
         for each in bundle.documents
-        if each.is_policy and each.spec.enforcement is not Enforcement.OFF
+        if each.is_policy and each.spec.enforcement is not Enforcement.OFF and (tested is None or each.name in tested)
     ]
 
 

@@ -116,11 +116,15 @@ def read_tests(paths: Sequence[Path]) -> Tests:
 class Runner:
     """Run cases. Files that several of them need are read once.
 
-    ``now`` is the time of cases that name no day. ``update`` writes golden files.
+    ``tested`` names the policies that judge a case that names none; None: all. ``now`` is the time of cases that name
+    no day. ``update`` writes golden files.
     """
 
-    def __init__(self, bundle: Bundle, *, now: datetime, update: bool = False) -> None:
+    def __init__(
+        self, bundle: Bundle, tested: tuple[str, ...] | None = None, *, now: datetime, update: bool = False
+    ) -> None:
         self._bundle = bundle
+        self._tested = tested
         self._now = now
         self._update = update
         self._watches: dict[tuple[str, ...] | None, Watch] = {}
@@ -184,8 +188,8 @@ class Runner:
         )
 
     def _watch(self, case: PolicyTestCase) -> Watch:
-        """Return the policies that the case names, or all, recording their coverage."""
-        names = case.spec.policies
+        """Return the policies that the case names, or those under test, recording their coverage."""
+        names = case.spec.policies or self._tested
         known = [policy.name for policy in self._bundle.policies]
         for number, name in enumerate(names or ()):
             if name not in known:
