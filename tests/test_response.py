@@ -104,6 +104,46 @@ def test_R5_warnings_stay_below_the_size_at_which_each_is_cut() -> None:
     assert 3000 < sum(map(len, warnings)) <= 4096
 
 
+SPREAD = """write:
+spec:
+  template:
+    spec: {priorityClassName: 'y'}
+"""
+PROBE = """name a probe, for example:
+spec:
+  template:
+    spec:
+      containers:
+      - name: web
+        command: ["a: b", '8', 8]
+"""
+
+
+def kubectl_shows(*responses: dict[str, Any]) -> list[str]:
+    """Return the warnings that kubectl prints in one run: a text that it has printed, it drops."""
+    return list(dict.fromkeys(line for response in responses for line in response.get("warnings", [])))
+
+
+def test_R5_kubectl_drops_no_part_of_a_fix_that_repeats() -> None:
+    fixes = (SPREAD, SPREAD.replace("'y'", "x"), PROBE, "write:\n- not: [yaml", "do it\nso", "do it\nso")
+    for severally in (False, True):  # in one response, or in one for each object of `kubectl apply`
+        findings = [finding(Outcome.WARN, reason=f"wrong {i}", fix=fix.rstrip()) for i, fix in enumerate(fixes)]
+        groups = [findings[:5], findings[5:]] if not severally else [[each] for each in findings[:5]]
+        shown = kubectl_shows(*(answer(Decision(findings=tuple(group))) for group in groups))
+        assert [line for line in shown if not line.startswith("[p]")][:5] == [
+            '  Fix: write: {spec: {template: {spec: {priorityClassName: "y"}}}}',
+            "  Fix: write: {spec: {template: {spec: {priorityClassName: x}}}}",
+            (
+                "  Fix: name a probe, for example: "
+                '{spec: {template: {spec: {containers: [{name: web, command: ["a: b", "8", 8]}]}}}}'
+            ),
+            "  Fix: write: - not: [yaml",
+            "  Fix: do it so",
+        ]
+    twice = answer(Decision(findings=tuple(findings[4:])))["warnings"]
+    assert twice == ["[p] wrong 4 [kind/what]", "  Fix: do it so", "[p] wrong 5 [kind/what]", "  Fix: do it so "]
+
+
 def test_R5_control_characters_and_lone_surrogates_are_taken_out() -> None:
     said = finding(Outcome.WARN, reason="bell \x07 escape \x1b[31m newline \n surrogate \ud800 end")
     warnings = answer(Decision(findings=(said,)))["warnings"]

@@ -162,7 +162,9 @@ BROKEN = f"""\
    {ID}
   Left without: NodePool h100-spot. What does not count: NodePool cpu-control-plane: it has no GPUs. Not denied:
     break-glass by erin: incident 42.
-  Fix: {OTHERWISE}"""
+  Fix: delete the spot pools first, or create another on-demand pool first, for example: \
+{{apiVersion: compute.coreweave.com/v1alpha1, kind: NodePool, metadata: {{name: h100-spot-fallback}}, \
+spec: {{computeClass: default, instanceType: gd-8xh100ib-i128, autoscaling: true, maxNodes: 2, targetNodes: 0}}}}"""
 
 
 def test_break_glass_is_for_the_groups_of_the_policy_and_always_in_the_audit_log(

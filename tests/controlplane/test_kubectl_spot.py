@@ -21,14 +21,8 @@ NO_BUDGET = """\
 [spot-suitability] no PodDisruptionBudget covers its Pods: nodes that are drained together stop all of them at once (at
     spec.template.metadata.labels) [spot-suitability/disruption-budget-missing]
   A budget makes a drain wait until replacements are ready, for as long as the node is there.
-  Fix: apply one:
-    apiVersion: policy/v1
-    kind: PodDisruptionBudget
-    metadata: {{name: web, namespace: {namespace}}}
-    spec:
-      selector:
-        matchLabels: {{app: web}}
-      minAvailable: 50%
+  Fix: apply one: {{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {{name: web, namespace: {namespace}}}, \
+spec: {{selector: {{matchLabels: {{app: web}}}}, minAvailable: "50%"}}}}
 """
 
 

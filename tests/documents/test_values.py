@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from webhook.documents import DocumentError, read_documents
-from webhook.documents.yaml_writer import dump
+from webhook.documents.yaml_writer import dump, dump_on_one_line
 
 if TYPE_CHECKING:
     from webhook.documents import JSONValue
@@ -203,6 +203,8 @@ KEYS = st.sampled_from(YES) | TEXTS.filter(lambda text: not re.search("[\n\r\x85
 @given(st.dictionaries(KEYS, st.sampled_from(NO) | TEXTS | NUMBERS | st.lists(TEXTS), max_size=4))
 def test_what_is_written_for_people_reads_back(value: dict[str, JSONValue]) -> None:
     assert read(dump(value)) == [value]
+    assert read(dump_on_one_line(value)) == [value]
+    assert "\n" not in dump_on_one_line(value)
 
 
 # PyYAML quotes for YAML 1.1's words; what only kubectl takes for more than text (y, 08, 1e3) is quoted by default_style.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
@@ -13,6 +15,11 @@ if TYPE_CHECKING:
 
 UNBROKEN: Final = 1000
 """Characters of a line, so many that expressions and certificates stay on one."""
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9/][\w./-]*", re.ASCII)
+"""Text that needs no quotes, if it is not read as another value."""
+_NOT_PRINTABLE: Final = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]")
+"""What JSON allows in quotes and YAML does not, or takes for a line break."""
 
 _TEXT: Final = "tag:yaml.org,2002:str"
 _NO_TEXT: Final = "tag:yaml.org,2002:value"
@@ -47,6 +54,18 @@ def dump(value: object, *, width: int = 80, short_in_brackets: bool = False) -> 
     """
     text: str = yaml.dump(value, Dumper=_Dumper, **_options(width, short_in_brackets=short_in_brackets))
     return text.removesuffix("...\n").rstrip("\n")
+
+
+def dump_on_one_line(value: object) -> str:
+    """Return a JSON value as YAML in brackets, on one line."""
+    if isinstance(value, dict):
+        members = (f"{dump_on_one_line(key)}: {dump_on_one_line(member)}" for key, member in value.items())
+        return f"{{{', '.join(members)}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(dump_on_one_line, value))}]"
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and resolve(value) == value:
+        return value
+    return _NOT_PRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def dump_documents(values: Iterable[Any], *, width: int, short_in_brackets: bool = False) -> str:

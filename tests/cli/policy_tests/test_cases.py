@@ -89,6 +89,47 @@ def test_outcome_is_that_of_the_request_in_its_surroundings(
     assert (code, said) == (1, got)
 
 
+@pytest.mark.parametrize(
+    ("enforcement", "expected", "passes"),
+    [
+        ("deny", {"outcome": "denied"}, False),
+        ("warn", {"outcome": "warned"}, False),
+        ("deny", {"outcome": "denied", "ids": ["validation/error"]}, True),
+        ("deny", {"outcome": "denied", "ids": ["validation/error", "reserved-labels/reserved"]}, True),
+        ("warn", {"outcome": "denied"}, True),  # by ReservedLabels
+    ],
+)
+def test_a_rule_that_fails_to_evaluate_is_not_the_rule_that_a_case_expects(
+    run: Run,
+    write: Write,
+    enforcement: str,
+    expected: dict[str, Any],
+    passes: bool,  # noqa: FBT001
+) -> None:
+    rule = {
+        "apiVersion": "spotgate.dev/v1",
+        "kind": "Validation",
+        "metadata": {"name": "fails"},
+        "spec": {
+            "enforcement": enforcement,
+            "match": {"resourceRules": [{"apiGroups": [""], "resources": ["pods"], "operations": ["CREATE"]}]},
+            "validations": [{"expression": "object.spec.priority < 5"}],
+        },
+    }
+    write("policies/fails.yaml", yaml.safe_dump(rule))
+    reserved = len(expected.get("ids", ())) > 1 or (enforcement, expected["outcome"]) == ("warn", "denied")
+    write("policies/policy.yaml", POLICY)
+    write("policies/tests/mine.yaml", policy_test({"object": RESERVED if reserved else POD, "expect": expected}))
+    done = run("test", "policies", "-o", "json")
+    assert done.out, done.err
+    (case,) = done.json["cases"]
+    texts = [said["text"] for said in (*case["mismatches"], *case["problems"])]
+    because = "expression failed: no such key: priority"
+    fix = "correct the expression, or name the id in `ids`"
+    only = f"{expected['outcome']} only by validation/error: {because}; {fix}"
+    assert texts == ([] if passes else [only])
+
+
 def test_all_that_came_out_differently_is_said_at_its_line(run: Run, write: Write) -> None:
     write("policies/policy.yaml", POLICY)
     text = policy_test(

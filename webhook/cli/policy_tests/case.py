@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from datetime import UTC, datetime, time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from webhook.policy.errors import Problem
     from webhook.policy.policy_test import CaseSpec, ExpectSpec, PolicyTestSpec
     from webhook.review import Request
+
+
+FAILED: Final = "validation/error"
+"""The id of an expression without a result: the request gets the expected outcome, but not by what the rule says."""
 
 
 class CannotRunError(Exception):
@@ -155,6 +159,12 @@ def differences(
     verdict = verdict_of(finding.outcome for finding in findings)
     if verdict is not expected.outcome:
         yield ("outcome",), f"expected {expected.outcome}, got {verdict}"
+    elif (
+        FAILED not in (expected.ids or ())
+        and verdict_of(each.outcome for each in findings if each.id != FAILED) != verdict
+    ):
+        why = next(finding.reason for finding in findings if finding.id == FAILED)
+        yield ("outcome",), f"{verdict} only by {FAILED}: {why}; correct the expression, or name the id in `ids`"
     for name, wanted, found in (
         ("policies", expected.policies, {finding.policy for finding in findings}),
         ("ids", expected.ids, {finding.id for finding in findings}),
