@@ -113,7 +113,7 @@ def test_a_rule_that_fails_to_evaluate_is_not_the_rule_that_a_case_expects(
         "spec": {
             "enforcement": enforcement,
             "match": {"resourceRules": [{"apiGroups": [""], "resources": ["pods"], "operations": ["CREATE"]}]},
-            "validations": [{"expression": "object.spec.priority < 5"}],
+            "validations": [{"expression": "object.metadata.labels['size'] == 's'"}],
         },
     }
     write("policies/fails.yaml", yaml.safe_dump(rule))
@@ -124,7 +124,7 @@ def test_a_rule_that_fails_to_evaluate_is_not_the_rule_that_a_case_expects(
     assert done.out, done.err
     (case,) = done.json["cases"]
     texts = [said["text"] for said in (*case["mismatches"], *case["problems"])]
-    because = "expression failed: no such key: priority"
+    because = "expression failed: no such key: size"
     fix = "correct the expression, or name the id in `ids`"
     only = f"{expected['outcome']} only by validation/error: {because}; {fix}"
     assert texts == ([] if passes else [only])
