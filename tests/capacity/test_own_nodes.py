@@ -16,7 +16,7 @@ from tests.rules.placement import SPOT, placed, rule, said
 from tests.rules.placement import pod_of as rule_pod
 from webhook.capacity.placement.target import NotTargeting, Target, target_of
 from webhook.capacity.providers.nodes import Node
-from webhook.capacity.providers.pool import Pool, Taint
+from webhook.capacity.providers.pool import CapacityType, Pool, Taint
 from webhook.cluster.view import NodeFacts, NodeTally, cluster_view, node_facts, node_summary
 
 if TYPE_CHECKING:
@@ -113,6 +113,17 @@ def test_a_pod_that_names_a_node_runs_on_its_pool_and_gets_no_selector(named: JS
     assert violations == []
     assert result["spec"]["nodeSelector"] == named
     assert [each["key"] for each in result["spec"]["tolerations"]] == ["spot"]
+
+
+def test_a_pod_that_names_an_on_demand_node_too_is_kept_to_the_spot_pool_if_it_asks_for_spot() -> None:
+    paid = replace(B, capacity=CapacityType.ON_DEMAND)
+    required = {"nodeSelectorTerms": [{"matchExpressions": [expression(HOST, "In", "n0", "n1")]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    nodes = view({CKS: "a"}, {CKS: "b"}, pools=(A, paid))
+    result, _, violations = placed(rule_pod(labels=SPOT, affinity=affinity), nodes, rule(ALL))
+    assert (violations, result["spec"]["nodeSelector"]) == ([], {CKS: "a"})
+    _, patch, violations = placed(rule_pod(affinity=affinity), nodes, rule(ALL))
+    assert (violations, patch) == ([], [])
 
 
 @pytest.mark.parametrize(

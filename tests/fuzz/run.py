@@ -6,6 +6,7 @@ input for each fault, with its traceback; ``python -m tests.fuzz.run TARGET FILE
 
 from __future__ import annotations
 
+import faulthandler
 import hashlib
 import importlib
 import os
@@ -54,14 +55,17 @@ def fuzz(name: str, seconds: str, folder: Path) -> None:
         child = os.fork()  # libFuzzer ends its process without a word to Python
         if not child:
             flags = [f"-max_total_time={seconds}", f"-timeout={STUCK_AFTER}", f"-max_len={mutation.SIZE_AT_MOST}"]
-            flags += ["-len_control=0", "-rss_limit_mb=0", f"-artifact_prefix={faults}/"]
+            flags += ["-len_control=0", "-rss_limit_mb=0", "-report_slow_units=120", f"-artifact_prefix={faults}/"]
             atheris.Setup([sys.argv[0], str(corpus), *flags], judge, custom_mutator=mutate)
             atheris.Fuzz()
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    sys.exit(f"{name}: see {faults}" if code or any(faults.iterdir()) else 0)
+    if code:
+        sys.exit(f"{name}: the fuzzer itself ended with {code}, perhaps not by an input; the last lines above say more")
+    sys.exit(f"{name}: see {faults}" if any(faults.iterdir()) else 0)
 
 
 if __name__ == "__main__":
+    faulthandler.enable()  # a crash in C code, as that of a YAML parser, has no other traceback
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_AT_MOST, MEMORY_AT_MOST))
     of, argument = sys.argv[1:]
     with tempfile.TemporaryDirectory() as work:

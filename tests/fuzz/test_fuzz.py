@@ -22,6 +22,11 @@ def test_mutated_inputs_are_no_bugs(name: str, tmp_path: Path) -> None:
         run(target, mutate(random.choice(target.seeds), target.seeds, random), tmp_path)
 
 
+@pytest.mark.parametrize("deep", [b"[" * 60_000, b"- " * 30_000, b"{a: " * 15_000, b"&a [*a]"])
+def test_deep_inputs_do_not_end_the_fuzzer(deep: bytes) -> None:
+    assert mutate(deep, (deep,), Random(2)) != deep  # noqa: S311 - no secret
+
+
 def test_a_traceback_and_a_wrong_exit_code_are_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = TARGETS["policytests"]
     monkeypatch.setattr("webhook.cli.commands.test.run", lambda _: 1 // 0)

@@ -100,6 +100,12 @@ def test_a_mistake_is_said_with_line_field_and_suggestion(tmp_path: Path, spec: 
     assert {problem.line for problem in problems} == {line}
 
 
+def test_of_very_many_mistakes_in_one_document_the_first_are_reported(tmp_path: Path) -> None:
+    _, problems = load(tmp_path, a=HEAD + f"spec: {{match: {{namespaces: {{include: {[1] * 5000}}}}}}}")
+    assert len(problems) == 101
+    assert "spec: 4900 more mistakes are not shown" in str(problems)
+
+
 def test_all_mistakes_of_all_files_are_reported_together(tmp_path: Path) -> None:
     _, problems = load(
         tmp_path,
@@ -205,7 +211,7 @@ def test_a_link_to_nothing_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "gone.yaml").symlink_to("/nowhere/gone.yaml")
     (tmp_path / ".#edited.yaml").symlink_to("jane@host.4711")  # as Emacs locks a file
     _, problems = load(tmp_path, a=HEAD)
-    text = "can't be read: it is a link to /nowhere/gone.yaml, which is not there; mend the link or remove it"
+    text = "can't be read: it is a link to /nowhere/gone.yaml, which is not there; correct the link or remove it"
     assert list(map(str, problems)) == [f"{tmp_path}/gone.yaml: {text}"]
 
 

@@ -79,6 +79,7 @@ class ManifestFiles(msgspec.Struct):
         files: in the order of the paths, and of their names below a folder.
         skipped: number of Helm templates, and of patches of kustomizations.
         problems: folders and files that can't be read.
+        dangling: links in folders that lead nowhere: nothing to judge, and perhaps a part of the cluster's state.
         left_out: links to folders elsewhere, which are not followed.
         folders: the real folders that the files and their links are in.
     """
@@ -86,6 +87,7 @@ class ManifestFiles(msgspec.Struct):
     files: list[ManifestFile] = []
     skipped: int = 0
     problems: list[Problem] = []
+    dangling: list[Problem] = []
     left_out: list[Path] = []
     folders: set[str] = set()
 
@@ -190,7 +192,8 @@ def _inside(
         try:
             status = file.stat()
         except OSError as error:
-            found.problems.append(unreadable(_shown(file), error))
+            dangling = isinstance(error, FileNotFoundError) and file.is_symlink()
+            (found.dangling if dangling else found.problems).append(unreadable(_shown(file), error))
             continue
         if stat.S_ISREG(status.st_mode):  # a pipe would be waited for
             yield (status.st_dev, status.st_ino), ManifestFile(_shown(file), in_folder=True, size=status.st_size)

@@ -187,7 +187,7 @@ def read_manifests(paths: Iterable[str | Path]) -> Manifests:
     """
     sources = find_manifest_files(paths, _NOTHING)
     found = Manifests(skipped=sources.skipped)
-    for problem in sources.problems:
+    for problem in (*sources.problems, *sources.dangling):
         found.lose(problem, None)
     read_manifest_files(sources.files, found)
     return found

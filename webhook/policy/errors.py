@@ -120,7 +120,7 @@ def unreadable(file: str, error: OSError) -> Problem:
     """Return the problem of a file that can't be read."""
     path = Path(file)
     if isinstance(error, FileNotFoundError) and path.is_symlink():
-        text = f"can't be read: it is a link to {path.readlink()}, which is not there; mend the link or remove it"
+        text = f"can't be read: it is a link to {path.readlink()}, which is not there; correct the link or remove it"
     else:
         text = f"can't be read: {error.strerror or error}"
     return Problem(escaped_name(file), 0, 0, "", escaped_name(text))

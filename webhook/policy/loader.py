@@ -28,6 +28,9 @@ M = TypeVar("M", bound=BaseModel)
 _LONGEST: Final = 300
 """Characters of a mistake's text, which may quote a long value."""
 
+MISTAKES_AT_MOST: Final = 100
+"""Mistakes that are reported of one document. To find the line of a mistake, the document is read up to there."""
+
 _TESTS: Final = "PolicyTest"
 """The kind that may be next to policies but is not a policy."""
 
@@ -110,7 +113,9 @@ def validate_model(
         return model.model_validate(value)
     except ValidationError as error:
         mistakes = error.errors(include_url=False)
-    for item in mistakes:
+    if rest := len(mistakes[MISTAKES_AT_MOST:]):
+        problem(prefix, f"{rest} more mistakes are not shown")
+    for item in mistakes[:MISTAKES_AT_MOST]:
         if item["type"] == "too_short" and item["input"]:
             continue  # The list has items, and the mistakes in them are reported.
         path = (*prefix, *(part for part in item["loc"] if part != "[key]"))

@@ -81,7 +81,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         field: the field that asks for spot: the Pod's label, or what it chooses itself; empty if its namespace asks.
         own: the field by which the Pod itself chooses spot, even if a label asks for it too; empty if it does not.
         opened: spot nodes of another platform than the Pod's, which nothing but these taints keeps it off.
-        on_named_nodes: its own constraints name single Nodes, and so keep it to their pools.
+        on_named_nodes: its own constraints name single Nodes, all of them of these pools.
     """
 
     preferred: bool
@@ -245,7 +245,7 @@ def _answer(
         gpu=demands.gpu,
         tolerations=tolerations,
         opened=tuple(each.nodes for each in rejected if opens(tolerations, pod, each)),
-        on_named_nodes=placed is not None and all(map(names_nodes, terms)),
+        on_named_nodes=placed is not None and all(map(names_nodes, terms)) and confined_to(placed, tuple(nodes), supply),
     )
 
 

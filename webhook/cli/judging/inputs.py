@@ -53,6 +53,8 @@ class Inputs:
             target = escaped_name(os.path.realpath(link))
             text = f"is a link to a folder elsewhere, and is not followed; pass {target} too, if it is meant"
             print(f"{escaped_name(str(link))}: warning: {text}", file=sys.stderr)
+        for problem in found.dangling:
+            print(f"{problem.file}: warning: {problem.text}", file=sys.stderr)
         self.problems = list(found.problems)
         self.sources = found.files
         if options.kustomize or options.helm:

@@ -17,7 +17,7 @@ from webhook.manifests.files import STDIN, ManifestFile
 from webhook.policy.common import Flag, Glob, KubernetesVersion, Model, NonEmpty
 from webhook.policy.document import files_below, is_named_like_policy
 from webhook.policy.errors import Problem
-from webhook.policy.loader import validate_model
+from webhook.policy.loader import MISTAKES_AT_MOST, validate_model
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -167,6 +167,8 @@ def _project(documents: Sequence[Document], file: Path, problems: list[Problem])
     root = _root_of(file.parent)
     for field in ("policies", "state"):
         for number, path in enumerate(getattr(project, field, ())):
+            if len(problems) > MISTAKES_AT_MOST:
+                break
             if not (field == "policies" and path == SHIPPED_WORD) and (text := _problem_with(path, file.parent, root)):
                 problem((field, number), text)
     return project
