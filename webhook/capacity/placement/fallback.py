@@ -71,9 +71,9 @@ class Fallbacks(msgspec.Struct, frozen=True):
         """Return what a pool needs a fallback for: the same fallbacks meet equal demands. Return None if it needs none.
 
         A pool that is both spot and on-demand is its own fallback. A pool whose capacity type can't be read may be
-        spot, and needs one.
+        spot, and needs one, unless it only uses other pools, which need their own.
         """
-        if pool is None or pool.deleting or pool.capacity not in _MAY_BE_SPOT:
+        if pool is None or pool.deleting or pool.capacity not in _MAY_BE_SPOT or pool.only_uses:
             return None
         gpu = Gpu.YES if self._why_for_gpus(pool) else pool.gpu
         if gpu is Gpu.NO or (gpu is Gpu.ANY and not self._named_gpus(pool)):

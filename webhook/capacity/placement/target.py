@@ -19,6 +19,7 @@ from webhook.capacity.placement.feasible import PodDemands, confined_to, demands
 from webhook.capacity.placement.own_nodes import names_nodes, with_pools_of_nodes
 from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.placement.taints import says_spot
+from webhook.capacity.providers.joins import with_used
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL
 from webhook.capacity.providers.pool import CapacityType, Taint
 from webhook.globs import Globs
@@ -294,11 +295,12 @@ def _hands_off(providers: Mapping[str, Provider]) -> tuple[Globs, frozenset[str]
 def _chosen(pod: Pod, key: str, view: ClusterView) -> tuple[Pool, ...]:
     """Return the pools with spot nodes that a Pod chooses by a label."""
     terms = terms_of(pod.spec)
+    pools = view.pools or ()
+    chosen = (pool for pool in pools if pool.chosen_by == key)
     return tuple(
         pool
-        for pool in view.pools or ()
-        if pool.chosen_by == key
-        and pool.capacity in _HAS_SPOT
+        for pool in (with_used(each, (*pools, *view.node_groups)) for each in chosen)
+        if pool.capacity in _HAS_SPOT
         and any(term.admits(pool.labels, frozenset((key,))) is not Tristate.NO for term in terms)
     )
 

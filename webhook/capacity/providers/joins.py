@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from webhook.capacity.providers.pool import Pool, Size
+from webhook.capacity.providers.pool import CapacityType, Pool, Size
 from webhook.capacity.providers.reader_schema import SizedBySpec
 
 if TYPE_CHECKING:
@@ -151,6 +151,17 @@ def with_template_of(pool: Pool, templates: Iterable[Pool]) -> Pool:
         return pool
     found = (each for each in templates if (each.kind, each.namespace, each.name) == pool.template)
     return with_template(pool, next(found, None))
+
+
+def with_used(pool: Pool, pools: Iterable[Pool]) -> Pool:
+    """Return the pool with the capacity of those of the pools that it uses, and its own."""
+    if not pool.uses:
+        return pool
+    here = (each for each in pools if each.provider == pool.provider and not each.elsewhere)
+    capacities = {pool.capacity, *(each.capacity for each in here if each.pool_name in pool.uses)} - {CapacityType.UNKNOWN}
+    if len(capacities) > 1:
+        return replace(pool, capacity=CapacityType.BOTH)
+    return replace(pool, capacity=next(iter(capacities), CapacityType.UNKNOWN))
 
 
 def cluster_of(written: str, namespace: str, this: str) -> tuple[str, str]:

@@ -98,6 +98,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         cluster_path: the provider's path of that cluster, if the pool names it so; see `joins`.
         assumed_here: that cluster is taken for this one: files show no other, and no Nodes.
         chosen_by: the key of the label by which Pods choose this pool and no other; empty if they need not.
+        uses: the names of other pools whose nodes it uses.
         is_cluster: the resource is the cluster itself: all pools of the cluster are deleted with it.
         template: kind, namespace and name of the object that says which machines its nodes are, or None.
         own: the pool as its own object describes it, if it has been joined with its template; else None.
@@ -142,6 +143,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     cluster_path: str = ""
     assumed_here: bool = False
     chosen_by: str = ""
+    uses: frozenset[str] = frozenset()
     is_cluster: bool = False
     template: TemplateRef | None = None
     own: Pool | None = None
@@ -181,6 +183,11 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     def spot(self) -> bool:
         """Return whether the pool's nodes are spot and nothing else."""
         return self.capacity is CapacityType.SPOT
+
+    @property
+    def only_uses(self) -> bool:
+        """Return whether all its nodes are those of other pools."""
+        return bool(self.uses) and self.capacity is CapacityType.UNKNOWN
 
     @property
     def unusable(self) -> str:

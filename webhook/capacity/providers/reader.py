@@ -154,6 +154,7 @@ class _PoolParser(QueryResults):
             cluster=cluster,
             cluster_path=cluster_path,
             chosen_by=reader.chosen_by or "",
+            uses=frozenset(name for name in self.ask(reader.uses_pools) or () if isinstance(name, str)),
             is_cluster=reader.is_cluster,
             template=self._template(namespace),
             marked=reader.labels_spot_nodes,

@@ -39,12 +39,13 @@ _CONTROLLER_FIELDS: Final = (
     "same."
 )
 CapacityName = Annotated[
-    Literal["spot", "on-demand", "both"],
+    Literal["spot", "on-demand", "both", "unknown"],
     EnumDescriptions(
         {
             "spot": "nodes that can be taken back",
             "on-demand": "nodes that stay, reserved ones too",
             "both": "the one or the other, as there is capacity",
+            "unknown": "what the pools have that `usesPools` names",
         }
     ),
 ]
@@ -313,6 +314,9 @@ class NodePoolReaderSpec(MachinesSpec):
         default=None,
         description="Pods choose it by this node label, whose value is its name (GKE's ComputeClasses): no others are "
         "placed there, it is no fallback for other pools, and they are none for it.",
+    )
+    uses_pools: JMESPath | None = Field(
+        default=None, description="The names of other pools whose nodes it uses: it has their capacity too."
     )
     taints: JMESPath | None = Field(default=None, description="A list of {key, value, effect}.")
     taint_texts: Flag = Field(default=False, description="Taints are written key=value:Effect.")

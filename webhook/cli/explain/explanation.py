@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from webhook.capacity.providers.joins import with_size, with_template_of
+from webhook.capacity.providers.joins import with_size, with_template_of, with_used
 from webhook.capacity.providers.pool import Gpu
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.capacity.providers.query import at
@@ -72,7 +72,7 @@ def read_pool(trace: PhaseDecisions, bundle: Bundle, view: ClusterView) -> PoolR
     if known is not None:
         pool = replace(pool, assumed_here=known.assumed_here)
         pool = pool if known.size is None else with_size(pool, known.size)
-    pool = with_template_of(pool, view.templates)
+    pool = with_used(with_template_of(pool, view.templates), (*(view.pools or ()), *view.node_groups))
     which = f"CapacityProvider {reader.provider}: {reader.kind} of {reader.group}"
     return PoolReading(which, tuple(_facts(reader, bundle.providers[reader.provider], pool, value)))
 

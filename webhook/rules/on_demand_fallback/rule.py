@@ -249,7 +249,9 @@ def _superchip_on_spot(pool: Pool | None) -> bool:
 
 
 def _unreadable(pool: Pool | None) -> bool:
-    return pool is not None and pool.capacity is CapacityType.UNKNOWN and pool.gpu in {Gpu.YES, Gpu.UNKNOWN}
+    if pool is None or pool.only_uses:
+        return False
+    return pool.capacity is CapacityType.UNKNOWN and pool.gpu in {Gpu.YES, Gpu.UNKNOWN}
 
 
 def _known(readers: ResourceReader, request: Request, view: ClusterView) -> Pool | None:
