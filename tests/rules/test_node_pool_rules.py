@@ -233,13 +233,13 @@ def test_the_type_of_a_template_counts_if_it_is_spot_as_it_may_be_the_control_pl
     assert bool(judge(templates, value)) == warned
 
 
-@pytest.mark.parametrize(("size", "target"), [({}, 1), ({"targetNodes": 4}, 4)])
-def test_the_fix_for_autoscaled_superchips_always_has_a_size(size: JSON, target: int) -> None:
+@pytest.mark.parametrize(("size", "target"), [({}, {"targetRacks": 1}), ({"targetNodes": 4}, {"targetNodes": 4})])
+def test_the_fix_for_autoscaled_superchips_always_has_a_size(size: JSON, target: JSON) -> None:
     value = pool(instanceType="gb200-4x", autoscaling=True, minNodes=0, maxNodes=4)
     del value["spec"]["targetNodes"]
     value["spec"] |= size
     fix = next(each.fix for each in judge(CKS, value) if "can't be autoscaled" in each.reason)
-    assert yaml.safe_load(fix.partition(":\n")[2]) == {"spec": {"autoscaling": False, "targetNodes": target}}
+    assert yaml.safe_load(fix.partition(":\n")[2]) == {"spec": {"autoscaling": False, **target}}
 
 
 def test_the_seeds_example_of_a_spot_pool_is_told_its_fields() -> None:

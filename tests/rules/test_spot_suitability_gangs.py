@@ -55,6 +55,13 @@ def ray(*groups: str, head: str = "on-demand", labels: JSON | None = None) -> JS
     }
 
 
+def grouped(value: JSON) -> JSON:
+    """Return the Ray cluster with its workers in a PodGroup of Kubernetes."""
+    for group in value["spec"]["workerGroupSpecs"]:
+        group["template"]["spec"]["schedulingGroup"] = {"podGroupName": "workers"}
+    return value
+
+
 def job(capacity: str, **labels: str) -> JSON:
     value = embedded("spec.template", part(capacity, labels=labels))
     return {"apiVersion": "batch/v1", "kind": "Job", **value}
@@ -84,6 +91,7 @@ def of_job(number: int) -> str:
         ("groups of Ray, which go on without each other", ray("spot", "on-demand", "spot-preferred")),
         ("a head on demand in a queue", ray("spot", "spot", labels=QUEUE)),
         ("workers in a queue that are replaced one by one", ray("spot-preferred", labels=QUEUE)),
+        ("a PodGroup of Kubernetes, which may go on without a Pod", grouped(ray("spot-preferred"))),
         ("a Job in a queue", job("spot-preferred", **QUEUE)),
         ("a Job", job("spot-preferred")),
     ],
@@ -101,6 +109,7 @@ def test_a_gang_is_not_split(what: str, value: JSON) -> None:
         ("spot or on-demand", jobset(workers="spot-preferred"), [of_job(0)]),
         ("workers of training", kubeflow("PyTorchJob", "pytorchReplicaSpecs", Master="on-demand", Worker="spot-preferred"), ["spec.pytorchReplicaSpecs.Worker.template"]),
         ("a queue that starts all at once", ray("on-demand", "spot", labels=QUEUE), ["spec.workerGroupSpecs[1].template"]),
+        ("a PodGroup of Kubernetes", grouped(ray("on-demand", "spot")), ["spec.workerGroupSpecs[1].template"]),
         ("a PodGroup", job("spot-preferred", **{"scheduling.x-k8s.io/pod-group": "g"}), ["spec.template"]),
     ],
 )  # fmt: skip

@@ -20,6 +20,8 @@ DEVICE_CLASS_RESOURCES: Final = "deviceclass.resource.kubernetes.io/*"
 """Requests for devices of a DeviceClass, for which Kubernetes makes a ResourceClaim: k8s.io/api/resource/v1."""
 
 _DEVICE_CLASSES: Final = Globs((DEVICE_CLASS_RESOURCES,))
+_PLACEHOLDERS: Final = frozenset("${")
+"""How placeholders begin: ``${GPUS}``, ``{{ .Values.gpus }}``. No quantity does."""
 
 
 class PlacedContainer(msgspec.Struct, frozen=True):
@@ -70,6 +72,16 @@ def claims_devices(spec: PodSpec) -> bool:
     return bool(spec.resourceClaims) or bool(_requested(spec, _DEVICE_CLASSES))
 
 
+def may_request_devices(spec: PodSpec) -> bool:
+    """Return whether a placeholder is the quantity of an extended resource: it may be 0, and it may be more."""
+    return any(
+        "/" in name and str(quantity)[:1] in _PLACEHOLDERS
+        for wanted in resources_of(spec)
+        for quantities in (wanted.limits, wanted.requests)
+        for name, quantity in (quantities or {}).items()
+    )
+
+
 def _requested(spec: PodSpec, resources: Globs) -> frozenset[str]:
     return frozenset(
         name
@@ -82,7 +94,8 @@ def _requested(spec: PodSpec, resources: Globs) -> frozenset[str]:
 
 def is_zero(quantity: str | float) -> bool:
     """Return whether a quantity (``0``, ``0.0``, ``0k``, ``0e3``) is zero: no digit follows its leading zeros."""
-    return not str(quantity).lstrip("+-0.")[:1].isdigit()
+    first = str(quantity).lstrip("+-0.")[:1]
+    return not first.isdigit() and first not in _PLACEHOLDERS
 
 
 def declares_port(pod: Pod) -> bool:

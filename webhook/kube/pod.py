@@ -227,6 +227,7 @@ class PodSpec(msgspec.Struct):
     restartPolicy: str | None = None
     resourceClaims: list[dict[str, Any]] | None = None
     resources: Resources | None = None
+    schedulingGroup: Any = None
     volumes: list[Volume] | None = None
     topologySpreadConstraints: Any = None
 

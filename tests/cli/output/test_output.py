@@ -82,9 +82,9 @@ def report_of(*results: Result) -> Report:
     return Report(objects=[changed(judged(each)) for each in results])
 
 
-def test_findings_with_the_same_id_are_one_entry_with_their_first_places_and_one_fix() -> None:
+def test_findings_with_the_same_id_are_one_entry_with_their_first_places_and_a_fix_for_each_field() -> None:
     results = [replace(FINDING, line=line, name=f"web-{line}", detail="Why.") for line in range(1, 312)]
-    other = replace(FINDING, line=400, reason="another label is wrong", detail="Why.", fix="remove it", field="a")
+    other = replace(FINDING, line=400, reason="another label is wrong", detail="", fix="remove it", field="a")
     text = output_table.render(report_of(*results, other))
     head, *lines = text.splitlines()
     assert head == (
@@ -98,7 +98,7 @@ def test_findings_with_the_same_id_are_one_entry_with_their_first_places_and_one
         "    Fix for Pod team-a/web-1 at deploy/web.yaml:1: write:",
         "    labels:",
         "      a: b",
-        "",
+        "    Fix for Pod team-a/web at deploy/web.yaml:400: remove it",
     ]
     assert text.count("spec.terminationGracePeriodSeconds") == 1
     every = output_table.render(replace(report_of(*results, other), verbose=True))

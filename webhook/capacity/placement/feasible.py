@@ -53,6 +53,7 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         named: the pool that its annotation names.
         requested: the accelerators that it requests.
         claims: it asks for devices by resource claims.
+        vague: the number of those that it requests is a placeholder.
     """
 
     pod: Pod
@@ -60,10 +61,13 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
     named: str | None
     requested: frozenset[str]
     claims: bool
+    vague: bool = False
 
     @property
     def gpu(self) -> bool | None:
-        """Return whether the Pod requests GPUs; None if a resource claim may be for one."""
+        """Return whether the Pod requests GPUs; None if a resource claim may be for one, or if nobody can tell."""
+        if self.vague:
+            return None
         return True if self.requested else None if self.claims else False
 
     def chooses(self, nodes: SpotNodes) -> bool:

@@ -24,7 +24,7 @@ from webhook.capacity.providers.nodes import HOSTNAME_LABEL
 from webhook.capacity.providers.pool import CapacityType, Taint
 from webhook.globs import Globs
 from webhook.kube.affinity import PREFERRED, REQUIRED, Tristate, constrained, preferences_of, required_of, terms_of
-from webhook.kube.containers import claims_devices, requested_of, resources_of
+from webhook.kube.containers import claims_devices, may_request_devices, requested_of, resources_of
 from webhook.kube.tolerations import tolerates
 
 if TYPE_CHECKING:
@@ -227,7 +227,8 @@ def _answer(
             because, field = f"{because} of its namespace", ""
 
     requested = frozenset[str]().union(*(requested_of(pod, each.gpu.resources) for each in providers.values()))
-    demands = PodDemands(pod, terms if placed is None else placed, named, requested, claims_devices(pod.spec))
+    claims, vague = claims_devices(pod.spec), may_request_devices(pod.spec)
+    demands = PodDemands(pod, terms if placed is None else placed, named, requested, claims, vague)
     nodes, rejected = feasible_nodes(demands, supply, playing, spot_shown)
     tolerations = demands.tolerations(nodes)
     pools = tuple(each.pool for each in nodes if each.pool is not None)

@@ -119,7 +119,7 @@ def _group(results: list[Result]) -> Iterator[Line]:
 
 
 def _explanation(results: list[Result]) -> Iterator[Line]:
-    """Yield the reasons of findings with one id, and the detail and the fix of the first."""
+    """Yield the reasons of findings with one id, and the detail and the fix of the first about each field."""
     first = results[0]
     reasons = alike(results, lambda each: each.reason)
     at = f" (at {first.field})" if first.field and all(each.field == first.field for each in results) else ""
@@ -128,12 +128,15 @@ def _explanation(results: list[Result]) -> Iterator[Line]:
         yield [(f"    {reason}{at}{where}", _PLAIN)]
     if len(reasons) > _LISTED:
         yield [(f"    and {counted(len(reasons) - _LISTED, 'other reason')}", _PLAIN)]
-    if first.detail:
-        yield from _indented(first.detail, _FAINT)
-    if first.fix:
-        whose = f" for {_object(first)} at {_place(first)}" if first.line else f" for {_place(first)}"
-        whose = "" if all(each.fix == first.fix for each in results) else whose
-        yield from _indented(f"Fix{whose}: {first.fix}", _PLAIN)
+    fields = alike(results, lambda each: each.field) if len(reasons) > 1 else {"": results}
+    said = {(its[0].detail, its[0].fix): its[0] for its in reversed(fields.values())}
+    for one in islice(reversed(said.values()), _LISTED):
+        if one.detail:
+            yield from _indented(one.detail, _FAINT)
+        if one.fix:
+            whose = f" for {_object(one)} at {_place(one)}" if one.line else f" for {_place(one)}"
+            whose = "" if all(each.fix == one.fix for each in results) else whose
+            yield from _indented(f"Fix{whose}: {one.fix}", _PLAIN)
 
 
 def _more(things: Sized) -> str:

@@ -34,6 +34,8 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "object": (dict,),
     "array": (list,),
 }
+_NO_INTEGER: Final = 2**63
+"""From here on, a JSON number is read as one with decimals."""
 _NAMES: Final[Mapping[type, str]] = {
     str: "a string",
     int: "an integer",
@@ -98,7 +100,10 @@ class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
             return
         if self.type and type(found) not in _TYPES[self.type]:
             wanted = _NAMES[_TYPES[self.type][0]]
-            reason = f"{path} is {_NAMES.get(type(found), 'something else')}, not {wanted}"
+            kind = _NAMES.get(type(found), "something else")
+            if isinstance(found, float) and abs(found) >= _NO_INTEGER:
+                kind = "a number that is too large"
+            reason = f"{path} is {kind}, not {wanted}"
             written = json.dumps(on_one_line(found)) if isinstance(found, str) else on_one_line(found)
             fix = f"write {wanted}{self._example()}"
             yield self._violation("type", reason, f"It is {written}.", fix, found)

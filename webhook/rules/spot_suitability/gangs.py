@@ -5,7 +5,8 @@ Who leads a gang (a launcher, a driver, a head) is no part of it here: that belo
 Source: https://kueue.sigs.k8s.io/docs/concepts/workload/ (admitted as a whole);
 https://jobset.sigs.k8s.io/docs/concepts/ (a failed Job makes all anew);
 https://lws.sigs.k8s.io/docs/concepts/ (RecreateGroupOnPodRestart by default);
-https://scheduler-plugins.sigs.k8s.io/docs/plugins/coscheduling/ (the label of a PodGroup).
+https://scheduler-plugins.sigs.k8s.io/docs/plugins/coscheduling/ (the label of a PodGroup);
+https://kubernetes.io/docs/concepts/workloads/pods/scheduling-group/ (Kubernetes' own PodGroup).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from webhook.globs import Globs
 from webhook.kube.layouts import member, steps_of
 from webhook.kube.templates import TEMPLATES_AT_MOST, pod_of
 from webhook.review import MalformedObjectError
+from webhook.rules.spot_suitability.spec import SCHEDULING_GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -98,7 +100,8 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
 
     def _gang(self, subject: Subject) -> GangSpec | None:
         metadata = subject.workload.metadata
-        maps = (metadata.labels or {}, metadata.annotations or {}, subject.pod.labels, subject.pod.annotations)
+        native = (SCHEDULING_GROUP,) if subject.pod.spec.schedulingGroup else ()
+        maps = (metadata.labels or {}, metadata.annotations or {}, subject.pod.labels, subject.pod.annotations, native)
         for spec, kinds in self.specs:
             named = kinds.match(subject.request.kind.group_kind) or (
                 spec.key and any(spec.key in each for each in maps)

@@ -60,12 +60,19 @@ DEFAULT_DRIVERS: Final = tuple(
 )
 
 
+SCHEDULING_GROUP: Final = "spec.schedulingGroup"
+"""The field by which a Pod names a PodGroup of Kubernetes: its Pods start together, if the PodGroup says so."""
+
+
 class GangSpec(Model):
     """Hold pods of one object that work only together, told by its kind or by a key."""
 
     name: NonEmpty = Field(description="For people: JobSet.")
     kinds: tuple[KindGlob, ...] = Field(default=(), description="Kinds of objects, as Kind.group (globs).")
-    key: str = Field(default="", description="A label or annotation of the object, or of its Pods.")
+    key: str = Field(
+        default="",
+        description=f"A label or annotation of the object, or of its Pods; `{SCHEDULING_GROUP}`: that field of the Pods.",
+    )
     restarts: Flag = Field(
         default=True, description="One lost Pod stops the others; with false they only start together."
     )
@@ -88,6 +95,7 @@ DEFAULT_GANGS: Final = (
     GangSpec.model_construct(name="LeaderWorkerSet", kinds=("LeaderWorkerSet.leaderworkerset.x-k8s.io",)),
     GangSpec.model_construct(name="Training operator", kinds=("*Job.kubeflow.org",), elastic="spec.elasticPolicy"),
     GangSpec.model_construct(name="PodGroup", key="scheduling.x-k8s.io/pod-group"),
+    GangSpec.model_construct(name="PodGroup of Kubernetes", key=SCHEDULING_GROUP, restarts=False),
     GangSpec.model_construct(name="Volcano", kinds=("Job.batch.volcano.sh",), restarts=False),
     GangSpec.model_construct(name="Kueue", key="kueue.x-k8s.io/queue-name", restarts=False),
 )
