@@ -232,6 +232,7 @@ def _answer(
     nodes, rejected = feasible_nodes(demands, supply, playing, spot_shown)
     tolerations = demands.tolerations(nodes)
     pools = tuple(each.pool for each in nodes if each.pool is not None)
+    by_node = placed is not None and all(map(names_nodes, terms)) and confined_to(placed, tuple(nodes), supply)
     return Target(
         preferred=by_preference or asked == SPOT_PREFERRED,
         by_preference=by_preference,
@@ -247,7 +248,7 @@ def _answer(
         gpu=demands.gpu,
         tolerations=tolerations,
         opened=tuple(each.nodes for each in rejected if opens(tolerations, pod, each)),
-        on_named_nodes=placed is not None and all(map(names_nodes, terms)) and confined_to(placed, tuple(nodes), supply),
+        on_named_nodes=by_node,
     )
 
 

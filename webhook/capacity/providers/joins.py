@@ -158,7 +158,8 @@ def with_used(pool: Pool, pools: Iterable[Pool]) -> Pool:
     if not pool.uses:
         return pool
     here = (each for each in pools if each.provider == pool.provider and not each.elsewhere)
-    capacities = {pool.capacity, *(each.capacity for each in here if each.pool_name in pool.uses)} - {CapacityType.UNKNOWN}
+    capacities = {pool.capacity, *(each.capacity for each in here if each.pool_name in pool.uses)}
+    capacities.discard(CapacityType.UNKNOWN)
     if len(capacities) > 1:
         return replace(pool, capacity=CapacityType.BOTH)
     return replace(pool, capacity=next(iter(capacities), CapacityType.UNKNOWN))

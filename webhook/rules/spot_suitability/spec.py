@@ -71,7 +71,7 @@ class GangSpec(Model):
     kinds: tuple[KindGlob, ...] = Field(default=(), description="Kinds of objects, as Kind.group (globs).")
     key: str = Field(
         default="",
-        description=f"A label or annotation of the object, or of its Pods; `{SCHEDULING_GROUP}`: that field of the Pods.",
+        description=f"A label or annotation of the object, or of its Pods; or `{SCHEDULING_GROUP}` of the Pods.",
     )
     restarts: Flag = Field(
         default=True, description="One lost Pod stops the others; with false they only start together."
