@@ -219,7 +219,8 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
             problems += (document.spec_problem(each) for each in found if not document.is_reported(each))
             continue
         if document.spec.enforcement is not Enforcement.OFF:
-            policies.append(replace(policy, enforcement=min(policy.enforcement, Outcome[mode.enforcement.upper()])))
+            enforcement = min(policy.enforcement, Outcome[mode.enforcement.upper()])
+            policies.append(replace(policy, enforcement=enforcement, declared=policy.enforcement))
     if problems:
         raise PolicyErrors(problems)
 

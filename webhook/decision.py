@@ -96,7 +96,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
             ``object/...`` for findings of no policy kind.
         lowered: why the outcome is below the policy's enforcement, as a phrase; only with a trace, and unless the
             detail says it.
-        would_deny: only the policy's enforcement keeps it from denying.
+        would_deny: only the mode of the cluster keeps it from denying.
     """
 
     policy: str

@@ -126,7 +126,7 @@ class FindingBuilder:
         if violation.unknown:
             most = min(most, Outcome.INDETERMINATE if self._context.offline else policy.of.unknown_outcome)
             outcome = min(most, outcome)
-        would_deny = outcome < most is Outcome.DENY and not self._never_denied(policy)
+        would_deny = outcome < min(most, policy.declared) is Outcome.DENY and not self._never_denied(policy)
         if outcome is Outcome.DENY:
             lowered = self._why_not_denied(policy)
             if lowered:

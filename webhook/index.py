@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from webhook.capacity.placement.supply import in_play
 from webhook.cluster.protocol import Needs
 from webhook.context import Phase
+from webhook.decision import Outcome
 from webhook.globs import Globs
 from webhook.kube.affinity import Tristate
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.provider import Provider
     from webhook.cluster.protocol import ClusterView
-    from webhook.decision import Outcome
     from webhook.kube.templates import Workload
     from webhook.policy.match import Exemption, Matcher, ResourceRule
     from webhook.review import Request
@@ -48,6 +48,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         of: the kind of the policy.
         enforcement: the greatest outcome of a finding.
+        declared: the same without the mode of the cluster.
         rules: the resource rules; those in ``exclude`` are subtracted.
         matcher: the other parts of ``match``.
         exemptions: its own exemptions, then those of Exemption documents.
@@ -71,6 +72,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     mutator: Mutator | None
     validator: Validator | None
     needs: Needs
+    declared: Outcome = Outcome.DENY
 
     def matches(self, operation: str, group: str, path: str) -> bool:
         """Return whether the policy may match requests of this kind; `why_not_request` compares the rest."""

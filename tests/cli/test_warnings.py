@@ -61,7 +61,7 @@ def test_the_report_has_it_too(run: Run) -> None:
     assert json.loads(done.out)["warnings"] == [{"file": "policy.yaml", "line": 6, "field": FIELD, "message": TEXT}]
 
     done = run("check", "--policies", "policy.yaml", "-o", "github", "pod.yaml")
-    assert done.out == f"::warning file=policy.yaml,line=6,col=57,title=spotgate policies::{TEXT}\n"
+    assert done.out == f"::warning file=policy.yaml,line=6,col=57,title=spotgate::{TEXT}\n"
 
     done = run("check", "--policies", "policy.yaml", "-o", "sarif", "pod.yaml")
     (notification,) = json.loads(done.out)["runs"][0]["invocations"][0]["toolExecutionNotifications"]

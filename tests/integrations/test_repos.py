@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.startswith("spotgate")])
-def test_files(shell: Shell, name: str) -> None:
-    assert run(name, shell).stdout == (EXPECTED / name).read_text()
+def test_files(shell: Shell, name: str, kustomize: Path, helm: Path) -> None:
+    assert run(name, shell, kustomize, helm).stdout == (EXPECTED / name).read_text()
 
 
 @pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.startswith("kustomize")])

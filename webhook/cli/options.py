@@ -49,8 +49,15 @@ def add_operation(parser: argparse.ArgumentParser) -> None:
 
 
 def add_rendered(parser: argparse.ArgumentParser) -> None:
-    """Add ``--kustomize``, ``--helm`` and ``--helm-values``, for commands that write no manifests."""
+    """Add ``--no-render``, ``--kustomize``, ``--helm`` and ``--helm-values``, for commands that write no manifests."""
     rendered = parser.add_argument_group("what other programs render; they are to be installed")
+    rendered.add_argument(
+        "--no-render",
+        dest="render",
+        action="store_false",
+        default=True,
+        help="don't render kustomizations and charts in folders: take their files as they are, and say so",
+    )
     add_list(rendered, "--kustomize", "DIR", "judge what `kustomize build DIR` prints; can be given again")
     add_list(rendered, "--helm", "CHART", "judge what `helm template CHART` prints; can be given again")
     add_list(rendered, "--helm-values", "FILE", "values for these charts; can be given again")
@@ -85,6 +92,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     request.add_argument("--user", default="", help="user name; default: unknown, and no exemption by user holds")
     add_list(request, "--group", "GROUP", "group of the user; can be given again")
     parser.set_defaults(kubernetes_version=None, project="", against=None, kustomize=[], helm=[], helm_values=[])
+    parser.set_defaults(render=False, chart_values={})
 
 
 def _glob(text: str) -> str:

@@ -116,9 +116,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         objects: all objects that were judged; of a live cluster those with findings.
         fine: the number of objects that were judged and are not among these.
         skipped: the number of documents that are no objects, Helm templates, and policy files.
+        not_rendered: the number of kustomizations and charts that are deliberately not rendered.
         unreadable: files, and objects in them, that could not be judged. Standard error says the same.
         kinds: the kind of each policy, by its name.
-        warnings: parts of policy files that have no effect, and exemptions that end. Standard error says the same.
+        warnings: parts of policy files that have no effect, exemptions that end, and what is deliberately not rendered.
+            Standard error says the same.
         fail_on: the lowest outcome that fails the run.
         verbose: the table shows every finding by itself.
         on_spot: the workloads that run on spot Nodes, where a live cluster was asked.
@@ -127,6 +129,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     objects: list[ObjectReport]
     fine: int = 0
     skipped: int = 0
+    not_rendered: int = 0
     unreadable: list[Problem] = []
     kinds: dict[str, str] = {}
     warnings: list[Problem] = []
@@ -173,6 +176,7 @@ def report_of(
     *,
     fine: int = 0,
     skipped: int = 0,
+    not_rendered: Sequence[Problem] = (),
     on_spot: list[ReclaimRisk] | None = None,
 ) -> Report:
     """Return the report on these objects, with the warnings about its policies."""
@@ -186,7 +190,8 @@ def report_of(
         skipped=skipped,
         unreadable=sorted(problems),
         kinds={each.name: each.kind for each in bundle.documents if each.is_policy},
-        warnings=list(about_policies),
+        not_rendered=len(not_rendered),
+        warnings=[*about_policies, *not_rendered],
         fail_on=options.fail_on,
         verbose=options.verbose,
         on_spot=on_spot,

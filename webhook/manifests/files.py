@@ -9,19 +9,20 @@ import os
 import stat
 import sys
 from pathlib import Path
-from posixpath import basename, dirname, join, normpath
+from posixpath import dirname
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from webhook.documents import DOCUMENT_LIMITS, DocumentError, read_documents
+from webhook.documents import DOCUMENT_LIMITS
 from webhook.documents.reading import read_file
+from webhook.manifests.kustomizations import CHART, KUSTOMIZATIONS, patches_of
 from webhook.policy.document import SUFFIXES
 from webhook.policy.errors import unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator
+    from collections.abc import Collection, Hashable, Iterable, Iterator
 
     from webhook.documents import Document
     from webhook.globs import Globs
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 STDIN: Final = "-"
 _NEVER: Final = frozenset({"node_modules"})
 """Folders with files of others, which are never read."""
+
+_RENDERABLE: Final = frozenset({*KUSTOMIZATIONS, CHART})
 
 
 class ManifestFile(msgspec.Struct, frozen=True):
@@ -77,7 +80,8 @@ class ManifestFiles(msgspec.Struct):
 
     Attributes:
         files: in the order of the paths, and of their names below a folder.
-        skipped: number of Helm templates, and of patches of kustomizations.
+        left_to_others: Helm templates, and patches of kustomizations.
+        renderable: kustomizations and the files that describe charts, in folders.
         problems: folders and files that can't be read.
         dangling: links in folders that lead nowhere: nothing to judge, and perhaps a part of the cluster's state.
         left_out: links to folders elsewhere, which are not followed.
@@ -85,11 +89,22 @@ class ManifestFiles(msgspec.Struct):
     """
 
     files: list[ManifestFile] = []
-    skipped: int = 0
+    left_to_others: list[str] = []
+    renderable: list[str] = []
     problems: list[Problem] = []
     dangling: list[Problem] = []
     left_out: list[Path] = []
     folders: set[str] = set()
+
+    @property
+    def skipped(self) -> int:
+        """Return the number of Helm templates, and of patches of kustomizations."""
+        return len(self.left_to_others)
+
+    def leave_out(self, rendered: Collection[str]) -> None:
+        """Leave out the files that were read to render others, by their real paths, except files that were given."""
+        self.files = [each for each in self.files if not each.in_folder or os.path.realpath(each.file) not in rendered]
+        self.left_to_others = [each for each in self.left_to_others if os.path.realpath(each) not in rendered]
 
 
 class Ignored(msgspec.Struct, frozen=True):
@@ -134,8 +149,11 @@ def find_manifest_files(paths: Iterable[str | Path], ignored: Ignored) -> Manife
             del files[identity]
             files[identity] = replace(source, in_folder=source.in_folder and first.in_folder)
     patches = patches_of(_kustomizations_above(found.folders))
-    found.files = [each for each in files.values() if not patches or os.path.realpath(each.file) not in patches]
-    found.skipped += len(files) - len(found.files)
+    for each in files.values():
+        if patches and os.path.realpath(each.file) in patches:
+            found.left_to_others.append(each.file)
+        else:
+            found.files.append(each)
     return found
 
 
@@ -174,11 +192,12 @@ def _below(top: Path, ignored: Ignored, found: ManifestFiles) -> Iterator[tuple[
             if not Path(os.path.realpath(link)).is_relative_to(real):  # else it is read where it is
                 found.left_out.append(Path(link))
         below += (_shown(each) for each in reversed(folders) if not each.is_symlink())
+        found.renderable += (_shown(each) for each in entries if each.name in _RENDERABLE and each.is_file())
         files = [each for each in entries if _is_manifest(each.name) and not _is_folder(each)]
         if ignored.globs:
             files = [each for each in files if not ignored.covers(Path(each.path), top)]
         if files and _holds_helm_templates(Path(folder)):
-            found.skipped += len(files)
+            found.left_to_others += map(_shown, files)
         elif files:
             yield from _inside(folder, files, found)
 
@@ -226,31 +245,7 @@ def _is_manifest(name: str) -> bool:
 def _holds_helm_templates(folder: Path) -> bool:
     """Return whether the folder is ``templates`` beside a ``Chart.yaml``, or below such a folder."""
     folder = folder.absolute()
-    return any(
-        each.name == "templates" and (each.parent / "Chart.yaml").is_file() for each in (folder, *folder.parents)
-    )
-
-
-KUSTOMIZATIONS: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-"""The names that kustomize looks for, of kustomizations and of components.
-
-Source: https://kubectl.docs.kubernetes.io/references/kustomize/kustomization/
-"""
-
-
-def is_kustomization(path: str) -> bool:
-    """Return whether a file is a kustomization, by its name."""
-    return basename(path) in KUSTOMIZATIONS
-
-
-def patches_of(kustomizations: Iterable[tuple[str, bytes]]) -> frozenset[str]:
-    """Return the paths of files that kustomizations use as patches alone."""
-    patches: set[str] = set()
-    resources: set[str] = set()
-    for path, data in kustomizations:
-        for field, file in _files_in(path, data):
-            (resources if field in _RESOURCES else patches).add(normpath(join(dirname(path), file)))
-    return frozenset(patches - resources)
+    return any(each.name == "templates" and (each.parent / CHART).is_file() for each in (folder, *folder.parents))
 
 
 def _kustomizations_above(folders: Iterable[str]) -> Iterator[tuple[str, bytes]]:
@@ -268,23 +263,3 @@ def _kustomizations_above(folders: Iterable[str]) -> Iterator[tuple[str, bytes]]
                     continue
             if (each / ".git").exists():
                 break
-
-
-_RESOURCES: Final = ("resources", "bases")
-_PATCHES: Final = ("patches", "patchesStrategicMerge", "patchesJson6902")
-
-
-def _files_in(path: str, data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the files that a kustomization names, each with its field. Where it can't be read, others say so."""
-    try:
-        documents = read_documents(data, path)
-    except DocumentError:
-        return
-    for document in documents:
-        value = document.value if isinstance(document.value, dict) else {}
-        for field in (*_RESOURCES, *_PATCHES):
-            items = value.get(field)
-            for item in items if isinstance(items, list) else ():
-                file = item.get("path") if isinstance(item, dict) else item
-                if isinstance(file, str) and file and "\n" not in file:  # else the patch itself
-                    yield field, file

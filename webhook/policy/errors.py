@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,12 +48,28 @@ _LISTED: Final = 3
 LINES_AT_MOST: Final = 200
 """Lines about problems that are printed: more than a user corrects before the next run."""
 
+_LISTED_FILES: Final = 20
+"""Files with problems that are listed one by one; of more, one line gives the number."""
+
+
+def condensed(problems: Iterable[Problem]) -> list[Problem]:
+    """Return the problems in order, or one that counts them and names the first where they are many."""
+    ordered = sorted(problems)
+    files = list(dict.fromkeys(each.file for each in ordered))
+    if len(files) <= _LISTED_FILES:
+        return ordered
+    first = ordered[0]
+    named = f"{len(files)} files can't be read or judged: {', '.join(files[1 : _LISTED + 1])} and others too"
+    return [msgspec.structs.replace(first, text=f"{first.text} ({named}; `-o json` lists all)")]
+
 
 def problem_lines(problems: Iterable[Problem], *, alone: bool = False) -> list[str]:
     """Return the lines to print about problems, in order: one for each text, or with ``alone`` for each problem."""
     groups: dict[object, list[Problem]] = {}
     for each in sorted(problems):
         groups.setdefault(each if alone else each.text, []).append(each)
+    if not alone and len(groups) > _LISTED_FILES:
+        groups = {each.text: [each] for each in condensed(chain.from_iterable(groups.values()))}
     lines = []
     for first, *others in islice(groups.values(), LINES_AT_MOST):
         named = ", ".join(each.place for each in others[:_LISTED])

@@ -35,7 +35,7 @@ _FINDING_SERIES: Final = 500
 from outside, too. To write a thousand of them for Prometheus takes the event loop 10 ms."""
 
 WOULD_DENY: Final = "would deny"
-"""Stands among the outcomes of findings for those that only the policy's enforcement keeps from denying."""
+"""The outcome that is shown of findings that only the mode keeps from denying."""
 
 _OTHER: Final = "other"
 _BREAK_GLASS: Final = {"break-glass": "used", "break-glass-refused": "refused"}
@@ -45,7 +45,7 @@ _FOUND: Final = ("policy", "id", "resource_namespace")
 _COUNTERS: Final = {
     "decisions": ("Reviews answered.", "phase", "outcome", "resource", "caller"),
     "findings": ("Findings of policies.", *_FOUND, "outcome"),
-    "would_deny": ("Findings that would deny if the enforcement of their policy were deny.", *_FOUND),
+    "would_deny": ("Findings that only the Mode keeps from denying.", *_FOUND),
     "unknown": ("Findings that stand for something that could not be known.",),
     "break_glass": ("Reviews in which break-glass turned a denial into a warning, or was refused.", "result"),
     "errors": ("Reviews that failed because of a bug.", "phase"),

@@ -362,7 +362,7 @@ def test_problems_of_one_file_and_printed_lines_are_bounded(check: Check, write:
     assert (done.code, len(done.json["unreadable"])) == (2, 101)
     for number in range(300):
         write(f"d/{number}.yaml", BROKEN.replace("a:", f"? {number}\n? {number}\na:"))
-    lines = check("d").err.splitlines()
+    lines = check("--verbose", "d").err.splitlines()
     assert (len(lines), lines[-1]) == (201, "and 100 more problems, which are not shown; correct these first")
 
 
@@ -447,7 +447,11 @@ def test_name_of_a_file_need_not_be_text(check: Check, write: Write) -> None:
 
 def test_list_without_items_holds_nothing(check: Check, write: Write) -> None:
     done = check(write("list.yaml", "apiVersion: v1\nkind: List\nitems:\n"))
-    assert (done.code, done.json["summary"]["documents"]) == (0, 0)
+    assert (done.code, done.json["summary"]["documents"]) == (2, 0)
+    assert (
+        done.err
+        == "list.yaml: nothing was judged: there are no Kubernetes objects here (no manifests); pass what is applied\n"
+    )
 
 
 def test_nothing_but_files_without_a_finding_is_exit_code_0(check: Check, write: Write) -> None:

@@ -133,6 +133,8 @@ def test_the_one_in_the_documentation_is_a_good_one(run: Run, write: Write) -> N
     (example,) = re.findall(r"```yml\n(.*?)```", page, re.DOTALL)
     write("repo/.spotgate.yaml", example)
     write("repo/policies/all.yaml", POLICIES)
+    write("repo/charts/web/Chart.yaml", "name: web")
+    write("repo/values/web.yaml", "")
     assert run("check", "repo/deploy").code == 0
     fields = re.findall(r"^(\w+):", example, re.MULTILINE)
     assert fields == [field.alias for field in ProjectFile.model_fields.values()]

@@ -1,8 +1,7 @@
-"""``--kustomize`` and ``--helm``: what the real programs render is judged, and what they refuse is passed on."""
+"""What the real programs render is judged, whoever names it, and what they refuse is passed on."""
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,20 +49,19 @@ def places(done: Done) -> list[tuple[str, int, str, str]]:
     return [(each["file"], each["line"], each["kind"], each["name"]) for each in done.json["results"]]
 
 
-def test_what_kustomize_renders_is_judged_and_found_where_its_kustomization_is(check: Check, overlay: str) -> None:
+def test_what_kustomize_renders_is_judged_and_found_in_the_file_that_it_comes_from(check: Check, overlay: str) -> None:
     done = check("--kustomize", overlay)
     assert (done.code, done.err) == (1, "")
-    file = "overlays/prod/kustomization.yaml"
-    assert sorted(places(done)) == [(file, 1, "NodePool", "prod-gpu-spot"), (file, 1, "Pod", "prod-web")]
-
-
-def test_with_origin_annotations_it_is_found_in_the_file_that_it_comes_from(check: Check, overlay: str) -> None:
-    with Path(overlay, "kustomization.yaml").open("a") as opened:
-        opened.write("buildMetadata: [originAnnotations]\n")
-    assert sorted(places(check("--kustomize", overlay))) == [
-        ("base/pod.yaml", 1, "Pod", "prod-web"),
-        ("base/pool.yaml", 1, "NodePool", "prod-gpu-spot"),
+    assert sorted(places(done)) == [
+        ("base/pod.yaml", 6, "Pod", "prod-web"),
+        ("base/pool.yaml", 6, "NodePool", "prod-gpu-spot"),
     ]
+    assert "In what `kustomize build overlays/prod` prints." in done.json["results"][0]["detail"]
+
+
+def test_what_a_generator_makes_is_found_in_its_kustomization(run: Run, overlay: str) -> None:
+    Path(overlay, "kustomization.yaml").write_text("configMapGenerator: [{name: a}]")
+    assert f"  {overlay}/kustomization.yaml:1  CREATE" in run("explain", overlay).out
 
 
 def test_what_is_rendered_and_the_files_are_state_for_each_other(check: Check, overlay: str, write: Write) -> None:
@@ -76,30 +74,30 @@ def test_what_kustomize_refuses_is_passed_on_and_the_rest_is_judged(check: Check
     write("bad/kustomization.yaml", "resources: [nowhere.yaml]\n")
     done = check("--kustomize", "bad", "--kustomize", "base", write("good.yaml", POD.replace("web", "good")))
     assert done.code == 2
-    assert done.err.startswith("bad: `kustomize build bad` ended with 1: Error: accumulating resources: ")
+    assert done.err.startswith("bad: can't be rendered: accumulating resources: ")
     assert "nowhere.yaml" in done.err
     assert sorted(name for *_, name in places(done)) == ["good", "gpu-spot", "web"]
     assert done.json["unreadable"][0]["file"] == "bad"
 
 
+@pytest.mark.parametrize("found", [False, True])
 @pytest.mark.parametrize(
     ("kustomization", "flags"),
     [
         ("transformers: [function.yaml]", "--enable-alpha-plugins --enable-exec"),
+        ("generators: [function.yaml]", "--enable-alpha-plugins --enable-exec"),
         ("helmCharts: [{name: web, repo: https://charts.invalid}]", "--enable-helm"),
     ],
 )
 def test_what_needs_other_programs_says_how_to_run_them(
-    check: Check, overlay: str, write: Write, kustomization: str, flags: str
+    check: Check, overlay: str, write: Write, kustomization: str, flags: str, *, found: bool
 ) -> None:
     write(f"{overlay}/kustomization.yaml", f"resources: [../../base]\n{kustomization}\n")
     function = "metadata: {name: f, annotations: {config.kubernetes.io/function: 'exec: {path: touch, args: [ran]}'}}"
     write(f"{overlay}/function.yaml", f"apiVersion: v1\nkind: ConfigMap\n{function}\n")
-    done = check("--kustomize", overlay)
+    done = check("overlays") if found else check("--kustomize", overlay)
     assert done.code == 2
-    assert done.err.endswith(
-        f"; if it may run other programs: `kustomize build {flags} {overlay} | spotgate check -`\n"
-    )
+    assert done.err.endswith(f"; to judge it: `kustomize build {flags} {overlay} | spotgate check -`\n")
     assert not list(Path().rglob("ran"))
 
 
@@ -109,13 +107,15 @@ def test_without_kustomize_kubectl_renders(check: Check, overlay: str, kustomize
     kubectl.write_text(f'#!/bin/sh\n[ "$1" = kustomize ] && exec {kustomize} build "$2"\n')
     kubectl.chmod(0o755)
     monkeypatch.setenv("PATH", str(kubectl.parent))
-    assert len(places(check("--kustomize", overlay))) == 2
+    assert len(places(check(overlay))) == 2
 
 
-def test_what_helm_renders_is_judged_and_found_in_its_template(check: Check, chart: str) -> None:
-    done = check("--helm", chart)
+@pytest.mark.parametrize("flags", [("--helm", "charts/web"), ("charts",)])
+@pytest.mark.usefixtures("chart")
+def test_what_helm_renders_is_judged_and_found_in_its_template(check: Check, flags: tuple[str, ...]) -> None:
+    done = check(*flags)
     assert (done.code, done.err) == (1, "")
-    assert done.json["summary"]["documents"] == 4
+    assert (done.json["summary"]["documents"], done.json["summary"]["skipped"]) == (4, 0)
     assert sorted(places(done)) == [
         ("charts/web/charts/part/templates/pool.yaml", 1, "NodePool", "gpu-spot"),
         ("charts/web/templates/pods.yaml", 1, "Pod", "release-name-web"),
@@ -134,37 +134,67 @@ def test_values_and_the_kubernetes_version_reach_helm(check: Check, chart: str, 
     assert "chart requires kubeVersion: < 1.29" in refused.err
 
 
+@pytest.mark.usefixtures("chart")
+def test_values_of_a_chart_in_a_folder_come_from_the_project_file(check: Check, write: Write) -> None:
+    write("values/prod.yaml", "suffix: prod\n")
+    write(".spotgate.yaml", "chartValues: {charts/web: [values/prod.yaml]}")
+    assert "release-name-prod" in [name for *_, name in places(check("charts"))]
+    write(".spotgate.yaml", "chartValues: {charts/web: [/etc/hostname], nowhere: []}")
+    done = check("charts")
+    assert (done.code, done.out) == (2, "")
+    assert 'chartValues["charts/web"][0]' in done.err.replace("chartValues.charts/web", 'chartValues["charts/web"]')
+    assert "there is no 'nowhere' next to this file" in done.err
+
+
 def test_what_helm_refuses_is_passed_on(check: Check, chart: str, write: Write) -> None:
     write("charts/web/templates/pods.yaml", "{{ .Values.a.b.c }}")
     done = check("--helm", chart)
     assert done.code == 2
-    assert done.err.startswith("charts/web: `helm template --include-crds --kube-version=")
+    assert done.err.startswith("charts/web: can't be rendered: ")
     assert "nil pointer evaluating" in done.err
 
 
-@pytest.mark.parametrize(("flag", "program"), [("--kustomize", "kustomize"), ("--helm", "helm")])
-def test_a_program_that_is_not_there_is_said(check: Check, write: Write, flag: str, program: str, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+NO_PROGRAM = {
+    "some/kustomization.yaml": "neither `kustomize` nor `kubectl` is installed; to judge it: `kustomize build some | ",
+    "some/Chart.yaml": "`helm` is not installed; to judge it: `helm template some | ",
+}
+
+
+@pytest.mark.parametrize(("file", "problem"), NO_PROGRAM.items())
+def test_without_the_program_the_exit_code_is_2_and_files_are_judged_as_they_are(check: Check, write: Write, file: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     monkeypatch.setenv("PATH", "")
-    done = check(flag, "some/where", write("pod.yaml", POD))
+    write(file, "resources: [pod.yaml]")
+    write("some/pod.yaml", POD)
+    done = check("some")
     assert (done.code, done.outcomes) == (2, [("labels", "deny")])
-    text = f"some/where: `{program}` is not installed, or not in PATH; install it, or pass what it renders as a file or `-`"  # fmt: skip
-    assert done.err == f"{text}\n"
+    assert done.err == f"{file}: can't be rendered: {problem}spotgate check -`\n"
+    ignored = check("--no-render", "some")
+    assert (ignored.code, ignored.outcomes) == (1, [("labels", "deny")])
+    assert ignored.err.startswith(f"warning: {file}: is not rendered, ")
+    assert [each["file"] for each in ignored.json["warnings"]] == [file]
 
 
 def test_output_that_is_no_yaml_is_said(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "bin" / "kustomize"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\necho 'a: {'\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    program(tmp_path, monkeypatch, "echo 'a: {'")
     done = check("--kustomize", "x")
     assert (done.code, done.err.partition(":")[0]) == (2, "x")
-    assert "line 2 of what `kustomize build` prints: " in done.err
+    assert "line 2 of what it prints: " in done.err
 
 
-def test_explain_takes_it_and_fix_does_not(run: Run, overlay: str) -> None:
-    assert "Pod default/prod-web  overlays/prod/kustomization.yaml:1" in run("explain", "--kustomize", overlay).out
+def program(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Let a script be the only program in PATH, under the name of kustomize."""
+    path = folder / "bin" / "kustomize"
+    path.parent.mkdir()
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(path.parent))
+
+
+def test_explain_takes_it_and_fix_changes_files_as_they_are(run: Run, overlay: str) -> None:
+    assert "Pod default/prod-web  base/pod.yaml:1" in run("explain", "--kustomize", overlay).out
     assert "unrecognized arguments: --kustomize" in run("fix", "--kustomize", overlay).err
+    done = run("fix", "--diff", ".")
+    assert "overlays/prod/kustomization.yaml: is not rendered, and its files are taken as they are" in done.err
     shutil.rmtree("base")
     assert run("explain", "--kustomize", overlay).code == 2
 

@@ -41,13 +41,20 @@ what is defaulted:
 what is skipped:
   In a folder: hidden files, node_modules, whatever has no `apiVersion` and `kind` at its top level
   (values, CloudFormation, encrypted files), and Helm templates beside a Chart.yaml. Everywhere:
-  patches of kustomizations, and spotgate's own policy files. A file that has both and can't be
-  parsed is an error, and so is any file that you name. The rest is judged all the same, and node
-  pools are unknown only where that file may describe some.
+  patches of kustomizations, kustomizations, and spotgate's own policy files. A file that has both
+  and can't be parsed is an error, and so is any file that you name. The rest is judged all the
+  same, and node pools are unknown only where that file may describe some.
+
+what is rendered:
+  In a folder: every kustomization that no other one uses, by kustomize or `kubectl kustomize`, and
+  every chart, by `helm template`, if the program is installed. The files that they read are not
+  judged a second time. Rendering uses no network and no plugins, reads nothing outside of the
+  repository, and takes at most 30 seconds and 1 GiB. What can't be rendered is an error: it names
+  the folder and the command that judges it. --no-render takes the files as they are instead.
 
 project file:
-  policies, state, cluster, partial, ignore, failOn and kubernetesVersion can be said once, in a
-  .spotgate.yaml in the folder of the first PATH or above it. Flags win.
+  policies, state, cluster, partial, ignore, chartValues, failOn and kubernetesVersion can be said
+  once, in a .spotgate.yaml in the folder of the first PATH or above it. Flags win.
 
 examples:
   %(prog)s deploy/
@@ -60,8 +67,8 @@ examples:
 exit codes:
   0  nothing at or above --fail-on
   1  findings at or above --fail-on
-  2  it could not judge: a file, the state or the cluster can't be read, a policy is invalid, or
-     the command line is wrong
+  2  it could not judge: a file, the state or the cluster can't be read, a folder can't be rendered,
+     there is no object to judge, a policy is invalid, or the command line is wrong
 """
 
 
@@ -78,5 +85,12 @@ def run(options: Namespace) -> int:
     take_project_file(options)
     outputs = outputs_of(options)
     judged = judge_each(options, object_reports, trace=any(format_named(name).timelines for name, _ in outputs))
-    report = report_of(judged.bundle, judged.objects, judged.problems, options, skipped=judged.skipped)
+    report = report_of(
+        judged.bundle,
+        judged.objects,
+        judged.problems,
+        options,
+        skipped=judged.skipped,
+        not_rendered=judged.not_rendered,
+    )
     return write_report(report, outputs)

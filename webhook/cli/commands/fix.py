@@ -35,6 +35,9 @@ Findings are the business of `spotgate check`.
 """
 
 EPILOG: Final = """\
+what is not rendered:
+  Kustomizations and charts: their files are changed as they are, and a warning names the folders.
+
 what is refused:
   A change inside of what a YAML alias repeats or `<<` merges in would show in another place, or
   nowhere: write that part out first.
@@ -46,7 +49,8 @@ examples:
 exit codes:
   0  done; with --check and --diff: nothing to write
   1  with --check and --diff: there is something to write
-  2  a file can't be read, judged, changed in place or written; the others are changed
+  2  a file can't be read, judged, changed in place or written, and the others are changed; or there
+     is no object to judge
 """
 
 

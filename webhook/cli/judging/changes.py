@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
 from webhook.cli.judging.git import base_of
 from webhook.cli.judging.judge import written_identity
 from webhook.cli.terminal import complain
-from webhook.manifests.files import ManifestFile, is_kustomization, is_wanted, is_wanted_file, patches_of
+from webhook.manifests.files import ManifestFile, is_wanted, is_wanted_file
+from webhook.manifests.kustomizations import CHART, Rendered, is_kustomization, patches_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from webhook.manifests.files import Ignored
     from webhook.manifests.objects import Manifest, Manifests
-
-_CHART: Final = "Chart.yaml"
 
 Read: TypeAlias = "Callable[[Iterable[ManifestFile]], Manifests]"
 
@@ -35,7 +35,15 @@ class Changes:
     """
 
     def __init__(
-        self, flag: str, ref: str, *, folder: Path, paths: Sequence[str], ignored: Ignored, read: Read
+        self,
+        flag: str,
+        ref: str,
+        *,
+        folder: Path,
+        paths: Sequence[str],
+        ignored: Ignored,
+        read: Read,
+        rendered: Mapping[str, Collection[str]],
     ) -> None:
         self._base = base_of(flag, ref, folder)
         self._ignored = ignored
@@ -43,6 +51,7 @@ class Changes:
         self._tops = [(top, self._path(str(top))) for top in tops if not ignored.covers_given(top)]
         self._unchanged: dict[str, bool] = {}
         self._read = read
+        self._rendered = rendered
         self.old = self._read_old(ref)
         self._texts = {_text(each) for each in self.old}
 
@@ -51,6 +60,8 @@ class Changes:
         sources = {
             path: source for path in self._base.changed & self._base.files.keys() if (source := self._source(path))
         }
+        for read in chain.from_iterable(self._rendered.values()):
+            sources.pop(self._path(read), None)  # the objects in it have other names where they are rendered
         patches = patches_of(self._base.read(filter(is_kustomization, self._base.files))) if sources else frozenset()
         contents = self._base.read(sorted(sources.keys() - patches))
         found = self._read([replace(sources[path], size=len(data), data=data) for path, data in contents])
@@ -60,7 +71,9 @@ class Changes:
 
     def touches(self, manifest: Manifest) -> bool:
         """Return whether the document, or the item of a list, has been changed or added, and not only moved."""
-        return not self.is_unchanged(manifest.file) and _text(manifest) not in self._texts
+        if isinstance(manifest.document, Rendered):
+            return not self.is_unchanged(manifest)
+        return not self.is_unchanged(manifest) and _text(manifest) not in self._texts
 
     def removed_everywhere(self, removed: Iterable[Manifest]) -> list[Manifest]:
         """Return the removed objects that no other file of the repository has now, and warn of the others."""
@@ -83,8 +96,13 @@ class Changes:
             if self._source(path) is None and self._is_wanted(path, file, root) and file.is_file():
                 yield ManifestFile(os.path.relpath(file), in_folder=True)
 
-    def is_unchanged(self, file: str) -> bool:
-        """Return whether the base commit has a file as the working tree has it."""
+    def is_unchanged(self, manifest: Manifest) -> bool:
+        """Return whether the base commit has the file as the working tree has it, or all files that were rendered."""
+        document = manifest.document
+        files = self._rendered[document.root] if isinstance(document, Rendered) else (manifest.file,)
+        return all(map(self._is_unchanged, files))
+
+    def _is_unchanged(self, file: str) -> bool:
         if file not in self._unchanged:
             path = self._path(file)
             self._unchanged[file] = path in self._base.files and path not in self._base.changed
@@ -118,7 +136,7 @@ class Changes:
 
     def _is_helm_template(self, path: str) -> bool:
         return any(
-            folder.name == "templates" and (folder.parent / _CHART).as_posix() in self._base.files
+            folder.name == "templates" and (folder.parent / CHART).as_posix() in self._base.files
             for folder in Path(path).parents
         )
 

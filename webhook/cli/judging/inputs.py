@@ -10,26 +10,27 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from webhook.cli.judging.judge import written_identity
-from webhook.cli.judging.project import folder_of
-from webhook.cli.terminal import counted
+from webhook.cli.judging.project import folder_of, repository_of
+from webhook.cli.terminal import complain, counted
 from webhook.decision import ENGINE, Finding, Outcome
 from webhook.globs import Globs
 from webhook.manifests.files import Ignored, find_manifest_files
+from webhook.manifests.kustomizations import KUSTOMIZE_GROUP, Root, roots_of
 from webhook.manifests.objects import Manifests, read_manifest_files
 from webhook.manifests.state import with_listed_pools
-from webhook.policy.errors import escaped_name
+from webhook.policy.errors import Problem, escaped_name, problem_lines
 from webhook.policy.terms import API_VERSION
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Collection, Iterable, Sequence
+    from pathlib import Path
 
     from webhook.capacity.providers.provider import Provider
     from webhook.cli.judging.changes import Changes
     from webhook.cli.judging.judge import Identity
-    from webhook.manifests.files import ManifestFile
+    from webhook.manifests.files import ManifestFile, ManifestFiles
     from webhook.manifests.objects import Manifest
-    from webhook.policy.errors import Problem
 
 
 class Inputs:
@@ -38,6 +39,7 @@ class Inputs:
     Attributes:
         sources: files and rendered documents.
         problems: what can't be found, read or rendered.
+        not_rendered: kustomizations and charts that are deliberately not rendered.
         skipped: number of files that are Helm templates.
 
     Raise CannotJudgeError if Git can't tell what has changed.
@@ -56,14 +58,37 @@ class Inputs:
         for problem in found.dangling:
             print(f"{problem.file}: warning: {problem.text}", file=sys.stderr)
         self.problems = list(found.problems)
-        self.sources = found.files
-        if options.kustomize or options.helm:
-            from webhook.cli.judging.rendering import rendered  # noqa: PLC0415 - for few
-
-            self.sources += rendered(options, self.problems)
+        self.not_rendered: list[Problem] = []
+        self._reads: dict[str, frozenset[str]] = {}
+        self._rendered: list[ManifestFile] = []
+        if found.renderable or options.kustomize or options.helm:
+            self._render(found)
+        self.sources = [*found.files, *self._rendered]
         self.skipped = found.skipped
         self._changed = self._changes("--changed-since", options.changed_since, ignored)
         self._base = self._changes("--against", options.against, ignored)
+
+    def _render(self, found: ManifestFiles) -> None:
+        """Render what the flags name, and what was found in folders, whose files are then left out."""
+        options = self._options
+        flags = (*((each, False) for each in options.kustomize), *((each, True) for each in options.helm))
+        named = {os.path.realpath(folder): (folder, is_chart) for folder, is_chart in flags}
+        roots = roots_of(found.renderable, _boundary(folder_of(options)))
+        roots = [each for each in roots if os.path.realpath(each.folder) not in named]
+        if not options.render:
+            self.not_rendered = [Problem(escaped_name(each.place), 0, 0, "", _NOT_RENDERED) for each in roots]
+            complain(*(f"warning: {line}" for line in problem_lines(self.not_rendered)))
+            roots = []
+        roots += [
+            Root(folder=folder, place=folder, is_chart=is_chart, trusted=True) for folder, is_chart in named.values()
+        ]
+        from webhook.cli.judging.rendering import Rendering  # noqa: PLC0415 - for repositories that have some
+
+        done = Rendering(roots, options)
+        self.problems += done.problems
+        self._rendered = done.sources
+        self._reads = {root.folder: root.reads for root in done.rendered}
+        found.leave_out(frozenset().union(*self._reads.values()))
 
     def _changes(self, flag: str, ref: str | None, ignored: Ignored) -> Changes | None:
         if ref is None:
@@ -71,7 +96,8 @@ class Inputs:
         from webhook.cli.judging.changes import Changes  # noqa: PLC0415 - for few
 
         paths = self._options.paths
-        return Changes(flag, ref, folder=folder_of(self._options), paths=paths, ignored=ignored, read=self._read)
+        folder = folder_of(self._options)
+        return Changes(flag, ref, folder=folder, paths=paths, ignored=ignored, read=self._read, rendered=self._reads)
 
     def _read(self, sources: Iterable[ManifestFile]) -> Manifests:
         found = read_objects(sources, self._count)
@@ -97,7 +123,7 @@ class Inputs:
 
     def is_stored(self, manifest: Manifest) -> bool:
         """Return whether the cluster has the object as it is: Git says that its file has not changed."""
-        return self._base is not None and bool(manifest.name) and self._base.is_unchanged(manifest.file)
+        return self._base is not None and bool(manifest.name) and self._base.is_unchanged(manifest)
 
     def requests(self, objects: Iterable[Manifest]) -> list[tuple[Manifest, str]]:
         """Return each object with the operation by which the API server would get it."""
@@ -130,6 +156,18 @@ class Inputs:
         return self._base is not None and operation == "DELETE"
 
 
+_NOT_RENDERED: Final = (
+    "is not rendered, and its files are taken as they are; `kustomize build DIR | spotgate check -`, or "
+    "`helm template DIR | spotgate check -`, judges what is applied"
+)
+
+
+def _boundary(folder: Path) -> str:
+    """Return the real folder that rendering must not read outside of: without Git, the working folder or this one."""
+    here, root = os.path.realpath("."), repository_of(folder)
+    return here if not os.path.lexists(f"{root}/.git") and f"{root}/".startswith(f"{here}/") else root
+
+
 def together(parts: Sequence[Manifests]) -> Manifests:
     """Return everything that was read, in the order of the parts."""
     return Manifests(
@@ -147,11 +185,14 @@ def _or_ignored(problem: Problem) -> Problem:
     return replace(problem, text=f"{problem.text}; or leave the file out with --ignore")
 
 
+_NOT_APPLIED: Final = frozenset({API_VERSION.partition("/")[0], KUSTOMIZE_GROUP})
+
+
 def read_objects(sources: Iterable[ManifestFile], count: int = 0) -> Manifests:
-    """Return the objects of the sources, without spotgate's own policy files. ``count`` objects were read before."""
+    """Return the objects of the sources, without policies and kustomizations. ``count`` were read before."""
     found = Manifests(count=count)
     read_manifest_files(sources, found)
-    objects = [each for each in found.objects if each.group != API_VERSION.partition("/")[0]]
+    objects = [each for each in found.objects if each.group not in _NOT_APPLIED]
     found.skipped += len(found.objects) - len(objects)
     found.objects = objects
     return found

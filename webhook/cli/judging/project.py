@@ -21,7 +21,7 @@ from webhook.policy.loader import MISTAKES_AT_MOST, validate_model
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from webhook.documents import Document, FieldPath
 
@@ -66,7 +66,7 @@ def _find(folder: Path) -> Path | None:
     return None
 
 
-def _root_of(folder: Path) -> str:
+def repository_of(folder: Path) -> str:
     """Return the real path of the repository that a folder is in; without Git, of the folder."""
     return os.path.realpath(next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder))
 
@@ -122,6 +122,9 @@ class ProjectFile(Model):
     ignore: tuple[Glob, ...] = Field(
         default=(), description="Files and folders to leave out: globs of names, or of paths from this file."
     )
+    chart_values: dict[NonEmpty, tuple[NonEmpty, ...]] = Field(
+        default={}, description="Values files by the folder of the chart that they are for, relative to this file."
+    )
     fail_on: Literal["deny", "warn", "indeterminate"] = Field(
         default="deny", description="Lowest outcome that makes the exit code of check 1."
     )
@@ -134,7 +137,7 @@ def read_project_file(file: Path) -> ProjectFile:
     """Read the project file. Raise CannotJudgeError if it is invalid; the text lists all mistakes."""
     shown = os.path.relpath(file)
     try:
-        if _leads_out(file, _root_of(file.parent)):
+        if _leads_out(file, repository_of(file.parent)):
             raise CannotJudgeError(f"{shown}: is a link out of this repository; put the file itself here")
         if not file.is_file():
             raise CannotJudgeError(f"{shown}: is no file that can be read; mend it, or remove it")
@@ -164,11 +167,21 @@ def _project(documents: Sequence[Document], file: Path, problems: list[Problem])
         problem((), "is no mapping; write `policies: [...]`, for example")
         return None
     project = validate_model(ProjectFile, document.value, (), problem)
-    root = _root_of(file.parent)
-    for field in ("policies", "state"):
-        for number, path in enumerate(getattr(project, field, ())):
+    root = repository_of(file.parent)
+    if project is not None:
+        for field, path in _paths_of(project):
             if len(problems) > MISTAKES_AT_MOST:
                 break
-            if not (field == "policies" and path == SHIPPED_WORD) and (text := _problem_with(path, file.parent, root)):
-                problem((field, number), text)
+            if (field[0], path) != ("policies", SHIPPED_WORD) and (text := _problem_with(path, file.parent, root)):
+                problem(field, text)
     return project
+
+
+def _paths_of(project: ProjectFile) -> Iterator[tuple[FieldPath, str]]:
+    """Yield each path that the file names, with its field."""
+    lists: dict[FieldPath, tuple[str, ...]] = {("policies",): project.policies, ("state",): project.state}
+    for chart, values in project.chart_values.items():
+        yield ("chartValues", chart), chart
+        lists["chartValues", chart] = values
+    for field, paths in lists.items():
+        yield from (((*field, number), path) for number, path in enumerate(paths))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -16,12 +16,15 @@ from webhook.cli.judging.judge import Judge
 from webhook.cli.judging.kinds import ResourceKinds
 from webhook.cli.judging.parallel import chunks_of, in_processes
 from webhook.cli.options import read_policies
+from webhook.cli.terminal import counted
 from webhook.context import Context, Phase, utc_now
 from webhook.documents import DocumentError
 from webhook.kube import disruption
 from webhook.kube.resources import CRD_KIND
+from webhook.manifests.kustomizations import Rendered
 from webhook.manifests.objects import Unread, read_manifests
 from webhook.manifests.state import list_problems, telling_kinds, view_of
+from webhook.policy.errors import Problem, escaped_name
 from webhook.review import UserInfo
 
 if TYPE_CHECKING:
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
     from webhook.cluster.protocol import ClusterView
     from webhook.manifests.files import ManifestFile
     from webhook.manifests.objects import Manifest, Manifests
-    from webhook.policy.errors import Problem
 
 ObjectResult = TypeVar("ObjectResult")
 
@@ -46,6 +48,7 @@ class Judgements(msgspec.Struct, frozen=True):
         objects: each object with its judgement, in the order of the files.
         problems: what could not be read or judged; everything else was.
         skipped: number of documents that are no objects, Helm templates, and policy files.
+        not_rendered: the kustomizations and charts that are deliberately not rendered.
     """
 
     bundle: Bundle
@@ -53,6 +56,7 @@ class Judgements(msgspec.Struct, frozen=True):
     problems: list[Problem]
     skipped: int
     view: ClusterView
+    not_rendered: Sequence[Problem] = ()
 
 
 class Results(msgspec.Struct, Generic[ObjectResult], frozen=True):
@@ -60,13 +64,14 @@ class Results(msgspec.Struct, Generic[ObjectResult], frozen=True):
 
     Attributes:
         objects: the result of each object, in the order of the files.
-        problems, skipped: as in `Judgements`.
+        problems, skipped, not_rendered: as in `Judgements`.
     """
 
     bundle: Bundle
     objects: list[ObjectResult]
     problems: list[Problem]
     skipped: int
+    not_rendered: Sequence[Problem] = ()
 
 
 @contextmanager
@@ -88,7 +93,9 @@ def judge(options: Namespace, *, trace: bool = False) -> Judgements:
     CannotJudgeError if the policies or the flags are wrong.
     """
     session = Session(options, trace=trace)
-    return session.judge(session.inputs.read(session.inputs.sources))
+    judged = session.judge(session.inputs.read(session.inputs.sources))
+    problems = [*judged.problems, *session.nothing_judged(judged)]
+    return replace(judged, problems=problems, not_rendered=session.inputs.not_rendered)
 
 
 @_keeping_everything()
@@ -101,6 +108,12 @@ def judge_each(
     or the flags are wrong, or a process was killed.
     """
     session = Session(options, trace=trace)
+    judged = _judge_each(session, summarize)
+    problems = [*judged.problems, *session.nothing_judged(judged)]
+    return replace(judged, problems=problems, not_rendered=session.inputs.not_rendered)
+
+
+def _judge_each(session: Session, summarize: Callable[[Judgements], list[ObjectResult]]) -> Results[ObjectResult]:
     sources = session.inputs.sources
 
     def read_and_judge(
@@ -174,6 +187,16 @@ class Session:
         """Return whether objects can be judged apart: deletions have an order, and a live cluster is read once."""
         return self._options.kubeconfig is None and self._options.operation != "DELETE"
 
+    def nothing_judged(self, judged: Judgements | Results[Any]) -> list[Problem]:
+        """Return the problem that there was nothing to judge. A branch may have changed nothing."""
+        compared = self._options.changed_since is not None and self.inputs.sources
+        if judged.objects or judged.problems or compared:
+            return []
+        paths = [*self._options.paths, *self._options.kustomize, *self._options.helm]
+        skipped = f"{counted(judged.skipped, 'file or document')} skipped" if judged.skipped else "no manifests"
+        text = f"nothing was judged: there are no Kubernetes objects here ({skipped}); pass what is applied"
+        return [Problem(escaped_name(paths[0]), 0, 0, "", text)]
+
     def summary(self, found: Manifests) -> Manifests:
         """Return what was read, without the objects that say nothing about others, or with their names alone."""
         return replace(
@@ -243,8 +266,10 @@ class Session:
                 )
             judgement = judges[operation].judge(each, is_stored=self.inputs.is_stored(each))
             if self.inputs.is_removed(operation):
-                judgement = _removed(judgement)
-            elif (duplicate := case.places.duplicate(each)) is not None:
+                judgement = _noted(judgement, "The files have it no longer: merging deletes it.")
+            elif isinstance(each.document, Rendered):
+                judgement = _noted(judgement, f"In what `{each.document.command}` prints.")
+            if not self.inputs.is_removed(operation) and (duplicate := case.places.duplicate(each)) is not None:
                 judgement = replace(judgement, findings=(*judgement.findings, duplicate))
             judged.append((each, judgement))
             if judgement.problem is not None:
@@ -263,9 +288,8 @@ class Session:
         return view_of(ordered, self.bundle.providers, complete=complete)
 
 
-def _removed(judgement: Judgement) -> Judgement:
-    """Return the judgement with a note that the object is no longer in the files."""
-    note = "The files have it no longer: merging deletes it."
+def _noted(judgement: Judgement, note: str) -> Judgement:
+    """Return the judgement with a note in each finding."""
     findings = tuple(replace(each, detail=f"{note}\n{each.detail}".rstrip()) for each in judgement.findings)
     return replace(judgement, findings=findings)
 

@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.output import Format
+from webhook.policy.errors import condensed
 from webhook.text import printable
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ def render(report: Report) -> str:
     lines = [
         _command(name, paths[each.file], each.line, each.column, title, each.text)
         for name, title, problems in (
-            ("error", "can't be judged", report.unreadable),
-            ("warning", "spotgate policies", report.warnings),
+            ("error", "can't be judged", condensed(report.unreadable)),
+            ("warning", "spotgate", report.warnings),
         )
         for each in problems
     ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from webhook.cli.output import Format
 from webhook.cli.report import fingerprints
 from webhook.cli.terminal import as_json
+from webhook.policy.errors import condensed
 
 if TYPE_CHECKING:
     from webhook.cli.report import Report, Result
@@ -29,7 +30,7 @@ def render(report: Report) -> str:
             paths[each.file],
             each.line,
         )
-        for each in report.unreadable
+        for each in condensed(report.unreadable)
     ]
     found = [
         _issue(each.id, _description(each), fingerprint, _SEVERITIES[each.outcome], paths[each.file], each.line)

@@ -105,6 +105,8 @@ def _summary(report: Report) -> str:
         parts.append(f"{len(report.patched)} would be changed by the webhook")
     if report.skipped:
         parts.append(f"{report.skipped} skipped")
+    if report.not_rendered:
+        parts.append(f"{counted(report.not_rendered, 'folder')} not rendered")
     return "; ".join(parts)
 
 

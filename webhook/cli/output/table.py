@@ -176,6 +176,7 @@ def _reasons(risk: ReclaimRisk) -> tuple[tuple[str, str], ...]:
 def _totals(report: Report) -> Line:
     summary = report.summary
     skipped = f", {report.skipped} skipped" if report.skipped else ""
+    skipped += f", {counted(report.not_rendered, 'folder')} not rendered" if report.not_rendered else ""
     line = [(f"{counted(summary['documents'], 'object')}{skipped}: ", _PLAIN)]
     found = [(f"{summary[outcome]} {outcome}", style) for outcome, style in _STYLES.items() if summary[outcome]]
     if report.unreadable:

@@ -1,0 +1,235 @@
+"""What is found in folders is rendered: roots alone, each object once, and nothing that a stranger could misuse."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.conftest import POD
+from tests.cli.judging.test_rendering import CHART, program
+from webhook.cli.judging import rendering
+from webhook.cli.output import FORMATS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cli.conftest import Check, Run, Write
+
+POD_2 = POD.replace("web", "second")
+CHART_YAML = CHART.format("c")
+
+REPOSITORIES: dict[str, tuple[dict[str, str], list[str], str]] = {
+    "a base is judged in its overlay alone": (
+        {"b/kustomization.yaml": "resources: [p.yaml]", "b/p.yaml": POD, "o/kustomization.yml": "{resources: [../b], nameSuffix: -o}"},
+        ["web-o"], "",
+    ),
+    "a legacy base": ({"b/Kustomization": "resources: [p.yaml]", "b/p.yaml": POD, "o/kustomization.yaml": "bases: [../b]"}, ["web"], ""),
+    "a component of two roots": (
+        {
+            "c/kustomization.yaml": "kind: Component\nnamePrefix: c-", "p/p.yaml": POD, "p/kustomization.yaml": "resources: [p.yaml]",
+            "x/kustomization.yaml": "{resources: [../p], components: [../c], nameSuffix: -x}",
+            "y/kustomization.yaml": "{resources: [../p], components: [../c], nameSuffix: -y}",
+        },
+        ["c-web-x", "c-web-y"], "",
+    ),
+    "two roots print the same": (
+        {"b/kustomization.yaml": "resources: [p.yaml]", "b/p.yaml": POD, "x/kustomization.yaml": "resources: [../b]", "y/kustomization.yaml": "resources: [../b]"},
+        ["web"], "",
+    ),
+    "a component alone": ({"kustomization.yaml": "kind: Component\nresources: [p.yaml]", "p.yaml": POD}, ["web"], ""),
+    "another kind Kustomization": (
+        {"kustomization.yaml": "{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: a}}", "p.yaml": POD},
+        ["web"], "",
+    ),
+    "files that no kustomization reads": ({"kustomization.yaml": "resources: [p.yaml]", "p.yaml": POD, "q.yaml": POD_2}, ["second", "web"], ""),
+    "a kustomization includes itself": ({"kustomization.yaml": "resources: [., p.yaml]", "p.yaml": POD}, ["web"], "kustomization.yaml: can't be rendered: .*cycle"),
+    "two kustomizations include each other": (
+        {"a/kustomization.yaml": "resources: [../b]", "b/kustomization.yaml": "resources: [../a, p.yaml]", "b/p.yaml": POD},
+        ["web"], "can't be rendered: .*cycle",
+    ),
+    "a kustomization that is no YAML": ({"kustomization.yaml": "resources: {", "p.yaml": POD}, ["web"], "kustomization.yaml: can't be rendered: "),
+    "a remote base": ({"kustomization.yaml": "resources: [p.yaml, github.com/a/b]", "p.yaml": POD}, ["web"], "github.com/a/b is neither a file nor a folder here, and nothing is read from the network"),
+    "a remote base of a base": (
+        {"a/kustomization.yaml": "resources: [../b]", "b/kustomization.yaml": "Resources: ['https://127.0.0.1:{port}/x']", "p.yaml": POD},
+        ["web"], r"https://127.0.0.1:\d+/x is remote, and nothing is read from the network",
+    ),
+    "a folder with the name of a remote base": (
+        {"kustomization.yaml": "resources: [github.com/a/b]", "github.com/a/b/kustomization.yaml": "{}", "p.yaml": POD},
+        ["web"], "no 'git' program on path",
+    ),
+    "a remote file": ({"kustomization.yaml": "configMapGenerator: [{name: a, files: ['k=http://127.0.0.1:{port}']}]", "p.yaml": POD}, ["web"], "is remote"),
+    "a remote patch": ({"kustomization.yaml": "patches: [{path: 'HTTP://127.0.0.1:{port}'}]", "p.yaml": POD}, ["web"], "is remote"),
+    "a file outside": ({"kustomization.yaml": "secretGenerator: [{name: a, files: [../outside/secret]}]", "p.yaml": POD}, ["web"], "../outside/secret leads out of ."),
+    "a base outside": ({"kustomization.yaml": "resources: [../outside]", "p.yaml": POD}, ["web"], "../outside leads out of ."),
+    "a base over a link": ({"kustomization.yaml": "resources: [link]", "link": "-> ../outside", "p.yaml": POD}, ["web"], "leads out of ."),
+    "a file over a link": ({"kustomization.yaml": "secretGenerator: [{name: a, files: [link]}]", "link": "-> ../outside/secret", "p.yaml": POD}, ["web"], "leads out of ."),
+    "a kustomization that is a link": ({"k/kustomization.yaml": "-> ../../outside/kustomization.yaml", "p.yaml": POD}, ["web"], "leads out of ."),
+    "a chart": ({"Chart.yaml": CHART_YAML, "templates/p.yaml": POD, "crds/q.yaml": POD_2, "r.yaml": POD.replace("web", "third")}, ["second", "third", "web"], ""),
+    "a chart without a dependency": (
+        {"Chart.yaml": CHART_YAML + "dependencies: [{name: d, version: 1.0.0, repository: 'https://127.0.0.1:{port}'}]", "p.yaml": POD},
+        ["web"], "Chart.yaml: can't be rendered: .*missing in charts/ directory: d",
+    ),
+    "a library chart": ({"c/Chart.yaml": CHART_YAML + "type: library", "p.yaml": POD}, ["web"], ""),
+    "a chart with a link out": ({"Chart.yaml": CHART_YAML, "files/a": "-> ../../outside/secret", "templates/p.yaml": POD}, [], "leads out of ."),
+    "a chart with a link to a link out": (
+        {"c/Chart.yaml": CHART_YAML, "c/files": "-> ../more", "more/a": "-> ../../outside/secret", "c/templates/p.yaml": POD, "p.yaml": POD},
+        ["web"], "leads out of .",
+    ),
+    "a chart whose schema is remote": (
+        {"Chart.yaml": CHART_YAML, "values.schema.json": '{{"$ref": "http://127.0.0.1:{port}/x"}}', "templates/p.yaml": POD}, ["web"], "",
+    ),
+    "a chart that looks up a cluster, a host, the environment": (
+        {"Chart.yaml": CHART_YAML, "templates/p.yaml": POD + '# {{ lookup "v1" "Secret" "a" "b" }}{{ getHostByName "localhost" }}\n'}, ["web"], "",
+    ),
+    "a chart that includes itself": ({"Chart.yaml": CHART_YAML, "templates/_a.tpl": '{{ define "a" }}{{ include "a" . }}{{ end }}', "templates/p.yaml": '{{ include "a" . }}'}, [], "can't be rendered"),
+    "a chart that takes too much memory": (
+        {"Chart.yaml": CHART_YAML, "templates/p.yaml": '{{ range until 4000 }}{{ repeat 4000000 "ab" }}{{ end }}'}, [], "can't be rendered: (.*out of memory|it )",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def repository(tmp_path: Path, kustomize: Path, helm: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty repository, which is the working directory, next to a folder with a secret."""
+    monkeypatch.setenv("PATH", f"{kustomize.parent}{os.pathsep}{helm.parent}")
+    write_repository(tmp_path, {"outside/secret": "s", "outside/kustomization.yaml": "{}", "repo/empty.json": ""})
+    monkeypatch.chdir(tmp_path / "repo")
+    return Path()
+
+
+@pytest.mark.parametrize(("files", "names", "problem"), REPOSITORIES.values(), ids=REPOSITORIES)
+def test_repository(
+    check: Check, repository: Path, listener: Listener, files: dict[str, str], names: list[str], problem: str
+) -> None:
+    write_repository(repository, {name: text.replace("{port}", str(listener.port)) for name, text in files.items()})
+    done = check(".")
+    assert sorted(each["name"] for each in done.json["results"]) == names
+    assert re.search(problem, done.err, re.DOTALL) if problem else not done.err
+    assert done.code == (2 if problem else 1)
+    assert not listener.asked()
+
+
+class Listener:
+    """A port on loopback that tells whether a program has asked it."""
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._socket.settimeout(0)
+        self.port = self._socket.getsockname()[1]
+
+    def asked(self) -> bool:
+        try:
+            self._socket.accept()[0].close()
+        except BlockingIOError:
+            return False
+        return True
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    with closing(Listener()) as listening:
+        yield listening
+
+
+def write_repository(top: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = top / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if text.startswith("-> "):
+            path.symlink_to(text.removeprefix("-> "))
+        else:
+            path.write_text(text)
+
+
+PROGRAMS = {
+    "it prints without end": ("while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done", "OUTPUT", "prints more than"),
+    "it does not end": ("/bin/sleep 600 & wait", "SECONDS", "it has not ended after 1 s"),
+    "it fails": ("echo no >&2; exit 3", "", "can't be rendered: no;"),
+    "it sees no settings": ('echo "$AWS_SECRET_ACCESS_KEY $HTTPS_PROXY $PATH" >&2; exit 1', "", r"rendered: http://127.0.0.1:1 /\S+/bin;"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "limit", "problem"), PROGRAMS.values(), ids=PROGRAMS)
+def test_program(check: Check, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, limit: str, problem: str) -> None:  # fmt: skip
+    program(tmp_path, monkeypatch, script)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    if limit == "SECONDS":
+        monkeypatch.setattr(rendering, "SECONDS", 1)
+    if limit == "OUTPUT":
+        monkeypatch.setattr("webhook.cli.judging.confined.OUTPUT_AT_MOST", 512 * 1024)
+        monkeypatch.setattr("webhook.cli.judging.confined._LIMITED", 'ulimit -f 1024 && exec "$@"')
+    write("a/kustomization.yaml", "resources: []")
+    done = check("a", write("p.yaml", POD))
+    assert (done.code, done.outcomes) == (2, [("labels", "deny")])
+    assert re.search(problem, done.err)
+
+
+@pytest.mark.parametrize(
+    ("constant", "problem"),
+    [("SECONDS_IN_ALL", "take more than 0 s; judge one at a time"), ("ROOTS_AT_MOST", "only 0 of 2 kustomizations")],
+)
+def test_roots_are_bounded_together(check: Check, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, constant: str, problem: str) -> None:  # fmt: skip
+    program(tmp_path, monkeypatch, "echo '{}'")
+    monkeypatch.setattr(rendering, constant, 0)
+    write("a/kustomization.yaml", "{}")
+    write("b/kustomization.yaml", "{}")
+    done = check(".")
+    assert done.code == 2
+    assert problem in done.err
+
+
+def test_a_file_that_is_given_is_judged_as_it_is(check: Check, write: Write, kustomize: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    monkeypatch.setenv("PATH", str(kustomize.parent))
+    write("kustomization.yaml", "{resources: [p.yaml], namePrefix: a-}")
+    done = check(write("p.yaml", POD))
+    assert [each["name"] for each in done.json["results"]] == ["web"]
+    alone = check("kustomization.yaml")
+    assert (alone.code, alone.json["summary"]["documents"]) == (2, 0)
+
+
+def test_what_is_rendered_has_changed_if_a_file_that_was_read_has(check: Check, write: Write, kustomize: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.c", *arguments], check=True)  # noqa: S607
+
+    monkeypatch.setenv("PATH", str(kustomize.parent), prepend=os.pathsep)
+    write("a/kustomization.yaml", "{resources: [p.yaml], patches: [{path: patch.yaml}]}")
+    write("a/p.yaml", POD)
+    patch = write("a/patch.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: web, labels: {example.com/b: c}}}")
+    git("init", "-q", "-b", "main")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    assert (check("--changed-since", "main", "a").code, check("--against", "main", "a").code) == (0, 0)
+    patch.write_text(patch.read_text().replace("example.com/b", "example.com/c"))
+    assert len(check("--changed-since", "main", "--against", "main", "a").json["results"]) == 2
+
+
+@pytest.mark.parametrize("output", FORMATS)
+def test_nothing_to_judge_is_exit_code_2_in_every_format(run: Run, write: Write, output: str) -> None:
+    write("empty/values.yaml", "a: b")
+    done = run("check", "-o", f"{output}=report", "empty")
+    assert done.code == 2
+    assert done.err == "empty: nothing was judged: there are no Kubernetes objects here (1 file or document skipped); pass what is applied\n"  # fmt: skip
+    assert "nothing was judged" in Path("report").read_text() or output == "policyreport"
+    assert [run(command, "empty").code for command in ("fix", "explain")] == [2, 2]
+
+
+@pytest.mark.parametrize("output", ["table", "github", "gitlab"])
+def test_many_unreadable_files_are_one_line_with_a_count(run: Run, write: Write, output: str) -> None:
+    for number in range(50):
+        write(f"many/{number:02}.yaml", f"apiVersion: v1\nkind: Pod\nmetadata: {{a{number}: 1, a{number}: 2}}\n")
+    done = run("check", "-o", f"{output}=report", "-o", "json", "many")
+    assert done.code == 2
+    (line,) = done.err.splitlines()
+    assert "50 files can't be read or judged: many/01.yaml, many/02.yaml, many/03.yaml and others too" in line
+    assert len(done.json["unreadable"]) == 50
+    assert Path("report").read_text().count("files can't be read or judged") == 1

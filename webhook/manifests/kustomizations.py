@@ -1,0 +1,285 @@
+"""Find the kustomizations and charts to render, the files that each reads, and what forbids rendering it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+from posixpath import basename, dirname, join, normpath
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from webhook.documents import Document, DocumentError, read_documents
+from webhook.documents.reading import read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+KUSTOMIZATIONS: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+"""The names that kustomize looks for, of kustomizations and of components.
+
+Source: https://kubectl.docs.kubernetes.io/references/kustomize/kustomization/
+"""
+CHART: Final = "Chart.yaml"
+KUSTOMIZE_GROUP: Final = "kustomize.config.k8s.io"
+
+_FILES_AT_MOST: Final = 20_000
+"""Files that one kustomization or chart reads: ten times what the largest public ones do."""
+
+_RESOURCES: Final = ("resources", "bases")
+_PATCHES: Final = ("patches", "patchesStrategicMerge", "patchesJson6902")
+_PLUGINS: Final = frozenset({"generators", "transformers", "validators"})
+_FOLDERS: Final = frozenset({"resources", "bases", "components"}) | _PLUGINS
+_PATHS: Final = _FOLDERS | {
+    "configurations", "crds", "env", "envs", "files", "patchesjson6902", "patchesstrategicmerge", "path"
+}  # fmt: skip
+"""Fields whose texts are paths, at any depth. Go's JSON decoder ignores the letter case of fields."""
+
+_REMOTE: Final = re.compile(r"https?:", re.IGNORECASE)
+_LOADED_BY_HELM: Final = frozenset({CHART, "values.yaml", "templates", "crds", "charts"})
+
+
+def is_kustomization(path: str) -> bool:
+    """Return whether a file is a kustomization, by its name."""
+    return basename(path) in KUSTOMIZATIONS
+
+
+def patches_of(kustomizations: Iterable[tuple[str, bytes]]) -> frozenset[str]:
+    """Return the paths of files that kustomizations use as patches alone."""
+    patches: set[str] = set()
+    resources: set[str] = set()
+    for path, data in kustomizations:
+        for field, file in _files_in(path, data):
+            (resources if field in _RESOURCES else patches).add(normpath(join(dirname(path), file)))
+    return frozenset(patches - resources)
+
+
+def _files_in(path: str, data: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the files that a kustomization names, each with its field. Where it can't be read, others say so."""
+    try:
+        documents = read_documents(data, path)
+    except DocumentError:
+        return
+    for document in documents:
+        value = document.value if isinstance(document.value, dict) else {}
+        for field in (*_RESOURCES, *_PATCHES):
+            items = value.get(field)
+            for item in items if isinstance(items, list) else ():
+                file = item.get("path") if isinstance(item, dict) else item
+                if isinstance(file, str) and file and "\n" not in file:  # else the patch itself
+                    yield field, file
+
+
+class Root(msgspec.Struct, frozen=True, kw_only=True):
+    """A kustomization or chart to render: one that no other uses, or that the user names.
+
+    Attributes:
+        folder: as the user sees it.
+        place: the file that problems name, its kustomization.yaml or Chart.yaml.
+        reads: the real paths of the files that rendering reads; of a chart, without what only `.Files` reads.
+        refused: why it must not be rendered; empty if it may be.
+        trusted: the user names it, so that it may use the network.
+    """
+
+    folder: str
+    place: str
+    is_chart: bool
+    reads: frozenset[str] = frozenset()
+    refused: str = ""
+    trusted: bool = False
+
+    @property
+    def command(self) -> str:
+        """Return the command by which the user can render it."""
+        return f"{'helm template' if self.is_chart else 'kustomize build'} {shlex.quote(self.folder)}"
+
+
+class Rendered(Document, frozen=True):
+    """A document that a program printed, with the text of the document that it comes from, if that is known.
+
+    Attributes:
+        command: what printed it.
+        root: the folder of the kustomization or chart.
+    """
+
+    command: str = ""
+    root: str = ""
+
+
+class RefusedError(Exception):
+    """Report what must not be rendered, and why."""
+
+
+def roots_of(files: Sequence[str], boundary: str) -> list[Root]:
+    """Return what to render of these kustomizations and charts, so that each is rendered or read by one that is.
+
+    Neither a component nor a library chart can be rendered by itself. Nothing outside of the boundary, a real folder,
+    is to be read.
+    """
+    tree = _Tree(boundary)
+    given = {os.path.realpath(dirname(file) or "."): file for file in files if is_kustomization(file)}
+    buildable = [folder for folder in given if tree.is_buildable(folder)]
+    used = {target for folder in given for target in tree.folders_of(folder) if target != folder}
+    roots: list[Root] = []
+    covered: set[str] = set()
+    # Of kustomizations that use each other, the first one is rendered: its error names the cycle.
+    for folder in sorted(buildable, key=used.__contains__):
+        if folder not in covered:
+            reads, folders, refused = tree.walk(folder)
+            covered |= folders
+            roots.append(_root(given[folder], reads, refused))
+    charts = (_chart(file, boundary) for file in files if basename(file) == CHART)
+    return [*roots, *filter(None, charts)]
+
+
+def _root(file: str, reads: Iterable[str], refused: str) -> Root:
+    folder, is_chart = dirname(file) or ".", basename(file) == CHART
+    return Root(folder=folder, place=file, is_chart=is_chart, reads=frozenset(reads), refused=refused)
+
+
+class _Tree:
+    """The kustomizations of a repository, each of which is read once."""
+
+    def __init__(self, boundary: str) -> None:
+        self._boundary = boundary
+        self._values: dict[str, tuple[list[Any], str]] = {}
+
+    def _read(self, folder: str) -> tuple[list[Any], str]:
+        """Return the documents of the kustomization in a folder, and why one can't be read."""
+        if folder not in self._values:
+            values, problem = [], ""
+            for file in filter(os.path.lexists, (join(folder, name) for name in KUSTOMIZATIONS)):
+                try:
+                    self._inside(file)
+                    values += [document.value for document in read_documents(read_file(file), file)]
+                except (OSError, DocumentError, RefusedError) as error:
+                    problem = str(error)
+            self._values[folder] = (values, problem)
+        return self._values[folder]
+
+    def is_buildable(self, folder: str) -> bool:
+        """Return whether kustomize can build a folder by itself. Flux has a kind Kustomization, too."""
+        values, _ = self._read(folder)
+        first = values[0] if values and isinstance(values[0], dict) else {}
+        group = str(first.get("apiVersion") or KUSTOMIZE_GROUP).partition("/")[0]
+        return group == KUSTOMIZE_GROUP and first.get("kind") != "Component"
+
+    def folders_of(self, folder: str) -> Iterator[str]:
+        """Yield the real paths of the folders that a kustomization uses."""
+        for field, path in _paths(self._read(folder)[0]):
+            if field in _FOLDERS and "\0" not in path and os.path.isdir(join(folder, path)):  # noqa: PTH112 - many
+                yield os.path.realpath(join(folder, path))
+
+    def walk(self, folder: str) -> tuple[frozenset[str], set[str], str]:
+        """Return the files and folders that a build reads, and why it must not be built."""
+        files: set[str] = set()
+        folders: set[str] = set()
+        refused = ""
+        waiting = [folder]
+        while waiting:
+            here = waiting.pop()
+            if here in folders:
+                continue
+            folders.add(here)
+            files.update(filter(os.path.lexists, (join(here, name) for name in KUSTOMIZATIONS)))
+            values, problem = self._read(here)
+            refused = refused or problem
+            for field, path in _paths(values):
+                try:
+                    target = self._target(here, field, path)
+                except (OSError, ValueError, DocumentError, RefusedError) as error:
+                    refused = refused or f"{field}: {error}"
+                    continue
+                if target:
+                    (waiting.append if os.path.isdir(target) else files.add)(target)  # noqa: PTH112 - many
+            if len(files) > _FILES_AT_MOST:
+                return frozenset(files), folders, f"it reads more than {_FILES_AT_MOST} files"
+        return frozenset(files), folders, refused
+
+    def _target(self, folder: str, field: str, path: str) -> str:
+        """Return the real path of what a field names; empty if there is nothing.
+
+        Raise RefusedError if it is not in the boundary, or if rendering it could use the network.
+        """
+        if field in _PLUGINS:
+            raise RefusedError("plugins are disabled")
+        if field in {"files", "env", "envs"}:
+            path = path.partition("=")[2] or path  # KEY=FILE
+        if "\n" in path:
+            return ""  # a patch
+        if _REMOTE.search(path):
+            raise RefusedError(f"{path} is remote, and nothing is read from the network")
+        target = os.path.realpath(join(folder, path))
+        if not os.path.exists(target):  # noqa: PTH110 - many
+            if field in _FOLDERS:
+                raise RefusedError(f"{path} is neither a file nor a folder here, and nothing is read from the network")
+            return ""
+        self._inside(target)
+        return target
+
+    def _inside(self, file: str) -> None:
+        _refuse_outside(file, self._boundary)
+
+
+def _refuse_outside(file: str, boundary: str) -> None:
+    """Raise RefusedError if a path leads out of the boundary."""
+    real = os.path.realpath(file)
+    if not f"{real}/".startswith(f"{boundary.rstrip('/')}/"):
+        raise RefusedError(f"{os.path.relpath(file)} leads out of {os.path.relpath(boundary)}")
+
+
+def _paths(value: Any, field: str = "") -> Iterator[tuple[str, str]]:  # noqa: ANN401 - JSON
+    """Yield each text that kustomize may take for a path, with its field in lower case."""
+    if isinstance(value, dict):
+        for key, member in value.items():
+            yield from _paths(member, key.casefold())
+    elif isinstance(value, list):
+        for item in value:
+            yield from _paths(item, field)
+    elif isinstance(value, str) and field in _PATHS and value:
+        yield field, value
+
+
+def _chart(file: str, boundary: str) -> Root | None:
+    """Return a chart to render, or None if it is a library or a part of another chart."""
+    folder = Path(dirname(file) or ".")
+    above = folder.absolute().parents
+    if any(each.name == "charts" and (each.parent / CHART).is_file() for each in above):
+        return None
+    reads: set[str] = set()
+    refused = ""
+    try:
+        _refuse_outside(file, boundary)
+        about = read_documents(read_file(file), file)
+        if about and isinstance(about[0].value, dict) and about[0].value.get("type") == "library":
+            return None
+        with os.scandir(folder) as listing:
+            for entry in listing:
+                files = _files_of(entry.path, boundary)
+                if entry.name in _LOADED_BY_HELM:
+                    reads |= files
+    except (OSError, DocumentError, RefusedError) as error:
+        refused = str(error)
+    return _root(file, reads, refused)
+
+
+def _files_of(path: str, boundary: str) -> set[str]:
+    """Return the real paths of the files below a path, links followed. Raise RefusedError if one leads out."""
+    files: set[str] = set()
+    folders: set[str] = set()
+    waiting = [path]
+    while waiting:
+        here = waiting.pop()
+        if os.path.islink(here):  # noqa: PTH114 - many
+            _refuse_outside(here, boundary)
+        real = os.path.realpath(here)
+        if not os.path.isdir(real):  # noqa: PTH112 - many
+            files.add(real)
+        elif real not in folders:
+            folders.add(real)
+            waiting += (join(real, name) for name in os.listdir(real))  # noqa: PTH208 - many
+        if len(files) > _FILES_AT_MOST:
+            raise RefusedError(f"{os.path.relpath(path)} holds more than {_FILES_AT_MOST} files")
+    return files
