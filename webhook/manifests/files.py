@@ -192,10 +192,11 @@ def _below(top: Path, ignored: Ignored, found: ManifestFiles) -> Iterator[tuple[
             if not Path(os.path.realpath(link)).is_relative_to(real):  # else it is read where it is
                 found.left_out.append(Path(link))
         below += (_shown(each) for each in reversed(folders) if not each.is_symlink())
-        found.renderable += (_shown(each) for each in entries if each.name in _RENDERABLE and each.is_file())
-        files = [each for each in entries if _is_manifest(each.name) and not _is_folder(each)]
+        files = [each for each in entries if not _is_folder(each) and _is_wanted_name(each.name)]
         if ignored.globs:
             files = [each for each in files if not ignored.covers(Path(each.path), top)]
+        found.renderable += (_shown(each) for each in files if each.name in _RENDERABLE)
+        files = [each for each in files if _is_manifest(each.name)]
         if files and _holds_helm_templates(Path(folder)):
             found.left_to_others += map(_shown, files)
         elif files:
@@ -236,6 +237,10 @@ def is_wanted(path: Path, top: Path, ignored: Ignored) -> bool:
 def is_wanted_file(path: Path, top: Path, ignored: Ignored) -> bool:
     """Return whether a file below ``top`` is read: it is visible, and its suffix is one of manifests."""
     return _is_manifest(path.name) and is_wanted(path, top, ignored)
+
+
+def _is_wanted_name(name: str) -> bool:
+    return _is_manifest(name) or name in _RENDERABLE
 
 
 def _is_manifest(name: str) -> bool:

@@ -13,6 +13,7 @@ import msgspec
 
 from webhook.documents import Document, DocumentError, read_documents
 from webhook.documents.reading import read_file
+from webhook.policy.errors import escaped_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -93,7 +94,7 @@ class Root(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def command(self) -> str:
         """Return the command by which the user can render it."""
-        return f"{'helm template' if self.is_chart else 'kustomize build'} {shlex.quote(self.folder)}"
+        return f"{'helm template' if self.is_chart else 'kustomize build'} {shlex.quote(escaped_name(self.folder))}"
 
 
 class Rendered(Document, frozen=True):

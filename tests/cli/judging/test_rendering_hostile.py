@@ -71,6 +71,7 @@ REPOSITORIES: dict[str, tuple[dict[str, str], list[str], str]] = {
     "a base over a link": ({"kustomization.yaml": "resources: [link]", "link": "-> ../outside", "p.yaml": POD}, ["web"], "leads out of ."),
     "a file over a link": ({"kustomization.yaml": "secretGenerator: [{name: a, files: [link]}]", "link": "-> ../outside/secret", "p.yaml": POD}, ["web"], "leads out of ."),
     "a kustomization that is a link": ({"k/kustomization.yaml": "-> ../../outside/kustomization.yaml", "p.yaml": POD}, ["web"], "leads out of ."),
+    "a folder whose name is no UTF-8": ({"a\udcff/kustomization.yaml": "resources: [p.yaml]", "a\udcff/p.yaml": POD}, ["web"], r"a\\udcff/kustomization.yaml: can't be rendered"),
     "a chart": ({"Chart.yaml": CHART_YAML, "templates/p.yaml": POD, "crds/q.yaml": POD_2, "r.yaml": POD.replace("web", "third")}, ["second", "third", "web"], ""),
     "a chart without a dependency": (
         {"Chart.yaml": CHART_YAML + "dependencies: [{name: d, version: 1.0.0, repository: 'https://127.0.0.1:{port}'}]", "p.yaml": POD},

@@ -105,6 +105,8 @@ class Rendering:
             documents = read_documents(data, root.place)
         except FailureError as error:
             return str(error)
+        except (OSError, UnicodeError) as error:  # a name that is no UTF-8
+            return escaped_name(str(error))
         except DocumentError as error:
             return f"line {error.line} of what it prints: {error.problem}; {error.fix}"
         placed, text, end, template = [], data.decode("utf-8-sig"), 0, ""
@@ -120,7 +122,7 @@ class Rendering:
     def _run(self, root: Root, home: str) -> bytes:
         """Return what a root prints. Raise FailureError if it must not or can't be rendered."""
         if root.refused:
-            raise FailureError(root.refused)
+            raise FailureError(escaped_name(root.refused))
         program = shutil.which("helm") if root.is_chart else shutil.which("kustomize") or shutil.which("kubectl")
         if program is None:
             names = "`helm` is not" if root.is_chart else "neither `kustomize` nor `kubectl` is"
