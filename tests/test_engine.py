@@ -180,6 +180,8 @@ def test_what_would_be_denied_is_told_while_a_policy_does_not_deny(
 ) -> None:
     trying = index(policy(Says(), enforcement=enforcement))
     assert [each.would_deny for each in validate(trying, request(POD, **changes)).findings] == [would_deny]
+    warning = index(policy(Says(), enforcement=enforcement, declared=Outcome.WARN))
+    assert [each.would_deny for each in validate(warning, request(POD, **changes)).findings] == [False]
     of_template = validate(trying, request(DEPLOYMENT, group="apps", resource="deployments"))
     assert [each.would_deny for each in of_template.findings] == [False]
 

@@ -11,6 +11,7 @@ from tests.test_engine import NOW, request
 from webhook.bundle import SHIPPED, load_bundle
 from webhook.cli.export.configurations import configurations
 from webhook.context import Context, Phase
+from webhook.decision import Outcome
 from webhook.engine import decide
 
 if TYPE_CHECKING:
@@ -103,3 +104,11 @@ def test_a_mode_that_cannot_hold_is_refused_with_its_place(
     line, field, text = mistake
     file = tmp_path / "policies.yaml"
     assert mistakes(tmp_path, HEAD, *documents) == [(line, field, text.format(file=file))]
+
+
+def test_a_policy_still_knows_its_own_enforcement(tmp_path: Path) -> None:
+    policies = shipped(tmp_path, mode("enforcement: audit")).index.policies
+    assert {each.name: each.declared for each in policies} == {
+        each.name: each.enforcement for each in shipped(tmp_path).index.policies
+    }
+    assert {each.declared for each in policies} >= {Outcome.DENY, Outcome.WARN}
