@@ -46,6 +46,7 @@ def populate(kubectl: Kubectl, state: Path = POOLS) -> None:
     wait_for_crds(kubectl)
     files = sorted(state.glob("*.yaml")) if state.is_dir() else [state]
     things = [thing for file in files for thing in yaml.safe_load_all(file.read_text())]
+    things = [thing for thing in things if thing["kind"] != "List"]  # of Nodes: KWOK needs more of them
     pools = [thing for thing in things if thing["kind"] == "NodePool"]
     kubectl.apply(*things, *(node for pool in pools for node in nodes_of(pool)))
     kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")

@@ -34,11 +34,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_example_of_the_page_says_what_the_page_shows(folder: Path) -> None:
-    shown = re.search(r"```console\n\$ spotgate (.*)\n((?:.*\n)*?)```", PAGE)
+@pytest.mark.parametrize("page", ["docs/cli/rehearse.md", "README.md"])
+def test_the_example_of_the_page_says_what_the_page_shows(folder: Path, page: str) -> None:
+    shown = re.search(r"```console\n\$ (?:\S*/)?spotgate (rehearse .*)\n((?:.*\n)*?)```", (ROOT / page).read_text())
     assert shown
+    where = folder if "reclaim.yaml" in shown[1] else ROOT
     done = subprocess.run(
-        [str(SPOTGATE), *shown[1].split()], cwd=folder, capture_output=True, text=True, timeout=110, check=False
+        [str(SPOTGATE), *shown[1].split()], cwd=where, capture_output=True, text=True, timeout=110, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     pattern = re.escape(shown[2].replace(KUBERNETES.version[1:], VERSION[1:])).replace(re.escape("...\n"), r"(?s:.*)")

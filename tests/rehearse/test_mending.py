@@ -73,9 +73,9 @@ def test_with_its_fixes_a_job_survives_and_nothing_is_pending(tmp_path: Path) ->
     (tmp_path / "cluster.yaml").write_text(CLUSTER % 3)
     said = rehearsed(tmp_path, "--with-fixes")
     for line in (
-        "moved 4, pending 0, killed early 0",
-        "better: Deployment default/web: pending 1 -> 0",
-        "better: Job default/import: moved 0 -> 1",
+        "\n    pending                        1               0\n",
+        "Deployment default/web  3 of 3 lost\n    moved                          2               3\n",
+        "Job default/import  1 of 1 lost\n    moved                          0               1\n",
         "Fix: spot: nowhere is room for 1 Pod of it; 1 on-demand node of the same type has it",
         "Fix: Job default/import: it fails, as lost Pods count against its backoffLimit of 0;",
         "action: Ignore",

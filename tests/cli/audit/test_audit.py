@@ -18,7 +18,8 @@ from webhook.cli.audit.on_spot import spot_nodes
 from webhook.cli.audit.reports import AT_MOST, RESULT_TEXT_AT_MOST, report_kinds, reports_of
 from webhook.cli.audit.run import Listed, listed_resources
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.report import ObjectReport, Report, Result
+from webhook.cli.output import table
+from webhook.cli.report import ObjectReport, ReclaimRisk, Report, Result
 from webhook.cluster.discovery import ServedResource
 from webhook.cluster.protocol import ClusterView
 from webhook.kube.disruption import GROUP, RESOURCE
@@ -187,6 +188,16 @@ def test_reports_are_of_the_kind_that_the_cluster_has(resources: list[tuple[str,
     assert report_kinds([served(*each) for each in resources]).namespaced.resource.group == group
     with pytest.raises(CannotJudgeError, match="serves neither PolicyReports"):
         report_kinds([served(*each) for each in resources[:1]])
+
+
+def test_a_workload_without_a_reason_is_not_called_a_survivor() -> None:
+    risk = ReclaimRisk(
+        api_version="v1", kind="Pod", namespace="shop", name="web", pods=1, pools=["gpu-spot"], reasons=[]
+    )
+    shown = table.render(msgspec.structs.replace(report(), on_spot=[risk]))
+    assert "not judged: whether the Pods find room on other nodes" in shown
+    assert "`spotgate rehearse --lose gpu-spot --kubeconfig FILE`" in shown
+    assert "not judged" not in table.render(msgspec.structs.replace(report(), on_spot=[]))
 
 
 # Which Nodes are spot

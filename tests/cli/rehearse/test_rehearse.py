@@ -77,7 +77,11 @@ def rehearsed(tmp_path: Path, objects: tuple[dict[str, Any], ...], *flags: str) 
 @pytest.mark.parametrize(
     ("objects", "flags", "said"),
     [
-        (TWO_POOLS, ["--lose=spto"], "--lose spto: the pool is not there; pools: on-demand, spot"),
+        (
+            TWO_POOLS,
+            ["--lose=spto"],
+            "--lose spto: the pool is not there, did you mean `spot`?; pools: on-demand, spot",
+        ),
         (TWO_POOLS, ["--lose=zone:a"], "--lose zone:a: the zone is not there; no Node has the label"),
         ((node("n", "spot", **{"topology.kubernetes.io/zone": "b"}),), ["--lose=zone:a"], "is not there; zones: b"),
         (TWO_POOLS, ["--lose=provider:gke"], "it has no spot nodes here; providers of the Nodes: cks"),
@@ -94,7 +98,13 @@ def rehearsed(tmp_path: Path, objects: tuple[dict[str, Any], ...], *flags: str) 
             "--allocatable tiny: nothing here has that type; types",
         ),
         (TWO_POOLS, ["--lose=spot", "--binaries=/nowhere"], "--binaries /nowhere: etcd, kube-apiserver"),
-        ((deployment("web"),), ["--lose=spot"], "there are no nodes: pass Nodes or node pools"),
+        ((deployment("web"),), ["--lose=spot"], "the pool is not there; no pool is known: pass node pools, or Nodes"),
+        ((deployment("web"),), ["--lose=zone:a"], "there are no nodes: pass Nodes or node pools"),
+        (
+            (pool("spot"), {**node("bare", "spot"), "status": {}}),
+            ["--lose=50%of:spto"],
+            "--lose 50%of:spto: the pool is not there, did you mean `spot`?; pools: spot",
+        ),
         ((pool("spot"), pool("spot", targetNodes=2)), ["--lose=spot"], "NodePool spot is there twice, also at"),
         (
             (pool("spot"),),
@@ -154,6 +164,14 @@ def test_what_can_not_be_rehearsed_is_said_with_a_way_out(
 @pytest.mark.parametrize("flag", ["--grow=spot", "--grow=spot=x", "--allocatable=odd", "--runs=0", "--max-pending=-1"])
 def test_flags_that_make_no_sense_are_refused(tmp_path: Path, flag: str) -> None:
     assert rehearsed(tmp_path, TWO_POOLS, "--lose=spot", flag) == 2
+
+
+def test_a_budget_that_is_in_the_state_and_next_to_its_workload_is_there_once() -> None:
+    repeated = {**deployment("web"), "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": {}}
+    source = ClusterSource(manifests=[manifest_of("here", each) for each in (*TWO_POOLS, repeated, repeated)])
+    snapshot = snapshot_of(source, BUNDLE, {})
+    assert [each.name for each in snapshot.created] == ["web"]
+    assert len(snapshot.source.manifests) == 3  # so that a fix can change it
 
 
 def test_without_the_programs_it_is_said_how_to_get_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

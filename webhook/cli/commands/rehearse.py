@@ -17,7 +17,7 @@ from webhook.cli.options import add_cluster, add_policies, read_policies
 from webhook.cli.rehearse.compare import compare, write_base
 from webhook.cli.rehearse.fixes import fixes_of, with_fixes
 from webhook.cli.rehearse.inputs.nodes import expect_known_types, grown_nodes
-from webhook.cli.rehearse.inputs.selection import loss_of
+from webhook.cli.rehearse.inputs.selection import expect_pools, loss_of
 from webhook.cli.rehearse.inputs.snapshot import snapshot_of
 from webhook.cli.rehearse.inputs.source import ClusterSource
 from webhook.cli.terminal import complain
@@ -91,7 +91,7 @@ def configure(parser: ArgumentParser) -> None:
     again.add_argument(
         "--with-fixes",
         action="store_true",
-        help="rehearse again with the fixes that it proposes, and say what they mend",
+        help="rehearse again with the proposed fixes, and show both results side by side",
     )
     parser.add_argument("-o", "--output", choices=FORMATS, default="table", help="default: table, for people")
     _add_cluster(parser)
@@ -182,10 +182,9 @@ def run(options: Namespace) -> int:
     expect_known_types(dict(options.allocatable), snapshot.pools, snapshot.nodes)
     result = _rehearse(options, bundle, snapshot)
     if options.with_fixes and result.fixes:
-        fixed = with_fixes(snapshot, result.fixes, bundle, dict(options.allocatable))
-        mended = _rehearse(options, bundle, fixed)
-        comparison = compare(result, mended, "the cluster without these fixes")
-        result = structs.replace(mended, fixes=result.fixes, comparison=comparison)
+        fixed = _rehearse(options, bundle, with_fixes(snapshot, result.fixes, bundle, dict(options.allocatable)))
+        comparison = compare(result, fixed, "the cluster without these fixes")
+        result = structs.replace(result, comparison=comparison, fixed=fixed)
     elif options.compare is not None:
         base = _rehearse_base(options, bundle)
         result = structs.replace(result, comparison=compare(base, result, options.compare))
@@ -252,6 +251,7 @@ def _snapshot(options: Namespace, bundle: Bundle, paths: list[str]) -> ClusterSn
         from webhook.cli.rehearse.inputs.live import live_source  # noqa: PLC0415 - the Kubernetes client
 
         source = live_source(options, manifests.objects, bundle)
+    expect_pools(options.lose, [pool for pool, *_ in options.grow], source, bundle.providers)
     return snapshot_of(source, bundle, dict(options.allocatable))
 
 

@@ -32,6 +32,10 @@ _UNREADABLE: Final = "bold red"
 _LISTED: Final = 3
 """Places, reasons and objects of one entry that are listed; the rest is counted."""
 _ALL: Final = "`-o table --verbose` shows all"
+_NOT_JUDGED: Final = (
+    "  not judged: whether the Pods find room on other nodes, which only a scheduler can tell; "
+    "`spotgate rehearse --lose {} --kubeconfig FILE` tries it"
+)
 _STYLES: Final = {"deny": "bold red", "warn": "yellow", "indeterminate": "magenta", "audit": "cyan"}
 
 
@@ -166,6 +170,8 @@ def _on_spot(workloads: list[ReclaimRisk], *, verbose: bool, all_read: bool) -> 
         if more := _more(group):
             yield [(f" {more}", _PLAIN)]
         yield from ([(f"    {reason.reason}  ", _PLAIN), (reason.id, _FAINT)] for reason in group[0].reasons)
+    if workloads:
+        yield [(_NOT_JUDGED.format(min((pool for each in workloads for pool in each.pools), default="POOL")), _FAINT)]
     yield []
 
 

@@ -177,6 +177,12 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
         """Return whether it is a Job that has failed."""
         return self.has_reason(JOB_FAILED)
 
+    @property
+    def untouched(self) -> WorkloadResult:
+        """Return the workload as a reclaim leaves it that doesn't touch it."""
+        figures = dict.fromkeys(FIGURES, Figure(0, 0)) | {"lowest_ready": Figure(self.replicas, self.replicas)}
+        return msgspec.structs.replace(self, lost=0, reasons=(), **figures)
+
     def has_reason(self, beginning: str) -> bool:
         """Return whether one of its reasons begins so."""
         return any(each.startswith(beginning) for each in self.reasons)
@@ -258,6 +264,7 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         pools: capacity by pool.
         events: of the first run, in order.
         comparison: with another rehearsal, where that was asked for.
+        fixed: the same with these fixes, where that was asked for.
     """
 
     lost: tuple[str, ...]
@@ -273,3 +280,15 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pools: tuple[PoolCapacity, ...] = ()
     events: tuple[ReclaimEvent, ...] = ()
     comparison: RehearsalComparison | None = None
+    fixed: Rehearsal | None = None
+
+    @property
+    def sides(self) -> list[tuple[WorkloadResult, WorkloadResult | None]]:
+        """Return each workload as it is and, where the fixes were tried, with them."""
+        if self.fixed is None:
+            return [(workload, None) for workload in self.workloads]
+        before, after = ({one.identity: one for one in of.workloads} for of in (self, self.fixed))
+        return [
+            (before.get(key, workload.untouched), after.get(key, workload.untouched))
+            for key, workload in {**before, **after}.items()
+        ]

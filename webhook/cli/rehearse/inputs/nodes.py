@@ -83,9 +83,9 @@ def read_node(value: JSON, pools: Sequence[Pool], providers: Mapping[str, Provid
     return RehearsedNode(value, name, named[0] if named else marked, pool, spot)
 
 
-def pool_names(nodes: Iterable[RehearsedNode], pools: Iterable[Pool]) -> str:
-    """Return the names of all pools, for people; empty if none is known."""
-    return ", ".join(sorted({each.pool_name for each in nodes} - {""} | {each.name for each in pools}))
+def pool_names(nodes: Iterable[RehearsedNode], pools: Iterable[Pool]) -> list[str]:
+    """Return the names of all pools, sorted."""
+    return sorted({each.pool_name for each in nodes} - {""} | {each.name for each in pools})
 
 
 def running_node(value: JSON, allocatable: Mapping[str, Any]) -> JSON:
@@ -141,9 +141,6 @@ def grown_nodes(
         _check_number(number, f"--grow {name}")
         pool = next((each for each in pools if each.is_named(name)), None)
         like = next((node for node in nodes if node.is_of(name)), None)
-        if pool is None and like is None:
-            there = pool_names(nodes, pools) or "none is known"
-            raise CannotJudgeError(f"spotgate rehearse: --grow {name}: the pool is not there; pools: {there}")
         for index in range(number):
             if like is not None:
                 model = like.value

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Final
 from webhook.capacity.placement.budget import GraceBudgets, unevicted_annotation
 from webhook.capacity.providers.machines import ZONE_LABEL
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.rehearse.inputs.nodes import pool_names
+from webhook.cli.rehearse.inputs.nodes import pool_names, read_node
+from webhook.cli.rehearse.inputs.resources import NODE, kind_of_object
 from webhook.cli.rehearse.result import ReclaimWindow
+from webhook.manifests.state import view_of
+from webhook.policy.errors import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
     from webhook.cli.rehearse.inputs.nodes import RehearsedNode
     from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot
+    from webhook.cli.rehearse.inputs.source import ClusterSource
 
 _SHARE: Final = re.compile(r"(100|[1-9]\d?)%of:(?!(?:zone|provider):)(.+)")
 
@@ -59,6 +63,27 @@ def loss_of(wanted: Iterable[str], snapshot: ClusterSnapshot, providers: Mapping
     return Loss(tuple(named), tuple(ReclaimWindow(key[0], tuple(names), *key[1:]) for key, names in windows.items()))
 
 
+def expect_pools(
+    lost: Iterable[str], grown: Iterable[str], source: ClusterSource, providers: Mapping[str, Provider]
+) -> None:
+    """Raise CannotJudgeError if a pool that ``--lose`` or ``--grow`` names isn't there."""
+    view = view_of(source.manifests, providers, complete=True, offline=not source.live)
+    pools = [pool for pool in view.pools or () if not pool.elsewhere]
+    labels = (manifest.labels for manifest in source.manifests if kind_of_object(manifest.value) is NODE)
+    nodes = [read_node({"metadata": {"labels": own}}, pools, providers) for own in labels]
+    there = pool_names(nodes, pools)
+    hint = (
+        f"; pools: {', '.join(there)}" if there else "; no pool is known: pass node pools, or Nodes with their labels"
+    )
+    for flag, wanted in (*(("--lose", each) for each in lost), *(("--grow", each) for each in grown)):
+        name = wanted.rpartition("%of:")[2]
+        named = any(pool.is_named(name) for pool in pools) or any(node.is_of(name) for node in nodes)
+        if not named and not name.startswith(("zone:", "provider:")):
+            raise CannotJudgeError(
+                f"spotgate rehearse: {flag} {wanted}: the pool is not there{did_you_mean(name, there)}{hint}"
+            )
+
+
 def _find(wanted: str, snapshot: ClusterSnapshot) -> tuple[str, Sequence[RehearsedNode]]:
     sort, _, name = wanted.partition(":")
     if sort == "zone":
@@ -84,10 +109,8 @@ def _in_pool(name: str, snapshot: ClusterSnapshot) -> tuple[str, Sequence[Rehear
         )
     nodes = sorted((each for each in snapshot.nodes if each.is_of(name)), key=lambda each: each.name)
     if not nodes:
-        there = pool_names(snapshot.nodes, snapshot.pools)
-        problem = "has no nodes to lose" if pools else "is not there"
-        hint = f"; pools: {there}" if there else "; no pool is known: Nodes carry no label of a provider"
-        raise CannotJudgeError(f"spotgate rehearse: --lose {name}: the pool {problem}{hint}")
+        there = ", ".join(pool_names(snapshot.nodes, snapshot.pools))
+        raise CannotJudgeError(f"spotgate rehearse: --lose {name}: the pool has no nodes to lose; pools: {there}")
     provider = nodes[0].provider
     kind = provider.readers[0].kind if provider is not None and provider.pools_are_here else "Nodes"
     return f"{pools[0].kind if pools else kind}/{name}", nodes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -23,7 +23,7 @@ from webhook.cli.rehearse.inputs.resources import (
     pod_spec_of,
     workload_identity,
 )
-from webhook.cli.rehearse.inputs.source import expect_no_duplicates
+from webhook.cli.rehearse.inputs.source import without_repeats
 from webhook.kube.containers import resources_of
 from webhook.kube.disruption import KIND as BUDGET
 from webhook.kube.disruption import budget_from
@@ -87,7 +87,7 @@ def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Mapping[str,
 
     ``allocatable`` is what a node of an instance type, or of a pool, offers, where neither Nodes nor providers tell.
     """
-    expect_no_duplicates(source.manifests)
+    source = replace(source, manifests=without_repeats(source.manifests))
     existing: list[JSON] = []
     created: list[Manifest] = []
     others: list[Manifest] = []

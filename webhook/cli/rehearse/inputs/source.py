@@ -68,15 +68,20 @@ def key_of(manifest: Manifest) -> tuple[str, str, str, str]:
     return (manifest.group, manifest.kind, manifest.namespace or "default", manifest.name)
 
 
-def expect_no_duplicates(manifests: Iterable[Manifest]) -> None:
-    """Raise CannotJudgeError if an object is there twice: the API server has one, and it matters which."""
+def without_repeats(manifests: Iterable[Manifest]) -> list[Manifest]:
+    """Return the objects, those that are repeated word for word once. Raise CannotJudgeError if two of a name differ.
+
+    A budget is often both in the cluster's state and next to its workload. The API server has one of each name.
+    """
     first: dict[tuple[str, ...], Manifest] = {}
-    for each in manifests:
-        if not each.name:
-            continue
-        there = first.setdefault(key_of(each), each)
-        if there is not each and there.value != each.value:
+    kept: list[Manifest] = []
+    for manifest in manifests:
+        there = first.setdefault(key_of(manifest), manifest) if manifest.name else manifest
+        if there is manifest:
+            kept.append(manifest)
+        elif there.value != manifest.value:
             raise CannotJudgeError(
-                f"{each.file}:{each.line}: {each.kind} {each.name} is there twice, also at {there.file}:{there.line}: "
-                "leave out one of them, or rename it"
+                f"{manifest.file}:{manifest.line}: {manifest.kind} {manifest.name} is there twice, also at "
+                f"{there.file}:{there.line}: leave out one of them, or rename it"
             )
+    return kept

@@ -14,13 +14,15 @@ _NOT_OF_A_WORKLOAD: Final = ("workLostGpuHours", "budget")
 
 
 def show(rehearsal: Rehearsal) -> None:
-    """Print the fixed shape, and the comparison where one was asked for."""
+    """Print the fixed shape, and the comparison and the rehearsal with the fixes where one was asked for."""
     every: dict[str, Any] = msgspec.to_builtins(rehearsal)
-    shown = {key: every[key] for key in _SHOWN}
-    for workload in shown["workloads"]:
+    for workload in (*every["workloads"], *(every["fixed"] or {"workloads": ()})["workloads"]):
         for key in _NOT_OF_A_WORKLOAD:
             del workload[key]
+    shown = {key: every[key] for key in _SHOWN}
     shown["fixes"] = [{"why": each.why, "yaml": each.yaml} for each in rehearsal.fixes]
     if rehearsal.comparison is not None:
         shown["comparison"] = every["comparison"]
+    if rehearsal.fixed is not None:
+        shown["withFixes"] = {key: every["fixed"][key] for key in ("summary", "workloads")}
     print(msgspec.json.format(msgspec.json.encode(shown)).decode())

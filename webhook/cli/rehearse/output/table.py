@@ -5,16 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli import terminal
-from webhook.cli.rehearse.result import JOB_FAILED
+from webhook.cli.rehearse.result import FIGURES, JOB_FAILED, Figure
 from webhook.cli.terminal import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.cli.rehearse.result import Figure, Rehearsal, RehearsalComparison, WorkloadResult
+    from webhook.cli.rehearse.result import Rehearsal, RehearsalComparison, RehearsalSummary, WorkloadResult
     from webhook.cli.terminal import Line
 
 _INDENT: Final = "    "
+_COLUMNS: Final = _INDENT + "{!s:<22}{!s:>10}{!s:>16}"
+_HARM: Final = frozenset(FIGURES) - {"moved", "lowest_ready"}
+_SHOWN_IF_ANY: Final = frozenset({"seconds_below_budget", "work_lost_gpu_hours"})
+_NO_FIGURE: Final = Figure()
 
 
 def show(rehearsal: Rehearsal) -> None:
@@ -32,17 +36,21 @@ def _lines(rehearsal: Rehearsal) -> Iterator[Line]:
         yield [(f"{_INDENT}{window.provider}: {counted(len(window.nodes), 'node')}: {steps}", "dim")]
     summary = rehearsal.summary
     failed = sum(each.failed for each in rehearsal.workloads)
-    yield [
-        (f"{_INDENT}moved {summary.moved}, ", ""),
-        (f"pending {summary.pending}", _bad(summary.pending)),
-        (", ", ""),
-        (f"killed early {summary.killed_early}", _bad(summary.killed_early)),
-        (f", work lost {summary.work_lost_gpu_hours} GPU-hours", ""),
-        (f", {counted(failed, 'Job')} failed" if failed else "", "red"),
-    ]
-    for workload in rehearsal.workloads:
-        yield from _workload(workload)
-    if rehearsal.comparison is not None:
+    if rehearsal.fixed is not None:
+        yield [(_COLUMNS.format("", "as it is", "with the fixes"), "dim")]
+        yield from _side_by_side(summary, rehearsal.fixed.summary)
+    else:
+        yield [
+            (f"{_INDENT}moved {summary.moved}, ", ""),
+            (f"pending {summary.pending}", _bad(summary.pending)),
+            (", ", ""),
+            (f"killed early {summary.killed_early}", _bad(summary.killed_early)),
+            (f", work lost {summary.work_lost_gpu_hours} GPU-hours", ""),
+            (f", {counted(failed, 'Job')} failed" if failed else "", "red"),
+        ]
+    for workload, fixed in rehearsal.sides:
+        yield from _workload(workload, fixed)
+    if rehearsal.comparison is not None and rehearsal.fixed is None:
         yield from _comparison(rehearsal.comparison)
     for sort, notes in (("modelled", rehearsal.modelled), ("not simulated", rehearsal.not_simulated)):
         for note in notes:
@@ -54,14 +62,31 @@ def _lines(rehearsal: Rehearsal) -> Iterator[Line]:
         yield from ([(f"{_INDENT}{line}", "")] for line in fix.yaml.splitlines())
 
 
-def _workload(result: WorkloadResult) -> Iterator[Line]:
+def _side_by_side(
+    before: RehearsalSummary | WorkloadResult, after: RehearsalSummary | WorkloadResult
+) -> Iterator[Line]:
+    """Yield each figure as it is and, next to it, with the fixes."""
+    for name in FIGURES:
+        then, now = (getattr(side, name, _NO_FIGURE) for side in (before, after))
+        if then is not _NO_FIGURE and (name not in _SHOWN_IF_ANY or then.max or now.max):
+            words = name.replace("_", " ").replace("gpu", "GPU")
+            yield [(_COLUMNS.format(words, then, now), _bad(then) if name in _HARM else "")]
+
+
+def _workload(result: WorkloadResult, fixed: WorkloadResult | None) -> Iterator[Line]:
     where = f"{result.namespace}/" if result.namespace else ""
-    yield [
-        (f"{result.kind} {where}{result.name}", "bold"),
-        (f"  {result.lost} of {result.replicas} lost: moved {result.moved}, ", ""),
-        (f"pending {result.pending}", _bad(result.pending)),
-        (f", killed early {result.killed_early}, lowest ready {result.lowest_ready}", ""),
-    ]
+    name = (f"{result.kind} {where}{result.name}", "bold")
+    lost = f"  {result.lost} of {result.replicas} lost"
+    if fixed is not None:
+        yield [name, (lost, "")]
+        yield from _side_by_side(result, fixed)
+    else:
+        yield [
+            name,
+            (f"{lost}: moved {result.moved}, ", ""),
+            (f"pending {result.pending}", _bad(result.pending)),
+            (f", killed early {result.killed_early}, lowest ready {result.lowest_ready}", ""),
+        ]
     if result.budget:
         seconds = result.seconds_below_budget
         met = f"not met for {seconds} s" if seconds.max else "met all the time"
@@ -71,6 +96,7 @@ def _workload(result: WorkloadResult) -> Iterator[Line]:
         yield [(f"{_INDENT}work lost: {result.work_lost_gpu_hours} GPU-hours", "")]
     for reason in result.reasons:
         yield [(f"{_INDENT}{reason}", "red" if reason.startswith(JOB_FAILED) else "")]
+    yield from ([(f"{_INDENT}with the fixes: {reason}", "")] for reason in (fixed.reasons if fixed is not None else ()))
 
 
 def _comparison(comparison: RehearsalComparison) -> Iterator[Line]:
