@@ -98,10 +98,7 @@ class RiskReason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReclaimRisk(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Describe a workload with Pods on spot Nodes, and the known reasons why it would not survive a reclaim.
-
-    Without a reason its Pods may still stay pending, which only a rehearsal tells.
-    """
+    """Describe a workload with Pods on spot Nodes, and why it would not survive a reclaim, if anything is known."""
 
     api_version: str
     kind: str

@@ -251,7 +251,8 @@ def _snapshot(options: Namespace, bundle: Bundle, paths: list[str]) -> ClusterSn
         from webhook.cli.rehearse.inputs.live import live_source  # noqa: PLC0415 - the Kubernetes client
 
         source = live_source(options, manifests.objects, bundle)
-    expect_pools(options.lose, [pool for pool, *_ in options.grow], source, bundle.providers)
+    named = [*(("--lose", wanted) for wanted in options.lose), *(("--grow", pool) for pool, *_ in options.grow)]
+    expect_pools(named, source, bundle.providers)
     return snapshot_of(source, bundle, dict(options.allocatable))
 
 

@@ -289,6 +289,5 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             return [(workload, None) for workload in self.workloads]
         before, after = ({one.identity: one for one in of.workloads} for of in (self, self.fixed))
         return [
-            (before.get(key, workload.untouched), after.get(key, workload.untouched))
-            for key, workload in {**before, **after}.items()
+            (before.get(key, own.untouched), after.get(key, own.untouched)) for key, own in {**before, **after}.items()
         ]

@@ -11,7 +11,7 @@ from webhook.capacity.placement.budget import GraceBudgets, unevicted_annotation
 from webhook.capacity.providers.machines import ZONE_LABEL
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.rehearse.inputs.nodes import pool_names, read_node
-from webhook.cli.rehearse.inputs.resources import NODE, kind_of_object
+from webhook.cli.rehearse.inputs.resources import NODE
 from webhook.cli.rehearse.result import ReclaimWindow
 from webhook.manifests.state import view_of
 from webhook.policy.errors import did_you_mean
@@ -63,22 +63,18 @@ def loss_of(wanted: Iterable[str], snapshot: ClusterSnapshot, providers: Mapping
     return Loss(tuple(named), tuple(ReclaimWindow(key[0], tuple(names), *key[1:]) for key, names in windows.items()))
 
 
-def expect_pools(
-    lost: Iterable[str], grown: Iterable[str], source: ClusterSource, providers: Mapping[str, Provider]
-) -> None:
-    """Raise CannotJudgeError if a pool that ``--lose`` or ``--grow`` names isn't there."""
+def expect_pools(named: Iterable[tuple[str, str]], source: ClusterSource, providers: Mapping[str, Provider]) -> None:
+    """Raise CannotJudgeError if a pool isn't there that ``--lose`` or ``--grow`` names; ``named`` has both with values."""
     view = view_of(source.manifests, providers, complete=True, offline=not source.live)
     pools = [pool for pool in view.pools or () if not pool.elsewhere]
-    labels = (manifest.labels for manifest in source.manifests if kind_of_object(manifest.value) is NODE)
+    labels = (manifest.labels for manifest in source.manifests if manifest.kind == NODE.kind)
     nodes = [read_node({"metadata": {"labels": own}}, pools, providers) for own in labels]
     there = pool_names(nodes, pools)
-    hint = (
-        f"; pools: {', '.join(there)}" if there else "; no pool is known: pass node pools, or Nodes with their labels"
-    )
-    for flag, wanted in (*(("--lose", each) for each in lost), *(("--grow", each) for each in grown)):
+    hint = f"; pools: {', '.join(there)}" if there else "; no pool is known: pass node pools, or Nodes with labels"
+    for flag, wanted in named:
         name = wanted.rpartition("%of:")[2]
-        named = any(pool.is_named(name) for pool in pools) or any(node.is_of(name) for node in nodes)
-        if not named and not name.startswith(("zone:", "provider:")):
+        known = any(pool.is_named(name) for pool in pools) or any(node.is_of(name) for node in nodes)
+        if not known and not name.startswith(("zone:", "provider:")):
             raise CannotJudgeError(
                 f"spotgate rehearse: {flag} {wanted}: the pool is not there{did_you_mean(name, there)}{hint}"
             )

@@ -69,19 +69,13 @@ def key_of(manifest: Manifest) -> tuple[str, str, str, str]:
 
 
 def without_repeats(manifests: Iterable[Manifest]) -> list[Manifest]:
-    """Return the objects, those that are repeated word for word once. Raise CannotJudgeError if two of a name differ.
-
-    A budget is often both in the cluster's state and next to its workload. The API server has one of each name.
-    """
-    first: dict[tuple[str, ...], Manifest] = {}
-    kept: list[Manifest] = []
-    for manifest in manifests:
-        there = first.setdefault(key_of(manifest), manifest) if manifest.name else manifest
-        if there is manifest:
-            kept.append(manifest)
-        elif there.value != manifest.value:
+    """Return the objects, one of those that are alike. Raise CannotJudgeError if two of the same name differ."""
+    kept: dict[tuple[str, ...], Manifest] = {}
+    for place, manifest in enumerate(manifests):
+        there = kept.setdefault(key_of(manifest) if manifest.name else (str(place),), manifest)
+        if there.value != manifest.value:
             raise CannotJudgeError(
                 f"{manifest.file}:{manifest.line}: {manifest.kind} {manifest.name} is there twice, also at "
                 f"{there.file}:{there.line}: leave out one of them, or rename it"
             )
-    return kept
+    return list(kept.values())

@@ -5,20 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli import terminal
-from webhook.cli.rehearse.result import FIGURES, JOB_FAILED, Figure
+from webhook.cli.rehearse.result import FIGURES, JOB_FAILED
 from webhook.cli.terminal import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.cli.rehearse.result import Rehearsal, RehearsalComparison, RehearsalSummary, WorkloadResult
+    from webhook.cli.rehearse.result import Figure, Rehearsal, RehearsalComparison, WorkloadResult
     from webhook.cli.terminal import Line
 
 _INDENT: Final = "    "
 _COLUMNS: Final = _INDENT + "{!s:<22}{!s:>10}{!s:>16}"
 _HARM: Final = frozenset(FIGURES) - {"moved", "lowest_ready"}
 _SHOWN_IF_ANY: Final = frozenset({"seconds_below_budget", "work_lost_gpu_hours"})
-_NO_FIGURE: Final = Figure()
 
 
 def show(rehearsal: Rehearsal) -> None:
@@ -62,31 +61,26 @@ def _lines(rehearsal: Rehearsal) -> Iterator[Line]:
         yield from ([(f"{_INDENT}{line}", "")] for line in fix.yaml.splitlines())
 
 
-def _side_by_side(
-    before: RehearsalSummary | WorkloadResult, after: RehearsalSummary | WorkloadResult
-) -> Iterator[Line]:
+def _side_by_side(before: object, after: object) -> Iterator[Line]:
     """Yield each figure as it is and, next to it, with the fixes."""
     for name in FIGURES:
-        then, now = (getattr(side, name, _NO_FIGURE) for side in (before, after))
-        if then is not _NO_FIGURE and (name not in _SHOWN_IF_ANY or then.max or now.max):
+        then, now = getattr(before, name, None), getattr(after, name, None)
+        if then and now and (name not in _SHOWN_IF_ANY or then.max or now.max):
             words = name.replace("_", " ").replace("gpu", "GPU")
             yield [(_COLUMNS.format(words, then, now), _bad(then) if name in _HARM else "")]
 
 
 def _workload(result: WorkloadResult, fixed: WorkloadResult | None) -> Iterator[Line]:
     where = f"{result.namespace}/" if result.namespace else ""
-    name = (f"{result.kind} {where}{result.name}", "bold")
-    lost = f"  {result.lost} of {result.replicas} lost"
-    if fixed is not None:
-        yield [name, (lost, "")]
-        yield from _side_by_side(result, fixed)
-    else:
-        yield [
-            name,
-            (f"{lost}: moved {result.moved}, ", ""),
+    line = [(f"{result.kind} {where}{result.name}", "bold"), (f"  {result.lost} of {result.replicas} lost", "")]
+    if fixed is None:
+        line += [
+            (f": moved {result.moved}, ", ""),
             (f"pending {result.pending}", _bad(result.pending)),
             (f", killed early {result.killed_early}, lowest ready {result.lowest_ready}", ""),
         ]
+    yield line
+    yield from _side_by_side(result, fixed) if fixed is not None else ()
     if result.budget:
         seconds = result.seconds_below_budget
         met = f"not met for {seconds} s" if seconds.max else "met all the time"
