@@ -64,7 +64,7 @@ def loss_of(wanted: Iterable[str], snapshot: ClusterSnapshot, providers: Mapping
 
 
 def expect_pools(named: Iterable[tuple[str, str]], source: ClusterSource, providers: Mapping[str, Provider]) -> None:
-    """Raise CannotJudgeError if a pool isn't there that ``--lose`` or ``--grow`` names; ``named`` has both with values."""
+    """Raise CannotJudgeError if a pool isn't there; ``named`` has the flags that name pools, each with its value."""
     view = view_of(source.manifests, providers, complete=True, offline=not source.live)
     pools = [pool for pool in view.pools or () if not pool.elsewhere]
     labels = (manifest.labels for manifest in source.manifests if manifest.kind == NODE.kind)
