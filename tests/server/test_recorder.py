@@ -8,6 +8,7 @@ import signal
 import threading
 from base64 import b64decode, b64encode
 from dataclasses import replace
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -377,37 +378,37 @@ def test_a_full_disk_leaves_no_half_line_and_is_said_once(tmp_path: Path, monkey
         return write(descriptor, data[:10] if full.is_set() else data)
 
     monkeypatch.setattr("webhook.server.recorder.os.write", sometimes)
-    with (tmp_path / "log").open("wb") as log:
-        configure_logging(log)
-        (tmp_path / "recorded").mkdir()
-        recording = Recording(tmp_path / "recorded")
-        recording.recorder.start()
-        recording.take(review(uid="before"))
-        wait_for(lambda: recording.count("spotgate_recorded_total") == 1)
-        full.set()
-        recording.take(review(uid="lost"))
-        recording.take(review(uid="lost too"))
-        wait_for(lambda: recording.count("spotgate_unrecorded_total{") == 2)
-        full.clear()
-        recording.take(review(uid="after"))
-        recording.recorder.close()
+    log = BytesIO()  # stays open: later tests log to it, too
+    configure_logging(log)
+    (tmp_path / "recorded").mkdir()
+    recording = Recording(tmp_path / "recorded")
+    recording.recorder.start()
+    recording.take(review(uid="before"))
+    wait_for(lambda: recording.count("spotgate_recorded_total") == 1)
+    full.set()
+    recording.take(review(uid="lost"))
+    recording.take(review(uid="lost too"))
+    wait_for(lambda: recording.count("spotgate_unrecorded_total{") == 2)
+    full.clear()
+    recording.take(review(uid="after"))
+    recording.recorder.close()
     lines = [json.loads(line) for file in sorted(recording.folder.iterdir()) for line in file.read_text().splitlines()]
     assert [line["request"]["uid"] for line in lines] == ["before", "after"]
-    said = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    said = [json.loads(line) for line in log.getvalue().splitlines()]
     assert [line["problem"] for line in said if line["event"] == "reviews not recorded"] == ["No space left on device"]
 
 
 def test_a_review_that_can_not_be_recorded_does_not_end_the_recording(tmp_path: Path) -> None:
-    with (tmp_path / "log").open("wb") as log:
-        configure_logging(log)
-        (tmp_path / "recorded").mkdir()
-        recording = Recording(tmp_path / "recorded")
-        recording.take(
-            b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "x", '
-            b'"operation": "CREATE", "kind": {}, "resource": {}, "object": {"env": "\xff"}}}'
-        )
-        recording.take(review())
-        assert len(recording.end()) == 1
+    log = BytesIO()  # stays open: later tests log to it, too
+    configure_logging(log)
+    (tmp_path / "recorded").mkdir()
+    recording = Recording(tmp_path / "recorded")
+    recording.take(
+        b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "x", '
+        b'"operation": "CREATE", "kind": {}, "resource": {}, "object": {"env": "\xff"}}}'
+    )
+    recording.take(review())
+    assert len(recording.end()) == 1
     assert recording.count('spotgate_unrecorded_total{reason="bug"}') == 1
 
 
