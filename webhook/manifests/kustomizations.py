@@ -102,11 +102,9 @@ class Rendered(Document, frozen=True):
 
     Attributes:
         command: what printed it.
-        root: the folder of the kustomization or chart.
     """
 
     command: str = ""
-    root: str = ""
 
 
 class RefusedError(Exception):

@@ -59,6 +59,12 @@ def test_what_kustomize_renders_is_judged_and_found_in_the_file_that_it_comes_fr
     assert "In what `kustomize build overlays/prod` prints." in done.json["results"][0]["detail"]
 
 
+@pytest.mark.parametrize("flags", [(), ("--no-render",)])
+def test_what_a_folder_that_is_named_reads_is_judged_once(check: Check, overlay: str, flags: tuple[str, ...]) -> None:
+    done = check(".", *flags, "--kustomize", overlay)
+    assert sorted(name for *_, name in places(done)) == ["prod-gpu-spot", "prod-web"]
+
+
 def test_what_a_generator_makes_is_found_in_its_kustomization(run: Run, overlay: str) -> None:
     Path(overlay, "kustomization.yaml").write_text("configMapGenerator: [{name: a}]")
     assert f"  {overlay}/kustomization.yaml:1  CREATE" in run("explain", overlay).out

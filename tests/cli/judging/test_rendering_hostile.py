@@ -210,6 +210,7 @@ def test_what_is_rendered_has_changed_if_a_file_that_was_read_has(check: Check, 
     git("add", ".")
     git("commit", "-qm", "first")
     assert (check("--changed-since", "main", "a").code, check("--against", "main", "a").code) == (0, 0)
+    assert len(check("--changed-since", "main", "--kustomize", "a").json["results"]) == 2
     patch.write_text(patch.read_text().replace("example.com/b", "example.com/c"))
     assert len(check("--changed-since", "main", "--against", "main", "a").json["results"]) == 2
 

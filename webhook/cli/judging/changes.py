@@ -99,8 +99,8 @@ class Changes:
     def is_unchanged(self, manifest: Manifest) -> bool:
         """Return whether the base commit has the file as the working tree has it, or all files that were rendered."""
         document = manifest.document
-        files = self._rendered[document.root] if isinstance(document, Rendered) else (manifest.file,)
-        return all(map(self._is_unchanged, files))
+        files = self._rendered[document.command] if isinstance(document, Rendered) else (manifest.file,)
+        return bool(files) and all(map(self._is_unchanged, files))
 
     def _is_unchanged(self, file: str) -> bool:
         if file not in self._unchanged:

@@ -73,21 +73,25 @@ class Inputs:
         options = self._options
         flags = (*((each, False) for each in options.kustomize), *((each, True) for each in options.helm))
         named = {os.path.realpath(folder): (folder, is_chart) for folder, is_chart in flags}
-        roots = roots_of(found.renderable, _boundary(folder_of(options)))
-        roots = [each for each in roots if os.path.realpath(each.folder) not in named]
-        if not options.render:
-            self.not_rendered = [Problem(escaped_name(each.place), 0, 0, "", _NOT_RENDERED) for each in roots]
+        roots = []
+        for root in roots_of(found.renderable, _boundary(folder_of(options))):
+            if named.pop(os.path.realpath(root.folder), None):
+                roots.append(replace(root, place=root.folder, refused="", trusted=True))
+            elif options.render:
+                roots.append(root)
+            else:
+                self.not_rendered.append(Problem(escaped_name(root.place), 0, 0, "", _NOT_RENDERED))
+        roots += (Root(folder=each, place=each, is_chart=is_chart, trusted=True) for each, is_chart in named.values())
+        if self.not_rendered:
             complain(*(f"warning: {line}" for line in problem_lines(self.not_rendered)))
-            roots = []
-        roots += [
-            Root(folder=folder, place=folder, is_chart=is_chart, trusted=True) for folder, is_chart in named.values()
-        ]
+        if not roots:
+            return
         from webhook.cli.judging.rendering import Rendering  # noqa: PLC0415 - for repositories that have some
 
         done = Rendering(roots, options)
         self.problems += done.problems
         self._rendered = done.sources
-        self._reads = {root.folder: root.reads for root in done.rendered}
+        self._reads = {root.command: root.reads for root in done.rendered}
         found.leave_out(frozenset().union(*self._reads.values()))
 
     def _changes(self, flag: str, ref: str | None, ignored: Ignored) -> Changes | None:

@@ -79,7 +79,8 @@ class Rendering:
                 for document in printed:
                     identity = (document.file, msgspec.json.encode(document.value))
                     if identity not in seen:
-                        self.sources.append(ManifestFile(document.file, data=b"", documents=(document,)))
+                        size = len(identity[1])
+                        self.sources.append(ManifestFile(document.file, size=size, data=b"", documents=(document,)))
                     seen.add(identity)
         finally:
             pool.shutdown(cancel_futures=True)
@@ -169,7 +170,7 @@ class Rendering:
             source = None if root.is_chart else self._source(file, printed.value)
         place = (1, "", 0) if source is None else (source.line, source.source, source.offset)
         line, text, offset = place
-        return Rendered(escaped_name(file), line, printed.value, text, offset, command=root.command, root=root.folder)
+        return Rendered(escaped_name(file), line, printed.value, text, offset, command=root.command)
 
     def _source(self, file: str, value: JSONValue) -> Document | None:
         """Return the document of a file that an object comes from: of its kind, with a name that is in its name."""
