@@ -125,6 +125,16 @@ def test_a_match_that_a_kind_makes_something_of_is_taken(tmp_path: Path, kind: s
     assert texts(tmp_path, document) == {}
 
 
+@pytest.mark.parametrize("kind", ["GracefulTermination", "SpotPlacement", "SpotSuitability"])
+def test_an_unknown_provider_is_refused_where_it_is_named(tmp_path: Path, kind: str) -> None:
+    head = HEAD.format(kind=kind, name="own")
+    known = "there are: aks, cks, cluster-api, eks, gke, karpenter, openshift"
+    text = f"there is no CapacityProvider `ckss`, did you mean `cks`?; {known}"
+    assert texts(tmp_path, f"{head}spec: {{provider: ckss}}") == {"spec.provider": text}
+    assert texts(tmp_path, f"{head}spec: {{provider: [gke, ckss]}}") == {"spec.provider[1]": text}
+    assert texts(tmp_path, f"{head}spec: {{provider: cks}}") == {}
+
+
 def test_folder_without_a_policy_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     with pytest.raises(PolicyErrors, match=r"holds no policy; name a folder with policy files"):

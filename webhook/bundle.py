@@ -27,11 +27,12 @@ from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.decision import Outcome
 from webhook.globs import Globs
 from webhook.index import Index, Policy
-from webhook.policy.common import ExemptionSpec, ModeSpec
+from webhook.policy.common import ExemptionSpec, ModeSpec, TargetingSpec
 from webhook.policy.document import EXEMPTION, FACTS, MODE, policy_files
 from webhook.policy.errors import PolicyErrors, Problem, SpecError, SpecErrors, did_you_mean
 from webhook.policy.loader import duplicates, load_documents
 from webhook.policy.match import Exemption, Matcher, ResourceRule
+from webhook.policy.precedence import ALONE, standings
 from webhook.policy.terms import Enforcement
 from webhook.policy.workloads import WorkloadTemplatesSpec, workloads_in
 from webhook.rules.protocol import Facts, Mutator, PolicyKind, Validator
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.reader import PoolReader
     from webhook.policy.common import ExemptSpec, PolicySpec, ResourceRuleSpec
     from webhook.policy.document import PolicyDocument
+    from webhook.policy.precedence import Standing
 
 SHIPPED: Final = Path(webhook.rules.__file__).resolve().parents[2] / "policies"
 """The policies that ship with spotgate: beside the packages, in a checkout as in site-packages."""
@@ -110,7 +112,7 @@ class Bundle(msgspec.Struct, frozen=True):
     @property
     def own(self) -> tuple[PolicyDocument, ...]:
         """Return the documents that the shipped folder does not hold."""
-        return tuple(each for each in self.documents if not Path(each.document.file).is_relative_to(SHIPPED))
+        return tuple(each for each in self.documents if not _is_shipped(each))
 
     @property
     def providers(self) -> Mapping[str, Provider]:
@@ -210,10 +212,11 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
         for each in exemptions
     ]
     mode = _mode([each for each in documents if each.kind == MODE], problems)
+    standing = standings(written, _is_shipped, problems)
     policies: list[Policy] = []
     for document in written:
         try:
-            policy = _compile(document, facts, shared)
+            policy = _compile(document, facts, shared, standing.get(document.name, ALONE))
         except (SpecError, SpecErrors) as error:
             found = error.errors if isinstance(error, SpecErrors) else (error,)
             problems += (document.spec_problem(each) for each in found if not document.is_reported(each))
@@ -257,15 +260,26 @@ def _exemption(document: PolicyDocument, path: tuple[str | int, ...], spec: Exem
     return Exemption(spec, name, f"{_shown(document)}:{line}")
 
 
+def _is_shipped(document: PolicyDocument) -> bool:
+    return Path(document.document.file).is_relative_to(SHIPPED)
+
+
 def _shown(document: PolicyDocument) -> str:
     """Return the path of the file for the hash and messages, shortened for shipped files."""
     file = Path(document.document.file)
-    return str(file.relative_to(SHIPPED.parent) if file.is_relative_to(SHIPPED) else file)
+    return str(file.relative_to(SHIPPED.parent) if _is_shipped(document) else file)
 
 
-def _compile(document: PolicyDocument, facts: Facts, shared: Iterable[tuple[Globs, Exemption]]) -> Policy:
+def _compile(
+    document: PolicyDocument, facts: Facts, shared: Iterable[tuple[Globs, Exemption]], standing: Standing
+) -> Policy:
     kind = policy_kinds()[document.kind]
     spec: PolicySpec = document.spec
+    claims: tuple[str, ...] = ()
+    if isinstance(spec, TargetingSpec):
+        facts.expect_providers(claims := spec.provider)
+        if standing.rivals:  # which provider this cluster has is then not said by any of them
+            spec = spec.model_copy(update={"provider": ()})
     rule = kind.compile(spec, facts)
     mutator = rule if isinstance(rule, Mutator) else None
     if kind.pods_only or mutator is not None:
@@ -291,6 +305,8 @@ def _compile(document: PolicyDocument, facts: Facts, shared: Iterable[tuple[Glob
         mutator=mutator,
         validator=rule if isinstance(rule, Validator) else None,
         needs=getattr(rule, "needs", kind.needs),
+        standing=standing,
+        claims=claims,
     )
 
 

@@ -71,6 +71,13 @@ class UnknownMatch(NamedTuple):
         )
 
     @classmethod
+    def of_override(cls, namespace: str, other: str) -> UnknownMatch:
+        """Return the reason for a policy that another one may override in a namespace whose labels are unknown."""
+        known = cls.of_selector(namespace)
+        reason = f"policy {other} decides if labels of namespace {namespace} select it, and they are not known"
+        return known._replace(reason=reason, otherwise=f"If {other} does not match")
+
+    @classmethod
     def of_owner(cls, namespace: str, view: ClusterView) -> UnknownMatch:
         """Return the reason for a namespace that a provider owns if the cluster is one of that provider's."""
         return cls(

@@ -22,8 +22,9 @@ from webhook.enforcement import FindingBuilder, UnknownMatch
 from webhook.kube.affinity import Tristate
 from webhook.kube.defaults import LABELLED_BY_TEMPLATE
 from webhook.kube.edit import PodEditor
+from webhook.matching import Matching
 from webhook.policy.match import is_namespace, namespace_of
-from webhook.review import MalformedObjectError, changes_metadata_only, is_null
+from webhook.review import MalformedObjectError, changes_metadata_only
 from webhook.rules.protocol import NO_NEEDS
 from webhook.subject import Subject, template_subjects
 
@@ -83,6 +84,19 @@ def _malformed(error: MalformedObjectError) -> Decision:
     return Decision(findings=(finding,), malformed=True)
 
 
+def _once(findings: list[Finding]) -> list[Finding]:
+    """Return the findings; of those that several policies report alike, only the one with the greatest outcome."""
+    if len(findings) < 2:  # noqa: PLR2004 - nothing to compare
+        return findings
+    strongest: dict[tuple[str, ...], Finding] = {}
+    for each in findings:
+        key = (each.id, each.field, each.reason, each.detail, each.fix)
+        known = strongest.setdefault(key, each)
+        if (each.outcome, each.would_deny) > (known.outcome, known.would_deny):
+            strongest[key] = each
+    return list(strongest.values())
+
+
 class _Evaluation:
     """Hold the state of one decision while it is made.
 
@@ -104,6 +118,8 @@ class _Evaluation:
         self.context = context
         self.trace = Trace() if context.trace else NO_TRACE
         self.subject = Subject(request, self.trace, READ_AT_MOST if route.expressions else DECODED_AT_MOST)
+        self.matching = Matching(request, self.namespace, route, index, context)
+        self.matching.whole = self.subject
         self.findings: list[Finding] = []
         self.operations: list[Operation] = []
         self.audit: dict[str, str] = {}
@@ -142,7 +158,7 @@ class _Evaluation:
         self.trace.say("not judged: %s", error)
         if self.context.phase is Phase.MUTATE:
             return
-        subject = self.subject = self.subject.with_labels_only()
+        subject = self.subject = self.matching.whole = self.subject.with_labels_only()
         self._validate(tuple(policy for policy in direct if policy.of.any_size), subject)
         self.guard_break_glass(self.route.guards)
         over = Violation(
@@ -160,7 +176,10 @@ class _Evaluation:
         found = [
             self._builder.finding(policy, replace(over, outcome=outcome), subject, unknown_match=None)
             for policy, outcome in outcomes
-            if policy.validator is not None and not (self._is_foreign(policy) or self._is_exempt(policy, subject))
+            if policy.validator is not None
+            and not self._is_foreign(policy)
+            and not self.matching.decider(policy, subject)
+            and not self._is_exempt(policy, subject)
         ]
         if found:
             self.findings.append(
@@ -168,6 +187,7 @@ class _Evaluation:
             )
 
     def decision(self) -> Decision:
+        self.findings = _once(self.findings)
         said: dict[tuple[str, str], int] = {}
         for each in self.findings:
             key = each.policy, f"{each.outcome} {each.id}: {each.reason}"
@@ -200,9 +220,14 @@ class _Evaluation:
         """Find a break-glass annotation that the user may not write under any policy on the object."""
         if not policies:
             return
-        namespace_labels = None if self._namespace_is_unknown else self._namespace_labels
+        namespace_labels = None if self.matching.namespace_is_unknown else self.matching.namespace_labels
         labels = self.subject.labels
-        looking = [each for each in policies if not each.matcher.why_not(self.namespace, namespace_labels, labels)]
+        looking = [
+            each
+            for each in policies
+            if not each.matcher.why_not(self.namespace, namespace_labels, labels)
+            and not self.matching.decider(each, self.subject)
+        ]
         if found := self._builder.break_glass_written(looking):
             self.findings.append(found)
 
@@ -278,7 +303,7 @@ class _Evaluation:
             if policy.enforcement is Outcome.AUDIT:
                 subject.trace.say("enforcement is audit: nothing is changed")
                 continue
-            if self._unknown_match(policy):
+            if self._unknown_match(policy, subject):
                 continue
             if editor is None:
                 editor = PodEditor(subject.pod)
@@ -291,7 +316,7 @@ class _Evaluation:
             if policy.validator is None or not self._applies(policy, subject):
                 continue
             for violation in islice(policy.validator.validate(subject, self.context), VIOLATIONS_AT_MOST):
-                unknown_match = self._unknown_match(policy)
+                unknown_match = self._unknown_match(policy, subject)
                 self.unknown += violation.unknown or unknown_match is not None
                 finding = self._builder.finding(policy, violation, subject, unknown_match=unknown_match)
                 # What several templates inherit from the object is reported once.
@@ -299,26 +324,21 @@ class _Evaluation:
                     self.findings.append(finding)
 
     def _applies(self, policy: Policy, subject: Subject) -> bool:
-        """Return whether the policy matches the subject and does not exempt it."""
-        request = self.request
+        """Return whether the policy matches the subject, decides on it, and does not exempt it."""
         if self.trace.kept:
             self.trace.policy, self.trace.where = policy.name, field_path(subject.path)
         if self._is_foreign(policy):
             self.trace.say("%s is a namespace of the provider's own: never touched", self.namespace)
             return False
-        if self.route.restricted and (why_not := policy.why_not_request(request, template=subject.template)):
+        if why_not := self.matching.why_not(policy, subject):
             self.trace.say("%s", why_not)
             return False
-        if not policy.matcher.trivial:
-            unknown_match = self._is_match_unknown(policy)
-            namespace_labels = None if unknown_match else self._namespace_labels
-            why_not = policy.matcher.why_not(self.namespace, namespace_labels, subject.labels)
-            if why_not:
-                self.trace.say("%s", why_not)
-                return False
-            if unknown_match:
-                text = "the labels of namespace %s are not known: judged as if match.namespaceSelector selected it"
-                self.trace.say(text, request.namespace)
+        if self.matching.is_unknown(policy):
+            text = "the labels of namespace %s are not known: judged as if match.namespaceSelector selected it"
+            self.trace.say(text, self.request.namespace)
+        if decider := self.matching.decider(policy, subject):
+            self.trace.say("overridden: %s decides", decider)
+            return False
         return not self._is_exempt(policy, subject)
 
     def _is_foreign(self, policy: Policy) -> bool:
@@ -326,7 +346,12 @@ class _Evaluation:
         return self.in_provider_namespace and not policy.of.guards_namespaces
 
     def _is_exempt(self, policy: Policy, subject: Subject) -> bool:
-        for exemption in policy.exemptions:
+        """Return whether the policy, or one that it overrides and that matches too, exempts the subject."""
+        exemptions = policy.exemptions
+        if overridden := self.matching.overridden(policy, subject):
+            exemptions += tuple(exemption for each in overridden for exemption in each.exemptions)
+            self.trace.say("decides in place of %s", ", ".join(each.name for each in overridden))
+        for exemption in dict.fromkeys(exemptions):
             failing = exemption.failing(self.request, subject.labels, self.context.now.date())
             if not failing:
                 self.trace.say("%s", exemption.said)
@@ -342,37 +367,11 @@ class _Evaluation:
             self.subject, self.context, self.audit, only_warns=self.only_warns, of_workload=of_workload
         )
 
-    def _unknown_match(self, policy: Policy) -> UnknownMatch | None:
-        """Return why it is unknown whether the policy matches, or None if it is known."""
+    def _unknown_match(self, policy: Policy, subject: Subject) -> UnknownMatch | None:
+        """Return why it is unknown whether the policy matches and decides, or None if it is known."""
         if self.owner_unknown and not (is_namespace(self.request) and policy.of.guards_namespaces):
             return UnknownMatch.of_owner(self.namespace or "", self.context.view)
-        if not policy.matcher.trivial and self._is_match_unknown(policy):
-            return UnknownMatch.of_selector(self.request.namespace)
-        return None
-
-    def _is_match_unknown(self, policy: Policy) -> bool:
-        """Return whether the policy might match if the labels of the namespace were known."""
-        return self._namespace_is_unknown and policy.matcher.could_select_with_others(self._namespace_labels())
-
-    @cached_property
-    def _namespace_is_unknown(self) -> bool:
-        """Return whether the namespace's labels are unknown.
-
-        This happens only on the command line: a server takes a namespace that it has not seen yet to have no labels.
-        """
-        namespace = self.request.namespace
-        given = not namespace or namespace in self.context.view.namespaces or self._is_of_namespace
-        return self.context.offline and not given
-
-    @property
-    def _is_of_namespace(self) -> bool:
-        return is_namespace(self.request) and not is_null(self.request.object)
-
-    def _namespace_labels(self) -> Mapping[str, str]:
-        """Return the labels of the namespace; of a Namespace that is created or updated, those it will have."""
-        if self._is_of_namespace:
-            return next(self.subject.labels(), {})
-        return self.index.namespace_labels(self.request.namespace, self.context.view)
+        return self.matching.unknown(policy, subject)
 
     def _record(self, policy: str, said: str) -> None:
         """Add the exemption that applied to the audit annotations, once for several pod templates."""

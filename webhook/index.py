@@ -17,6 +17,7 @@ from webhook.globs import Globs
 from webhook.kube.affinity import Tristate
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.policy.match import RequestAttributes, is_named, is_namespace, namespace_of
+from webhook.policy.precedence import ALONE, Standing
 from webhook.review import OPERATIONS
 from webhook.rules.protocol import NO_NEEDS, Mutator, Validator
 
@@ -57,6 +58,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         mutator: the rule, if it changes Pods.
         validator: the rule, if it judges.
         needs: what the rule must know of the cluster.
+        standing: which policies of its kind it overrides, or shares Pods with by provider.
+        claims: the providers that it names.
     """
 
     name: str
@@ -73,6 +76,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     validator: Validator | None
     needs: Needs
     declared: Outcome = Outcome.DENY
+    standing: Standing = ALONE
+    claims: tuple[str, ...] = ()
 
     def matches(self, operation: str, group: str, path: str) -> bool:
         """Return whether the policy may match requests of this kind; `why_not_request` compares the rest."""
@@ -149,6 +154,35 @@ _TEMPLATE: Final = RequestAttributes("v1", "", in_namespace=True)
 """The attributes of the Pods that are made of a pod template; their names are generated."""
 
 
+class Contest(msgspec.Struct, frozen=True):
+    """Hold the other policies that may decide in place of a policy, or in whose place it decides.
+
+    Attributes:
+        over: those that override it.
+        under: those that it overrides: their exemptions hold for it.
+        rivals: those that only their providers tell from it.
+    """
+
+    over: tuple[Policy, ...]
+    under: tuple[Policy, ...]
+    rivals: tuple[Policy, ...]
+
+
+def _contests(policies: tuple[Policy, ...]) -> dict[str, Contest]:
+    """Return the contest of each policy that has one with another of these, by name."""
+    if all(policy.standing is ALONE for policy in policies):
+        return {}
+    contests = {
+        policy.name: Contest(
+            tuple(each for each in policies if policy.name in each.standing.overrides),
+            tuple(each for each in policies if each.name in policy.standing.overrides),
+            tuple(each for each in policies if each.name in policy.standing.rivals),
+        )
+        for policy in policies
+    }
+    return {name: each for name, each in contests.items() if each.over or each.under or each.rivals}
+
+
 class Route(msgspec.Struct, frozen=True):
     """Hold the policies that apply to requests of one kind.
 
@@ -160,6 +194,7 @@ class Route(msgspec.Struct, frozen=True):
         needs: what all of them together must know of the cluster.
         restricted: some policy names API versions, names or a scope, so each request must be compared with it.
         expressions: expressions iterate over the object: a team's own, or those of a node pool's reader.
+        contests: which of the direct, and which of the projected policies decide in place of others.
     """
 
     direct: tuple[Policy, ...]
@@ -169,6 +204,7 @@ class Route(msgspec.Struct, frozen=True):
     needs: Needs
     restricted: bool
     expressions: bool
+    contests: tuple[Mapping[str, Contest], Mapping[str, Contest]]
     _within: dict[str, tuple[tuple[Policy, ...], tuple[Policy, ...]]] = {}
 
     def within(self, namespace: str) -> tuple[tuple[Policy, ...], tuple[Policy, ...]]:
@@ -358,4 +394,5 @@ class Index:
             reduce(Needs.__or__, (policy.needs for policy in chosen), NO_NEEDS),
             any((policy.kind, policy.name) in self._restricted for policy in chosen),
             (group, path) in self._pools or any(policy.of.expressions for policy in chosen),
+            (_contests(direct), _contests(projected)),
         )

@@ -69,7 +69,7 @@ class Subject:
         self._object: dict[str, Any] | None = None
         self._old_object: dict[str, Any] | None = None
         self._metadata: list[SubjectMetadata] | None = None
-        self._targets: dict[tuple[str, bool], Target | NotTargeting] = {}
+        self._targets: dict[tuple[tuple[str, ...], bool], Target | NotTargeting] = {}
         self._whole: Subject | None = None  # not itself: the body would wait for the garbage collector
 
     @classmethod
@@ -135,7 +135,7 @@ class Subject:
         return self._old_pod
 
     def target(
-        self, view: ClusterView, providers: Mapping[str, Provider], *, provider: str, tolerating: bool
+        self, view: ClusterView, providers: Mapping[str, Provider], *, provider: tuple[str, ...], tolerating: bool
     ) -> Target | NotTargeting:
         """Return the target of the Pod, found once for all policies that ask alike: no injected change alters it."""
         found = self._targets.get((provider, tolerating))

@@ -480,7 +480,7 @@ KARPENTER_BOTH = other_pool(KARPENTER, "k-both", capacity=CapacityType.BOTH)
 def test_the_providers_in_play_are_those_that_the_cluster_shows_or_else_the_named_one(
     view: ClusterView, named: str, providers: list[str], pools: list[str] | None
 ) -> None:
-    found = target(pod_of(labels=SPOT), providers=ALL, view=view, provider=named)
+    found = target(pod_of(labels=SPOT), providers=ALL, view=view, provider=(named,) if named else ())
 
     assert names(found) == providers
     assert isinstance(found, Target)
@@ -599,12 +599,12 @@ QUESTIONS = st.tuples(
     ),
     st.sampled_from(({}, SPOT, PREFERRED)),
     st.sampled_from(VIEWS),
-    st.sampled_from(("", "gke")),
+    st.sampled_from(((), ("gke",))),
     st.booleans(),
 )
 
 
-def ask(question: tuple[Pod, dict[str, str], ClusterView, str, bool]) -> Target | NotTargeting:
+def ask(question: tuple[Pod, dict[str, str], ClusterView, tuple[str, ...], bool]) -> Target | NotTargeting:
     pod, namespace_labels, view, provider, tolerating = question
     return target_of(pod, namespace_labels, view, ALL, provider=provider, tolerating=tolerating)
 

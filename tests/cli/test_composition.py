@@ -143,3 +143,20 @@ def test_tests_load_what_a_cluster_has_and_judge_by_what_is_theirs(run: Run, wri
     done = run("test", "own")
     assert done.code == 2
     assert "own/again.yaml:3:12: metadata.name: 'node-pool-rules' is also the name of NodePoolRules at " in done.err
+
+
+def test_explain_says_which_policy_decides_and_which_replaces_a_shipped_one(run: Run, write: Write) -> None:
+    write("own/a.yaml", HEAD.format("GracefulTermination", "team", "{overrides: [graceful-termination]}"))
+    write("own/b.yaml", HEAD.format("SpotPlacement", "spot-placement", "{}"))
+    write("pod.yaml", f"{SPOT_POD}---\n{SPOT_POOL}")
+    for output in ("text", "html"):
+        done = run("explain", "--policies=shipped", "--policies=own", "-o", output, "pod.yaml")
+        text = " ".join(done.out.split())
+        assert "overridden: team decides" in text
+        assert "decides in place of graceful-termination" in text
+        assert "SpotPlacement, enforcement: deny, replaces the shipped policy" in text
+    lines = run("explain", "--policies=shipped", "--policies=own", "pod.yaml").out.splitlines()
+    assert [line.split()[:2] for line in lines if "GracefulTermination" in line] == [
+        ["overridden", "graceful-termination"],
+        ["changes", "team"],
+    ]

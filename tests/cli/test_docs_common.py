@@ -1,4 +1,4 @@
-"""The examples in docs/policies/common.md run, and print what the page says."""
+"""The examples in pages about policies run, and print what the page says."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Run, Write
 
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "policies" / "common.md"
-FILES: Final = re.findall(
-    r"^`([\w./-]+\.yaml)`:\n\n(?:<!-- [^\n]* -->\n\n)?```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL | re.MULTILINE
-)
-COMMANDS: Final = commands(PAGE)
+DOCS: Final = Path(__file__).parents[2] / "docs"
+PAGES: Final = (DOCS / "policies" / "common.md", DOCS / "how-policies-combine.md")
+FILE: Final = re.compile(r"^`([\w./-]+\.yaml)`:\n\n(?:<!-- [^\n]* -->\n\n)?```yaml\n(.*?)```", re.DOTALL | re.MULTILINE)
+COMMANDS: Final = [(page, *example) for page in PAGES for example in commands(page)]
 
 
-@pytest.mark.parametrize(("command", "expected"), COMMANDS, ids=[command for command, _ in COMMANDS])
-def test_example_prints_what_the_page_says(run: Run, write: Write, command: str, expected: str) -> None:
-    for name, text in FILES:
+@pytest.mark.parametrize(("page", "command", "expected"), COMMANDS, ids=[command for _, command, _ in COMMANDS])
+def test_example_prints_what_the_page_says(run: Run, write: Write, page: Path, command: str, expected: str) -> None:
+    for name, text in FILE.findall(page.read_text()):
         write(name, text)
     command, both, _ = command.partition(" 2>&1")
     done = run(*shlex.split(command)[1:])

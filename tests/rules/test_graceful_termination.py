@@ -735,11 +735,6 @@ def test_the_trace_says_why() -> None:
     ("spec", "path", "problem"),
     [
         (
-            {"provider": "cs"},
-            ("provider",),
-            "there is no CapacityProvider `cs`, did you mean `cks`?; there are: cks",
-        ),
-        (
             {"classes": {"web": {"graceSeconds": 5, "preStopSeconds": 5}}},
             ("classes", "web", "preStopSeconds"),
             "a sleep of 5 s leaves nothing of 5 s to shut down in; it must be less than graceSeconds",

@@ -26,7 +26,6 @@ from tests.rules.placement import (
 )
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.cluster.protocol import ClusterView, Needs
-from webhook.policy.errors import SpecError
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.protocol import Facts, Mutator, Validator
 from webhook.rules.spot_placement.rule import KIND
@@ -259,15 +258,3 @@ def test_the_kind_asks_for_pools_and_namespaces_and_looks_at_new_pods() -> None:
     assert KIND.rules(Facts({})) == (PODS_CREATE,)
     assert isinstance(rule(), Mutator)
     assert isinstance(rule(), Validator)
-
-
-@pytest.mark.parametrize(
-    ("spec", "path", "problem"),
-    [
-        ({"provider": "ckss"}, ("provider",), "there is no CapacityProvider `ckss`, did you mean `cks`?; there are: cks"),
-    ],
-)  # fmt: skip
-def test_a_policy_that_can_not_hold_is_refused(spec: JSON, path: tuple[str | int, ...], problem: str) -> None:
-    with pytest.raises(SpecError) as error:
-        rule(**spec)
-    assert (error.value.path, error.value.problem) == (path, problem)

@@ -357,12 +357,32 @@ class PolicySpec(Model):
     )
 
 
+def _as_list(value: object) -> object:
+    return ((value,) if value else ()) if isinstance(value, str) else value
+
+
 class TargetingSpec(PolicySpec):
     """Hold the part of ``spec`` that policies share which tell Pods that target spot."""
 
-    provider: str = Field(
-        default="", description="The CapacityProvider of this cluster, where the cluster does not show it."
+    provider: Annotated[
+        tuple[NonEmpty, ...],
+        BeforeValidator(_as_list),
+        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+    ] = Field(
+        default=(),
+        description="The CapacityProviders of this cluster, where the cluster does not show them; one, or a list.",
     )
     tolerating_is_targeting: Flag = Field(
         default=False, description="A Pod that tolerates a provider's spot taint by name targets spot."
+    )
+
+
+class DecidingSpec(TargetingSpec):
+    """Hold the part of ``spec`` of the kinds that give one answer for a Pod: exactly one policy decides."""
+
+    overrides: tuple[NonEmpty, ...] = Field(
+        default=(),
+        examples=[["spot-placement"]],
+        description="Policies of this kind, by name, in whose place this one decides wherever both match, and in place "
+        "of those that they override. It inherits nothing from them; their exemptions still hold.",
     )

@@ -105,12 +105,19 @@ class Facts(msgspec.Struct, frozen=True):
     providers: Mapping[str, Provider]
     workloads: tuple[Workload, ...] = ()
 
-    def expect_provider(self, name: str) -> None:
-        """Raise SpecError if a policy's ``provider`` is neither empty nor the name of a CapacityProvider."""
-        if name and name not in self.providers:
-            known = ", ".join(sorted(self.providers))
-            hint = did_you_mean(name, self.providers)
-            raise SpecError(("provider",), f"there is no CapacityProvider `{name}`{hint}; there are: {known}")
+    def expect_providers(self, names: Sequence[str]) -> None:
+        """Raise SpecErrors if a policy's ``provider`` names something that is no CapacityProvider."""
+        known = ", ".join(sorted(self.providers))
+        mistakes = [
+            SpecError(
+                ("provider", number) if len(names) > 1 else ("provider",),
+                f"there is no CapacityProvider `{name}`{did_you_mean(name, self.providers)}; there are: {known}",
+            )
+            for number, name in enumerate(names)
+            if name not in self.providers
+        ]
+        if mistakes:
+            raise SpecErrors(mistakes)
 
 
 def expect_judged(match: MatchSpec, rules: Sequence[ResourceRule], what: str) -> None:

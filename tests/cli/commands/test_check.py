@@ -455,10 +455,11 @@ def test_policies_are_the_shipped_ones_by_default(run: Run, write: Write) -> Non
 
 def test_policies_can_be_given_again(run: Run, write: Write, policies: Path) -> None:
     other = (
-        "apiVersion: spotgate.dev/v1\nkind: ReservedLabels\nmetadata: {name: more}\nspec: {domains: [example.com]}\n"
+        "apiVersion: spotgate.dev/v1\nkind: ReservedLabels\nmetadata: {name: more}\nspec: {domains: [more.example]}\n"
     )
+    pod = POD.replace("  labels:", "  labels:\n    more.example/team: a")
     arguments = ("--policies", policies, "--policies", write("more.yaml", other))
-    done = run("check", "-o", "json", write("pod.yaml", POD), *arguments)
+    done = run("check", "-o", "json", write("pod.yaml", pod), *arguments)
     assert done.outcomes == [("labels", "deny"), ("more", "deny")]
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from tests.reference import ROOT, page_of
-from webhook.bundle import example_files
+from webhook.bundle import document_kinds, example_files, load_bundle
 from webhook.cli.commands.schema import spec_models
 
 if TYPE_CHECKING:
@@ -23,6 +24,16 @@ def test_the_example_of_every_kind_is_the_one_on_its_page(run: Run, kind: str) -
     done = run("new", kind)
     assert (done.code, done.out, done.err) == (0, file.read_text(), "")
     assert f"<!-- text of {file} -->" in page_of(kind).read_text(), "the example's place on the page"
+
+
+@pytest.mark.parametrize("kind", ["GracefulTermination", "SpotPlacement"])
+def test_the_example_of_a_kind_that_decides_has_the_values_of_the_shipped_policy(run: Run, kind: str) -> None:
+    """`overrides` inherits nothing: who starts from the example changes only what they edit."""
+    example = yaml.safe_load(run("new", kind).out)
+    (shipped,) = (each for each in load_bundle().documents if each.kind == kind)
+    assert example["spec"].pop("overrides") == [shipped.name]
+    assert example["spec"].pop("match")
+    assert document_kinds()[kind].model_validate(example["spec"]) == shipped.spec
 
 
 @pytest.mark.parametrize(

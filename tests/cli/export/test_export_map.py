@@ -49,7 +49,11 @@ def test_the_example_of_the_page_prints_what_the_page_says(
         ("", ["--state", "pools.yaml", "--context", "x"], "--context is of a kubeconfig"),
         ("", ["--state", "nowhere"], "nowhere"),
         ("", ["--kubeconfig", "nowhere"], "nowhere: can't be used to reach an API server"),
-        (policy("SpotPlacement", "b"), ["--state", "pools.yaml"], "a and b are both SpotPlacement"),
+        (
+            policy("SpotPlacement", "b", "{overrides: [a]}"),
+            ["--state", "pools.yaml"],
+            "which policy decides for a Pod depends on others (`overrides` or `provider` of b)",
+        ),
         (
             policy("GracefulTermination", "b", "{match: {objectSelector: {matchLabels: {app: web}}}}"),
             ["--state", "pools.yaml"],

@@ -26,11 +26,11 @@ spec: {breakGlass: {groups: [admins]}}
 ---
 apiVersion: spotgate.dev/v1
 kind: GracefulTermination
-metadata: {name: termination}
+metadata: {name: graceful-termination}
 ---
 apiVersion: spotgate.dev/v1
 kind: SpotPlacement
-metadata: {name: placement}
+metadata: {name: spot-placement}
 ---
 apiVersion: spotgate.dev/v1
 kind: EvictionStrategy

@@ -348,7 +348,7 @@ def test_only_the_policies_that_are_named_judge(tested: Callable[..., Any]) -> N
     code, said = tested(
         {"object": RESERVED, "expect": expecting("allowed")},
         {"object": RESERVED, "policies": ["labels"], "expect": expecting("denied", policies=["labels"])},
-        policies=["termination", "fallback"],
+        policies=["graceful-termination", "fallback"],
     )
     assert (code, said) == (0, [[], []])
 

@@ -20,7 +20,7 @@ def test_coverage_names_what_no_case_reaches(run: Run, write: Write) -> None:
     done = run("test", "policies", "--coverage", "-o", "json")
     assert done.code == 0
     covered = {each["policy"]: each for each in done.json["coverage"]}
-    assert set(covered) == {"labels", "fallback", "termination", "placement"}
+    assert set(covered) == {"labels", "fallback", "graceful-termination", "spot-placement"}
     labels = covered["labels"]
     assert (labels["file"], labels["line"], labels["acted"], labels["passed"]) == ("policies/policy.yaml", 3, 0, 2)
     assert labels["unreached"] == [
@@ -30,7 +30,7 @@ def test_coverage_names_what_no_case_reaches(run: Run, write: Write) -> None:
     ]
     assert "no case has an object that it leaves alone" in covered["fallback"]["unreached"]
     shown = run("test", "policies", "--coverage").out
-    assert "  labels       ReservedLabels: acts 0, leaves alone 2\n" in shown
+    assert "  labels                ReservedLabels: acts 0, leaves alone 2\n" in shown
     assert "    policies/policy.yaml:3: no case is exempt by exempt[0]: they own it\n" in shown
 
 
@@ -38,7 +38,7 @@ EXEMPTION = """\
 apiVersion: spotgate.dev/v1
 kind: Exemption
 metadata: {name: moving}
-spec: {policies: [labels, placement], users: [jo], reason: they move}
+spec: {policies: [labels, spot-placement], users: [jo], reason: they move}
 """
 
 

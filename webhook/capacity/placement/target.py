@@ -131,12 +131,12 @@ def target_of(
     view: ClusterView,
     providers: Mapping[str, Provider],
     *,
-    provider: str = "",
+    provider: tuple[str, ...] = (),
     tolerating: bool = False,
 ) -> Target | NotTargeting:
     """Return how a Pod targets spot and where it can run, or why it does not target spot.
 
-    The result is the same before and after injection. ``provider`` is the one that a policy names for clusters that
+    The result is the same before and after injection. ``provider`` are those that a policy names for clusters that
     show none; with ``tolerating``, a Pod that tolerates a provider's spot taint by name targets spot.
     """
     never = _why_untouchable(pod, providers)
@@ -162,7 +162,7 @@ def target_of(
     remembered = _remembered(supply)
     target = remembered.get(question)
     if target is None:
-        names = shown or {provider}
+        names = shown or set(provider)
         in_play = tuple(each for name, each in providers.items() if name in names)
         playing = _speaking(terms_of(pod.spec), providers) or in_play
         target = _answer(pod, asked, supply, providers, playing, view.spot_providers, terms, tolerating=tolerating)

@@ -41,6 +41,8 @@ what the words mean:
                                        through
   skips                                its `match` or one of its `matchConditions` leaves the
                                        object out: the part that does is named
+  overridden                           another policy of its kind decides, by `overrides` or by
+                                       `provider`
   off                                  enforcement: off
 
 examples:

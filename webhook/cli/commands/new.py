@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 DESCRIPTION: Final = """\
-Print the example of the documentation's page about a kind of policy file. It loads as it is.
+Print the example of the documentation's page about a kind of policy file. It loads as it is, next to
+the shipped policies. Where one policy of the kind decides, it has the values of the shipped one.
 """
 
 EPILOG: Final = """\

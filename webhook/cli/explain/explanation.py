@@ -141,12 +141,13 @@ CHANGES: Final = "changes"
 PASSES: Final = "passes"
 SKIPS: Final = "skips"
 EXEMPTS: Final = "exempts"
+OVERRIDDEN: Final = "overridden"
 OFF: Final = "off"
 
 ITSELF: Final = "the object itself"
 
-_LEFT_OUT: Final = {"match.": SKIPS, "matchConditions[": SKIPS, "exempt: ": EXEMPTS}
-"""How the last step of a policy begins that is not for the object or exempts it."""
+_LEFT_OUT: Final = {"match.": SKIPS, "matchConditions[": SKIPS, "exempt: ": EXEMPTS, "overridden: ": OVERRIDDEN}
+"""How the last step of a policy begins that is not for the object, exempts it, or leaves it to another policy."""
 
 _NOT_EXEMPT: Final = "not exempt by "
 
@@ -162,17 +163,26 @@ class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """Hold what one policy did, and why.
 
     Attributes:
-        word: one of `VERBS`, `CHANGES`, `PASSES`, `SKIPS`, `EXEMPTS`, `OFF`.
+        word: one of `VERBS`, `CHANGES`, `PASSES`, `SKIPS`, `EXEMPTS`, `OVERRIDDEN`, `OFF`.
         enforcement: deny, warn or audit; empty for the engine itself.
+        replaces: it replaces a shipped policy.
     """
 
     policy: str
     kind: str
     word: str
     enforcement: str = ""
+    replaces: bool = False
     said: tuple[Said, ...] = ()
     findings: tuple[Finding, ...] = ()
     additions: tuple[Addition, ...] = ()
+
+    @property
+    def about(self) -> str:
+        """Return the kind, the enforcement, and that it replaces a shipped policy."""
+        enforcement = f"enforcement: {self.enforcement}" if self.enforcement else ""
+        replaces = "replaces the shipped policy" if self.replaces else ""
+        return ", ".join(filter(None, (self.kind, enforcement, replaces)))
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,11 +233,12 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judgements) -
     request, steps = trace.request, steps_by_policy(trace)
     left_out = bundle.index.left_out(request)
     unmatched = {policy.name for policy, _ in left_out}
+    replacing = {each.name for each in bundle.replacing if each.is_policy}
     in_system = bundle.index.is_in_system_namespace(request, judged.view)
     verdicts = (
         *engine,
         *(
-            verdict_on(each, steps, manifest, judgement, trace)
+            replace(verdict_on(each, steps, manifest, judgement, trace), replaces=each.name in replacing)
             for each in bundle.policies
             if each.name not in unmatched and (not in_system or each.matcher.names(request.namespace))
         ),

@@ -80,11 +80,10 @@ def others_of(explained: Explanation) -> str:
 
 def _verdict(verdict: PolicyVerdict) -> Iterator[Line]:
     style = _STYLES.get(verdict.word, _QUIET)
-    about = ", ".join(filter(None, (verdict.kind, verdict.enforcement and f"enforcement: {verdict.enforcement}")))
     yield [
         (f"{verdict.word:<{len(_INDENT)}}", style),
         (verdict.policy, "bold" if verdict.word in _STYLES else ""),
-        (f"  {about}", _QUIET),
+        (f"  {verdict.about}", _QUIET),
     ]
     for said in verdict.said:
         yield from _said(said, _INDENT)

@@ -317,13 +317,15 @@ def reclaims(trace: PhaseDecisions, bundle: Bundle, view: ClusterView) -> Iterat
     labels = view.namespaces.get(trace.request.namespace, {})
     policies = [each.spec for each in bundle.documents if each.is_policy and hasattr(each.spec, _TOLERATING)]
     specs = [spec for spec in policies if spec.enforcement is not Enforcement.OFF]
+    # Where policies differ in it, they don't say which provider this cluster has.
+    rivals = any(policy.standing.rivals for policy in bundle.policies)
     for where, written, pod in _pods(trace, bundle):
         target = target_of(
             written,
             labels,
             view,
             bundle.providers,
-            provider=next((spec.provider for spec in specs if spec.provider), ""),
+            provider=next((spec.provider for spec in specs if spec.provider and not rivals), ()),
             tolerating=any(spec.tolerating_is_targeting for spec in specs),
         )
         if isinstance(target, NotTargeting):

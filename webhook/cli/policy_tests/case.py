@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from webhook.cli.explain.explanation import EXEMPTS, SKIPS, steps_by_policy, verdict_on
+from webhook.cli.explain.explanation import EXEMPTS, OVERRIDDEN, SKIPS, steps_by_policy, verdict_on
 from webhook.cli.writing import write_whole
 from webhook.decision import verdict_of
 from webhook.documents import read_documents
@@ -260,7 +260,7 @@ def silent_policies(manifest: Manifest, judgement: Judgement, index: Index, name
         verdict = verdict_on(policy, steps, manifest, judgement, trace)
         if not verdict.findings and not verdict.additions:
             # Of a policy that skips or exempts the object the last step says why.
-            last = slice(-1, None) if verdict.word in {SKIPS, EXEMPTS} else slice(None)
+            last = slice(-1, None) if verdict.word in {SKIPS, EXEMPTS, OVERRIDDEN} else slice(None)
             said = (": ".join(filter(None, (each.where, "; ".join(each.steps[last])))) for each in verdict.said)
             yield f"{policy.name} {verdict.word}: {'; '.join(said) or of_all}".removesuffix(": ")
 

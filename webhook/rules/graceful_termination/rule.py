@@ -206,7 +206,6 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
 
 def _compile(spec: GracefulTerminationSpec, facts: Facts) -> GracefulTermination:
     providers = facts.providers
-    facts.expect_provider(spec.provider)
     for name, each in spec.classes.items():
         if each.grace_seconds != "budget" and 0 < each.pre_stop_seconds >= each.grace_seconds:
             problem = f"a sleep of {each.pre_stop_seconds} s leaves nothing of {each.grace_seconds} s to shut down in"

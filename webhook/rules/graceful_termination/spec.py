@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, QUEUE_WORKER, STATELESS
-from webhook.policy.common import KindGlob, Model, Seconds, TargetingSpec
+from webhook.policy.common import DecidingSpec, KindGlob, Model, Seconds
 from webhook.policy.errors import quoted_value
 from webhook.policy.schema_annotations import EnumDescriptions, TextPattern
 
@@ -58,7 +58,7 @@ def _with_defaults(classes: dict[str, ClassSpec]) -> dict[str, ClassSpec]:
     return {**DEFAULT_CLASSES, **classes}
 
 
-class GracefulTerminationSpec(TargetingSpec):
+class GracefulTerminationSpec(DecidingSpec):
     """Injects preStop sleeps, and fits grace periods to the provider's budget and the workload's class."""
 
     untuned: Annotated[

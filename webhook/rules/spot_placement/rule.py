@@ -88,7 +88,7 @@ compares each with every node."""
 class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
     """Hold the compiled rule."""
 
-    provider: str
+    provider: tuple[str, ...]
     tolerating: bool
     labels: tuple[LabelSpec, ...]
     providers: Mapping[str, Provider]
@@ -237,7 +237,6 @@ def _prefers(pod: Pod, requirements: tuple[Requirement, ...]) -> bool:
 
 
 def _compile(spec: SpotPlacementSpec, facts: Facts) -> SpotPlacement:
-    facts.expect_provider(spec.provider)
     return SpotPlacement(
         provider=spec.provider,
         tolerating=spec.tolerating_is_targeting,

@@ -3,10 +3,10 @@
 from pydantic import Field
 
 from webhook.capacity.providers.schema import LabelSpec, TaintPatternSpec
-from webhook.policy.common import TargetingSpec
+from webhook.policy.common import DecidingSpec
 
 
-class SpotPlacementSpec(TargetingSpec):
+class SpotPlacementSpec(DecidingSpec):
     """Finds Pods that target spot, and injects tolerations and a nodeSelector."""
 
     spot_taints: tuple[TaintPatternSpec, ...] = Field(

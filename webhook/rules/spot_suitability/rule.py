@@ -274,7 +274,6 @@ def _is_fault_tolerant(driver: DriverSpec, subject: Subject) -> bool:
 
 def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
     providers = facts.providers
-    facts.expect_provider(spec.provider)
     reported: set[tuple[str, str]] = set()
     if spec.controller_created == "warn":
         for workload in facts.workloads:

@@ -43,6 +43,12 @@ def export(bundle: Bundle, context: Context) -> tuple[list[JSON], list[Problem],
     """
     if context.view.pools is None:
         raise CannotJudgeError(f"error: the node pools are unknown: {context.view.why_unknown} {context.view.remedy}")
+    if contested := [each.name for each in bundle.policies if each.standing.overrides or each.standing.rivals]:
+        raise CannotJudgeError(
+            f"error: which policy decides for a Pod depends on others (`overrides` or `provider` of "
+            f"{', '.join(contested)}), which a MutatingAdmissionPolicy can't say; export a set of policies without "
+            "that, with --policies"
+        )
     found: dict[str, ExportedPolicy] = {}
     left_out: list[Problem] = []
     for exported in exported_policies(bundle, context.now.date()):
@@ -70,7 +76,7 @@ def export(bundle: Bundle, context: Context) -> tuple[list[JSON], list[Problem],
         cast("SpotPlacement | None", placement and placement.policy.mutator),
         cast("GracefulTermination | None", termination and termination.policy.mutator),
     )
-    words = vocabulary(context, bundle.providers, (each.spec.provider for each in found.values()))
+    words = vocabulary(context, bundle.providers, (name for each in found.values() for name in each.spec.provider))
     answers = answers_of(words, *rules, context)
     schedulers = [glob for each in bundle.providers.values() for glob in each.hands_off_schedulers.patterns]
     written = variables(

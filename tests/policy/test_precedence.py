@@ -1,0 +1,373 @@
+"""Which policy decides where several of a kind match, and which sets of policies are refused."""
+
+from __future__ import annotations
+
+import fnmatch
+import tempfile
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.objects import ALL, EKS, KARPENTER, cks_pool, other_pool, view_of
+from tests.test_engine import NOW, request
+from webhook.bundle import SHIPPED, load_bundle
+from webhook.context import Context, Phase
+from webhook.engine import decide
+from webhook.globs import share_a_name
+from webhook.policy.errors import PolicyErrors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from webhook.bundle import Bundle
+    from webhook.cluster.protocol import ClusterView
+    from webhook.decision import Decision
+
+JSON = dict[str, Any]
+
+KIND: Final = "GracefulTermination"
+CKS_VIEW: Final = view_of(cks_pool("spot", gpu=False))
+LABELS: Final = {"spotgate.dev/capacity": "spot"}
+POD: Final[JSON] = {
+    "metadata": {"name": "web", "labels": LABELS},
+    "spec": {
+        "terminationGracePeriodSeconds": 900,
+        "containers": [{"name": "a"}],
+        "nodeSelector": {"compute.coreweave.com/node-pool": "spot"},
+    },
+}
+"""A Pod of which every policy of the kind finds that its grace period is over the budget."""
+
+
+def document(name: str, kind: str = KIND, **spec: Any) -> str:
+    if kind == "ReservedLabels":
+        spec["domains"] = ["example.com"]
+    value = {"apiVersion": "spotgate.dev/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+    return yaml.safe_dump(value, sort_keys=False)
+
+
+def within(*globs: str, **spec: Any) -> JSON:
+    """Return a spec that matches these namespaces."""
+    return {"match": {"namespaces": {"include": list(globs)}}, **spec}
+
+
+def loaded(folder: Path, *documents: str, shipped: bool = False) -> Bundle:
+    for number, text in enumerate(documents):
+        (folder / f"{number}.yaml").write_text(text)
+    return load_bundle([folder, *([SHIPPED] if shipped else [])])
+
+
+def refused(folder: Path, *documents: str, shipped: bool = False) -> list[tuple[str, int, str, str]]:
+    """Return file, line, field and text of each mistake."""
+    with pytest.raises(PolicyErrors) as caught:
+        loaded(folder, *documents, shipped=shipped)
+    return [
+        (Path(each.file).name, each.line, each.field, each.text.replace(f"{folder}/", ""))
+        for each in caught.value.problems
+    ]
+
+
+def judged(
+    bundle: Bundle, pod: JSON = POD, view: ClusterView = CKS_VIEW, phase: Phase = Phase.VALIDATE, **asked: Any
+) -> Decision:
+    offline = asked.pop("offline", False)
+    context = Context(phase=phase, now=NOW, offline=offline).seeing(view, (1, 34))
+    return decide(request(pod, **asked), bundle.index, context)
+
+
+def deciders(bundle: Bundle, pod: JSON = POD, view: ClusterView = CKS_VIEW, **asked: Any) -> list[tuple[str, str]]:
+    """Return policy and outcome of each finding on the grace period, or on what is unknown."""
+    found = judged(bundle, pod, view, **asked).findings
+    return list(dict.fromkeys((each.policy, str(each.outcome)) for each in found if "pre-stop" not in each.id))
+
+
+# What a set that is loaded means
+
+
+def test_the_overriding_policy_decides_where_both_match_and_the_other_elsewhere(tmp_path: Path) -> None:
+    bundle = loaded(
+        tmp_path, document("base", overBudget="deny"), document("team", **within("team-*", overrides=["base"]))
+    )
+    assert deciders(bundle) == [("team", "warn")]
+    assert deciders(bundle, namespace="other") == [("base", "deny")]
+
+
+def test_precedence_is_transitive(tmp_path: Path) -> None:
+    documents = [document("a", overrides=["b"]), document("b", overrides=["c"]), document("c")]
+    assert deciders(loaded(tmp_path, *documents)) == [("a", "warn")]
+
+
+def test_nothing_is_inherited(tmp_path: Path) -> None:
+    bundle = loaded(
+        tmp_path, document("a", overrides=["b"]), document("b", overBudget="deny", toleratingIsTargeting=True)
+    )
+    assert deciders(bundle) == [("a", "warn")]
+
+
+def test_an_exemption_of_an_overridden_policy_still_holds_where_it_matches(tmp_path: Path) -> None:
+    exempt = [{"users": ["jane"], "reason": "she knows"}]
+    bundle = loaded(tmp_path, document("a", overrides=["b"]), document("b", **within("team-a", exempt=exempt)))
+    decision = judged(bundle)
+    assert (decision.findings, decision.audit) == (
+        (),
+        {"a": f"exempt: she knows, by exempt[0] at {tmp_path}/1.yaml:11"},
+    )
+    assert judged(bundle, phase=Phase.MUTATE).patch == ()
+    assert deciders(bundle, namespace="other") == [("a", "warn")]
+    assert deciders(bundle, userInfo={"username": "jo"}) == [("a", "warn")]
+
+
+def test_where_the_deciding_policy_exempts_no_other_decides(tmp_path: Path) -> None:
+    exempt = [{"users": ["*"], "reason": "all of them"}]
+    bundle = loaded(tmp_path, document("a", overrides=["b"], exempt=exempt), document("b", overBudget="deny"))
+    assert deciders(bundle) == []
+    assert judged(bundle, phase=Phase.MUTATE).patch == ()
+
+
+def test_a_deciding_policy_that_only_audits_changes_nothing(tmp_path: Path) -> None:
+    pod = {**POD, "spec": {"containers": [{"name": "a"}], "nodeSelector": POD["spec"]["nodeSelector"]}}
+    both = [document("a", overrides=["b"], enforcement="audit"), document("b")]
+    assert judged(loaded(tmp_path, both[1]), pod, phase=Phase.MUTATE).patch
+    assert judged(loaded(tmp_path, *both), pod, phase=Phase.MUTATE).patch == ()
+
+
+def test_a_policy_that_is_off_takes_no_part(tmp_path: Path) -> None:
+    assert deciders(loaded(tmp_path, document("a"), document("b", enforcement="off"))) == [("a", "warn")]
+    assert deciders(loaded(tmp_path, document("a", overrides=["b"]), document("b", enforcement="off"))) == [
+        ("a", "warn")
+    ]
+
+
+def test_while_it_is_unknown_whether_the_overriding_policy_matches_neither_counts_as_known(tmp_path: Path) -> None:
+    match = {"namespaceSelector": {"matchLabels": {"tier": "prod"}}}
+    bundle = loaded(tmp_path, document("a", overrides=["b"], match=match), document("b", overBudget="deny"))
+    assert deciders(bundle, offline=True, namespace="new") == [("a", "indeterminate"), ("b", "indeterminate")]
+    assert judged(bundle, phase=Phase.MUTATE, offline=True, namespace="new").patch == ()
+    assert deciders(bundle, namespace="new") == [("b", "deny")]
+
+
+def test_a_pod_template_is_decided_by_the_policy_that_matches_its_labels(tmp_path: Path) -> None:
+    only = {"objectSelector": {"matchLabels": {"app": "web"}}}
+    bundle = loaded(tmp_path, document("a", overrides=["b"], match=only), document("b"))
+    template = {"metadata": {"labels": {**LABELS, "app": "web"}}, "spec": POD["spec"]}
+    for labels, decider in (({"app": "web"}, "a"), ({}, "b")):
+        template["metadata"]["labels"] = LABELS | labels
+        assert deciders(
+            bundle, {"metadata": {"name": "w"}, "spec": {"template": template}}, resource="deployments", group="apps"
+        ) == [(decider, "warn")]
+
+
+@pytest.mark.parametrize(
+    ("view", "pool", "decider"),
+    [
+        (view_of(other_pool(KARPENTER, "k")), "", "b-karpenter"),
+        (view_of(shown=("eks",)), "", "a-eks"),
+        (view_of(other_pool(KARPENTER, "k", taints=("spot=true:NoSchedule",)), shown=("eks",)), "k", "b-karpenter"),
+        (view_of(), "", "a-eks"),
+    ],
+)
+def test_of_policies_for_different_providers_the_provider_of_the_pods_nodes_decides(
+    tmp_path: Path, view: ClusterView, pool: str, decider: str
+) -> None:
+    assert {EKS.name, KARPENTER.name} <= ALL.keys()
+    bundle = loaded(
+        tmp_path,
+        document("a-eks", "SpotPlacement", provider=["eks", "gke"]),
+        document("b-karpenter", "SpotPlacement", provider="karpenter"),
+    )
+    selector = {KARPENTER.pool_name_label: pool} if pool else {}
+    pod = {
+        "metadata": {"name": "web", "labels": LABELS},
+        "spec": {"containers": [{"name": "a"}], "nodeSelector": selector},
+    }
+    patched = {each.policy for each in judged(bundle, pod, view, Phase.MUTATE).patch}
+    found = {name for name, _ in deciders(bundle, pod, view)}
+    assert patched | found == {decider}
+
+
+def test_where_policies_name_different_providers_none_is_assumed(tmp_path: Path) -> None:
+    """What none of the policies can know must not be written into a Pod."""
+    one, other = (document(name, "SpotPlacement", provider=name) for name in ("gke", "eks"))
+    pod = {"metadata": {"name": "web", "labels": LABELS}, "spec": {"containers": [{"name": "a"}]}}
+    assert judged(loaded(tmp_path, one), pod, view_of(), Phase.MUTATE).patch
+    assert judged(loaded(tmp_path, one, other), pod, view_of(), Phase.MUTATE).patch == ()
+
+
+CHAIN: Final = {
+    "base": {"overBudget": "deny"},
+    "team": within("team-*", overrides=["base"]),
+    "one": within("team-a", overrides=["team"], untuned="raise-only", overBudget="clamp"),
+    "other": within("other", overrides=["base"], overBudget="clamp"),
+}
+
+
+@settings(max_examples=15, deadline=None)
+@given(order=st.permutations(sorted(CHAIN)), named=st.permutations(["a", "b", "c", "d"]))
+def test_neither_names_nor_the_order_of_files_matter(order: Sequence[str], named: Sequence[str]) -> None:
+    names = dict(zip(CHAIN, named, strict=True))
+    documents = []
+    for each in order:
+        spec: JSON = dict(CHAIN[each])
+        if "overrides" in spec:
+            spec["overrides"] = [names[other] for other in spec["overrides"]]
+        documents.append(document(names[each], **spec))
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = loaded(Path(folder), *documents)
+    grace = [{"op": "replace", "path": "/spec/terminationGracePeriodSeconds", "value": 270}]
+    for namespace, decider in (("team-a", "one"), ("team-b", "team"), ("other", "other"), ("x", "base")):
+        decision = judged(bundle, namespace=namespace)
+        assert {each.policy for each in decision.findings} == {names[decider]}
+        patch = judged(bundle, phase=Phase.MUTATE, namespace=namespace).patch
+        assert {each.policy for each in patch} <= {names[decider]}
+        assert bool(grace[0]["path"] in {each.path for each in patch}) == (decider in {"one", "other"})
+
+
+# Kinds of which every matching policy applies
+
+
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+def test_the_same_finding_of_several_policies_is_reported_once_with_the_strongest_outcome(
+    tmp_path: Path, order: tuple[str, str]
+) -> None:
+    weak, strong = order
+    bundle = loaded(tmp_path, document(weak, "ReservedLabels", enforcement="warn"), document(strong, "ReservedLabels"))
+    decision = judged(bundle, {"metadata": {"name": "web", "labels": {"example.com/a": "b", "example.com/c": "d"}}})
+    assert [(each.policy, str(each.outcome), each.field) for each in decision.findings] == [
+        (strong, "deny", 'metadata.labels["example.com/a"]'),
+        (strong, "deny", 'metadata.labels["example.com/c"]'),
+    ]
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("documents", "mistakes"),
+    [
+        (
+            [document("a"), document("b")],
+            [("0.yaml", 5, "spec", f"a and b (1.yaml:1) can match the same Pod, and only one {KIND} decides: write `overrides: [b]` here, or let them match different Pods")],
+        ),
+        (
+            [document("base"), document("bse", overrides=["bas"])],
+            [
+                ("1.yaml", 7, "spec.overrides[0]", f"there is no {KIND} bas, did you mean `base`?"),
+                ("1.yaml", 5, "spec", f"bse and base (0.yaml:1) can match the same Pod, and only one {KIND} decides: write `overrides: [base]` here, or let them match different Pods"),
+            ],
+        ),
+        ([document("a", overrides=["graceful-termination"])], [("0.yaml", 7, "spec.overrides[0]", f"there is no {KIND} graceful-termination; for a shipped one, load these too: `--policies shipped`")]),
+        ([document("a", overrides=["a"])], [("0.yaml", 7, "spec.overrides[0]", "a policy can't override itself")]),
+        (
+            [document("a", overrides=["b"]), document("b", overrides=["a"])],
+            [
+                ("0.yaml", 6, "spec.overrides", "it overrides itself, by way of b; remove one `overrides`"),
+                ("1.yaml", 6, "spec.overrides", "it overrides itself, by way of a; remove one `overrides`"),
+            ],
+        ),
+        (
+            [document("a", overrides=["labels"]), document("labels", "ReservedLabels")],
+            [("0.yaml", 7, "spec.overrides[0]", "labels is of kind ReservedLabels; a policy overrides policies of its own kind")],
+        ),
+        (
+            [document("a", overrides=["b"], enforcement="off"), document("b")],
+            [("0.yaml", 6, "spec.overrides", "a policy that is off overrides nothing, and b would decide; to leave Pods alone, write `exempt`")],
+        ),
+    ],
+)  # fmt: skip
+def test_a_set_that_leaves_a_doubt_is_refused(
+    tmp_path: Path, documents: list[str], mistakes: list[tuple[str, int, str, str]]
+) -> None:
+    assert sorted(refused(tmp_path, *documents)) == sorted(mistakes)
+
+
+@pytest.mark.parametrize("kind", [KIND, "SpotPlacement"])
+def test_a_teams_own_policy_next_to_the_shipped_one_is_told_what_to_write(tmp_path: Path, kind: str) -> None:
+    ((file, line, field, text),) = refused(tmp_path, document("a-team", kind), shipped=True)
+    shipped = {KIND: "graceful-termination", "SpotPlacement": "spot-placement"}[kind]
+    assert (file, line, field) == ("0.yaml", 5, "spec")
+    assert f"write `overrides: [{shipped}]` here" in text
+    loaded(tmp_path, document("a-team", kind, overrides=[shipped]), shipped=True)
+
+
+def test_kinds_that_add_up_need_no_precedence(tmp_path: Path) -> None:
+    """A pool's owner must not be able to choose the weaker rule, so that `overrides` is no field of them."""
+    both = [document(name, "OnDemandFallback") for name in ("a", "b")]
+    assert {each.name for each in loaded(tmp_path, *both).policies} == {"a", "b"}
+    ((_, _, _, text),) = refused(tmp_path, both[0], document("b", "OnDemandFallback", overrides=["a"]))
+    assert "unknown field `overrides`" in text
+
+
+def selecting(part: str, **labels: str) -> JSON:
+    return {"match": {part: {"matchLabels": labels}}}
+
+
+def among(part: str, operator: str, *values: str) -> JSON:
+    items = {"values": list(values)} if values else {}
+    return {"match": {part: {"matchExpressions": [{"key": "tier", "operator": operator, **items}]}}}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "disjoint"),
+    [
+        (within("team-a"), within("team-b"), True),
+        (within("team-a-*"), within("team-b*", "prod"), True),
+        (within("team-*"), within("*-prod"), False),
+        (within("team-?"), within("team-??"), True),
+        (within("team-*"), {"match": {"namespaces": {"exclude": ["team-*"]}}}, False),
+        (selecting("namespaceSelector", tier="a"), selecting("namespaceSelector", tier="b", x="z"), True),
+        (selecting("objectSelector", tier="a"), among("objectSelector", "In", "b", "c"), True),
+        (selecting("objectSelector", tier="a"), among("objectSelector", "In", "a", "c"), False),
+        (selecting("objectSelector", tier="a"), selecting("namespaceSelector", tier="b"), False),
+        (selecting("objectSelector", tier="a"), selecting("objectSelector", team="b"), False),
+        (selecting("objectSelector", tier="a"), among("objectSelector", "NotIn", "a"), False),
+        (among("objectSelector", "Exists"), among("objectSelector", "DoesNotExist"), False),
+        ({"provider": "cks"}, {"provider": ["gke", "eks"]}, True),
+        ({"provider": ["cks", "gke"]}, {"provider": ["gke"]}, False),
+        ({"provider": "cks"}, {}, False),
+    ],
+)
+def test_policies_are_disjoint_by_namespaces_labels_or_providers_alone(
+    tmp_path: Path, one: JSON, other: JSON, *, disjoint: bool
+) -> None:
+    both = [document("a", **one), document("b", **other)]
+    if disjoint:
+        loaded(tmp_path, *both)
+    else:
+        assert "can match the same Pod" in refused(tmp_path, *both)[0][3]
+
+
+@settings(max_examples=300, deadline=None)
+@given(*[st.text(alphabet="ab*?[]!-", max_size=4)] * 2)
+def test_globs_share_a_name_exactly_if_some_name_matches_both(one: str, other: str) -> None:
+    names = ("".join(letters) for size in range(7) for letters in product("abc-", repeat=size))
+    assert share_a_name(one, other) == any(
+        fnmatch.fnmatchcase(each, one) and fnmatch.fnmatchcase(each, other) for each in names
+    )
+
+
+def test_long_globs_are_compared_at_once() -> None:
+    assert share_a_name("*a" * 500, "a*" * 500)
+    assert not share_a_name("*a" * 500 + "b", "a*" * 500 + "c")
+
+
+# What ships
+
+
+def test_the_shipped_policies_have_stable_names_and_one_policy_decides() -> None:
+    """A team's `overrides`, exemptions and replacements name these: renaming one, or adding a second, breaks theirs."""
+    assert sorted((each.kind, each.name) for each in load_bundle().documents if each.is_policy) == [
+        ("EvictionStrategy", "eviction-strategy"),
+        ("GracefulTermination", "graceful-termination"),
+        ("NodePoolRules", "karpenter-controller"),
+        ("NodePoolRules", "node-pool-rules"),
+        ("OnDemandFallback", "on-demand-fallback"),
+        ("ReservedLabels", "reserved-labels"),
+        ("ReservedLabels", "reserved-namespaces"),
+        ("SpotPlacement", "spot-placement"),
+        ("SpotSuitability", "spot-suitability"),
+    ]

@@ -1,0 +1,164 @@
+"""Say which policy decides where several of a kind match a Pod, for the kinds that give one answer.
+
+Precedence is written (``overrides``), never a matter of names or files. Two policies without precedence must be
+disjoint, or the set is refused.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import combinations, product
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from webhook.globs import share_a_name
+from webhook.policy.common import DecidingSpec
+from webhook.policy.errors import did_you_mean
+from webhook.policy.match import compile_selector
+from webhook.policy.terms import Enforcement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from webhook.policy.common import LabelSelectorSpec
+    from webhook.policy.document import PolicyDocument
+    from webhook.policy.errors import Problem
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """Hold what a policy is to the others of its kind, by name.
+
+    Attributes:
+        overrides: the policies in whose place it decides where both match, also by way of others.
+        rivals: policies that only their providers tell apart: the provider of a Pod's nodes decides between them.
+    """
+
+    overrides: frozenset[str] = frozenset()
+    rivals: frozenset[str] = frozenset()
+
+
+ALONE = Standing()
+
+
+def standings(
+    documents: Iterable[PolicyDocument], is_shipped: Callable[[PolicyDocument], bool], problems: list[Problem]
+) -> Mapping[str, Standing]:
+    """Return the standing of each policy in force that has one. Mistakes are added to ``problems``."""
+    kinds: dict[str, dict[str, PolicyDocument]] = defaultdict(dict)
+    all_kinds: dict[str, str] = {}
+    for each in documents:
+        all_kinds[each.name] = each.kind
+        if isinstance(each.spec, DecidingSpec):
+            kinds[each.kind][each.name] = each
+    found: dict[str, Standing] = {}
+    for policies in kinds.values():
+        problems += (mistake for policy in policies.values() for mistake in _mistakes(policy, policies, all_kinds))
+        over = {name: _overridden(name, policies) for name in policies}
+        for name, names in over.items():
+            if name in names and name not in policies[name].spec.overrides:
+                text = (
+                    f"it overrides itself, by way of {', '.join(policies[name].spec.overrides)}; remove one `overrides`"
+                )
+                problems.append(policies[name].problem(("spec", "overrides"), text))
+        found |= _of_kind(policies, over, is_shipped, problems)
+    return found
+
+
+def _of_kind(
+    policies: Mapping[str, PolicyDocument],
+    over: Mapping[str, frozenset[str]],
+    is_shipped: Callable[[PolicyDocument], bool],
+    problems: list[Problem],
+) -> dict[str, Standing]:
+    in_force = {name: each for name, each in policies.items() if each.spec.enforcement is not Enforcement.OFF}
+    rivals: dict[str, set[str]] = defaultdict(set)
+    for one, other in combinations(in_force.values(), 2):
+        if one.name in over[other.name] or other.name in over[one.name] or _are_disjoint(one.spec, other.spec):
+            continue
+        if one.spec.provider and other.spec.provider and not set(one.spec.provider) & set(other.spec.provider):
+            rivals[one.name].add(other.name)
+            rivals[other.name].add(one.name)
+            continue
+        here, there = sorted((one, other), key=lambda each: (is_shipped(each), not each.spec.overrides, each.name))
+        place = "shipped" if is_shipped(there) else f"{there.document.file}:{there.document.line}"
+        text = (
+            f"{here.name} and {there.name} ({place}) can match the same Pod, and only one {here.kind} decides: "
+            f"write `overrides: [{there.name}]` here, or let them match different Pods"
+        )
+        problems.append(here.problem(("spec",), text))
+    return {
+        name: Standing(over[name] & in_force.keys(), frozenset(rivals[name]))
+        for name in in_force
+        if over[name] & in_force.keys() or rivals[name]
+    }
+
+
+def _mistakes(
+    policy: PolicyDocument, policies: Mapping[str, PolicyDocument], kinds: Mapping[str, str]
+) -> Iterable[Problem]:
+    for number, name in enumerate(policy.spec.overrides):
+        if name == policy.name:
+            text = "a policy can't override itself"
+        elif name in policies:
+            continue
+        elif name in kinds:
+            text = f"{name} is of kind {kinds[name]}; a policy overrides policies of its own kind"
+        else:
+            others = sorted(policies.keys() - {policy.name})
+            known = f"; there are: {', '.join(others)}" if others else ""
+            hint = did_you_mean(name, others) or f"{known}; for a shipped one, load these too: `--policies shipped`"
+            text = f"there is no {policy.kind} {name}{hint}"
+        yield policy.problem(("spec", "overrides", number), text)
+    if policy.spec.overrides and policy.spec.enforcement is Enforcement.OFF:
+        names = ", ".join(policy.spec.overrides)
+        text = f"a policy that is off overrides nothing, and {names} would decide; to leave Pods alone, write `exempt`"
+        yield policy.problem(("spec", "overrides"), text)
+
+
+def _overridden(name: str, policies: Mapping[str, PolicyDocument]) -> frozenset[str]:
+    """Return the policies that a policy overrides, also by way of others."""
+    found: set[str] = set()
+    todo = [name]
+    while todo:
+        for each in policies[todo.pop()].spec.overrides:
+            if each in policies and each not in found:
+                found.add(each)
+                todo.append(each)
+    return frozenset(found)
+
+
+def _are_disjoint(one: DecidingSpec, other: DecidingSpec) -> bool:
+    """Return whether no Pod can match both: by the namespace's name, or a label of which each demands other values."""
+    both = one.match.namespaces.include, other.match.namespaces.include
+    if all(both) and not any(share_a_name(*pair) for pair in product(*both)):
+        return True
+    selectors = (
+        (one.match.namespace_selector, other.match.namespace_selector),
+        (one.match.object_selector, other.match.object_selector),
+    )
+    return any(
+        not values & theirs[key]
+        for mine, theirs in ((_demanded(mine), _demanded(theirs)) for mine, theirs in selectors)
+        for key, values in mine.items()
+        if key in theirs
+    )
+
+
+def _demanded(selector: LabelSelectorSpec | None) -> dict[str, frozenset[str]]:
+    """Return the values of each label of which the selector demands one."""
+    compiled = compile_selector(selector)
+    found: dict[str, frozenset[str]] = {}
+    for key, operator, values in compiled.requirements if compiled is not None else ():
+        if operator == "In":
+            found[key] = values & found.get(key, values)
+    return found
+
+
+def claim(providers: Sequence[str], of_pod: Iterable[str]) -> tuple[bool, str]:
+    """Return how strongly a policy for these providers claims a Pod on nodes of those, to compare: the least wins.
+
+    Rivals name no provider in common, so that no two claims are equal.
+    """
+    known = frozenset(of_pod)
+    return min((name not in known, name) for name in providers)
