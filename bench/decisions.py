@@ -16,10 +16,10 @@ from bench.figures import Section, percentile
 from examples.apiserver import Answer, ApiServer, Request, User, pods_of
 from examples.run import EXAMPLES, HERE, requests_of
 from webhook.bundle import SHIPPED, Bundle, load_bundle
-from webhook.cli.export.configurations import configurations
 from webhook.context import Context, Phase, utc_now
 from webhook.engine import decide_on, needs
 from webhook.manifests.state import FileState
+from webhook.registration.configurations import configurations
 from webhook.response import respond
 from webhook.review import decode_review
 

@@ -13,8 +13,8 @@ from tests.objects import BUNDLE
 from webhook.cel import library
 from webhook.cel.library import Language
 from webhook.cel.limits import Budget
-from webhook.cli.export.configurations import configurations
 from webhook.policy.match import resource_matches
+from webhook.registration.configurations import configurations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

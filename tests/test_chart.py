@@ -13,7 +13,7 @@ import yaml
 
 import webhook
 from webhook.bundle import SHIPPED, load_bundle
-from webhook.cli.export.configurations import configurations
+from webhook.registration.configurations import configurations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

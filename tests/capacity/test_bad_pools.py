@@ -14,7 +14,7 @@ from webhook.capacity.providers.joins import join
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.capacity.providers.query import Query
 from webhook.capacity.providers.reader import ANY_TYPE
-from webhook.cli.export.pool_conditions import queries_of
+from webhook.registration.pool_conditions import queries_of
 
 if TYPE_CHECKING:
     from webhook.capacity.providers.joins import Sizer

@@ -160,7 +160,7 @@ def test_the_name_of_an_on_demand_node_of_a_pool_of_both_is_no_spot_node() -> No
 
 
 def test_the_name_of_a_node_alone_does_not_target_spot() -> None:
-    # The API server does not ask the webhook about such a Pod: `neutral_keys` of webhook.cli.export.conditions.
+    # The API server does not ask the webhook about such a Pod: `neutral_keys` of webhook.registration.conditions.
     assert isinstance(target_of(pod_of(selector={HOST: "n0"}), {}, OF_TWO, ALL), NotTargeting)
 
 

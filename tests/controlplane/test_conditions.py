@@ -18,7 +18,7 @@ from tests.controlplane.registration import MUTATING, VALIDATING
 from tests.controlplane.webhook import WebhookError
 from tests.objects import deployment, job, pod, pod_spec, saying
 from webhook.bundle import load_bundle
-from webhook.cli.export.configurations import configurations
+from webhook.registration.configurations import configurations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

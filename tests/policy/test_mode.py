@@ -9,10 +9,10 @@ import pytest
 from tests.policy.test_exemptions import HEAD, LABELLED, mistakes
 from tests.test_engine import NOW, request
 from webhook.bundle import SHIPPED, load_bundle
-from webhook.cli.export.configurations import configurations
 from webhook.context import Context, Phase
 from webhook.decision import Outcome
 from webhook.engine import decide
+from webhook.registration.configurations import configurations
 
 if TYPE_CHECKING:
     from pathlib import Path

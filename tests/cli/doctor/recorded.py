@@ -22,8 +22,8 @@ from multidict import CIMultiDict
 from certs.authority import KeyPair, create_authority, issue_leaf
 from webhook import __version__
 from webhook.bundle import load_bundle
-from webhook.cli.export.configurations import configurations
 from webhook.cluster.api import Api, ApiError
+from webhook.registration.configurations import configurations
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping

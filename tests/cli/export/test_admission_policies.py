@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from webhook.cel import language
 from webhook.cel.text import Text, bound_name
-from webhook.cli.export.cel import Fields, any_glob_matches, literal, quoted, selects
 from webhook.globs import Globs, problem_with
 from webhook.kube.templates import TemplatePath
 from webhook.policy.common import LabelSelectorSpec
 from webhook.policy.match import compile_selector
+from webhook.registration.cel import Fields, any_glob_matches, literal, quoted, selects
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,9 +14,9 @@ from tests import strategies
 from tests.objects import BUNDLE, NOW, cluster, defaulted, review
 from tests.selection import WEBHOOKS, called
 from tests.test_invariants_requests import embedded
-from webhook.cli.export.conditions import tested_kinds
 from webhook.context import Context, Phase
 from webhook.engine import decide
+from webhook.registration.conditions import tested_kinds
 from webhook.review import decode_review
 from webhook.rules.concern import Concern
 

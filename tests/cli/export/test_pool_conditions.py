@@ -9,7 +9,7 @@ import pytest
 from tests.objects import BUNDLE
 from tests.rules.conftest import shipped_provider, with_fields
 from webhook.capacity.providers.query import Query
-from webhook.cli.export.pool_conditions import ExcludedField, unasked_fields
+from webhook.registration.pool_conditions import ExcludedField, unasked_fields
 
 AWS = ("infrastructure.cluster.x-k8s.io", "awsmanagedmachinepools")
 POOL = next(each for each in shipped_provider("eks").readers if (each.group, each.resource) == AWS)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.cli.exits import FINE, CannotJudgeError
-from webhook.cli.export.configurations import configurations, ignore_differences, unconditional_resources
 from webhook.cli.options import add_namespace, add_policies, read_policies, resource_name
 from webhook.documents.yaml_writer import UNBROKEN, dump, dump_documents
 from webhook.lint import too_wide
+from webhook.registration.configurations import configurations, ignore_differences, unconditional_resources
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

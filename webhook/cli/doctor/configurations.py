@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.doctor.installation import INSTALL, Diagnosis, read
-from webhook.cli.export.configurations import configurations
 from webhook.cluster.installation import CONFIGURATION, CONFIGURATIONS
 from webhook.index import SYSTEM_NAMESPACES
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.kube.selectors import LabelSelector
+from webhook.registration.configurations import configurations
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator

@@ -14,8 +14,8 @@ from webhook.break_glass import FIELD
 from webhook.bundle import policy_kinds
 from webhook.cli.export.admission_policies import labels, validation
 from webhook.cli.export.admission_policies.matching import ExportedPolicy, Part, as_rule, exported_policies, merged
-from webhook.cli.export.cel import JSON, any_glob_matches, policy_and_binding, quoted
 from webhook.policy.terms import BREAK_GLASS
+from webhook.registration.cel import JSON, any_glob_matches, policy_and_binding, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -10,10 +10,10 @@ import msgspec
 
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.cli.export.admission_policies.matching import Part, as_rule, exemption, merged
-from webhook.cli.export.cel import JSON, Fields, any_glob_matches, literal, quoted, selects
 from webhook.globs import Globs
 from webhook.kube.templates import TemplatePath
 from webhook.policy.match import ResourceRule
+from webhook.registration.cel import JSON, Fields, any_glob_matches, literal, quoted, selects
 from webhook.rules.reserved_labels.own import PODS
 
 if TYPE_CHECKING:

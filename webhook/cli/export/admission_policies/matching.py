@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.cli.export.cel import JSON, any_glob_matches, literal, quoted, selects
-from webhook.cli.export.configurations import NO_MIRROR_PODS, without_system_namespaces
-from webhook.cli.export.matched_resources import matched_resources
 from webhook.context import Phase
 from webhook.decision import Outcome
 from webhook.enforcement import BUILT_IN_CONTROLLERS, NEVER_DENIED
@@ -17,6 +14,9 @@ from webhook.globs import Globs, is_glob
 from webhook.policy.document import EXEMPTION
 from webhook.policy.match import SAME_OBJECT, SERVICE_ACCOUNT, resource_matches
 from webhook.policy.terms import BREAK_GLASS
+from webhook.registration.cel import JSON, any_glob_matches, literal, quoted, selects
+from webhook.registration.configurations import NO_MIRROR_PODS, without_system_namespaces
+from webhook.registration.matched_resources import matched_resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

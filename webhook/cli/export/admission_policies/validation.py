@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cel.text import Text, substituted, without_strings
 from webhook.cli.export.admission_policies.matching import OWN, Part, as_rule
-from webhook.cli.export.cel import JSON, literal
 from webhook.policy.match import ResourceRule
+from webhook.registration.cel import JSON, literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final, cast
 from webhook.bounds import LEAST
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.export.admission_policies.matching import ExportedPolicy, Part, as_rule, exported_policies, merged
-from webhook.cli.export.cel import JSON, policy_and_binding
 from webhook.cli.export.mutating_policy.expressions import MUTATION, variables
 from webhook.cli.export.mutating_policy.shapes import answers_of, vocabulary
 from webhook.decision import Outcome
 from webhook.policy.match import PODS_CREATE
+from webhook.registration.cel import JSON, policy_and_binding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

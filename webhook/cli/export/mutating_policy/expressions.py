@@ -19,11 +19,11 @@ from webhook.capacity.placement.target import (
     SPOT_PREFERRED,
 )
 from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, CLASS_LABEL, QUEUE_WORKER, STATELESS
-from webhook.cli.export.cel import any_glob_matches, literal, quoted
 from webhook.cli.export.mutating_policy.shapes import ASKED
 from webhook.kube.containers import DEVICE_CLASS_RESOURCES
 from webhook.kube.edit import as_json, exec_sleep
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
+from webhook.registration.cel import any_glob_matches, literal, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Collection

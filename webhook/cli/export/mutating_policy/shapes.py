@@ -21,12 +21,12 @@ from webhook.capacity.placement.target import (
     SPOT_PREFERRED,
     Target,
 )
-from webhook.cli.export.cel import JSON, literal
 from webhook.decision import NO_TRACE
 from webhook.globs import is_glob
 from webhook.kube.containers import ARCH_LABEL, OS_LABEL
 from webhook.kube.edit import PodEditor, as_json
 from webhook.kube.tolerations import HARD_EFFECTS, any_covers, toleration_for
+from webhook.registration.cel import JSON, literal
 from webhook.review import GroupVersionKind, GroupVersionResource, Request
 from webhook.subject import Subject
 

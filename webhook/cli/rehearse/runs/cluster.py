@@ -17,12 +17,12 @@ import msgspec
 import yaml
 
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.export.configurations import configurations
 from webhook.cli.rehearse.inputs.nodes import CREATED
 from webhook.cli.rehearse.inputs.resources import kind_of_object
 from webhook.controlplane import servers
 from webhook.controlplane.control_plane import ControlPlaneError, answer_of, reserve_control_plane
 from webhook.controlplane.process import Process, reserve_port
+from webhook.registration.configurations import configurations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 from webhook.capacity.placement.supply import EVERY_NODE_HAS
-from webhook.cli.export.cel import literal, quoted
+from webhook.registration.cel import literal, quoted
 from webhook.rules.concern import Keys
 
 if TYPE_CHECKING:

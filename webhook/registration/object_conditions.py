@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from webhook.cli.export.cel import literal, quoted, selects
-from webhook.cli.export.conditions import (
+from webhook.context import Phase
+from webhook.policy.terms import BREAK_GLASS
+from webhook.registration.cel import literal, quoted, selects
+from webhook.registration.conditions import (
     RESOURCE,
     ConcernExpressions,
     any_of,
@@ -15,17 +17,15 @@ from webhook.cli.export.conditions import (
     changed_metadata,
     changed_templates,
 )
-from webhook.context import Phase
-from webhook.policy.terms import BREAK_GLASS
 from webhook.rules.concern import NOTHING, Concern, Keys, concern_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from webhook.bundle import Bundle
-    from webhook.cli.export.matched_resources import MatchedResource, ResourceKey
     from webhook.index import Policy
     from webhook.policy.common import LabelSelectorSpec
+    from webhook.registration.matched_resources import MatchedResource, ResourceKey
 
 Condition = dict[str, str]
 

@@ -17,8 +17,8 @@ from webhook.capacity.providers.joins import Sizer
 from webhook.capacity.providers.query import Query
 from webhook.capacity.providers.reader import PoolReader
 from webhook.capacity.providers.reader_schema import MachineTemplateSpec, NodePoolReaderSpec
-from webhook.cli.export.cel import literal, quoted
-from webhook.cli.export.conditions import MEMBERS_AT_MOST, block, keys_in
+from webhook.registration.cel import literal, quoted
+from webhook.registration.conditions import MEMBERS_AT_MOST, block, keys_in
 from webhook.rules.concern import Keys, concern_of
 from webhook.rules.reserved_labels.own import PREFIX
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.providers.query import QueryPath
-    from webhook.cli.export.matched_resources import MatchedResources, ResourceKey
+    from webhook.registration.matched_resources import MatchedResources, ResourceKey
 
 
 class ExcludedField(Enum):

@@ -19,23 +19,23 @@ from typing import TYPE_CHECKING, Any, Final
 from webhook.bundle import policy_kinds
 from webhook.capacity.placement.target import CAPACITY_LABEL
 from webhook.capacity.providers.provider import pool_resources
-from webhook.cli.export.cel import JSON, literal, quoted
-from webhook.cli.export.conditions import neutral_keys
-from webhook.cli.export.matched_resources import as_rules, matched_resources
-from webhook.cli.export.object_conditions import ObjectConditions
-from webhook.cli.export.pool_conditions import PoolConditions, unasked_fields
 from webhook.context import Phase
 from webhook.decision import Outcome
 from webhook.enforcement import NEVER_DENIED
 from webhook.kube.pod import MIRROR_ANNOTATION
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
+from webhook.registration.cel import JSON, literal, quoted
+from webhook.registration.conditions import neutral_keys
+from webhook.registration.matched_resources import as_rules, matched_resources
+from webhook.registration.object_conditions import ObjectConditions
+from webhook.registration.pool_conditions import PoolConditions, unasked_fields
 from webhook.review import NODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from webhook.bundle import Bundle
-    from webhook.cli.export.matched_resources import MatchedResources
+    from webhook.registration.matched_resources import MatchedResources
 
 TIMEOUT_SECONDS: Final = 3
 """Limit of a whole call: a webhook that hangs must not make every `kubectl apply` hang."""

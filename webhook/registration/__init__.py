@@ -1,0 +1,1 @@
+"""What the API server asks the webhook about: its configurations, and how those of a cluster differ from them."""
