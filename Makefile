@@ -68,7 +68,7 @@ check: venv ## Lint, check formatting, types and layers
 
 golden: venv ## Write anew what the program says: golden answers, reports and messages, tables of pages, schema, webhooks
 	$(BIN)/spotgate schema > policies/schema.json
-	$(BIN)/spotgate webhook-config --policies policies > manifests/webhooks/webhooks.yaml
+	$(BIN)/spotgate webhook-config > manifests/webhooks/webhooks.yaml
 	$(BIN)/python -m tests.reference
 	$(BIN)/python -m tests.golden.regenerate
 	$(BIN)/python -m tests.integrations.repos

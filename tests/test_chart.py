@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +15,9 @@ import yaml
 
 import webhook
 from webhook.bundle import SHIPPED, load_bundle
+from webhook.cli import main
 from webhook.registration.configurations import configurations
+from webhook.server.serve import Address, ServeOptions, build_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,11 +26,14 @@ JSON = dict[str, Any]
 
 MANIFESTS: Final = Path(__file__).parents[1] / "manifests"
 CHART: Final = MANIFESTS / "chart"
+INSTALL: Final = MANIFESTS.parent / "docs" / "install.md"
+OWN: Final = ("ConfigMap", "spotgate-own-policies")
 REPOSITORY, DIGEST = "registry.example.com/spotgate", f"sha256:{64 * 'a'}"
 
 # Overlays, with other components for certificates and the mode, and the values of the chart that mean the same.
 COMBINATIONS: Final[dict[str, tuple[str, list[str], list[str]]]] = {
     "any": ("eks", ["self-managed", "audit", "monitoring"], ["enforcement=deny", "audit=true", "monitoring=true"]),
+    "audit": ("eks", ["audit", "self-managed", "warn-only"], ["enforcement=warn", "audit=true"]),
     "cks": (
         "cks",
         ["cert-manager", "audit-only"],
@@ -67,7 +74,9 @@ def by_kustomize(
         shipped = shipped.replace(placeholder, value)
     kustomization = yaml.safe_load(shipped)
     *platform, certificates, _mode = kustomization["components"]
-    kustomization["components"] = [*platform, *(str(Path(certificates).with_name(each)) for each in components)]
+    shipped = str(Path(certificates).parent)
+    named = (each if (folder / each).is_dir() else f"{shipped}/{each}" for each in components)
+    kustomization["components"] = [*platform, *named]
     if webhooks is not None:
         (folder / "webhooks.yaml").write_text(yaml.safe_dump_all(webhooks))
         kustomization["resources"][-1] = "webhooks.yaml"
@@ -88,11 +97,11 @@ def comparable(things: Iterable[JSON]) -> dict[tuple[str, str], JSON]:
     found.pop(("Namespace", "spotgate-system"), None)  # Helm's is made by whoever installs
     for each in found.values():
         each.get("webhooks", []).sort(key=lambda webhook: webhook["name"])  # validating ones are asked side by side
-    data = found["ConfigMap", "spotgate-policies"]["data"]
-    if "mode.yaml" in data:
+    if own := found.get(OWN):
+        own["metadata"].pop("annotations", None)  # Helm deletes what an upgrade leaves out, `kubectl apply` does not
         of_mode = {"enforcement": "deny", "workloadFailurePolicy": "Ignore"}
-        written = yaml.safe_load(data["mode.yaml"])
-        data["mode.yaml"] = written | {"spec": of_mode | written["spec"]}
+        written = yaml.safe_load(own["data"]["mode.yaml"])
+        own["data"]["mode.yaml"] = written | {"spec": of_mode | written["spec"]}
     pod = found["Deployment", "spotgate"]["spec"]["template"]["spec"]
     pod["volumes"].sort(key=lambda volume: volume["name"])
     (container,) = pod["containers"]
@@ -119,11 +128,26 @@ def test_the_webhooks_of_a_kustomization_are_those_that_the_program_renders_from
 ) -> None:
     overlay, components, _ = COMBINATIONS[name]
     things = {each["kind"]: each for each in by_kustomize(kustomize, tmp_path, overlay, components)}
-    policies = tmp_path / "policies"
-    policies.mkdir()
+    assert_as_rendered(things, served(things, tmp_path / "own"))
+
+
+def served(things: dict[str, JSON], own: Path) -> list[Path]:
+    """Return the policies that the Deployment and the CronJob name; those of the ConfigMap are written to a folder."""
+    args = [_pod(each)["containers"][0]["args"] for kind, each in things.items() if kind in {"Deployment", "CronJob"}]
+    (named,) = {tuple(arg for arg in each if arg.startswith("--policies=")) for each in args}
+    assert named in {("--policies=shipped",), ("--policies=shipped", "--policies=/etc/spotgate/own")}
+    assert (len(named) == 2) == ("ConfigMap" in things)
+    if "ConfigMap" not in things:
+        return [SHIPPED]
+    own.mkdir()
     for file, text in things["ConfigMap"]["data"].items():
-        (policies / file).write_text(text)
-    assert_as_rendered(things, [policies])
+        (own / file).write_text(text)
+    return [SHIPPED, own]
+
+
+def _pod(thing: JSON) -> JSON:
+    spec: JSON = (thing["spec"]["jobTemplate"] if thing["kind"] == "CronJob" else thing)["spec"]["template"]["spec"]
+    return spec
 
 
 def rendered(*policies: Path) -> list[JSON]:
@@ -150,11 +174,51 @@ def assert_as_rendered(things: dict[str, JSON], policies: list[Path]) -> None:
 def test_a_mode_adds_no_webhook_to_those_of_fewer_policies(
     mode: str, policy: str, kustomize: Path, tmp_path: Path
 ) -> None:
-    served = SHIPPED / f"{policy}.yaml"
-    built = by_kustomize(kustomize, tmp_path, "eks", ["self-managed", mode], rendered(served))
+    alone = SHIPPED / f"{policy}.yaml"
+    built = by_kustomize(kustomize, tmp_path, "eks", ["self-managed", mode], rendered(alone))
     things = {each["kind"]: each for each in built}
     (tmp_path / "mode.yaml").write_text(things["ConfigMap"]["data"]["mode.yaml"])
-    assert_as_rendered(things, [served, tmp_path / "mode.yaml"])
+    assert_as_rendered(things, [alone, tmp_path / "mode.yaml"])
+
+
+TEAM: Final = """
+apiVersion: spotgate.dev/v1
+kind: GracefulTermination
+metadata: {name: graceful-termination}
+spec: {overBudget: deny}
+"""
+
+
+def test_a_policy_of_a_team_replaces_the_shipped_one_in_the_chart_as_in_the_overlay_and_on_the_command_line(
+    helm: Path, kustomize: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    overlay = tmp_path / "overlay"
+    (overlay / "own").mkdir(parents=True)
+    (overlay / "own" / "team.yaml").write_text(TEAM)
+    (generator,) = re.findall(r"```yaml\n(apiVersion: .*?)```", INSTALL.read_text(), re.DOTALL)
+    (overlay / "own" / "kustomization.yaml").write_text(generator)
+    for path in (overlay / "own", overlay / "own" / "team.yaml"):  # what it is called makes no difference
+        assert main(["webhook-config", "--policies=shipped", f"--policies={path}"]) == 0
+        (tmp_path / "webhooks.yaml").write_text(text := capsys.readouterr().out)
+        files = {"policies.a\\.yaml": overlay / "own" / "team.yaml", "webhooks": tmp_path / "webhooks.yaml"}
+        flags = [f"--set-file={value}={file}" for value, file in files.items()]
+        command = [helm, "template", "spotgate", CHART, f"--set={IMAGE},enforcement=deny,audit=true", *flags]
+        theirs = {each["kind"]: each for each in yaml.safe_load_all(run(*command)) if each}
+    webhooks = list(yaml.safe_load_all(text))
+    components = ["audit", "self-managed", "deny", "own"]
+    ours = {each["kind"]: each for each in by_kustomize(kustomize, overlay, "eks", components, webhooks)}
+    expected = documents([SHIPPED, overlay / "own"])
+    assert expected["GracefulTermination", "graceful-termination"]["spec"] == {"overBudget": "deny"}
+    for name, things in (("ours", ours), ("theirs", theirs)):
+        assert documents(served(things, tmp_path / name)) == expected
+        assert_as_rendered(things, [SHIPPED, overlay / "own"])
+
+
+def documents(policies: list[Path]) -> dict[tuple[str, str], JSON]:
+    """Return what `serve` loads from these, without the mode."""
+    nowhere = Address("127.0.0.1", 0)
+    bundle = build_snapshot(ServeOptions(listen=nowhere, ops=nowhere, policies=policies)).bundle
+    return {(each.kind, each.name): each.document.value for each in bundle.documents if each.kind != "Mode"}
 
 
 def test_on_cks_the_pool_is_asked_for_where_the_patch_that_names_it_is_lost(kustomize: Path, tmp_path: Path) -> None:
@@ -179,7 +243,9 @@ def test_a_release_lives_in_its_namespace(helm: Path) -> None:
 def test_own_policies_and_a_ca_are_passed_on(helm: Path, tmp_path: Path) -> None:
     (tmp_path / "team.yaml").write_text("kind: ReservedLabels\n")
     (tmp_path / "ca.crt").write_text("-----BEGIN CERTIFICATE-----\nMII\n")
-    (tmp_path / "webhooks.yaml").write_text((MANIFESTS / "webhooks" / "webhooks.yaml").read_text())
+    text = (MANIFESTS / "webhooks" / "webhooks.yaml").read_text()
+    of_team = hashlib.sha256(hashlib.sha256(b"kind: ReservedLabels\n").hexdigest().encode()).hexdigest()
+    (tmp_path / "webhooks.yaml").write_text(text.replace(hashlib.sha256().hexdigest(), of_team))
     image = f"--set=image.repository={REPOSITORY},certificates.from=provided,replicas=2,port=9443,opsPort=9090"
     prometheus = "--set=monitoring=true,monitoringLabels.release=prom"
     files = {"policies.team\\.yaml": "team.yaml", "webhooks": "webhooks.yaml", "certificates.caBundle": "ca.crt"}
@@ -224,6 +290,8 @@ IMAGE: Final = f"image.repository={REPOSITORY}"
         ([IMAGE, "enforcement=off"], "at '/enforcement': value must be one of 'audit', 'warn', 'deny'"),
         ([IMAGE, "certificates.from=vault"], "at '/certificates/from': value must be one of"),
         ([IMAGE, "workloadFailurePolicy=Fail"], "workloadFailurePolicy: Fail needs enforcement: deny"),
+        ([IMAGE, "policies.mode\\.yaml=x"], "invalid propertyName 'mode.yaml'"),
+        ([IMAGE, "webhooks=x"], f"they are not what spotgate {webhook.__version__} prints for `policies`: run `spotgate"),
         (
             [IMAGE, "policies.team\\.yaml=x"],
             "spotgate webhook-config --policies shipped --policies FILES > webhooks.yaml",

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from webhook.bundle import OWN_NAMESPACE, SHIPPED, load_bundle
+from webhook.bundle import OWN_NAMESPACE, load_bundle
 from webhook.capacity.providers.provider import sizers_by_resource
 from webhook.cli import main
-from webhook.policy.document import policy_files
 from webhook.server.limits import LIMITS
 
 if TYPE_CHECKING:
@@ -29,17 +28,10 @@ def test_the_webhook_configurations_are_what_the_program_renders(capsys: pytest.
     assert capsys.readouterr().out == (MANIFESTS / "webhooks" / "webhooks.yaml").read_text(), "run `make golden`"
 
 
-def test_the_configmap_holds_every_shipped_policy_file() -> None:
-    kustomization = yaml.safe_load((SHIPPED / "kustomization.yaml").read_text())
-    (generator,) = kustomization["configMapGenerator"]
-    files = sorted(str(file.relative_to(SHIPPED)) for file in policy_files([SHIPPED]))
-    assert sorted(generator["files"]) == files, "list every file in policies/kustomization.yaml"
-    (volume,) = (
-        each["configMap"]["name"]
-        for each in documents("deployment.yaml")[0]["spec"]["template"]["spec"]["volumes"]
-        if "configMap" in each
-    )
-    assert volume == generator["name"]
+def test_the_base_serves_the_policies_of_the_image_and_mounts_no_others() -> None:
+    pod = documents("deployment.yaml")[0]["spec"]["template"]["spec"]
+    assert [each for each in pod["containers"][0]["args"] if "policies" in each] == ["--policies=shipped"]
+    assert [each["name"] for each in pod["volumes"]] == ["tmp"]
 
 
 def test_the_namespace_is_the_one_that_is_never_touched() -> None:

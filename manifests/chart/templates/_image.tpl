@@ -7,3 +7,8 @@
 {{ $repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
 {{- end -}}
+
+{{- /* Whether there are documents beside the shipped ones: policies of the values, or a mode that is not the default. */}}
+{{- define "spotgate.own" -}}
+{{- if or .Values.policies (ne .Values.enforcement "deny") (eq .Values.workloadFailurePolicy "Fail") }}true{{ end -}}
+{{- end -}}

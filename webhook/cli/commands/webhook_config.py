@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from webhook import __version__
+from webhook.bundle import SHIPPED
 from webhook.cli.exits import FINE, CannotJudgeError
 from webhook.cli.options import add_namespace, add_policies, read_policies, resource_name
 from webhook.documents.yaml_writer import UNBROKEN, dump, dump_documents
 from webhook.lint import too_wide
+from webhook.policy.document import policy_files
 from webhook.registration.configurations import configurations, ignore_differences, unconditional_resources
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Sequence
 
 DESCRIPTION: Final = """\
 Print the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, as YAML.
@@ -34,6 +39,10 @@ exit codes:
   0  printed
   2  a policy is invalid or matches every resource, or the CA file can't be used
 """
+
+VERSION: Final = "spotgate.dev/version"
+OWN_POLICIES: Final = "spotgate.dev/own-policies"
+"""The annotations by which the chart finds out that its value `webhooks` does not belong to its value `policies`."""
 
 _REQUIRED: Final = ("name", "clientConfig", "sideEffects", "admissionReviewVersions")
 """Required fields of a webhook. Without rules, which are not among them, the API server does not call it."""
@@ -87,11 +96,23 @@ def run(options: Namespace) -> int:
             f"# Policy {policy} does not say what may concern it: all {', '.join(resources)} that it matches are sent."
         )
     rendered = configurations(bundle, client)
-    if options.ca_only:
-        for each in rendered:
+    for each in rendered:
+        if options.ca_only:
             each["webhooks"] = [{key: webhook[key] for key in _REQUIRED} for webhook in each["webhooks"]]
+        else:  # the CA is applied by another field manager, which must not own annotations that change
+            each["metadata"]["annotations"] = {VERSION: __version__, OWN_POLICIES: _digest(options.policies)}
     print(dump_documents(rendered, width=UNBROKEN, short_in_brackets=True), end="")
     return FINE
+
+
+def _digest(paths: Sequence[Path]) -> str:
+    """Return a SHA-256 of all policy files but the shipped ones, as the chart computes it from its value `policies`.
+
+    Neither names nor folders count: it is that of the sorted sums of the files.
+    """
+    own = policy_files([path for path in paths if path != SHIPPED])
+    sums = sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in own)
+    return hashlib.sha256("\n".join(sums).encode()).hexdigest()
 
 
 def _ca_bundle(file: Path) -> str:
