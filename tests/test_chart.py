@@ -202,7 +202,7 @@ def test_a_policy_of_a_team_replaces_the_shipped_one_in_the_chart_as_in_the_over
         (tmp_path / "webhooks.yaml").write_text(text := capsys.readouterr().out)
         files = {"policies.a\\.yaml": overlay / "own" / "team.yaml", "webhooks": tmp_path / "webhooks.yaml"}
         flags = [f"--set-file={value}={file}" for value, file in files.items()]
-        command = [helm, "template", "spotgate", CHART, f"--set={IMAGE},enforcement=deny,audit=true", *flags]
+        command = [helm, "template", "spotgate", CHART, "--namespace=spotgate-system", f"--set={IMAGE},{DENY}", *flags]
         theirs = {each["kind"]: each for each in yaml.safe_load_all(run(*command)) if each}
     webhooks = list(yaml.safe_load_all(text))
     components = ["audit", "self-managed", "deny", "own"]
@@ -270,6 +270,7 @@ def test_own_policies_and_a_ca_are_passed_on(helm: Path, tmp_path: Path) -> None
 
 
 IMAGE: Final = f"image.repository={REPOSITORY}"
+DENY: Final = "enforcement=deny,audit=true"
 
 
 @pytest.mark.parametrize(
@@ -291,7 +292,10 @@ IMAGE: Final = f"image.repository={REPOSITORY}"
         ([IMAGE, "certificates.from=vault"], "at '/certificates/from': value must be one of"),
         ([IMAGE, "workloadFailurePolicy=Fail"], "workloadFailurePolicy: Fail needs enforcement: deny"),
         ([IMAGE, "policies.mode\\.yaml=x"], "invalid propertyName 'mode.yaml'"),
-        ([IMAGE, "webhooks=x"], f"they are not what spotgate {webhook.__version__} prints for `policies`: run `spotgate"),
+        (
+            [IMAGE, "webhooks=x"],
+            f"they are not what spotgate {webhook.__version__} prints for `policies`: run `spotgate",
+        ),
         (
             [IMAGE, "policies.team\\.yaml=x"],
             "spotgate webhook-config --policies shipped --policies FILES > webhooks.yaml",

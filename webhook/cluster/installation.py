@@ -107,6 +107,12 @@ async def read_ca_bundles(api: Api, seconds: float, *, newest: bool = True) -> l
     return found
 
 
+async def read_webhooks(api: Api, seconds: float) -> dict[str, list[dict[str, Any]]]:
+    """Return the webhooks of our configurations that are there, by kind. Raise `ApiError` if they can't be read."""
+    stored = {kind: await api.find(f"{_path(kind)}?resourceVersion=0", dict, seconds) for kind in CONFIGURATIONS}
+    return {kind: configuration.get("webhooks", []) for kind, configuration in stored.items() if configuration}
+
+
 async def ca_bundles(api: Api, seconds: float) -> dict[str, bytes]:
     """Return the caBundle of each webhook in force that has one. Raise `ApiError` if they can't be read."""
     return {

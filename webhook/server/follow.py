@@ -10,6 +10,7 @@ from webhook.cluster.api import Api
 from webhook.cluster.installation import ca_bundles
 from webhook.cluster.live import LiveState
 from webhook.server.log import log
+from webhook.server.registered import Registered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +52,10 @@ class LiveCluster:
     async def ca_bundles(self) -> dict[str, bytes]:
         """Return the caBundles of our webhooks, by their names. Raise ApiError if they can't be read."""
         return await ca_bundles(self.api, _ANSWER)
+
+    def registered(self) -> Registered:
+        """Return what compares the webhook configurations of this cluster with policies."""
+        return Registered(self.api)
 
     async def close(self) -> None:
         """Close the connection to the API server."""

@@ -96,6 +96,7 @@ class Replica:
         self.reloader = reloader
         self._limits = limits
         self._cluster = cluster
+        self._registered = cluster.registered() if cluster is not None else None
         self._serving = False
         self._acceptor = Acceptor(
             listener,
@@ -151,6 +152,11 @@ class Replica:
         """Return the seconds since a live cluster was last heard of, or None if there is none."""
         return self._cluster.silence() if self._cluster is not None else None
 
+    @property
+    def webhooks_outdated(self) -> int | None:
+        """Return how many webhooks are not as the policies in force need them, or None if that is not known."""
+        return self._registered.outdated if self._registered is not None else None
+
     async def run(self, stop: Stop) -> None:
         """Serve until told to stop, then stop."""
         asyncio.get_running_loop().set_exception_handler(log_loop_error)
@@ -163,6 +169,8 @@ class Replica:
         if self._cluster is not None:
             use, bundles = self._cluster.offer, self._cluster.ca_bundles
             following = [self._cluster.run(self.reloader.snapshot, self._use)]
+        if self._registered is not None:
+            following.append(self._registered.watch(lambda: self.webhook.snapshot.bundle, self._limits.webhooks_poll))
         if self._managed is not None:
             bundles = self._managed.look
         async with asyncio.TaskGroup() as group:

@@ -48,6 +48,7 @@ class Limits:
             the second that API servers take to notice.
         ca_retention: that an old CA stays in the caBundles once all known replicas serve certificates of the new one. A
             rollout ends in less: replicas that take their certificate from files are not known.
+        webhooks_poll: between looks at the webhook configurations, which change with an upgrade.
         policy_poll: between looks at the policies' files, a few dozen. A change is in force after two of them.
     """
 
@@ -72,6 +73,7 @@ class Limits:
     certificate_poll: float = 5
     certificate_settle: float = 10
     ca_retention: float = 600
+    webhooks_poll: float = 30
     policy_poll: float = 2
 
 

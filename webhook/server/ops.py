@@ -143,6 +143,11 @@ class _States(Collector):
                 "Since the cluster was last heard of, for the resource of which that is longest ago.",
                 replica.cluster_silence,
             ),
+            (
+                "webhooks_outdated",
+                "Webhooks that are missing, or whose rules or conditions are not those of the policies in force.",
+                replica.webhooks_outdated,
+            ),
             ("certificate_trusted", "1 if the caBundles in force verify what is served.", certificate.trusted),
             ("certificate_expiry_timestamp_seconds", "When the served certificate expires.", certificate.expiry),
             (

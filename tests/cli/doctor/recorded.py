@@ -16,7 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import yaml
 from multidict import CIMultiDict
 
 from certs.authority import KeyPair, create_authority, issue_leaf
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     import aiohttp
 
 ANSWERS = Path(__file__).with_name("answers.json")
-POLICIES = Path(__file__).parents[3] / "policies"
 NAMESPACE = "spotgate-system"
 NOT_FOUND = 404
 HOST = "spotgate.spotgate-system.svc"
@@ -110,8 +108,6 @@ def _reduced(key: str, answer: Answer) -> dict[str, Any]:
     if _CONFIGURATION.match(key):
         del body["webhooks"]
         body["metadata"] = {"managedFields": body["metadata"]["managedFields"]}
-    elif "/configmaps/" in key:
-        body = {"data": {}}
     elif key.endswith("/proxy/version"):
         body = {}
     elif key.endswith("accessreviews"):
@@ -149,9 +145,7 @@ def certificates(name: str = HOST) -> tuple[KeyPair, KeyPair]:
 @cache
 def recorded() -> dict[str, Answer]:
     """Return the answers at a healthy installation of the shipped policies."""
-    files = yaml.safe_load((POLICIES / "kustomization.yaml").read_text())["configMapGenerator"][0]["files"]
-    paths = [POLICIES / file for file in files]
-    bundle = load_bundle(paths, own_namespace=NAMESPACE)
+    bundle = load_bundle(own_namespace=NAMESPACE)
     authority, leaf = certificates()
     client = {"service": {"name": "spotgate", "namespace": NAMESPACE}, "caBundle": _base64(authority.certificate_pem)}
     rendered = {f"{each['kind'].lower()}s": each["webhooks"] for each in configurations(bundle, client)}
@@ -163,8 +157,6 @@ def recorded() -> dict[str, Answer]:
         body = each["json"]
         if found := _CONFIGURATION.match(key):
             body["webhooks"] = rendered[f"{found[1]}configurations"]
-        elif "/configmaps/" in key:
-            body["data"] = {path.name: path.read_text() for path in paths}
         elif key.endswith("/proxy/version"):
             said = leaf.certificate_pem.decode()
             body |= {"version": __version__, "bundle": bundle.hash, "certificate": said}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DEPLOYMENT, PODS, NODES = "/deployments/spotgate", "/pods?labelSelector", "/api/v1/nodes?"
 PROXY, REPLICA, METRICS = "/proxy/", "/proxy/version", "/proxy/metrics"
-CONFIGMAP, SECRET, POOLS = "/configmaps/", "/secrets/", "GET /apis/compute.coreweave.com/"
+CONFIGMAP, SECRET, POOLS = "/configmaps/spotgate-own-policies", "/secrets/", "GET /apis/compute.coreweave.com/"
 MUTATING, VALIDATING = "/mutatingwebhookconfigurations/spotgate", "/validatingwebhookconfigurations/spotgate"
 ALL_MUTATING = "/v1/mutatingwebhookconfigurations$"
 SPOT_POD, LABELLED_POD, SUPERCHIP = '{"spotgate.dev/capacity', '{"spotgate-doctor.', '{"computeClass'
@@ -36,6 +36,17 @@ NOTHING = Answer(200, '{"items": [], "metadata": {}}')
 SELF_MANAGED = {'"serve",': '"serve", "--tls-secret=$(POD_NAMESPACE)/spotgate-certificates",'}
 NOW = datetime.now(UTC)
 IN_AN_HOUR = format_datetime(NOW + timedelta(hours=1), usegmt=True)
+
+
+def own(document: str) -> dict[str, Any]:
+    """Return the changes by which the Deployment mounts this policy beside the shipped ones."""
+    mounts = '"volumeMounts": [{"name": "own-policies", "mountPath": "/etc/spotgate/own"}]'
+    deployment = {
+        '"--policies=shipped"': '"--policies=shipped", "--policies=/etc/spotgate/own"',
+        '"containers": \\[{': f'"containers": [{{{mounts}, ',
+        '"volumes": \\[': '"volumes": [{"name": "own-policies", "configMap": {"name": "spotgate-own-policies"}}, ',
+    }
+    return {DEPLOYMENT: deployment, CONFIGMAP: Answer(200, json.dumps({"data": {"team.yaml": document}}))}
 
 
 def leaf(name: str = HOST, *, days_ago: int = 0, authority: KeyPair | None = None) -> KeyPair:
@@ -171,7 +182,13 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
     ),
     "no Deployment": (
         {DEPLOYMENT: GONE},
-        {"replicas": "fail: there is no Deployment spotgate in namespace spotgate-system"},
+        {
+            "replicas": "fail: there is no Deployment spotgate in namespace spotgate-system",
+            "policies": "fail: there is no Deployment spotgate in namespace spotgate-system that would name policies",
+            "MutatingWebhookConfiguration": "unknown: ",
+            "ValidatingWebhookConfiguration": "unknown: ",
+            "probes": "unknown: ",
+        },
     ),
     "several on one spot node": (
         {
@@ -194,7 +211,7 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
     ),
     "another bundle": (
         {REPLICA: {'"bundle": "[^"]*"': '"bundle": "0000"'}},
-        {"replica": "warn: it judges by bundle 0000, the ConfigMap holds "},
+        {"replica": "warn: it judges by bundle 0000, the Deployment names policies of bundle "},
     ),
     "a reload that failed": (
         {METRICS: {r'(last_reload_success\{what="policies"\}) 1': r"\1 0"}},
@@ -268,31 +285,27 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
     ),
     # Policies and configurations
     "policies that can't be loaded": (
+        own("kind: SpotSuitability"),
         {
-            CONFIGMAP: {
-                r'"spot-suitability\.yaml": "(?:[^"\\]|\\.)*"': '"spot-suitability.yaml": "kind: SpotSuitability"'
-            }
-        },
-        {
-            "policies": "fail: ConfigMap spotgate-system/spotgate-policies is invalid: spot-suitability.yaml:1",
+            "policies": "fail: the policies are invalid: /etc/spotgate/own/team.yaml:1",
             "MutatingWebhookConfiguration": "unknown: there, but there are no policies",
             "ValidatingWebhookConfiguration": "unknown: there, but there are no policies",
-            "probes": "unknown: ConfigMap",
+            "probes": "unknown: ",
         },
     ),
     "no policies and no configurations": (
-        {CONFIGMAP: GONE, MUTATING: GONE, VALIDATING: GONE},
+        {**own(""), CONFIGMAP: GONE, MUTATING: GONE, VALIDATING: GONE},
         {
-            "policies": "fail: ConfigMap spotgate-system/spotgate-policies does not exist",
+            "policies": "fail: policies in /etc/spotgate/own: ConfigMap spotgate-system/spotgate-own-policies does not exist",
             "MutatingWebhookConfiguration": "fail: it is not there: nothing of it is enforced",
             "ValidatingWebhookConfiguration": "fail: it is not there",
-            "probes": "unknown: ConfigMap",
+            "probes": "unknown: ",
         },
     ),
     "policies may not be read": (
-        {CONFIGMAP: FORBIDDEN},
+        {**own(""), CONFIGMAP: FORBIDDEN},
         {
-            "policies": "fail: ConfigMap .* can't be read: 403",
+            "policies": "fail: policies in /etc/spotgate/own: ConfigMap .* can't be read: 403",
             "MutatingWebhookConfiguration": "unknown: ",
             "ValidatingWebhookConfiguration": "unknown: ",
             "probes": "unknown: ",
@@ -356,7 +369,10 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
         {"probe GracefulTermination": "unknown: not probed: no spot pool is known that a Pod could land on"},
     ),
     "a policy that only audits": (
-        {CONFIGMAP: {r'("eviction-strategy.yaml": "(?:[^"\\]|\\.)*?enforcement: )warn': r"\1audit"}},
+        own(
+            "{apiVersion: spotgate.dev/v1, kind: EvictionStrategy, metadata: {name: eviction-strategy}, "
+            "spec: {enforcement: audit}}"
+        ),
         {
             "probe EvictionStrategy": "unknown: enforcement is audit, which no answer shows",
             "replica": "warn: it judges by bundle ",

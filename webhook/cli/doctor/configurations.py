@@ -10,6 +10,7 @@ from webhook.index import SYSTEM_NAMESPACES
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.kube.selectors import LabelSelector
 from webhook.registration.configurations import configurations
+from webhook.registration.differences import differences
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
@@ -23,7 +24,7 @@ _SELECTOR_APART: Final = "no-system-namespaces"
 
 
 async def check_configurations(installed: Installed) -> AsyncIterator[Diagnosis]:
-    """Compare both configurations with what this version renders from the policies of the ConfigMap."""
+    """Compare both configurations with what this version renders from the policies of the Deployment."""
     stored = {kind: await read(installed.api, f"{_PATH}/{kind.lower()}s/{CONFIGURATION}") for kind in CONFIGURATIONS}
     if installed.bundle is None:
         fix = INSTALL if installed.deployment is None else "replicas go on with the last good ones: mend it"
@@ -52,28 +53,17 @@ async def check_configurations(installed: Installed) -> AsyncIterator[Diagnosis]
 
 def _different(kind: str, wanted: Iterable[JSON], found: JSON) -> Iterator[Diagnosis]:
     """Yield each difference, with whoever wrote the field last."""
-    expected = {each["name"]: _defaulted(each) for each in wanted}
-    there = {each["name"]: _defaulted(each) for each in found.get("webhooks", ())}
-    same = True
-    for name in sorted(expected.keys() | there.keys()):
-        if name not in expected or name not in there:
-            what = f"webhook {name} is {'missing' if name in expected else 'none of these policies'}"
-            yield Diagnosis(kind, "fail", what, _APPLY)
-            same = False
-            continue
-        for field in sorted(expected[name].keys() | there[name].keys()):
-            if field != "clientConfig" and expected[name].get(field) != there[name].get(field):
-                writer = _last_writer(found["metadata"].get("managedFields", ()), name, field)
-                what = f"webhooks[{name}].{field} is not as rendered; {writer}"
-                yield Diagnosis(kind, "fail", what, f"{_APPLY}; if it comes back, have that manager leave it alone")
-                same = False
-    if same:
+    there = found.get("webhooks", ())
+    different = list(differences(wanted, there))
+    for name, field, what in different:
+        if field:
+            writer = _last_writer(found["metadata"].get("managedFields", ()), name, field)
+            fix = f"{_APPLY}; if it comes back, have that manager leave it alone"
+            yield Diagnosis(kind, "fail", f"webhooks[{name}].{field} {what}; {writer}", fix)
+        else:
+            yield Diagnosis(kind, "fail", f"webhook {name} {what}", _APPLY)
+    if not different:
         yield Diagnosis(kind, "ok", f"{len(there)} webhooks, as this version renders them from the policies")
-
-
-def _defaulted(webhook: JSON) -> JSON:
-    """Return a webhook with what the API server fills in."""
-    return {"namespaceSelector": {}, "objectSelector": {}} | webhook
 
 
 def _last_writer(managed: Iterable[JSON], webhook: str, field: str) -> str:

@@ -16,7 +16,8 @@ import aiohttp
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from webhook.bundle import load_bundle
+from webhook.bundle import SHIPPED, load_bundle
+from webhook.cli.options import SHIPPED_WORD
 from webhook.cluster.api import ApiError
 from webhook.cluster.resources import read_cluster
 from webhook.policy.errors import PolicyErrors
@@ -50,9 +51,6 @@ JSON = dict[str, Any]
 
 SECONDS: Final = 10.0
 """For each answer of the API server."""
-
-POLICIES: Final = "spotgate-policies"
-"""The ConfigMap of the policies, as policies/kustomization.yaml names it."""
 
 INSTALL: Final = "install it (docs/install.md), or name another --namespace"
 
@@ -103,7 +101,7 @@ class Installed:
         skew: seconds that the API server's clock is ahead of this machine's.
         groups: the API groups that the API server serves.
         replicas: Pods of the Deployment that are not stopping.
-        bundle: the policies of its ConfigMap; None if there are none that can be loaded: ``bundle_problem`` says why.
+        bundle: the policies that the Deployment names; None if they can't be loaded: ``bundle_problem`` says why.
         unread: what of the cluster can't be read.
     """
 
@@ -178,7 +176,7 @@ async def read_installation(api: Api, namespace: str) -> Installed:
     deployment = await read(api, f"/apis/apps/v1/namespaces/{namespace}/deployments/spotgate")
     pods = await read(api, f"/api/v1/namespaces/{namespace}/pods?labelSelector=app.kubernetes.io/name%3Dspotgate")
     alive = [each for each in pods["items"] if "deletionTimestamp" not in each["metadata"]]
-    bundle, problem = await _bundle(api, namespace)
+    bundle, problem = await _bundle(api, namespace, deployment)
     providers = (bundle or load_bundle(own_namespace=namespace)).providers
     replicas, reading = await asyncio.gather(
         asyncio.gather(*map(partial(_replica, api), alive)),
@@ -198,22 +196,50 @@ async def read_installation(api: Api, namespace: str) -> Installed:
     )
 
 
-async def _bundle(api: Api, namespace: str) -> tuple[Bundle | None, str]:
-    """Return the policies of the ConfigMap, or None and why there are none."""
-    where = f"ConfigMap {namespace}/{POLICIES}"
-    try:
-        stored = await read(api, f"/api/v1/namespaces/{namespace}/configmaps/{POLICIES}")
-    except ApiError as error:
-        return None, f"{where} can't be read: {error}"
-    if stored is None:
-        return None, f"{where} does not exist"
+async def _bundle(api: Api, namespace: str, deployment: JSON | None) -> tuple[Bundle | None, str]:
+    """Return the policies that the Deployment names, or None and why they can't be loaded."""
+    if deployment is None:
+        return None, f"there is no Deployment spotgate in namespace {namespace} that would name policies"
+    spec = deployment["spec"]["template"]["spec"]
+    container = spec["containers"][0]
+    volumes = {
+        volume["name"]: volume["configMap"]["name"] for volume in spec.get("volumes", ()) if "configMap" in volume
+    }
+    mounted = {mount["mountPath"]: volumes.get(mount["name"]) for mount in container.get("volumeMounts", ())}
+    paths = []
     with TemporaryDirectory(prefix="spotgate-") as folder:
-        for name, text in stored.get("data", {}).items():
-            (Path(folder) / name).write_text(text)
+        for argument in container.get("args", ()):
+            flag, _, path = argument.partition("=")
+            if flag == "--policies" and path == SHIPPED_WORD:
+                paths.append(SHIPPED)
+            elif flag == "--policies":
+                paths.append(Path(folder, path.strip("/")))
+                if problem := await _download(api, namespace, mounted.get(path), paths[-1]):
+                    return None, f"policies in {path}: {problem}"
         try:
-            return load_bundle([Path(folder)], own_namespace=namespace), ""
+            return load_bundle(paths, own_namespace=namespace), ""
         except PolicyErrors as errors:
-            return None, f"{where} is invalid: {str(errors).splitlines()[0].replace(f'{folder}/', '')}"
+            return None, f"the policies are invalid: {str(errors).splitlines()[0].replace(f'{folder}/', '/')}"
+
+
+async def _download(api: Api, namespace: str, name: str | None, folder: Path) -> str:
+    """Write the files of a ConfigMap into a folder. Return why that can't be done, or an empty string."""
+    if name is None:
+        return "the Deployment mounts no ConfigMap there"
+    try:
+        stored = await read(api, f"/api/v1/namespaces/{namespace}/configmaps/{name}")
+    except ApiError as error:
+        return f"ConfigMap {namespace}/{name} can't be read: {error}"
+    if stored is None:
+        return f"ConfigMap {namespace}/{name} does not exist"
+    _write(folder, stored.get("data", {}))
+    return ""
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    folder.mkdir(parents=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
 
 
 async def _replica(api: Api, pod: JSON) -> ServingPod:

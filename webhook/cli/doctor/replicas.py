@@ -97,7 +97,7 @@ def _wrong(installed: Installed, version: ReplicaVersion, metrics: str) -> Itera
     if version.version != __version__:
         yield f"it is version {version.version}, this program {__version__}", "use the same version of both"
     if installed.bundle is not None and version.bundle != installed.bundle.hash:
-        what = f"it judges by bundle {version.bundle}, the ConfigMap holds {installed.bundle.hash}"
+        what = f"it judges by bundle {version.bundle}, the Deployment names policies of bundle {installed.bundle.hash}"
         yield what, "the kubelet takes up to two minutes; else its log says why it does not load it"
     for labels, value in samples(metrics, "spotgate_last_reload_success"):
         if not value:

@@ -1,0 +1,71 @@
+"""Compare the webhook configurations of a live cluster with what the policies in force must be asked about."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from webhook.cluster.api import ApiError
+from webhook.cluster.installation import CONFIGURATIONS, read_webhooks
+from webhook.server.log import log, where
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from webhook.bundle import Bundle
+    from webhook.cluster.api import Api
+
+_ANSWER: Final = 5.0
+"""Seconds that the API server may take for an answer."""
+
+
+class Registered:
+    """Look at what the API server asks about, from time to time and never for a request.
+
+    Attributes:
+        outdated: webhooks that are missing, or whose rules or conditions differ; None: not known.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self.outdated: int | None = None
+        self._api = api
+        self._said: list[str] = []
+
+    async def watch(self, bundle: Callable[[], Bundle], seconds: float) -> None:
+        """Compare until cancelled, so many seconds after each comparison."""
+        compared, wanted = None, {}
+        while True:
+            try:
+                if (current := bundle()) is not compared:
+                    compared, wanted = current, await asyncio.to_thread(_rendered, current)
+                self._note(wanted, await read_webhooks(self._api, _ANSWER))
+            except ApiError:
+                self.outdated = None
+            except Exception as error:  # noqa: BLE001 - a look that fails must not stop the server
+                self.outdated = None
+                log.error("webhook configurations not compared", error=type(error).__name__, where=where(error))
+            await asyncio.sleep(seconds)
+
+    def _note(self, wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
+        from webhook.registration.differences import CONDITIONS, RULES, differences  # noqa: PLC0415 - as in `_rendered`
+
+        outdated = [
+            difference
+            for kind in CONFIGURATIONS
+            for difference in differences(wanted.get(kind, ()), stored.get(kind, ()))
+            if difference.field in {"", RULES, CONDITIONS}
+        ]
+        self.outdated = len({difference.webhook for difference in outdated})
+        said = [f"{difference.webhook}: {difference.field} {difference.what}" for difference in outdated]
+        if said != self._said:
+            log.warning("webhook configurations compared", outdated=said)
+        self._said = said
+
+
+def _rendered(bundle: Bundle) -> dict[str, Sequence[Any]]:
+    # 70 ms, which only servers of a live cluster need.
+    from webhook.registration.configurations import configurations  # noqa: PLC0415
+
+    rendered = configurations(bundle, {"service": {}})
+    return {configuration["kind"]: configuration["webhooks"] for configuration in rendered}
