@@ -202,7 +202,15 @@ def test_a_policy_of_a_team_replaces_the_shipped_one_in_the_chart_as_in_the_over
         (tmp_path / "webhooks.yaml").write_text(text := capsys.readouterr().out)
         files = {"policies.a\\.yaml": overlay / "own" / "team.yaml", "webhooks": tmp_path / "webhooks.yaml"}
         flags = [f"--set-file={value}={file}" for value, file in files.items()]
-        command = [helm, "template", "spotgate", CHART, "--namespace=spotgate-system", f"--set={IMAGE},{DENY}", *flags]
+        command: list[str | Path] = [
+            helm,
+            "template",
+            "spotgate",
+            CHART,
+            "--namespace=spotgate-system",
+            f"--set={IMAGE},{DENY}",
+            *flags,
+        ]
         theirs = {each["kind"]: each for each in yaml.safe_load_all(run(*command)) if each}
     webhooks = list(yaml.safe_load_all(text))
     components = ["audit", "self-managed", "deny", "own"]
@@ -214,7 +222,7 @@ def test_a_policy_of_a_team_replaces_the_shipped_one_in_the_chart_as_in_the_over
         assert_as_rendered(things, [SHIPPED, overlay / "own"])
 
 
-def documents(policies: list[Path]) -> dict[tuple[str, str], JSON]:
+def documents(policies: list[Path]) -> dict[tuple[str, str], Any]:
     """Return what `serve` loads from these, without the mode."""
     nowhere = Address("127.0.0.1", 0)
     bundle = build_snapshot(ServeOptions(listen=nowhere, ops=nowhere, policies=policies)).bundle

@@ -72,14 +72,11 @@ class Installation:
 
     @contextlib.contextmanager
     def replica(self, *certificate: str) -> Iterator[Webhook]:
-        """Run a replica as the Pods of the Deployment would run, with the ConfigMap as it is."""
+        """Run a replica as the Pods of the Deployment would run."""
         process = Process("spotgate", (), self.folder / "spotgate.log")
-        served = self.folder / "served"
-        served.mkdir()
-        self.mount_policies()
         flags = [
+            *self.policies(),
             *certificate,
-            f"--policies={served}",
             f"--tls-name=spotgate.{NAMESPACE}.svc",
             f"--kubeconfig={self.own.as_service_account(NAMESPACE, 'spotgate').kubeconfig}",
         ]
@@ -89,13 +86,30 @@ class Installation:
         finally:
             process.kill()
 
-    def mount_policies(self) -> None:
-        """Do what the kubelet does with a changed ConfigMap."""
-        data = self.own.kubectl.get("configmap", "spotgate-policies", f"--namespace={NAMESPACE}")["data"]
-        for name, text in data.items():
-            (self.folder / "served" / name).write_text(text)
-        for gone in {each.name for each in (self.folder / "served").iterdir()} - data.keys():
-            (self.folder / "served" / gone).unlink()
+    def policies(self) -> list[str]:
+        """Return the flags `--policies` of the Deployment. What it mounts is in a folder, as the kubelet keeps it."""
+        pod = self.own.kubectl.get("deployment", "spotgate", f"--namespace={NAMESPACE}")["spec"]["template"]["spec"]
+        served = self.folder / "served"
+        mounted = [each["configMap"]["name"] for each in pod["volumes"] if "configMap" in each]
+        for name in mounted:
+            data = self.own.kubectl.get("configmap", name, f"--namespace={NAMESPACE}")["data"]
+            served.mkdir(exist_ok=True)
+            for file, text in data.items():
+                (served / file).write_text(text)
+            for gone in {file.name for file in served.iterdir()} - data.keys():
+                (served / gone).unlink()
+        flags = [each for each in pod["containers"][0]["args"] if each.startswith("--policies=")]
+        assert flags == ["--policies=shipped", *(["--policies=/etc/spotgate/own"] if mounted else [])]
+        return [flag.replace("/etc/spotgate/own", str(served)) for flag in flags]
+
+    def roll_out(self, replica: Webhook) -> None:
+        """Do what the kubelet does with a changed ConfigMap, and a rollout with a changed Deployment."""
+        before, after = replica.process.command, self.policies()
+        command = [*before[:2], *after, *(flag for flag in before[2:] if not flag.startswith("--policies="))]
+        if command != before:
+            replica.stop()
+            replica.process.command = command
+            replica.start()
 
     def ask(self) -> Result:
         """Apply a Pod with a reserved label, without storing it."""

@@ -4,8 +4,7 @@
         cluster.kubectl("apply", "--filename=pod.yaml")
         assert webhook.count("spotgate_decisions_total", resource="pods") == 2
 
-The process has the token of the shipped ServiceAccount and the content of the shipped ConfigMap, so what the manifests
-lack fails a test. Certificates are provided ones: the base with an image is applied, then the CA, then the rules. Two things are not as shipped, because the process is outside of the cluster: the Service is made an
+The process has the token of the shipped ServiceAccount, so what the manifests lack fails a test, and a copy of the shipped policies. Certificates are provided ones: the base with an image is applied, then the CA, then the rules. Two things are not as shipped, because the process is outside of the cluster: the Service is made an
 ExternalName for localhost, and the webhook configurations name the port that the process listens on.
 """
 
@@ -16,6 +15,7 @@ import functools
 import http.client
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -29,8 +29,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from certs.authority import create_authority, issue_leaf
 from tests.objects import node_pool, pod, saying
+from webhook.bundle import SHIPPED
 from webhook.controlplane.control_plane import POLL_SECONDS, START_SECONDS
 from webhook.controlplane.process import Process
+from webhook.policy.document import policy_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -182,7 +184,7 @@ def apply_base(cluster: Cluster, directory: Path, *, component: str = PROVIDED) 
     kubectl("patch", "service", SERVICE, f"--namespace={NAMESPACE}", f"--patch={json.dumps({'spec': external})}")
     try:
         yield [
-            f"--policies={write_policies(cluster, directory / 'policies')}",
+            f"--policies={write_policies(directory / 'policies')}",
             *(
                 [f"--tls-secret={NAMESPACE}/{CERTIFICATES}"]
                 if component == SELF_MANAGED
@@ -235,12 +237,11 @@ def create_certificates(directory: Path) -> Path:
     return directory / "ca.crt"
 
 
-def write_policies(cluster: Cluster, directory: Path) -> Path:
-    """Write the files of the installed ConfigMap, as its volume would hold them."""
+def write_policies(directory: Path) -> Path:
+    """Write the shipped policies, as they are in the image, so that tests can change them."""
     directory.mkdir()
-    content = cluster.kubectl.get("configmap", "spotgate-policies", f"--namespace={NAMESPACE}")
-    for name, text in content["data"].items():
-        (directory / name).write_text(text)
+    for file in policy_files([SHIPPED]):
+        shutil.copy(file, directory)
     return directory
 
 

@@ -78,11 +78,29 @@ def counted(metric: str, **labels: str) -> Answer:
     return Answer(200, f"{metric}{{{said}}} 3\n")
 
 
-def mutated(change: Any) -> Answer:
-    """Return the mutating configuration after `change` was given its webhooks."""
-    (body,) = (json.loads(answer.body) for key, answer in recorded().items() if key.endswith(MUTATING))
+def changed(path: str, change: Any) -> Answer:
+    """Return a configuration after `change` was given its webhooks."""
+    (body,) = (json.loads(answer.body) for key, answer in recorded().items() if key.endswith(path))
     change(body["webhooks"])
     return Answer(200, json.dumps(body))
+
+
+def mutated(change: Any) -> Answer:
+    return changed(MUTATING, change)
+
+
+def narrow(webhooks: Any) -> None:
+    """Take the rules about the resource nodepools out of the webhook about node pools, and a condition."""
+    pools = next(webhook for webhook in webhooks if webhook["name"] == "node-pools.spotgate.dev")
+    pools["rules"] = [rule for rule in pools["rules"] if "nodepools" not in rule["resources"]]
+    pools["matchConditions"] = [each for each in pools["matchConditions"] if each["name"] != "scaled-down"]
+
+
+def divide(webhooks: Any) -> None:
+    """Write one rule for each resource, in another order."""
+    for webhook in webhooks:
+        divided = [rule | {"resources": [name]} for rule in webhook["rules"] for name in rule["resources"]]
+        webhook["rules"] = divided[::-1]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -333,6 +351,14 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
         {MUTATING: mutated(lambda webhooks: webhooks.pop())},
         {"MutatingWebhookConfiguration": "fail: webhook mutate-spot-namespaces.spotgate.dev is missing"},
     ),
+    "a rule and a condition that are missing": (
+        {VALIDATING: changed(VALIDATING, narrow)},
+        {
+            "ValidatingWebhookConfiguration": r"fail: webhooks\[node-pools.spotgate.dev\]\."
+            r"(rules lacks nodepools.compute.coreweave.com, nodepools.karpenter.sh|matchConditions lacks scaled-down);"
+        },
+    ),
+    "rules that are divided otherwise": ({VALIDATING: changed(VALIDATING, divide)}, {}),
     "a webhook of another version": (
         {MUTATING: mutated(lambda webhooks: webhooks.append(webhooks[1] | {"name": "old.spotgate.dev"}))},
         {"MutatingWebhookConfiguration": "fail: webhook old.spotgate.dev is none of these policies"},
@@ -374,6 +400,7 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
             "spec: {enforcement: audit}}"
         ),
         {
+            "policies": "warn: EvictionStrategy eviction-strategy in team.yaml replaces the shipped one",
             "probe EvictionStrategy": "unknown: enforcement is audit, which no answer shows",
             "replica": "warn: it judges by bundle ",
         },

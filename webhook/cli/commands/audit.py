@@ -33,7 +33,7 @@ examples:
   %(prog)s
   %(prog)s -n shop -n research -o json
   %(prog)s --fail-on warn -o table -o sarif=audit.sarif
-  %(prog)s --in-cluster --policies /etc/spotgate/policies --write-reports
+  %(prog)s --in-cluster --policies shipped --policies /etc/spotgate/own --write-reports
 
 exit codes:
   0  nothing at or above --fail-on

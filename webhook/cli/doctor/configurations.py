@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.doctor.installation import INSTALL, Diagnosis, read
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _PATH: Final = "/apis/admissionregistration.k8s.io/v1"
 _APPLY: Final = "apply what `spotgate webhook-config` prints for the policies in force (docs/install.md)"
+_REMOVE_COPY: Final = "remove it if you don't mean to: a copy of an old version stays when you upgrade the image"
 _SELECTOR_APART: Final = "no-system-namespaces"
 """The condition of the webhook about Namespaces, which stands for a selector."""
 
@@ -33,6 +35,9 @@ async def check_configurations(installed: Installed) -> AsyncIterator[Diagnosis]
     else:
         count = len(installed.bundle.policies)
         yield Diagnosis("policies", "ok", f"{count} in force, bundle {installed.bundle.hash}")
+        for document in installed.bundle.replacing:
+            what = f"{document.kind} {document.name} in {Path(document.document.file).name} replaces the shipped one"
+            yield Diagnosis("policies", "warn", what, _REMOVE_COPY)
         rendered = configurations(installed.bundle, {"service": {}})
         wanted = {each["kind"]: each["webhooks"] for each in rendered}
     for kind, found in stored.items():
