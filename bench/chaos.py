@@ -63,7 +63,7 @@ async def measure(
         await asyncio.to_thread(apply, cluster, directory, service.port)
         writing = asyncio.create_task(load.run())
         try:
-            await _until_all_is_right(load)
+            await until_all_is_right(load)
             for fault in faults:
                 report(fault.name)
                 tallies[fault.name] = load.tally = tally = Tally()
@@ -78,7 +78,7 @@ async def measure(
     return tallies
 
 
-async def _until_all_is_right(load: Load) -> None:
+async def until_all_is_right(load: Load) -> None:
     """Wait until a second of writes has the right outcomes alone: the API server follows its configurations late."""
     for _ in range(int(_BEGINS)):
         load.tally = Tally()

@@ -77,12 +77,16 @@ class Replica:
 
 
 class Service:
-    """The replicas behind one port."""
+    """The replicas behind one port.
 
-    def __init__(self, directory: Path, flags: list[str]) -> None:
+    Attributes:
+        flags: what the next replica is started with.
+    """
+
+    def __init__(self, directory: Path, flags: list[str], *, replicas: int = REPLICAS) -> None:
         self.replicas: list[Replica] = []
         self.port = 0
-        self._directory, self._flags = directory, flags
+        self._directory, self.flags, self._begins_with = directory, flags, replicas
         self._started: list[Replica] = []
         self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
@@ -93,7 +97,7 @@ class Service:
         self.port = server.sockets[0].getsockname()[1]
         probing = asyncio.create_task(self._probe())
         try:
-            for _ in range(REPLICAS):
+            for _ in range(self._begins_with):
                 await self.add()
             yield
         finally:
@@ -107,7 +111,7 @@ class Service:
 
     async def add(self, *flags: str, clock: str = "") -> Replica:
         """Start one more replica, with more flags or its clock off; connections come to it when it is ready."""
-        replica = Replica(len(self._started), self._directory, [*self._flags, *flags], clock)
+        replica = Replica(len(self._started), self._directory, [*self.flags, *flags], clock)
         self._started.append(replica)
         await replica.start()
         self.replicas.append(replica)

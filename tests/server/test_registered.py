@@ -63,11 +63,7 @@ async def test_rules_and_conditions_are_compared_and_nothing_is_guessed(
 
 async def test_policies_that_a_reload_brings_are_compared_at_the_next_look(tmp_path: Path) -> None:
     registered = Registered(RecordedApi())
-    more = {
-        "match": {"resourceRules": [{"apiGroups": ["example.com"], "resources": ["jobs"]}]},
-        "domains": ["a.example"],
-    }
-    team = {"apiVersion": "spotgate.dev/v1", "kind": "ReservedLabels", "metadata": {"name": "team"}, "spec": more}
-    (tmp_path / "team.yaml").write_text(json.dumps(team))
+    team = {"apiVersion": "spotgate.dev/v1", "kind": "ReservedLabels", "metadata": {"name": "team"}}
+    (tmp_path / "team.yaml").write_text(json.dumps(team | {"spec": {"domains": ["a.example"]}}))
     assert await outdated(registered, load_bundle(own_namespace=NAMESPACE)) == 0
     assert (await outdated(registered, load_bundle([SHIPPED, tmp_path], own_namespace=NAMESPACE)) or 0) > 0
