@@ -267,6 +267,11 @@ def test_the_chart_from_nothing_through_every_mode_to_nothing(installation: Inst
         kubectl("patch", "service", "spotgate", f"--namespace={NAMESPACE}", f"--patch={external}")
         rendered = CONFIGURATIONS.read_text().replace("port: 443", f"port: {replica.port}")
         (installation.folder / "webhooks.yaml").write_text(rendered)
+        old = ("configmap", "spotgate-policies", f"--namespace={NAMESPACE}")  # as the version before has left it
+        kubectl("create", *old, "--from-literal=team.yaml=x")
+        kubectl("label", *old, "app.kubernetes.io/managed-by=Helm")
+        owner = ("meta.helm.sh/release-name=spotgate", f"meta.helm.sh/release-namespace={NAMESPACE}")
+        kubectl("annotate", *old, *owner)
         upgrade = f"helm upgrade spotgate manifests/chart -n {NAMESPACE} --reset-then-reuse-values"
         installation.run(f"{upgrade} --set-file webhooks=webhooks.yaml")
         installation.wait_for_audit(replica)
@@ -274,6 +279,15 @@ def test_the_chart_from_nothing_through_every_mode_to_nothing(installation: Inst
             installation.run(command)
             installation.roll_out(replica)
         installation.wait_for(DENIED, replica)
+        kept = kubectl.get(*old)
+        assert (kept["data"], kept["metadata"]["annotations"]["helm.sh/resource-policy"]) == (
+            {"team.yaml": "x"},
+            "keep",
+        )
+        kubectl.get("configmap", "spotgate-own-policies", f"--namespace={NAMESPACE}")  # old replicas mount it
+        kubectl("delete", *old)
+        installation.run(upgrade)
+        assert kubectl.run("get", *old).returncode == 1
         assert installation.failure_policies() == {"node-pools"}
         # What `helm template` prints is the same again.
         image = re.findall(r"image\.repository=\S+", install)[0]
