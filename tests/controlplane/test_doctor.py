@@ -212,7 +212,7 @@ def test_permissions_are_told_as_they_are_granted(webhook: Webhook, proxy: PodPr
         kubectl("delete", f"--filename={COMPONENT}", "--ignore-not-found")
     (mine,) = lacking["your permissions"]
     assert "get pods/proxy in spotgate-system" in mine
-    assert {"capacity", "certificates", "configurations", "probes", "failed calls"} <= lacking.keys()
+    assert {"capacity", "certificates", "configurations", "probe ReservedLabels", "failed calls"} <= lacking.keys()
     (account,) = lacking["ServiceAccount spotgate"]
     assert account == (
         "fail: it may not: patch mutatingwebhookconfigurations.admissionregistration.k8s.io/spotgate; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from typing import TYPE_CHECKING, NoReturn
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.cli.doctor.recorded import NAMESPACE, Answer, RecordedApi, recorded
 from webhook.bundle import SHIPPED, load_bundle
+from webhook.server.log import configure_logging
 from webhook.server.registered import Registered
 
 if TYPE_CHECKING:
@@ -20,6 +22,14 @@ if TYPE_CHECKING:
 
 KINDS = ("/mutatingwebhookconfigurations/spotgate", "/validatingwebhookconfigurations/spotgate")
 GONE, FORBIDDEN = Answer(404, ""), Answer(403, '{"message": "nobody may"}')
+
+
+@pytest.fixture(autouse=True)
+def written() -> io.BytesIO:
+    """Return what is logged."""
+    file = io.BytesIO()
+    configure_logging(file)
+    return file
 
 
 async def outdated(registered: Registered, bundle: Bundle) -> int | None:
@@ -61,9 +71,10 @@ async def test_rules_and_conditions_are_compared_and_nothing_is_guessed(
     assert await outdated(registered, load_bundle(own_namespace=NAMESPACE)) == count
 
 
-async def test_policies_that_a_reload_brings_are_compared_at_the_next_look(tmp_path: Path) -> None:
+async def test_policies_that_a_reload_brings_are_compared_at_the_next_look(tmp_path: Path, written: io.BytesIO) -> None:
     registered = Registered(RecordedApi())
     team = {"apiVersion": "spotgate.dev/v1", "kind": "ReservedLabels", "metadata": {"name": "team"}}
     (tmp_path / "team.yaml").write_text(json.dumps(team | {"spec": {"domains": ["a.example"]}}))
     assert await outdated(registered, load_bundle(own_namespace=NAMESPACE)) == 0
     assert (await outdated(registered, load_bundle([SHIPPED, tmp_path], own_namespace=NAMESPACE)) or 0) > 0
+    assert b"matchConditions differs in pods" in written.getvalue()

@@ -16,7 +16,7 @@ _DEFAULTS: Final[JSON] = {"namespaceSelector": {}, "objectSelector": {}}
 """What the API server fills in."""
 
 
-class Difference(NamedTuple):
+class Deviation(NamedTuple):
     """One difference of a webhook.
 
     Attributes:
@@ -30,24 +30,24 @@ class Difference(NamedTuple):
     what: str
 
 
-def differences(wanted: Iterable[JSON], stored: Iterable[JSON]) -> Iterator[Difference]:
+def differences(wanted: Iterable[JSON], stored: Iterable[JSON]) -> Iterator[Deviation]:
     """Yield how the webhooks of a stored configuration differ from the wanted ones. `clientConfig` is not compared."""
     expected = {webhook["name"]: _DEFAULTS | webhook for webhook in wanted}
     there = {webhook["name"]: _DEFAULTS | webhook for webhook in stored}
     for name in sorted(expected.keys() | there.keys()):
         if name not in there:
-            yield Difference(name, "", "is missing")
+            yield Deviation(name, "", "is missing")
         elif name not in expected:
-            yield Difference(name, "", "is none of these policies")
+            yield Deviation(name, "", "is none of these policies")
         else:
             yield from _of_fields(name, expected[name], there[name])
 
 
-def _of_fields(name: str, wanted: JSON, stored: JSON) -> Iterator[Difference]:
+def _of_fields(name: str, wanted: JSON, stored: JSON) -> Iterator[Deviation]:
     for field in sorted((wanted.keys() | stored.keys()) - {"clientConfig"}):
         before, after = wanted.get(field), stored.get(field)
         if before != after and (what := _in_words(field, before, after)):
-            yield Difference(name, field, what)
+            yield Deviation(name, field, what)
 
 
 def _in_words(field: str, wanted: Any, stored: Any) -> str:  # noqa: ANN401 - JSON
