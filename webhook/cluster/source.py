@@ -65,6 +65,7 @@ class WatchedResource(Generic[T]):
     Attributes:
         versions: those that can be read, the preferred one first.
         read: returns the part of an object that is kept.
+        fields: a field selector; empty: all objects.
         optional: some clusters do not have the resource.
     """
 
@@ -72,6 +73,7 @@ class WatchedResource(Generic[T]):
     versions: tuple[str, ...] = ("v1",)
     resource: str
     read: Callable[[ListedMetadata, msgspec.Raw], T]
+    fields: str = ""
     metadata_only: bool = False
     optional: bool = False
 
@@ -106,6 +108,7 @@ class WatchedResource(Generic[T]):
                 "allowWatchBookmarks": "true",
                 "resourceVersion": since,
                 "timeoutSeconds": int(seconds),
+                **self._selection,
             }
         )
         patience = aiohttp.ClientTimeout(sock_connect=silence, sock_read=silence)
@@ -118,7 +121,8 @@ class WatchedResource(Generic[T]):
         resource_version = ""
         accept = METADATA_LIST if self.metadata_only else JSON_TYPE
         try:
-            async for page in pages(lambda path: api.read(path, seconds, accept), self._path(version)):
+            path = self._path(version)
+            async for page in pages(lambda each: api.read(each, seconds, accept), path, self._selection):
                 resource_version = page.metadata.resourceVersion
                 for raw in page.items:
                     metadata = metadata_of(raw)
@@ -137,6 +141,10 @@ class WatchedResource(Generic[T]):
         except ApiError:
             return False
         return served is None or all(each.name != self.resource for each in served.resources)
+
+    @property
+    def _selection(self) -> dict[str, str]:
+        return {"fieldSelector": self.fields} if self.fields else {}
 
     def _path(self, version: str) -> str:
         prefix = f"/apis/{self.group}" if self.group else "/api"

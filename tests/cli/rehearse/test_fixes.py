@@ -67,6 +67,7 @@ def rehearsed(*events: ReclaimEvent, replicas: Any = 6, **figures: Any) -> Rehea
     none = {
         "moved": Figure(0, 0),
         "pending": Figure(0, 0),
+        "missing": Figure(0, 0),
         "killed_early": Figure(0, 0),
         "lowest_ready": Figure(replicas, replicas),
         "seconds_below_budget": Figure(0, 0),
@@ -90,7 +91,7 @@ def rehearsed(*events: ReclaimEvent, replicas: Any = 6, **figures: Any) -> Rehea
         scheduler="1.37.2",
         not_simulated=(),
         modelled=(),
-        summary=RehearsalSummary(zero, zero, zero, zero),
+        summary=RehearsalSummary(zero, zero, zero, zero, zero),
         workloads=(workload,),
         windows=(ReclaimWindow("CoreWeave", ("spot-0", "spot-1"), 0, 120, 420, 420),),
         events=events,

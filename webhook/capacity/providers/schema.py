@@ -172,17 +172,32 @@ class TimelineSpec(Model):
     drain_seconds: Seconds = Field(examples=[60], description="Its Pods are evicted: preStop, then SIGTERM.")
     removal_seconds: Seconds = Field(examples=[180], description="The node is gone.")
     drained_by: Annotated[
-        Literal["eviction", "kubelet"],
+        Literal["eviction", "kubelet", "nobody"],
         EnumDescriptions(
             {
                 "eviction": "a drainer asks the Eviction API, which respects PodDisruptionBudgets",
                 "kubelet": "the kubelet shuts the node down gracefully, whatever PodDisruptionBudgets say",
+                "nobody": "nothing cordons or drains the node; Pods run until it is gone",
             }
         ),
     ] = Field(default="eviction", description="What stops its Pods.")
     unevicted_annotation: str = Field(
         default="",
         description="An annotation of Pods that the drainer doesn't evict: `true`, or for how long from their start.",
+    )
+    cordon_taint: TaintSpec | None = Field(
+        default=None,
+        description="The taint that keeps new Pods off the node. The drainer doesn't evict Pods that tolerate it. "
+        "Default: the node becomes unschedulable.",
+    )
+    drain_tiers: Flag = Field(
+        default=False,
+        description="The drainer evicts also the Pods of DaemonSets, and in this order, each tier when the one before "
+        "is gone: ordinary Pods, Pods of DaemonSets, critical Pods, critical Pods of DaemonSets.",
+    )
+    assumes: str = Field(
+        default="",
+        description="What has to be true for this drain, as a sentence without its full stop; rehearsals show it.",
     )
 
 

@@ -8,7 +8,7 @@ from argparse import ArgumentTypeError
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_args
 
 from msgspec import structs
 
@@ -20,6 +20,7 @@ from webhook.cli.rehearse.inputs.nodes import expect_known_types, grown_nodes
 from webhook.cli.rehearse.inputs.selection import expect_pools, loss_of
 from webhook.cli.rehearse.inputs.snapshot import snapshot_of
 from webhook.cli.rehearse.inputs.source import ClusterSource
+from webhook.cli.rehearse.result import DrainedBy
 from webhook.cli.terminal import complain
 from webhook.kube.quantity import amount_of
 from webhook.manifests.objects import read_manifests
@@ -50,8 +51,8 @@ examples:
   %(prog)s --prepare --kubeconfig ~/.kube/config
 
 exit codes:
-  0  rehearsed, and no more Pods stay pending than --max-pending allows
-  1  more do
+  0  rehearsed, and no more Pods are pending or missing than --max-pending allows
+  1  more are
   2  it could not rehearse
 """
 
@@ -80,7 +81,10 @@ def configure(parser: ArgumentParser) -> None:
         help="reclaims to rehearse, as no two are alike; default: %(default)s",
     )
     parser.add_argument(
-        "--max-pending", metavar="N", type=_count, help="fail if more Pods stay pending; default: any number may"
+        "--max-pending",
+        metavar="N",
+        type=_count,
+        help="fail if more Pods are pending or missing at the end; default: any number may",
     )
     again = parser.add_mutually_exclusive_group()
     again.add_argument(
@@ -122,6 +126,12 @@ def _add_cluster(parser: ArgumentParser) -> None:
 
 def _add_model(parser: ArgumentParser) -> None:
     model = parser.add_argument_group("what is modelled")
+    model.add_argument(
+        "--drained-by",
+        choices=get_args(DrainedBy),
+        help="what stops the Pods of the lost nodes: a drainer by the Eviction API, the kubelet as it shuts down, or "
+        "nobody until the machine is gone; default: as the provider's document says",
+    )
     model.add_argument(
         "--grow",
         metavar="POOL=N[:SECONDS]",
@@ -189,8 +199,8 @@ def run(options: Namespace) -> int:
         base = _rehearse_base(options, bundle)
         result = structs.replace(result, comparison=compare(base, result, options.compare))
     import_module(f"webhook.cli.rehearse.output.{options.output}").show(result)
-    most = options.max_pending
-    return FOUND if most is not None and (result.summary.pending.max or 0) > most else FINE
+    summary, most = result.summary, options.max_pending
+    return FOUND if most is not None and (summary.pending.max or 0) + (summary.missing.max or 0) > most else FINE
 
 
 def _prepare(options: Namespace) -> int:
@@ -211,7 +221,7 @@ def _rehearse(options: Namespace, bundle: Bundle, snapshot: ClusterSnapshot) -> 
     from webhook.cli.rehearse.runs.programs import find_programs  # noqa: PLC0415
     from webhook.cli.rehearse.runs.rehearsal import rehearse  # noqa: PLC0415
 
-    loss = loss_of(options.lose, snapshot, bundle.providers)
+    loss = loss_of(options.lose, snapshot, bundle.providers, options.drained_by)
     allocatable = dict(options.allocatable)
     grown = grown_nodes(options.grow, snapshot.nodes, snapshot.pools, bundle.providers, allocatable)
     result = rehearse(

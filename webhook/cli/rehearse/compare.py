@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FLAG: Final = "--compare"
 
-_MORE_IS_WORSE: Final = ("pending", "killed_early", "seconds_below_budget", "work_lost_gpu_hours")
+_MORE_IS_WORSE: Final = ("pending", "missing", "killed_early", "seconds_below_budget", "work_lost_gpu_hours")
 _NAMES: Final = dict(zip(WorkloadResult.__struct_fields__, WorkloadResult.__struct_encode_fields__, strict=True))
 
 

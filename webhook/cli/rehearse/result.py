@@ -11,8 +11,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from webhook.capacity.providers.pool import Taint  # noqa: TC001 - msgspec reads the annotations
 from webhook.documents.yaml_writer import dump
 
+DrainedBy = Literal["eviction", "kubelet", "nobody"]
 ReclaimEventName = Literal[
     "notice",
     "cordon",
@@ -98,8 +100,12 @@ class ReclaimWindow(msgspec.Struct, frozen=True):
         cordon, drain: when the node is cordoned and drained.
         kill: when what still runs gets SIGKILL.
         removal: when the node is gone.
-        evicts: the drain asks the Eviction API; else the kubelet stops all Pods at once, whatever their budgets.
+        drained_by: as in the provider's document.
         unevicted: the annotation of Pods that the drain skips; empty if it skips none.
+        cordon_taint: the taint that cordons the nodes, and whose tolerance exempts Pods from the drain; None: they
+            become unschedulable.
+        tiers: the drain evicts ordinary Pods, DaemonSet Pods, and critical Pods one after the other.
+        assumes: what has to be true for all this; empty if nothing needs to be said.
     """
 
     provider: str
@@ -108,8 +114,25 @@ class ReclaimWindow(msgspec.Struct, frozen=True):
     drain: float
     kill: float
     removal: float
-    evicts: bool = True
+    drained_by: DrainedBy = "eviction"
     unevicted: str = ""
+    cordon_taint: Taint | None = None
+    tiers: bool = False
+    assumes: str = ""
+
+    @property
+    def evicts(self) -> bool:
+        """Return whether the drain asks the Eviction API."""
+        return self.drained_by == "eviction"
+
+    @property
+    def steps(self) -> str:
+        """Return what happens to the nodes when, for people."""
+        gone = f"gone after {self.removal:g} s"
+        if self.drained_by == "nobody":
+            return f"nobody drains them, {gone}"
+        drain = "drain" if self.evicts else "shutdown by its kubelet"
+        return f"{drain} after {self.drain:g} s, SIGKILL after {self.kill:g} s, {gone}"
 
 
 JOB_FAILED: Final = "the Job has failed"
@@ -137,6 +160,7 @@ class WorkloadKey(msgspec.Struct, frozen=True, order=True, rename="camel"):
 FIGURES: Final = (
     "moved",
     "pending",
+    "missing",
     "killed_early",
     "lowest_ready",
     "seconds_below_budget",
@@ -153,6 +177,7 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
         lost: those on lost Nodes.
         moved: Pods made anew that run at the end.
         pending: Pods that do not, and did before.
+        missing: Pods that it wants and that don't exist at the end, beyond those that it missed before.
         killed_early: Pods that get less than their grace period.
         lowest_ready: the fewest Pods that are ready at once.
         seconds_below_budget: how long fewer are healthy than its PodDisruptionBudget demands.
@@ -165,6 +190,7 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
     lost: int
     moved: Figure
     pending: Figure
+    missing: Figure
     killed_early: Figure
     lowest_ready: Figure
     seconds_below_budget: Figure
@@ -210,6 +236,7 @@ class RehearsalSummary(msgspec.Struct, frozen=True, rename="camel"):
 
     moved: Figure
     pending: Figure
+    missing: Figure
     killed_early: Figure
     work_lost_gpu_hours: Figure
 

@@ -61,6 +61,7 @@ CLAIM: Final = RehearsedKind("", "PersistentVolumeClaim", "persistentvolumeclaim
 VOLUME: Final = RehearsedKind("", "PersistentVolume", "persistentvolumes", namespaced=False)
 STORAGE_CLASS: Final = RehearsedKind("storage.k8s.io", "StorageClass", "storageclasses", namespaced=False)
 LIMIT_RANGE: Final = RehearsedKind("", "LimitRange", "limitranges")
+QUOTA: Final = RehearsedKind("", "ResourceQuota", "resourcequotas")
 
 # Those that others refer to come first.
 KINDS: Final = (
@@ -69,6 +70,7 @@ KINDS: Final = (
     RehearsedKind("scheduling.k8s.io", "PriorityClass", "priorityclasses", namespaced=False),
     RehearsedKind("node.k8s.io", "RuntimeClass", "runtimeclasses", namespaced=False),
     LIMIT_RANGE,  # the API server writes its defaults into Pods that are made
+    QUOTA,
     STORAGE_CLASS,
     RehearsedKind("storage.k8s.io", "CSINode", "csinodes", namespaced=False),
     VOLUME,
@@ -102,6 +104,12 @@ def kind_of_object(value: Mapping[str, Any]) -> RehearsedKind | None:
 def controller_of(value: Mapping[str, Any]) -> JSON | None:
     """Return the reference to the owner that manages an object, or None."""
     return next((each for each in value["metadata"].get("ownerReferences") or () if each.get("controller")), None)
+
+
+def owner_identity(value: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return the kind, namespace and name of an object's owner, or of the object if it has none."""
+    owner = controller_of(value)
+    return workload_identity({**owner, "metadata": {**value["metadata"], **owner}} if owner is not None else value)
 
 
 def manifest_of(where: str, value: JSON) -> Manifest:

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from msgspec import structs
+
 from webhook.capacity.placement.budget import GraceBudgets, unevicted_annotation
 from webhook.capacity.providers.machines import ZONE_LABEL
 from webhook.cli.exits import CannotJudgeError
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from webhook.cli.rehearse.inputs.nodes import RehearsedNode
     from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot
     from webhook.cli.rehearse.inputs.source import ClusterSource
+    from webhook.cli.rehearse.result import DrainedBy
 
 _SHARE: Final = re.compile(r"(100|[1-9]\d?)%of:(?!(?:zone|provider):)(.+)")
 
@@ -45,10 +48,16 @@ class Loss:
         return frozenset(node for window in self.windows for node in window.nodes)
 
 
-def loss_of(wanted: Iterable[str], snapshot: ClusterSnapshot, providers: Mapping[str, Provider]) -> Loss:
+def loss_of(
+    wanted: Iterable[str],
+    snapshot: ClusterSnapshot,
+    providers: Mapping[str, Provider],
+    drained_by: DrainedBy | None = None,
+) -> Loss:
     """Return what is lost: of each a pool's name, ``N%of:`` and one, ``provider:`` or ``zone:`` and a name.
 
-    Raise CannotJudgeError if there is no such thing, or it has no Nodes.
+    ``drained_by`` replaces what the providers' documents say. Raise CannotJudgeError if there is no such thing, or it
+    has no Nodes.
     """
     named: dict[str, None] = {}
     nodes: dict[str, RehearsedNode] = {}
@@ -57,10 +66,10 @@ def loss_of(wanted: Iterable[str], snapshot: ClusterSnapshot, providers: Mapping
         named[shown] = None
         nodes |= {node.name: node for node in found}
     budgets = GraceBudgets(providers)
-    windows: dict[tuple[str, int, int, int, int, bool, str], list[str]] = {}
+    windows: dict[ReclaimWindow, list[str]] = {}
     for node in nodes.values():
-        windows.setdefault(_window(node, budgets), []).append(node.name)
-    return Loss(tuple(named), tuple(ReclaimWindow(key[0], tuple(names), *key[1:]) for key, names in windows.items()))
+        windows.setdefault(_window(node, budgets, drained_by), []).append(node.name)
+    return Loss(tuple(named), tuple(structs.replace(key, nodes=tuple(names)) for key, names in windows.items()))
 
 
 def expect_pools(named: Iterable[tuple[str, str]], source: ClusterSource, providers: Mapping[str, Provider]) -> None:
@@ -132,14 +141,28 @@ def _of_provider(name: str, nodes: Sequence[RehearsedNode]) -> Sequence[Rehearse
     return found
 
 
-def _window(node: RehearsedNode, budgets: GraceBudgets) -> tuple[str, int, int, int, int, bool, str]:
-    """Return what a node's provider does with it, as `ReclaimWindow` has it."""
+def _window(node: RehearsedNode, budgets: GraceBudgets, drained_by: DrainedBy | None) -> ReclaimWindow:
+    """Return what a node's provider does with it, without the node."""
+    chosen = f"--drained-by {drained_by}" if drained_by is not None else ""
     if node.provider is None:
-        return "no known provider", 0, 0, 0, 0, True, ""
+        return ReclaimWindow("no known provider", (), 0, 0, 0, 0, drained_by or "eviction", assumes=chosen)
     timeline = node.provider.interruption
     budget = budgets.of_pools([node.pool]) if node.pool is not None else None
     limit = budget.limit if budget is not None else node.provider.grace_period.budget_seconds
     drain, removal = timeline.drain_seconds, max(timeline.removal_seconds, timeline.drain_seconds)
-    kill = min(drain + limit, removal)
-    evicts, unevicted = timeline.drained_by == "eviction", unevicted_annotation(node.provider, node.pool)
-    return node.provider.title, timeline.cordon_seconds, drain, kill, removal, evicts, unevicted
+    by, title = drained_by or timeline.drained_by, node.provider.title
+    if by == "nobody":
+        return ReclaimWindow(title, (), removal, removal, removal, removal, by, assumes=chosen or timeline.assumes)
+    return ReclaimWindow(
+        provider=title,
+        nodes=(),
+        cordon=timeline.cordon_seconds,
+        drain=drain,
+        kill=min(drain + limit, removal),
+        removal=removal,
+        drained_by=by,
+        unevicted=unevicted_annotation(node.provider, node.pool),
+        cordon_taint=timeline.cordon_taint.taint if timeline.cordon_taint is not None else None,
+        tiers=timeline.drain_tiers,
+        assumes=chosen or timeline.assumes,
+    )

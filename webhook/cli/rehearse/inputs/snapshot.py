@@ -18,6 +18,7 @@ from webhook.cli.rehearse.inputs.resources import (
     NAMESPACE,
     NODE,
     POD,
+    QUOTA,
     kind_of_object,
     manifest_of,
     pod_spec_of,
@@ -168,13 +169,13 @@ def _expected_object(manifest: Manifest, kind: RehearsedKind) -> JSON:
 def _exists_before(kind: RehearsedKind, value: JSON) -> bool:
     """Return whether an object exists before the rehearsal begins."""
     runs = kind is POD and bool((value.get("spec") or {}).get("nodeName"))
-    return runs or kind is NAMESPACE or bool(value["metadata"].get("uid"))
+    return runs or kind in {NAMESPACE, QUOTA} or bool(value["metadata"].get("uid"))
 
 
 def _made_of_others(
     others: Iterable[Manifest], objects: Iterable[JSON], bundle: Bundle
 ) -> tuple[list[Manifest], list[str]]:
-    """Return the Jobs and Pods of workloads whose controllers are not here, and a note on each that leaves some out.
+    """Return the Jobs and Pods of workloads whose controllers are not here, and notes on what is left out.
 
     Workloads whose controllers have made one of the objects are passed over. Raise CannotJudgeError if one can't be
     read.
@@ -186,6 +187,8 @@ def _made_of_others(
     }
     created: list[Manifest] = []
     notes: list[str] = []
+    unread: set[str] = set()
+    pools = {(each.group, each.kind) for each in bundle.readers}
     for manifest in others:
         if (manifest.kind, manifest.namespace or "default", manifest.name) in owners:
             continue  # what its controller has made is here
@@ -198,6 +201,10 @@ def _made_of_others(
         created += (structs.replace(manifest, value=each) for each in made)
         if note:
             notes.append(note)
+        elif not made and (manifest.group, manifest.kind) not in pools:
+            unread.add(manifest.kind)
+    if unread:
+        notes.append(f"{', '.join(sorted(unread))}: objects of these kinds are not loaded")
     return created, notes
 
 
@@ -260,7 +267,9 @@ def _as_stored(value: JSON, rolled_out: frozenset[WorkloadIdentity] = frozenset(
         if not value.get("status") and value["spec"].get("nodeName"):
             types = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
             ready = [{"type": each, "status": "True", "lastTransitionTime": CREATED} for each in types]
-            stored["status"] = {"phase": "Running", "startTime": CREATED, "conditions": ready}
+            stored["status"] = {"phase": "Running", "conditions": ready}
+    elif value["kind"] == QUOTA.kind:
+        stored["status"] = {}  # what it counts in its cluster may not be here
     elif value["kind"] in _WITH_REVISIONS:
         # Its revisions are not here, and its template may differ from what the Pods were made of: RollingUpdate would
         # replace them.

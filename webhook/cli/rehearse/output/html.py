@@ -129,6 +129,8 @@ def _window(window: ReclaimWindow, y: int, end: int, below: int) -> Iterator[str
     yield f'<line class="node" x1="{_x(0, end)}" x2="{_x(window.removal, end)}" y1="{y}" y2="{y}"/>\n'
     drain = "drain" if window.evicts else "shutdown"
     moments = {"cordon": window.cordon, drain: window.drain, "SIGKILL": window.kill, "gone": window.removal}
+    if window.drained_by == "nobody":
+        moments = {"gone": window.removal}
     at: dict[float, list[str]] = {}
     for name, seconds in moments.items():
         at.setdefault(_x(seconds, end), []).append(name)

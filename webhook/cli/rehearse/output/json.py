@@ -9,13 +9,15 @@ import msgspec
 if TYPE_CHECKING:
     from webhook.cli.rehearse.result import Rehearsal
 
-_SHOWN: Final = ("lost", "runs", "scheduler", "notSimulated", "summary", "workloads")
+_SHOWN: Final = ("lost", "runs", "scheduler", "notSimulated", "lostNodes", "drainedBy", "summary", "workloads")
 _NOT_OF_A_WORKLOAD: Final = ("workLostGpuHours", "budget")
 
 
 def show(rehearsal: Rehearsal) -> None:
     """Print the fixed shape, and the comparison and the rehearsal with the fixes where one was asked for."""
     every: dict[str, Any] = msgspec.to_builtins(rehearsal)
+    every["lostNodes"] = sorted(node for window in rehearsal.windows for node in window.nodes)
+    every["drainedBy"] = ", ".join(sorted({window.drained_by for window in rehearsal.windows}))
     for workload in (*every["workloads"], *(every["fixed"] or {"workloads": ()})["workloads"]):
         for key in _NOT_OF_A_WORKLOAD:
             del workload[key]

@@ -30,9 +30,9 @@ def _lines(rehearsal: Rehearsal) -> Iterator[Line]:
     how = f"scheduler {rehearsal.scheduler}, {counted(rehearsal.runs, 'run')}"
     yield [(f"{', '.join(rehearsal.lost)} is lost: {counted(nodes, 'node')} ({how})", "bold")]
     for window in rehearsal.windows:
-        drain = "drain" if window.evicts else "shutdown by its kubelet"
-        steps = f"{drain} after {window.drain:g} s, SIGKILL after {window.kill:g} s, gone after {window.removal:g} s"
-        yield [(f"{_INDENT}{window.provider}: {counted(len(window.nodes), 'node')}: {steps}", "dim")]
+        yield [(f"{_INDENT}{window.provider}: {counted(len(window.nodes), 'node')}: {window.steps}", "dim")]
+        if window.assumes:
+            yield [(f"{_INDENT}assumed: {window.assumes}", "yellow")]
     summary = rehearsal.summary
     failed = sum(each.failed for each in rehearsal.workloads)
     if rehearsal.fixed is not None:
@@ -42,6 +42,8 @@ def _lines(rehearsal: Rehearsal) -> Iterator[Line]:
         yield [
             (f"{_INDENT}moved {summary.moved}, ", ""),
             (f"pending {summary.pending}", _bad(summary.pending)),
+            (", ", ""),
+            (f"missing {summary.missing}", _bad(summary.missing)),
             (", ", ""),
             (f"killed early {summary.killed_early}", _bad(summary.killed_early)),
             (f", work lost {summary.work_lost_gpu_hours} GPU-hours", ""),
@@ -77,6 +79,8 @@ def _workload(result: WorkloadResult, fixed: WorkloadResult | None) -> Iterator[
         line += [
             (f": moved {result.moved}, ", ""),
             (f"pending {result.pending}", _bad(result.pending)),
+            (", ", ""),
+            (f"missing {result.missing}", _bad(result.missing)),
             (f", killed early {result.killed_early}, lowest ready {result.lowest_ready}", ""),
         ]
     yield line

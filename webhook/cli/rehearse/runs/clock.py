@@ -18,10 +18,11 @@ class Rank(IntEnum):
     DRAIN = 2
     READY = 3
     STOP = 4
-    GROW = 5
-    KILL = 6
-    REMOVE = 7
-    ANEW = 8
+    EVICT = 5
+    GROW = 6
+    KILL = 7
+    REMOVE = 8
+    ANEW = 9
 
 
 class Clock:

@@ -55,9 +55,13 @@ _QPS: Final = 1000
 """Requests per second that the components may send: the defaults are for clusters that do other things, too."""
 
 _SYNCS: Final = 20
+QUOTA_SYNC: Final = 0.5
+"""Seconds between two counts of what quotas limit. One that races with the API server is wrong until the next."""
+
 _SERVE: Final = "import sys; from webhook.cli import main; sys.exit(main())"
 _WEBHOOK_KEY: Final = b"/registry/mutatingwebhookconfigurations/spotgate"
 _EVENTS: Final = b"/registry/events/"
+_QUOTAS: Final = b"/registry/resourcequotas/"
 _PREFIX: Final = b"/registry/"
 _CONNECTIONS: Final = 8
 _BATCH: Final = 64
@@ -112,7 +116,7 @@ class RunningCluster:
 
 @contextlib.contextmanager
 def start_rehearsal_cluster(
-    contents: Iterable[tuple[bytes, bytes]], state: Sequence[JSON], options: RehearsalOptions
+    contents: Pairs, state: Sequence[JSON], options: RehearsalOptions
 ) -> Iterator[RunningCluster]:
     """Yield a control plane that runs and has these contents in its etcd; afterwards nothing of it is left.
 
@@ -136,8 +140,12 @@ def start_rehearsal_cluster(
             "--max-mutating-requests-inflight=3000",
         )
         limits = [f"--kube-api-qps={_QPS}", f"--kube-api-burst={2 * _QPS}"]
+        running = list(_CONTROLLERS)
+        if any(key.startswith(_QUOTAS) for key, _ in contents):
+            running.append("resourcequota-controller")  # it watches all that can be counted
+            limits.append(f"--resource-quota-sync-period={QUOTA_SYNC}s")
         syncs = [f"--concurrent-{each}-syncs={_SYNCS}" for each in ("deployment", "replicaset", "statefulset", "job")]
-        controllers = f"--controllers={','.join(_CONTROLLERS)}"
+        controllers = f"--controllers={','.join(running)}"
         plane.start(
             "kube-controller-manager", [*servers.controller_manager(plane.credentials), controllers, *limits, *syncs]
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
+from webhook.cli.rehearse.runs.cluster import QUOTA_SYNC
 from webhook.cli.rehearse.runs.watching import READY, STOPPED
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ _POLL: Final = 0.05
 _AT_MOST: Final = 40.0
 """Seconds; a Job makes a Pod anew after 10, 20, 40 s."""
 
+LONGEST_RUN: Final = 900.0
+"""Seconds of this machine after which a run ends, whatever still happens: ten times what 10,000 Pods take."""
+
 _QUEUE: Final = re.compile(r'^scheduler_pending_pods\{queue="(active|backoff)"\} (\S+)$', re.MULTILINE)
 _JUDGED: Final = frozenset({"Unschedulable", "SchedulingGated"})
 
@@ -41,6 +45,12 @@ class Quiet:
         self._workloads = workloads
         self._session = session
         self.impatient: set[str] = set()
+        self._end = time.monotonic() + LONGEST_RUN
+
+    @property
+    def over(self) -> bool:
+        """Return whether the run has taken as long as it may."""
+        return time.monotonic() > self._end
 
     async def wait(self) -> None:
         """Wait until it is so. Afterwards `impatient` has what does not get quiet. Raise ControlPlaneError."""
@@ -57,7 +67,8 @@ class Quiet:
             self._cluster.plane.expect_running()
 
     def _changes(self) -> bool:
-        return time.monotonic() - self._watches.changed < _STILL
+        still = _STILL + QUOTA_SYNC * bool(self._watches.quotas)
+        return time.monotonic() - self._watches.changed < still
 
     def _unexpected(self) -> str:
         """Return what has not come to rest, except what was already waited for in vain. Return "" if all has."""
@@ -85,7 +96,7 @@ class Quiet:
                 yield f"Pod {name} is getting ready"
 
     def _busy_owners(self, pods: Mapping[str, Sequence[SeenPod]]) -> Iterator[str]:
-        watches = self._watches
+        watches, refused = self._watches, self._watches.refusals
         for each in (watches.deployments, watches.daemon_sets, watches.stateful_sets):
             for owner in each.values():
                 if not owner.is_seen:
@@ -97,10 +108,11 @@ class Quiet:
         for owner in watches.stateful_sets.values():
             made, wanted = pods.get(owner.metadata.uid, ()), owner.spec["replicas"]
             # It makes no Pod before the last is ready, or gone.
-            if len(made) < wanted and all(each.ready for each in made):
+            if len(made) < wanted and all(each.ready for each in made) and owner.metadata.uid not in refused:
                 yield f"StatefulSet {owner.metadata.name} has {len(made)} of {wanted} Pods"
         for owner in watches.jobs.values():
-            yield from _busy_job(owner, pods.get(owner.metadata.uid, ()))
+            if owner.metadata.uid not in refused:
+                yield from _busy_job(owner, pods.get(owner.metadata.uid, ()))
 
     def _is_judged(self, pod: SeenPod) -> bool:
         if (pod.spec.schedulerName or "default-scheduler") not in self._cluster.scheduler_names:
@@ -109,6 +121,9 @@ class Quiet:
         return scheduled is not None and scheduled.reason in _JUDGED
 
     def _busy_budgets(self) -> Iterator[str]:
+        for key, quota in self._watches.quotas.items():
+            if quota.spec.get("hard", {}).keys() != quota.status.hard.keys():
+                yield f"ResourceQuota {key[1]} has not been counted"
         ready = (pod for pod in self._watches.pods.values() if pod.ready)
         healthy = Counter(key for pod in ready for key in self._workloads.of(pod).budgets)
         for key, budget in self._watches.budgets.items():
@@ -129,11 +144,6 @@ class Quiet:
 
 
 def _busy_job(owner: SeenObject, pods: Sequence[SeenPod]) -> Iterator[str]:
-    if owner.spec.get("suspend") or owner.condition("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"):
-        return
-    wanted = owner.spec["parallelism"]
-    if "completions" in owner.spec:
-        wanted = min(wanted, owner.spec["completions"] - owner.status.succeeded)
-    living = sum(each.lives for each in pods)
+    living, wanted = sum(each.lives for each in pods), owner.pods_wanted
     if living < wanted and not any(each.terminating and not each.finished for each in pods):
         yield f"Job {owner.metadata.name} has {living} of {wanted} Pods"

@@ -14,10 +14,14 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.capacity.placement.budget import unevicted_seconds
+from webhook.cli.exits import CannotJudgeError
+from webhook.cli.rehearse.inputs.resources import owner_identity, workload_identity
 from webhook.cli.rehearse.result import ReclaimEvent
 from webhook.cli.rehearse.runs.clock import Clock, Rank
-from webhook.cli.rehearse.runs.stand_ins import AT_ONCE, originals, recreate
+from webhook.cli.rehearse.runs.drain import Drain
+from webhook.cli.rehearse.runs.kubelet import SHUTTING_DOWN, SIGKILL, SIGTERM, killed
+from webhook.cli.rehearse.runs.quiet import LONGEST_RUN
+from webhook.cli.rehearse.runs.stand_ins import AT_ONCE, ask_again, cordon, originals, recreate
 from webhook.cli.rehearse.runs.watching import READY, STOPPED
 from webhook.cluster.api import ApiError
 
@@ -44,17 +48,6 @@ _TOGETHER: Final = 16
 
 _READY: Final = {"metadata": {"annotations": {READY: ""}}}
 _STOPPED: Final = {"metadata": {"annotations": {STOPPED: ""}}}
-_DISRUPTED: Final = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
-_KILLED: Final = {
-    "status": {
-        "phase": "Failed",
-        "reason": "Terminated",
-        "message": "the Node was reclaimed",
-        "conditions": [_DISRUPTED],
-    }
-}
-_NOT_READY: Final = {"type": "Ready", "status": "False", "reason": "NodeShutdown"}
-_SHUTTING_DOWN: Final = {"status": {"conditions": [_DISRUPTED, _NOT_READY]}}
 
 
 class Reclaim:
@@ -64,6 +57,9 @@ class Reclaim:
         events: what has happened.
         lowest: the fewest ready Pods of each workload so far.
         below: the seconds that each budget was not met.
+        missing_before: the Pods that workloads missed already before the reclaim.
+        refused: why the API server has refused Pods that no controller here makes, by their workload.
+        notes: what it could not rehearse.
         workloads: tells whose a Pod is, and what has happened to it.
     """
 
@@ -73,6 +69,9 @@ class Reclaim:
         self.events: list[ReclaimEvent] = []
         self.lowest: dict[WorkloadKey, int] = {}
         self.below: Counter[tuple[str, str]] = Counter()
+        self.missing_before: Counter[WorkloadKey] = Counter()
+        self.notes: set[str] = set()
+        self.refused: dict[tuple[str, str, str], str] = {}
         self.workloads = workloads
         self._api = api
         self._watches = watches
@@ -80,15 +79,22 @@ class Reclaim:
         self._startup = startup
         self._random = random.Random(seed)  # noqa: S311 - the order of a drain is no secret
         self._clock = Clock()
+        self._drain = Drain()
         self._lost: dict[str, ReclaimWindow] = {}
-        self._draining: set[str] = set()
         self._broken: set[tuple[str, ...]] = set()
+        self._refused: list[JSON] = []
+        self._used: dict[tuple[str, str], JSON] = {}
         self._gate = asyncio.Semaphore(_TOGETHER)
 
     async def begin(self) -> None:
         """Bring the cluster to rest before anything is lost: what can run runs, what stops has stopped, all at once."""
         while True:
             await self._quiet.wait()
+            if self._quiet.over:
+                raise CannotJudgeError(
+                    f"spotgate rehearse: the cluster does not come to rest within {LONGEST_RUN:g} s: "
+                    f"{', '.join(sorted(self._quiet.impatient)[:3]) or 'Pods start and stop again and again'}"
+                )
             if stopping := [known for pod, known in self._pods() if pod.terminating and not known.stops]:
                 for known in stopping:
                     known.stops = True
@@ -104,26 +110,34 @@ class Reclaim:
         for pod, known in self._pods():
             known.ran = pod.lives and bool(pod.node)
             known.waits = known.waited = pod.lives and not pod.node
+        self.missing_before = self.workloads.missing()
 
     async def play(self, windows: Sequence[ReclaimWindow], grown: Iterable[tuple[float, JSON]]) -> None:
         """Play the reclaim to its end, with the Nodes that come in their second."""
         self._observe_ready()
+        self._drain = Drain()
         for window in windows:
             self._lost |= dict.fromkeys(window.nodes, window)
             self._say_of_nodes("notice", window.nodes)
-            self._clock.at(window.cordon, Rank.CORDON, partial(self._cordon, window))
-            self._clock.at(window.drain, Rank.DRAIN, partial(self._drain, window))
+            if window.drained_by != "nobody":
+                self._clock.at(window.cordon, Rank.CORDON, partial(self._cordon, window))
+                self._clock.at(window.drain, Rank.DRAIN, partial(self._start_drain, window))
             self._clock.at(window.kill, Rank.KILL, partial(self._kill, window))
             self._clock.at(window.removal, Rank.REMOVE, partial(self._remove, window))
         for seconds, new in grown:
             self._clock.at(seconds, Rank.GROW, partial(self._grow, new))
-        while (then := self._clock.next) is not None:
+        while (then := self._clock.next) is not None and not self._quiet.over:
             self._pass_to(then)
             for rank, together in self._clock.due():
-                if rank is Rank.ANEW:  # what is on its way to delete a Pod would delete the new one of that name
+                # What is on its way to delete a Pod would delete the new one of that name. Budgets have to be counted.
+                if rank in {Rank.ANEW, Rank.EVICT}:
                     await self._quiet.wait()
                 await _all(each() for each in together)
             await self._settle()
+        if self._clock.next is not None:
+            self.notes.add(
+                f"what comes later than {self._clock.now:g} s after the notice: the run has taken {LONGEST_RUN:g} s"
+            )
         # A budget that is not met now is not met until somebody does something.
         self._pass_to(self._clock.now + AFTERWARDS)
 
@@ -161,13 +175,27 @@ class Reclaim:
     # -- what components do between two events --------------------------------------------------------------------
 
     async def _settle(self) -> None:
-        """Wait until the components are quiet, and note what comes of it. Drain on as far as budgets allow."""
-        while True:
+        """Wait until the components are quiet, note what comes of it, and plan the next attempt to evict."""
+        await self._quiet.wait()
+        if await self._ask_again():
             await self._quiet.wait()
-            self._notice()
-            if not await self._evict():
-                break
+        self._notice()
+        allowed = [each for each in self._drain.in_turn(self._clock.now, self._pods()) if self._is_allowed(each[1])]
+        if (attempt := self._drain.next_attempt(self._clock.now, allowed)) is not None:
+            self._clock.at(attempt, Rank.EVICT, self._evict)
         self._observe_ready()
+
+    async def _ask_again(self) -> bool:
+        """Have Pods made that a quota has refused, if quotas have changed: controllers wait longer each time."""
+        used = {key: each.status.used for key, each in self._watches.quotas.items()}
+        makers = [maker for _, maker, _ in self.workloads.refused()]
+        if used == self._used or not (makers or self._refused):
+            return False
+        self._used = used
+        await ask_again(self._api, makers)
+        refused, self._refused = self._refused, []
+        await self._recreate(refused)
+        return True
 
     def _notice(self) -> None:
         """Plan what becomes of Pods that were bound or told to stop since the last time."""
@@ -199,13 +227,13 @@ class Reclaim:
 
     async def _cordon(self, window: ReclaimWindow) -> None:
         self._say_of_nodes("cordon", window.nodes)
-        cordoned = {"spec": {"unschedulable": True}}
-        await _all(self._write("PATCH", f"/api/v1/nodes/{node}", cordoned, _MERGE) for node in window.nodes)
+        await _all(cordon(self._api, node, window.cordon_taint) for node in window.nodes)
 
-    async def _drain(self, window: ReclaimWindow) -> None:
+    async def _start_drain(self, window: ReclaimWindow) -> None:
         self._say_of_nodes("drain", window.nodes)
         if window.evicts:
-            self._draining.update(window.nodes)
+            self._drain.begin(window, self._pods_on(window))
+            self._clock.at(self._clock.now, Rank.EVICT, self._evict)
         else:
             pods = [(pod, known) for pod, known in self._pods_on(window) if pod.lives and not known.leaves]
             await _all(self._shut_down(pod, known, window) for pod, known in pods)
@@ -214,7 +242,7 @@ class Reclaim:
         """Stop a Pod as a kubelet does whose node shuts down: not ready at once, failed when its grace is over."""
         known.evicted = self._clock.now
         self._say("evicted", known, "the kubelet stops it, as its node shuts down")
-        await self._write("PATCH", f"{pod.path}/status", _SHUTTING_DOWN, _STATUS)
+        await self._write("PATCH", f"{pod.path}/status", SHUTTING_DOWN, _STATUS)
         if (end := self._clock.now + known.grace) <= window.kill:
             self._clock.at(end, Rank.STOP, partial(self._fail, known))
         await self._break_gang(known)
@@ -224,71 +252,80 @@ class Reclaim:
         pod = self._pod(known)
         if pod is not None and pod.lives:
             self._say("stopped", known)
-            await self._kill_one(pod, known)
+            await self._kill_one(pod, known, SIGTERM)
 
-    async def _evict(self) -> bool:
-        """Evict what budgets allow of the Nodes that are drained. Return whether there was any."""
-        pods = [
-            (pod, known)
-            for pod, known in self._pods()
-            if pod.node in self._draining
-            and self._clock.now < self._lost[pod.node].kill
-            and pod.lives
-            and not known.leaves
-            and not self._skips(pod, known)
-        ]
-        self._random.shuffle(pods)
-        return any(await asyncio.gather(*(self._evict_one(pod, known) for pod, known in pods)))
+    async def _evict(self) -> None:
+        """Attempt to evict each Pod whose turn it is, as far as budgets allow that in this second."""
+        if self._drain.tried == self._clock.now:
+            return
+        self._drain.tried = self._clock.now
+        left = [known for _, known in self._drain.in_turn(self._clock.now, self._pods())]
+        self._random.shuffle(left)
+        while any(evicted := await asyncio.gather(*map(self._evict_one, left))):
+            left = [known for known, gone in zip(left, evicted, strict=True) if not gone]
+            await self._quiet.wait()
+            self._notice()
 
-    def _skips(self, pod: SeenPod, known: KnownPod) -> bool:
-        """Return whether the drain skips a Pod for its annotation. A duration is taken to hold: Pods are young here."""
-        annotation = self._lost[pod.node].unevicted
-        skipped = unevicted_seconds(pod, annotation) > 0
-        if skipped and not known.blocked:
-            known.blocked = True
-            self._say("blocked", known, f"{annotation} keeps the drain from evicting it")
-        return skipped
-
-    async def _evict_one(self, pod: SeenPod, known: KnownPod) -> bool:
+    def _is_allowed(self, known: KnownPod) -> bool:
+        """Return whether an eviction that was refused would not be refused again."""
         allowed = [self._watches.budgets[key].status.disruptionsAllowed for key in known.budgets]
-        several = len(allowed) > 1  # the Eviction API refuses Pods with more than one budget
-        if known.blocked and (several or not all(allowed)):
+        return not known.blocked or (len(allowed) <= 1 and all(allowed))
+
+    async def _evict_one(self, known: KnownPod) -> bool:
+        """Evict a Pod. Return whether that was allowed."""
+        pod = self._pod(known)
+        if pod is None or not pod.lives:
+            return False
+        if self._drain.held_until(pod) > self._clock.now:
+            self._block(known, f"{self._lost[pod.node].unevicted} keeps the drain from evicting it")
+            return False
+        if not self._is_allowed(known):
             return False
         metadata = {"name": known.name, "namespace": known.namespace}
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+        several = len(known.budgets) > 1  # the Eviction API refuses Pods with more than one budget
         status = HTTPStatus.CONFLICT if several else await self._write("POST", f"{pod.path}/eviction", body)
         if status == HTTPStatus.OK:
             known.evicted = self._clock.now
             self._say("evicted", known)
             await self._break_gang(known)
-        elif status != HTTPStatus.NOT_FOUND and not known.blocked:
-            known.blocked = True
+        elif status != HTTPStatus.NOT_FOUND:
             names = ", ".join(name for _, name in known.budgets)
-            self._say("blocked", known, f"PodDisruptionBudget {names} allows no disruption")
+            self._block(known, f"PodDisruptionBudget {names} allows no disruption")
         return status == HTTPStatus.OK
+
+    def _block(self, known: KnownPod, why: str) -> None:
+        if not known.blocked:
+            known.blocked = True
+            self._say("blocked", known, why)
 
     async def _kill(self, window: ReclaimWindow) -> None:
         """Kill all that still runs on the nodes."""
         victims = [(pod, known) for pod, known in self._pods_on(window) if not pod.finished]
-        for _, known in victims:
+        for pod, known in victims:
             late = known.grace - (self._clock.now - known.evicted if known.evicted is not None else 0)
             if late > 0 and not known.leaves:
                 known.killed = True
                 self._say("killed", known, f"{late:g} s before its grace period ends")
-        await _all(self._kill_one(pod, known) for pod, known in victims)
+                if known.evicted is None and (why := self._drain.why_left(pod, known)):
+                    self._block(known, why)
+        # A kubelet that goes with its machine tells of no exit code.
+        code = SIGKILL if window.drained_by == "kubelet" or window.kill < window.removal else None
+        await _all(self._kill_one(pod, known, code) for pod, known in victims)
         for _, known in victims:
             await self._break_gang(known)
 
-    async def _kill_one(self, pod: SeenPod, known: KnownPod) -> None:
+    async def _kill_one(self, pod: SeenPod, known: KnownPod, code: int | None) -> None:
         known.stops = True
-        await self._write("PATCH", f"{pod.path}/status", _KILLED, _STATUS)
+        await self._write("PATCH", f"{pod.path}/status", killed(pod, code), _STATUS)
         await self._write("PATCH", pod.path, _STOPPED, _MERGE)
 
     async def _remove(self, window: ReclaimWindow) -> None:
-        """Delete the Nodes and, as the garbage collector of Pods does, what was on them."""
-        await _all(self._write("DELETE", pod.path, AT_ONCE) for pod, _ in self._pods_on(window))
+        """Delete the Nodes and then, as the garbage collector of Pods does, what was on them."""
         self._say_of_nodes("removed", window.nodes)
         await _all(self._write("DELETE", f"/api/v1/nodes/{node}", AT_ONCE) for node in window.nodes)
+        await self._quiet.wait()  # the scheduler still places Pods there that tolerate the cordon
+        await _all(self._write("DELETE", pod.path, AT_ONCE) for pod, _ in self._pods_on(window))
 
     async def _grow(self, node: JSON) -> None:
         self._say_of_nodes("grown", [node["metadata"]["name"]])
@@ -333,9 +370,11 @@ class Reclaim:
 
     async def _recreate(self, objects: Sequence[JSON]) -> None:
         """Make Jobs and Pods anew, and wait until the watches tell of the Jobs: before, nothing seems to be missing."""
-        jobs = {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in objects if each["kind"] == "Job"}
-        before = {key: job.metadata.uid for key, job in self._watches.jobs.items() if key in jobs}
-        await recreate(self._api, objects)
+        before = {key: job.metadata.uid for key, job in self._watches.jobs.items()}
+        refused = await recreate(self._api, objects)
+        self._refused += [each for each, _ in refused]
+        self.refused |= {owner_identity(each): why for each, why in refused}
+        jobs = {workload_identity(each)[1:] for each in objects if each["kind"] == "Job" and each not in self._refused}
         async with asyncio.timeout(_ANSWER):
             while any(  # noqa: ASYNC110 - what the watches have is looked at everywhere else
                 (job := self._watches.jobs.get(key)) is None or job.metadata.uid == before.get(key) for key in jobs

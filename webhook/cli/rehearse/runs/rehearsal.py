@@ -47,6 +47,12 @@ MODELLED: Final = (
 )
 
 
+NOT_SIMULATED: Final = (
+    "autoscalers: no workload and no node pool changes its size, except by --grow",
+    "admission: spotgate and the plugins of Kubernetes decide; other webhooks and admission policies are not here",
+)
+
+
 def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -> Rehearsal:
     """Return what happens when these Nodes are lost. Raise CannotJudgeError if the control plane does not run.
 
@@ -68,7 +74,7 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -
         raise CannotJudgeError(
             f"spotgate rehearse: the control plane refuses a step of the rehearsal: {error}"
         ) from None
-    notes = {*snapshot.not_simulated, *_other_version(snapshot, options.programs)}
+    notes = {*NOT_SIMULATED, *snapshot.not_simulated, *_other_version(snapshot, options.programs)}
     return Rehearsal(
         lost=loss.named,
         runs=options.runs,
@@ -106,11 +112,14 @@ async def _play(
         stack.enter_context(provisioning(api, watches.claims))
         quiet = Quiet(cluster, watches, workloads, session)
         reclaim = Reclaim(api, watches, quiet, workloads, startup=options.startup, seed=seed)
+        if watches.quotas:
+            await quiet.wait()  # the API server refuses Pods while nobody has counted those that are there
         await _create(api, applied)
         await reclaim.begin()
         contents = await cluster.contents() if options.runs > 1 else []
         await reclaim.play(loss.windows, [(seconds, node.value) for seconds, node in options.grown])
         outcome = outcome_of(reclaim, watches, loss.nodes)
+        outcome.notes |= reclaim.notes
         outcome.notes |= {f"{each}: the rehearsal did not wait for it any longer" for each in quiet.impatient}
         named = {pod.spec.schedulerName or "" for pod in watches.pods.values() if pod.lives}
         for name in named - {"", *cluster.scheduler_names}:

@@ -47,6 +47,7 @@ class WorkloadRun(msgspec.Struct):
     lost: int = 0
     moved: float = 0
     pending: float = 0
+    missing: float = 0
     killed_early: float = 0
     lowest_ready: float = 0
     seconds_below_budget: float = 0
@@ -64,7 +65,9 @@ class WorkloadRun(msgspec.Struct):
     @property
     def touched(self) -> bool:
         """Return whether the reclaim does anything to the workload."""
-        return bool(self.lost or self.moved or self.pending > 0 or self.killed_early or self.work_lost_gpu_hours)
+        return bool(
+            self.lost or self.moved or self.pending > 0 or self.missing or self.killed_early or self.work_lost_gpu_hours
+        )
 
 
 class RunOutcome(msgspec.Struct):
@@ -98,13 +101,18 @@ def outcome_of(played: Reclaim, watches: Watches, lost: Collection[str]) -> RunO
             killed = known.killed or known.gang in killed_gangs
             run.work_lost_gpu_hours += known.work_if_killed if killed else known.work
         if (pod := living.get(known.uid)) is not None:
-            _count_living(pod, known, run, waits=known.gang in waiting_gangs)
+            _count_living(pod, known, run, waits=known.gang in waiting_gangs, gone=pod.node in lost)
             outcome.after[pod.node].update(known.requests)
         if known.ran:
             outcome.before[known.node].update(known.requests)
+    missing = played.workloads.missing() - played.missing_before
+    refusals = played.refused | {each.identity: why for each, _, why in played.workloads.refused()}
     blocked = {event.workload: event.text for event in reversed(played.events) if event.name == "blocked"}
     for workload, run in outcome.workloads.items():
         run.lowest_ready = played.lowest.get(workload, 0)
+        run.missing = missing[workload]
+        if run.missing:
+            run.add_reason(refusals.get(workload.identity, "") or _why_missing(workload, watches))
         if run.moves and run.living < run.replicas:
             run.add_reason(_why_not_made_again(workload, watches))
         # Otherwise it has only made the drain go step by step, as it is to.
@@ -128,7 +136,7 @@ def _count_before(known: KnownPod, run: WorkloadRun, played: Reclaim, watches: W
             run.add_reason(f"PodDisruptionBudget {key[1]} can't be counted: {why}")
 
 
-def _count_living(pod: SeenPod, known: KnownPod, run: WorkloadRun, *, waits: bool) -> None:
+def _count_living(pod: SeenPod, known: KnownPod, run: WorkloadRun, *, waits: bool, gone: bool) -> None:
     """Count whether a Pod moved or waits. A gang of which one Pod waits waits as a whole."""
     run.living += 1
     if not pod.node:
@@ -138,6 +146,9 @@ def _count_living(pod: SeenPod, known: KnownPod, run: WorkloadRun, *, waits: boo
             run.add_reason(scheduled.message)
         else:
             run.add_reason(f"{NO_SCHEDULER} {pod.spec.schedulerName}" if pod.spec.schedulerName else "not scheduled")
+    elif gone:
+        run.pending += 1
+        run.add_reason(f"its spec.nodeName is {pod.node}, which is lost")
     elif waits:
         run.pending += 1
         run.add_reason("its gang does not run: it needs all of its Pods")
@@ -150,7 +161,19 @@ def _why_not_made_again(workload: WorkloadKey, watches: Watches) -> str:
     job = watches.jobs.get((workload.namespace, workload.name)) if workload.kind == "Job" else None
     if job is not None and (failed := job.condition("Failed")) is not None:
         return f"{JOB_FAILED}: {failed.reason}: {failed.message}"
-    return "nothing makes this Pod again" if workload.kind == "Pod" else ""
+    if job is not None and job.status.failedIndexes:
+        return f"these indexes of the Job have failed for good: {job.status.failedIndexes}"
+    return ""
+
+
+def _why_missing(workload: WorkloadKey, watches: Watches) -> str:
+    """Return why a workload has fewer Pods than it wants, where nothing has refused them."""
+    if workload.kind == "Pod":
+        return "nothing makes this Pod again"
+    owner = watches.stateful_sets.get((workload.namespace, workload.name)) if workload.kind == "StatefulSet" else None
+    if owner is not None and owner.spec.get("podManagementPolicy") != "Parallel":
+        return "OrderedReady: the StatefulSet makes no further Pod until those that it has made are ready"
+    return ""
 
 
 def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ...]:

@@ -29,6 +29,7 @@ STOPPED: Final = "rehearse.spotgate.dev/stopped"
 _PACE: Final = Pace(first=0.2, answer=60)
 """Seconds for a list: ten thousand Pods on a busy machine."""
 
+_COMBINED: Final = "(combined from similar events): "
 _POLL: Final = 0.05
 
 
@@ -69,20 +70,31 @@ class SeenCondition(msgspec.Struct):
 
 
 class SeenStatus(msgspec.Struct):
-    """Hold what is looked at of the status of a Pod, a workload, or a budget."""
+    """Hold what is looked at of the status of a Pod, a workload, a budget, or a quota."""
 
     phase: str = ""
     conditions: list[SeenCondition] = []
     observedGeneration: int = 0
     succeeded: int = 0
+    failedIndexes: str = ""
+    startTime: datetime | None = None
     currentHealthy: int = 0
     desiredHealthy: int = 0
     disruptionsAllowed: int = 0
+    hard: dict[str, Any] = {}
+    used: dict[str, Any] = {}
 
     @property
     def uncountable(self) -> str:
         """Return why the disruption controller can't tell how many Pods there should be; empty if it can."""
         return next((each.message for each in self.conditions if each.reason == "SyncFailed"), "")
+
+
+class SeenEvent(msgspec.Struct):
+    """Hold an event: a controller can't make a Pod."""
+
+    involvedObject: SeenReference
+    message: str = ""
 
 
 class SeenPod(Pod):
@@ -144,6 +156,20 @@ class SeenObject(msgspec.Struct):
         """Return the first of these conditions that holds."""
         return next((each for each in self.status.conditions if each.type in names and each.status == "True"), None)
 
+    @property
+    def pods_wanted(self) -> int:
+        """Return how many Pods it wants at the moment: a Job, or what has replicas."""
+        if "parallelism" not in self.spec:
+            return int(self.spec.get("replicas", 1))
+        if self.spec.get("suspend") or self.condition("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"):
+            return 0
+        wanted: int = self.spec["parallelism"]
+        if "completions" not in self.spec:
+            return wanted
+        bounds = (part.split("-") for part in self.status.failedIndexes.split(",") if part)  # as in 0,3-5
+        failed = sum(int(bound[-1]) - int(bound[0]) + 1 for bound in bounds)
+        return min(wanted, int(self.spec["completions"]) - self.status.succeeded - failed)
+
 
 class Watches:
     """Hold all that a rehearsal watches.
@@ -164,11 +190,18 @@ class Watches:
         self.stateful_sets = self._watch("apps", "statefulsets", SeenObject)
         self.daemon_sets = self._watch("apps", "daemonsets", SeenObject)
         self.jobs = self._watch("batch", "jobs", SeenObject)
+        self.quotas = self._watch("", "resourcequotas", SeenObject)
         self.claims = self._watch("", "persistentvolumeclaims", SeenObject)
+        self._refusals = self._watch("", "events", SeenEvent, "reason=FailedCreate")
 
-    def _watch(self, group: str, resource: str, type_: type[T]) -> dict[tuple[str, str], T]:
+    @property
+    def refusals(self) -> dict[str, str]:
+        """Return why controllers could not make a Pod, by the UID of the Pod's owner."""
+        return {each.involvedObject.uid: each.message.removeprefix(_COMBINED) for each in self._refusals.values()}
+
+    def _watch(self, group: str, resource: str, type_: type[T], fields: str = "") -> dict[tuple[str, str], T]:
         decoder = msgspec.json.Decoder(type_)
-        source = WatchedResource(group=group, resource=resource, read=lambda _, raw: decoder.decode(raw))
+        source = WatchedResource(group=group, resource=resource, fields=fields, read=lambda _, raw: decoder.decode(raw))
         mirror = Mirror(self._api, source, _PACE, self._touch)
         self._mirrors.append(mirror)
         return mirror.items

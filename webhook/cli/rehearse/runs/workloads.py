@@ -21,8 +21,10 @@ from webhook.kube.pod import MIRROR_ANNOTATION
 from webhook.kube.quantity import amount_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from webhook.bundle import Bundle
-    from webhook.cli.rehearse.runs.watching import SeenPod, Watches
+    from webhook.cli.rehearse.runs.watching import SeenObject, SeenPod, SeenReference, Watches
     from webhook.kube.disruption import DisruptionBudget
 
 CHECKPOINT: Final = "spotgate.dev/checkpoint-seconds"
@@ -92,6 +94,12 @@ class Workloads:
     def __init__(self, watches: Watches, bundle: Bundle) -> None:
         self.known: dict[str, KnownPod] = {}
         self._watches = watches
+        self._owners = {
+            ("apps/v1", "ReplicaSet"): watches.replica_sets,
+            ("v1", "ReplicationController"): watches.replication_controllers,
+            ("apps/v1", "StatefulSet"): watches.stateful_sets,
+            ("batch/v1", "Job"): watches.jobs,
+        }
         self._gpus = Globs(sorted({each for one in bundle.providers.values() for each in one.gpu.resources.patterns}))
         self._history: dict[WorkloadKey, list[float]] = {}
         self._budgets: dict[tuple[str, str], DisruptionBudget] = {}
@@ -134,18 +142,50 @@ class Workloads:
             leaves=MIRROR_ANNOTATION in pod.annotations or (owner is not None and owner.kind in {"DaemonSet", "Node"}),
         )
 
+    def missing(self) -> Counter[WorkloadKey]:
+        """Return how many of the Pods that each workload is to have do not exist.
+
+        A workload that no controller here looks after is to have those that ran.
+        """
+        wanted = self._wanted()
+        cared_for = set(wanted)
+        wanted.update(
+            each.workload
+            for each in self.known.values()
+            if each.ran and not each.leaves and each.workload not in cared_for
+        )
+        wanted.subtract(self.of(pod).workload for pod in self._watches.pods.values() if pod.lives)
+        return +wanted
+
+    def refused(self) -> Iterator[tuple[WorkloadKey, WorkloadKey, str]]:
+        """Yield of each workload that misses Pods what makes these, and why the API server has refused them."""
+        missing, messages = self.missing(), self._watches.refusals
+        for workload, maker, owner in self._makers():
+            if missing[workload] and owner.metadata.uid in messages:
+                yield workload, maker, messages[owner.metadata.uid]
+
+    def _wanted(self) -> Counter[WorkloadKey]:
+        """Return how many Pods each workload is to have, as the controllers here see it."""
+        wanted: Counter[WorkloadKey] = Counter()
+        for workload, _, owner in self._makers():
+            wanted[workload] += owner.pods_wanted
+        return wanted
+
+    def _makers(self) -> Iterator[tuple[WorkloadKey, WorkloadKey, SeenObject]]:
+        """Yield the objects of which controllers here make Pods, each with its workload and its own name."""
+        for kind, owners in self._owners.items():
+            for place, owner in owners.items():
+                maker = WorkloadKey(*kind, *place)
+                yield self._highest(maker, owner.metadata.controller), maker, owner
+
     def _workload(self, pod: SeenPod) -> WorkloadKey:
-        namespace = pod.metadata.namespace
-        found = WorkloadKey("v1", "Pod", namespace, pod.metadata.name)
-        owners = {
-            "ReplicaSet": self._watches.replica_sets,
-            "Job": self._watches.jobs,
-            "StatefulSet": self._watches.stateful_sets,
-        }
-        owner = pod.metadata.controller
+        return self._highest(WorkloadKey("v1", "Pod", *pod.metadata.key), pod.metadata.controller)
+
+    def _highest(self, found: WorkloadKey, owner: SeenReference | None) -> WorkloadKey:
+        """Return the highest owner of what was found, from its own owner on."""
         while owner is not None and owner.kind != "Node":
-            found = WorkloadKey(owner.apiVersion, owner.kind, namespace, owner.name)
-            above = owners.get(owner.kind, {}).get((namespace, owner.name))
+            found = WorkloadKey(owner.apiVersion, owner.kind, found.namespace, owner.name)
+            above = self._owners.get((owner.apiVersion, owner.kind), {}).get((found.namespace, owner.name))
             owner = above.metadata.controller if above is not None else None
         return found
 
