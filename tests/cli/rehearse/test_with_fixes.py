@@ -47,7 +47,13 @@ def test_the_table_has_a_column_with_the_fixes(capsys: pytest.CaptureFixture[str
     assert lines[2:6] == ["  as it is  with the fixes", "  moved  0  6", "  pending  6  1-2", "  missing  0  0"]
     web, batch = (lines.index(f"Deployment shop/{name}  {lost} lost") for name, lost in WORKLOADS)
     assert lines[web + 2 : web + 7] == [
-        *("  pending  6  0", "  missing  0  0", "  killed early  0  0", "  lowest ready  0  5", "  seconds below budget  600  0")
+        *(
+            "  pending  6  0",
+            "  missing  0  0",
+            "  killed early  0  0",
+            "  lowest ready  0  5",
+            "  seconds below budget  600  0",
+        )
     ]
     assert lines[batch + 2 : batch + 6 : 2] == ["  pending  0  1-2", "  killed early  0  0"]
 
