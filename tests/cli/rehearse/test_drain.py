@@ -1,0 +1,100 @@
+"""Which Pods a drainer asks for, and when it asks again; and a run ends, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from webhook.capacity.providers.pool import Taint
+from webhook.cli.exits import CannotJudgeError
+from webhook.cli.rehearse.result import ReclaimWindow
+from webhook.cli.rehearse.runs.drain import Drain
+from webhook.cli.rehearse.runs.reclaim import Reclaim
+from webhook.cli.rehearse.runs.watching import SeenPod
+
+HOLD = "karpenter.sh/do-not-disrupt"
+PLAIN = ReclaimWindow("CoreWeave", ("n",), 0, 0, 120, 120)
+KARPENTER = ReclaimWindow(
+    *("Karpenter", ("n",), 0, 0, 120, 120), unevicted=HOLD, cordon_taint=Taint("karpenter.sh/disrupted"), tiers=True
+)
+
+
+def pod(name: str, *, owner: str = "ReplicaSet", hold: str = "", age: float = 0, **spec: Any) -> tuple[Any, Any]:
+    started = (datetime.now(UTC) - timedelta(seconds=age)).isoformat()
+    value = {
+        "metadata": {
+            "name": name,
+            "namespace": "a",
+            "annotations": {HOLD: hold} if hold else {},
+            "ownerReferences": [{"kind": owner, "name": "x", "controller": True}],
+        },
+        "spec": {"nodeName": "n", "containers": [], **spec},
+        "status": {"phase": "Running", "startTime": started},
+    }
+    return msgspec.convert(value, SeenPod), SimpleNamespace(uid=name, leaves=owner in {"DaemonSet", "Node"})
+
+
+WEB, AGENT, STATIC = pod("web"), pod("agent", owner="DaemonSet"), pod("static", owner="Node")
+CRITICAL = pod("critical", priorityClassName="system-cluster-critical")
+TOLERANT = pod("tolerant", tolerations=[{"key": "karpenter.sh/disrupted", "operator": "Exists"}])
+
+
+@pytest.mark.parametrize(
+    ("window", "listed", "now", "asked"),
+    [
+        pytest.param(PLAIN, [WEB], [WEB, pod("late")], ["web"], id="listed once"),
+        pytest.param(KARPENTER, [WEB], [WEB, pod("late")], ["web", "late"], id="Karpenter lists again"),
+        pytest.param(PLAIN, [WEB, AGENT, CRITICAL], [WEB, AGENT, CRITICAL], ["web", "critical"], id="all at once"),
+        pytest.param(KARPENTER, [], [WEB, AGENT, CRITICAL], ["web"], id="ordinary Pods first"),
+        pytest.param(KARPENTER, [], [AGENT, CRITICAL, STATIC], ["agent"], id="then DaemonSets"),
+        pytest.param(KARPENTER, [], [CRITICAL, TOLERANT], ["critical"], id="then critical ones, not for those exempt"),
+        pytest.param(PLAIN, [TOLERANT], [TOLERANT], ["tolerant"], id="no such taint"),
+    ],
+)
+def test_a_drainer_asks_for_those_whose_turn_it_is(
+    window: ReclaimWindow, listed: list[Any], now: list[Any], asked: list[str]
+) -> None:
+    drain = Drain()
+    drain.begin(window, listed)
+    assert [known.uid for _, known in drain.in_turn(0, now)] == asked
+    assert not list(drain.in_turn(window.kill, now))
+
+
+@pytest.mark.parametrize(
+    ("now", "tried", "hold", "age", "attempt"),
+    [
+        pytest.param(30, 0, "", 0, 30, id="now, as the pause is over"),
+        pytest.param(31, 30, "", 0, 35, id="at the end of the pause"),
+        pytest.param(30, 30, "", 0, 35, id="never twice in one second"),
+        pytest.param(30, 30, "true", 0, None, id="never"),
+        pytest.param(30, 0, "30m", 1750, 50, id="half an hour after it began"),
+        pytest.param(30, 0, "30m", 7200, 30, id="it has run for longer"),
+        pytest.param(30, 0, "yes", 0, 30, id="malformed"),
+    ],
+)
+def test_a_drainer_asks_again_after_a_pause(now: float, tried: float, hold: str, age: float, attempt: object) -> None:
+    waiting, drain = [pod("web", hold=hold, age=age)], Drain()
+    drain.begin(KARPENTER, waiting)
+    drain.tried = tried
+    assert drain.next_attempt(now, waiting) == attempt
+    assert drain.next_attempt(now, []) is None
+
+
+def test_a_run_ends_after_its_time_and_says_so() -> None:
+    async def wait() -> None: ...
+
+    watches: Any = SimpleNamespace(pods={}, budgets={}, quotas={})
+    quiet: Any = SimpleNamespace(over=True, wait=wait, impatient=set())
+    workloads: Any = SimpleNamespace(known={}, missing=Counter)
+    api: Any = None
+    played = Reclaim(api, watches, quiet, workloads, startup=30, seed=0)
+    asyncio.run(played.play([PLAIN], []))
+    assert played.notes == {"what comes later than 0 s after the notice: the run has taken 900 s"}
+    with pytest.raises(CannotJudgeError, match="does not come to rest within 900 s"):
+        asyncio.run(played.begin())
