@@ -188,14 +188,14 @@ class Reclaim:
     async def _ask_again(self) -> bool:
         """Have Pods made that a quota has refused, if quotas have changed: controllers wait longer each time."""
         used = {key: each.status.used for key, each in self._watches.quotas.items()}
-        makers = [maker for _, maker, _ in self.workloads.refused()]
-        if used == self._used or not (makers or self._refused):
+        if used == self._used:
             return False
-        self._used = used
-        await ask_again(self._api, makers)
-        refused, self._refused = self._refused, []
-        await self._recreate(refused)
-        return True
+        self._used, refused, makers = used, self._refused, [maker for _, maker, _ in self.workloads.refused()]
+        if makers or refused:
+            await ask_again(self._api, makers)
+            self._refused = []
+            await self._recreate(refused)
+        return bool(makers or refused)
 
     def _notice(self) -> None:
         """Plan what becomes of Pods that were bound or told to stop since the last time."""

@@ -98,7 +98,8 @@ async def ask_again(api: Api, makers: Iterable[WorkloadKey]) -> None:
         kind = BY_NAME[each.api_version.rpartition("/")[0], each.kind]
         path = f"{kind.collection(each.api_version, each.namespace)}/{each.name}"
         body = {"metadata": {"annotations": {f"{_OURS}asked": str(time.monotonic())}}}
-        await api.write("PATCH", path, body, _ANSWER, _MERGE)
+        with contextlib.suppress(ApiError):  # it has gone
+            await api.write("PATCH", path, body, _ANSWER, _MERGE)
     await asyncio.sleep(_BATCH)
 
 
