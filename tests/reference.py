@@ -20,7 +20,14 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from tests.command_help import command_help, command_list, format_list
-from tests.monitoring.tables import OPERATOR_RULES, alert_table, metric_table, operator_rules
+from tests.monitoring.tables import (
+    OPERATOR_RULES,
+    TESTED_RULES,
+    alert_table,
+    metric_table,
+    operator_rules,
+    rules_without_annotations,
+)
 from tests.providers_page import checked_pages, node_pool_tables, provider_table
 from webhook.bundle import policy_kinds
 from webhook.cli.commands.schema import policy_schema
@@ -267,3 +274,4 @@ if __name__ == "__main__":
         each.write_text(render(each))
     FINDINGS_PAGE.write_text(findings_page())
     OPERATOR_RULES.write_text(operator_rules())
+    TESTED_RULES.write_text(rules_without_annotations())

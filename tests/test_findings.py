@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 import webhook
 from tests.golden import messages
 from webhook.bundle import policy_kinds
-from webhook.findings import finding_texts
+from webhook.findings import finding_texts, page_at, page_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,3 +64,23 @@ def test_the_failing_example_has_the_finding_as_it_is_stored_and_the_mended_one_
 
 def test_every_example_has_its_message() -> None:
     assert messages.stored().keys() == TEXTS.keys() - WITHOUT_EXAMPLE
+
+
+@pytest.mark.parametrize(
+    ("urls", "page"),
+    [
+        (None, ""),
+        (["Homepage, https://x.example.com"], ""),
+        (
+            ["Repository, https://git.example.com/us/spotgate/"],
+            "https://git.example.com/us/spotgate/blob/main/docs/findings.md#reserved-labelsreserved",
+        ),
+    ],
+)
+def test_a_finding_is_linked_to_the_file_of_the_repository_that_the_package_names_or_nowhere(
+    urls: list[str] | None, page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.metadata.metadata", lambda _: SimpleNamespace(get_all=lambda _: urls))
+    page_at.cache_clear()
+    assert page_of("reserved-labels/reserved") == page
+    page_at.cache_clear()

@@ -34,6 +34,11 @@ def test_every_page_is_on_the_site(site: Path) -> None:
     assert {file.parent.relative_to(site) for file in site.rglob("index.html")} == wanted
 
 
+def test_every_page_is_in_the_menu_once() -> None:
+    named = re.findall(r"[\w./-]+\.md", (ROOT / "mkdocs.yml").read_text())
+    assert [page for page in named if named.count(page) > 1] == []
+
+
 def test_nothing_is_fetched_from_another_host(site: Path) -> None:
     files = [*site.rglob("*.html"), *site.rglob("*.css")]
     assert len(files) > 40

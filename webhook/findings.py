@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _PACKAGE: Final = Path(__file__).parent
-_PAGES: Final = "https://spotgate.dev/docs/findings"
-"""The address at which ``docs/findings.md`` is published."""
-
 _OF_A_KIND: Final = (
     "List the users, namespaces or objects that may do this under `exempt` of the policy, or in an Exemption."
 )
@@ -104,8 +101,21 @@ def as_markdown(finding_id: str) -> str:
 
 
 def page_of(finding_id: str) -> str:
-    """Return the address of the section about the finding."""
-    return f"{_PAGES}#{anchor_of(finding_id)}"
+    """Return the address of the section about the finding; empty while the repository's is not known."""
+    page = page_at("docs/findings.md")
+    return f"{page}#{anchor_of(finding_id)}" if page else ""
+
+
+@cache
+def page_at(path: str) -> str:
+    """Return the address of a file of the repository that the package's metadata names; empty if it names none."""
+    from importlib.metadata import PackageNotFoundError, metadata  # noqa: PLC0415 - 20 ms that few commands need
+
+    try:
+        named = dict(each.split(", ", 1) for each in metadata("spotgate").get_all("Project-URL") or ())
+    except PackageNotFoundError:  # a copy of the folder
+        return ""
+    return f"{named['Repository'].rstrip('/')}/blob/main/{path}" if "Repository" in named else ""
 
 
 def anchor_of(finding_id: str) -> str:

@@ -67,6 +67,10 @@ class UserInfo(msgspec.Struct, frozen=True):
     groups: tuple[str, ...] | None = None
 
 
+PROBE_NAME: Final = "spotgate-doctor-"
+"""The generateName of the objects by which `spotgate doctor` tries the policies."""
+
+
 class Request(msgspec.Struct, rename="camel", kw_only=True):
     """Hold the ``request`` of an AdmissionReview."""
 
@@ -86,6 +90,11 @@ class Request(msgspec.Struct, rename="camel", kw_only=True):
     def path(self) -> str:
         """Return the resource with its subresource, as rules name it: ``pods``, ``nodepools/scale``."""
         return f"{self.resource.resource}/{self.sub_resource}" if self.sub_resource else self.resource.resource
+
+    @property
+    def is_probe(self) -> bool:
+        """Return whether `spotgate doctor` tries what is answered."""
+        return self.dry_run is True and PROBE_NAME.encode() in bytes(self.object)
 
     def describe(self) -> str:
         """Return the request as one phrase: ``CREATE pods team-a/web``."""

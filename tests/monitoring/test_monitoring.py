@@ -15,7 +15,15 @@ import yaml
 from prometheus_client import generate_latest
 
 from tests.monitoring.prometheus import TIMEOUT_SECONDS, program, running
-from tests.monitoring.tables import OPERATOR_RULES, ROOT, RULES, alerts, full_registry, operator_rules
+from tests.monitoring.tables import (
+    OPERATOR_RULES,
+    ROOT,
+    RULES,
+    alerts,
+    full_registry,
+    operator_rules,
+    rules_without_annotations,
+)
 from tests.server.conftest import spawn  # noqa: F401 - a fixture
 from tests.server.harness import eventually, labelled, review, write_policy
 
@@ -30,7 +38,7 @@ OPERATE: Final = (ROOT / "docs" / "operate.md").read_text()
 
 PANELS: Final = [(panel["title"], each["expr"]) for panel in BOARD["panels"] for each in panel["targets"]]
 
-_MACROS: Final = {"$__range": "1m", "$__rate_interval": "10s"}
+_MACROS: Final = {"$__range": "1m", "$__rate_interval": "10s", "$cluster": ".*", "$namespace": ".*"}
 
 _NOT_HERE: Final = {"spotgate_shed_total", "spotgate_rejected_total"}
 """Nobody was told to come again here; the board's queries show 0 then."""
@@ -134,24 +142,38 @@ def alerts_of(prometheus: Prometheus) -> list[dict[str, Any]]:
     return [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
 
 
-def test_each_alert_fires_when_it_should_and_not_before(tmp_path: Path) -> None:
-    groups = yaml.safe_load(RULES.read_text())
-    for rule in groups["groups"][0]["rules"]:
-        del rule["annotations"]
-    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(groups))
+def test_each_alert_fires_when_it_should_and_not_before() -> None:
     tests = (Path(__file__).parent / "rules_test.yaml").read_text()
-    (tmp_path / "rules_test.yaml").write_text(tests)
     assert {each["alert"] for each in alerts()} == set(re.findall(r"alertname: (\w+)\n +exp_alerts", tests))
-    for command in (["check", "rules", "--lint=all", "--lint-fatal"], ["test", "rules"]):
-        file = RULES if command[0] == "check" else tmp_path / "rules_test.yaml"
+    for arguments in (
+        ("check", "rules", "--lint=all", "--lint-fatal", str(RULES)),
+        ("test", "rules", "tests/monitoring/rules_test.yaml"),
+    ):
         done = subprocess.run(
-            [program("promtool"), *command, str(file)],
+            [program("promtool"), *arguments],
+            cwd=ROOT,
             capture_output=True,
             text=True,
             check=False,
             timeout=TIMEOUT_SECONDS,
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_rules_that_promtool_tests_are_those_that_ship() -> None:
+    (named,) = yaml.safe_load((Path(__file__).parent / "rules_test.yaml").read_text())["rule_files"]
+    assert (Path(__file__).parent / named).read_text() == rules_without_annotations()
+
+
+def test_every_query_of_the_board_asks_for_the_cluster_and_namespace_that_are_chosen() -> None:
+    assert {each["name"] for each in BOARD["templating"]["list"]} == {"datasource", "cluster", "namespace"}
+    chosen = re.compile(r'cluster=~"\$cluster"(, namespace=~"\$namespace")?')
+    for title, expression in PANELS:
+        selectors = re.findall(r"((?:spotgate|apiserver)_[a-z_]+)(\{[^}]*\})?", expression.partition("__name__")[0])
+        for metric, selector in selectors:
+            assert (asks := chosen.search(selector)), (title, metric)
+            assert bool(asks[1]) == metric.startswith("spotgate_"), (title, metric)
+        assert "__name__" not in expression or chosen.search(expression)
 
 
 def test_the_metrics_have_names_and_units_as_prometheus_wants_them() -> None:

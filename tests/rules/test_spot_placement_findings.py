@@ -173,6 +173,21 @@ def test_a_field_is_not_said_to_contradict_where_no_pool_would_take_the_pod_with
     assert violation.field == CAPACITY
 
 
+@pytest.mark.parametrize(
+    ("value", "hint"), [("cpu-spott", ", did you mean `cpu-spot`? "), ("cpu-spot-of-ours", "`. "), ("gpu", "`. ")]
+)
+def test_a_misspelt_pool_in_its_own_selector_is_named(value: str, hint: str) -> None:
+    in_affinity = {"key": POOL_LABEL, "operator": "In", "values": [value]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [in_affinity]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    for constraint in ({"nodeSelector": {POOL_LABEL: value}}, {"affinity": affinity}):
+        violation = said(pod_of(labels=SPOT, **constraint))
+        assert violation.id == "own-selector-excludes"
+        demanded = violation.detail.partition("and demands `")[2]
+        assert hint in demanded.partition("admits")[0].replace("]`", "`")
+        assert "?." not in violation.detail
+
+
 def test_a_selector_against_the_pool_that_the_annotation_names_is_said() -> None:
     pod = pod_of(annotations={"spotgate.dev/node-pool": "gpu-spot"}, gpu=True, nodeSelector={POOL_LABEL: "gpu"})
     violation = said(pod)

@@ -67,6 +67,17 @@ def test_decisions_and_findings_are_counted(start: Start) -> None:
     assert served.metric("spotgate_request_seconds_bucket", phase="validate", le="+Inf") == 3
 
 
+def test_probes_of_doctor_are_answered_and_not_counted(start: Start) -> None:
+    served = start(bundle_of(judge))
+    probe = {"metadata": {"generateName": "spotgate-doctor-"}, "spec": {"containers": []}}
+    pod = {"apiVersion": "v1", "kind": "Pod", **probe}
+    answer = served.post(review(name="denied", object=pod, dryRun=True))
+    assert answer.json["response"]["allowed"] is False
+    served.post(review(name="denied", object=pod, dryRun=False))  # the name alone hides nothing
+    eventually(lambda: served.metric("spotgate_decisions_total", phase="validate", outcome="denied") == 1)
+    assert served.metric("spotgate_findings_total", policy="test-policy", outcome="deny") == 1
+
+
 def test_every_metric_is_ours_and_there_before_anything_happened(start: Start) -> None:
     text = start().ops("/metrics").body.decode()
     families = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}

@@ -246,6 +246,8 @@ class Webhook:
             "peer": sender.peer.address,
         }
         log_decision(line)
+        if request.is_probe:
+            return
         self.last.append(line)
         if decision.findings:
             self.found.append(line)

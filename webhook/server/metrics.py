@@ -87,8 +87,10 @@ class Metrics(Collector):
     def decided(
         self, request: Request, phase: Phase, decision: Decision, seconds: float, *, authenticated: bool
     ) -> str:
-        """Count one decision. Return its effect on the request in a word: denied, patched, warned or allowed."""
+        """Count one decision, unless doctor probes. Return its effect: denied, patched, warned or allowed."""
         outcome = _outcome(decision)
+        if request.is_probe:
+            return outcome
         resource = request.path[:TEXT_LENGTH]
         if resource not in self._resources:
             if len(self._resources) < _RESOURCES:

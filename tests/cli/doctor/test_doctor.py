@@ -291,7 +291,7 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
     ),
     "the Secret may not be read": (
         {PROXY: UNREACHABLE, SECRET: FORBIDDEN},
-        {"replica": SILENT, "certificates": "unknown: 403 Forbidden"},
+        {"replica": SILENT, "certificate in the Secret": "unknown: the Secret can't be read: 403 Forbidden"},
     ),
     "silent replicas and a Deployment without a Secret": (
         {PROXY: UNREACHABLE, DEPLOYMENT: {'"secret": ': '"other": '}},
@@ -323,7 +323,7 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
     "policies may not be read": (
         {**own(""), CONFIGMAP: FORBIDDEN},
         {
-            "policies": "fail: policies in /etc/spotgate/own: ConfigMap .* can't be read: 403",
+            "policies": "unknown: policies in /etc/spotgate/own: ConfigMap .* can't be read: 403",
             "MutatingWebhookConfiguration": "unknown: ",
             "ValidatingWebhookConfiguration": "unknown: ",
             "probes": "unknown: ",
@@ -494,13 +494,35 @@ ACCOUNT = "ServiceAccount spotgate"
             "patch mutatingwebhookconfigurations",
             {ACCOUNT: "fail: it may not: patch mutatingwebhookconfigurations.admissionregistration.k8s.io/spotgate"},
         ),
-        ({}, "get pods/proxy", {"your permissions": "warn: you may not: get pods/proxy in spotgate-system"}),
-        ({}, "get /metrics", {"your permissions": "warn: you may not: get /metrics"}),
+        ({}, "get pods/proxy", {"your permissions": "unknown: you may not: get pods/proxy in spotgate-system"}),
+        ({}, "get /metrics", {"your permissions": "unknown: you may not: get /metrics"}),
     ],
 )
 async def test_what_may_not_be_done_is_named(changed: Mapping[str, Any], denied: str, said: Mapping[str, str]) -> None:
     problems = await found(RecordedApi(changed, denied))
     assert problems == {name: [text] for name, text in said.items()}
+
+
+@pytest.mark.parametrize(
+    ("answer", "fix"), [(FORBIDDEN, "allow `list nodes`"), (Answer(504, '{"message": "slow"}'), ""), (NOTHING, "")]
+)
+async def test_the_permission_to_list_nodes_is_asked_for_only_where_it_lacks(answer: Answer, fix: str) -> None:
+    (kubelets,) = [each for each in await examine(RecordedApi({NODES: answer}), NAMESPACE) if each.name == "kubelets"]
+    assert (kubelets.state, kubelets.fix) == ("unknown", fix)
+
+
+@pytest.mark.parametrize("secret_answer", [GONE, FORBIDDEN])
+async def test_an_emptied_ca_bundle_is_told_where_nothing_else_can_be_read(secret_answer: Answer) -> None:
+    emptied: Mapping[str, str] = {'"caBundle": "[^"]*"': '"caBundle": ""'}
+    changed: Mapping[str, Any] = {
+        CONFIGMAP: GONE,
+        DEPLOYMENT: GONE,
+        PODS: NOTHING,
+        SECRET: secret_answer,
+        MUTATING: emptied,
+    }
+    problems = await found(RecordedApi(changed))
+    assert any("it holds no certificate, so every call fails" in each for each in problems["caBundles"])
 
 
 async def test_only_replicas_that_manage_certificates_need_to_write() -> None:
@@ -514,7 +536,12 @@ async def test_only_replicas_that_manage_certificates_need_to_write() -> None:
 
 
 async def test_fixes_tell_a_network_that_is_closed_from_a_permission_that_lacks() -> None:
-    for answer, fix in ((UNREACHABLE, "NetworkPolicy spotgate"), (FORBIDDEN, "allow `get` on pods/proxy")):
+    refused = Answer(503, '{"message": "dial tcp 10.1.2.3:8080: connect: connection refused"}')
+    for answer, fix in (
+        (UNREACHABLE, "NetworkPolicy spotgate"),
+        (FORBIDDEN, "allow `get` on pods/proxy"),
+        (refused, "nothing listens at that address"),
+    ):
         diagnoses = await examine(RecordedApi({PROXY: answer, SECRET: secret(leaf())}), NAMESPACE)
         fixes = [each.fix for each in diagnoses if each.name.startswith("replica spotgate-")]
         assert len(fixes) == 3

@@ -69,3 +69,12 @@ def test_an_issue_is_one_line_whatever_its_fix_shows(run: Run, write: Write) -> 
     found = run("check", "-o", "gitlab", write("pod.yaml", pod)).json
     assert found
     assert not [issue for issue in found if "\n" in issue["description"]]
+
+
+def test_a_hint_ends_its_sentence(run: Run, write: Write) -> None:
+    name = SPOT_POOL.partition("name: ")[2].split()[0].strip("{},")
+    pod = POD.replace("metadata:", f"metadata:\n  annotations: {{spotgate.dev/node-pool: {name}t}}", 1)
+    write("deploy/all.yaml", f"{pod}\n---\n{SPOT_POOL}")
+    texts = [each["description"] for each in run("check", "-o", "gitlab", "deploy").json]
+    assert any(f"did you mean `{name}`? Name one of these pools" in text for text in texts), texts
+    assert not [text for text in texts if "?." in text]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from webhook.cli.doctor.installation import INSTALL, Diagnosis, read
+from webhook.cli.doctor.installation import INSTALL, UNREADABLE, Diagnosis, read
 from webhook.cluster.installation import CONFIGURATION, CONFIGURATIONS
 from webhook.index import SYSTEM_NAMESPACES
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
@@ -30,7 +30,9 @@ async def check_configurations(installed: Installed) -> AsyncIterator[Diagnosis]
     stored = {kind: await read(installed.api, f"{_PATH}/{kind.lower()}s/{CONFIGURATION}") for kind in CONFIGURATIONS}
     if installed.bundle is None:
         fix = INSTALL if installed.deployment is None else "replicas go on with the last good ones: mend it"
-        yield Diagnosis("policies", "fail", installed.bundle_problem, fix)
+        hidden = UNREADABLE in installed.bundle_problem
+        fix = "use credentials that may read it; this says nothing about the installation" if hidden else fix
+        yield Diagnosis("policies", "unknown" if hidden else "fail", installed.bundle_problem, fix)
         wanted = {}
     else:
         count = len(installed.bundle.policies)

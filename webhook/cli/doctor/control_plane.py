@@ -52,8 +52,9 @@ async def check_versions(installed: Installed) -> AsyncIterator[Diagnosis]:
         if each.kind == "GracefulTermination" and each.spec is not None
     } - {"exec"}
     if kubelet is None:
-        unread = f": {installed.unread[0]}" if installed.unread else ""
-        yield Diagnosis("kubelets", "unknown", f"the oldest kubelet is not known{unread}", "allow `list nodes`")
+        why = next((each for each in installed.unread if each.startswith("nodes ")), "the cluster shows no Node")
+        fix = "allow `list nodes`" if ": 403" in why else ""
+        yield Diagnosis("kubelets", "unknown", f"the oldest kubelet is not known: {why}", fix)
     elif sleeps and kubelet < NATIVE_SLEEP:
         what = f"the oldest is {_text(kubelet)}: no native sleep before {_text(NATIVE_SLEEP)}, so images need a shell"
         yield Diagnosis("kubelets", "warn", what, "upgrade the nodes, or set `method: exec` knowingly")
@@ -121,8 +122,8 @@ async def check_own_permissions(installed: Installed) -> AsyncIterator[Diagnosis
         Access("get", "/metrics"),
     ]
     denied = await _denied(installed, "selfsubjectaccessreviews", {}, wanted)
-    fix = "use credentials that may: what needs them is unknown"
-    yield Diagnosis.of("your permissions", denied and f"you may not: {denied}", fix, "all that doctor reads", "warn")
+    fix = "use credentials that may: what needs them is unknown, and says nothing about the installation"
+    yield Diagnosis.of("your permissions", denied and f"you may not: {denied}", fix, "all that doctor reads", "unknown")
 
 
 async def check_account(installed: Installed) -> AsyncIterator[Diagnosis]:

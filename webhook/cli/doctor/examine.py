@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from webhook.cli.doctor.configurations import check_configurations, check_later_webhooks
@@ -49,5 +50,8 @@ async def examine(api: Api, namespace: str) -> list[Diagnosis]:
                 async for each in check:
                     found.append(each)
         except ApiError as error:
-            found.append(Diagnosis(name, "unknown", str(error), "allow it, or try again: see docs/cli/doctor.md"))
+            fix = (
+                "allow it" if error.status == HTTPStatus.FORBIDDEN else "try again: the API server did not answer this"
+            )
+            found.append(Diagnosis(name, "unknown", str(error), f"{fix}; see docs/cli/doctor.md"))
     return found

@@ -56,6 +56,16 @@ INSTALL: Final = "install it (docs/install.md), or name another --namespace"
 
 _ALLOW_PROXY: Final = "allow `get` on pods/proxy in spotgate's namespace"
 
+UNREADABLE: Final = "can't be read: "
+"""Begins why the user, or this machine, can't know something: the installation may be fine."""
+
+_NO_ROUTE: Final = ("connection refused", "no route to host", "unreachable")
+"""What the API server says of an address where nothing is. A NetworkPolicy drops packets: the call times out."""
+
+_NOTHING_THERE: Final = (
+    "nothing listens at that address, or the API server has no route to it: in a local cluster whose Pods are only "
+    "simulated it is so; else see its log, and the network of the control plane"
+)
 _OPEN_PORT: Final = (
     "let the API server reach port ops: add its addresses to NetworkPolicy spotgate (docs/install.md, who may connect)"
 )
@@ -229,7 +239,7 @@ async def _download(api: Api, namespace: str, name: str | None, folder: Path) ->
     try:
         stored = await read(api, f"/api/v1/namespaces/{namespace}/configmaps/{name}")
     except ApiError as error:
-        return f"ConfigMap {namespace}/{name} can't be read: {error}"
+        return f"ConfigMap {namespace}/{name} {UNREADABLE}{error}"
     if stored is None:
         return f"ConfigMap {namespace}/{name} does not exist"
     _write(folder, stored.get("data", {}))
@@ -258,7 +268,8 @@ async def _replica(api: Api, pod: JSON) -> ServingPod:
     except ApiError as error:
         if replica.waits:  # what is said of that mends this, too
             return replace(replica, problem="it does not run")
-        fix = _ALLOW_PROXY if error.status == HTTPStatus.FORBIDDEN else _OPEN_PORT
+        fix = _NOTHING_THERE if any(each in str(error) for each in _NO_ROUTE) else _OPEN_PORT
+        fix = _ALLOW_PROXY if error.status == HTTPStatus.FORBIDDEN else fix
         return replace(replica, problem=str(error), fix=fix)
     except msgspec.MsgspecError as error:
         problem = f"/version of another version of spotgate: {error}"

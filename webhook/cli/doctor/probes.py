@@ -11,6 +11,7 @@ from webhook.capacity.placement.target import CAPACITY_LABEL
 from webhook.cli.doctor.installation import SECONDS, Diagnosis
 from webhook.cluster.api import ApiError
 from webhook.decision import Outcome
+from webhook.review import PROBE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,12 +127,12 @@ def _probes(bundle: Bundle) -> dict[str, tuple[str, str, JSON]]:
 
 
 def _pod(labels: Mapping[str, str]) -> JSON:
-    metadata = {"generateName": "spotgate-doctor-", "labels": labels}
+    metadata = {"generateName": PROBE_NAME, "labels": labels}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _POD_SPEC}
 
 
 def _pool(group: str, version: str, **spec: Any) -> tuple[str, str, JSON]:  # noqa: ANN401 - JSON
-    metadata = {"generateName": "spotgate-doctor-"}
+    metadata = {"generateName": PROBE_NAME}
     thing = {"apiVersion": f"{group}/{version}", "kind": "NodePool", "metadata": metadata, "spec": spec}
     return group, f"/apis/{group}/{version}/nodepools", thing
 

@@ -11,6 +11,7 @@ from webhook import __version__
 from webhook.capacity.providers.pool import CapacityType
 from webhook.cli.certificates import Item, judge, judge_trust, read_certificates
 from webhook.cli.doctor.installation import INSTALL, SECONDS, Diagnosis, read, samples
+from webhook.cluster.api import ApiError
 from webhook.cluster.installation import read_ca_bundles
 from webhook.context import utc_now
 
@@ -130,11 +131,17 @@ async def check_trust(installed: Installed) -> AsyncIterator[Diagnosis]:
         why = silent[0].problem if silent else "there are no replicas"
         what, note = "certificate in the Secret", f"; what replicas serve can't be read: {why}"
         namespace, name = installed.secret()
-        if not name:
-            yield Diagnosis(what, "unknown", f"the Deployment names no Secret{note}", "see docs/certificates.md")
-            return
-        items = list(judge(await read_certificates(installed.api, namespace, name, now=now), now=now))
-        for found in _diagnosed(what, items, now, note):
+        problem = "the Deployment names no Secret"
+        try:
+            items = (
+                list(judge(await read_certificates(installed.api, namespace, name, now=now), now=now)) if name else []
+            )
+        except ApiError as error:
+            items, problem = [], f"the Secret can't be read: {error}"
+        if not items:
+            yield Diagnosis(what, "unknown", f"{problem}{note}", "see docs/certificates.md")
+            what, items, note = "caBundles", list(judge_trust(b"", bundles, now=now)), ""
+        for found in _diagnosed(what, items, now, note) if items else ():
             yield found
 
 

@@ -100,7 +100,6 @@ SEARCHED_AT_MOST: Final = 10_000
 """Maps and lists of one object that are searched, the outer ones first. The largest workloads have some thousand; YAML
 aliases can make billions of a few lines."""
 
-_PAGE: Final = "https://spotgate.dev/docs/policies/workload-templates"
 _OWN_GROUP: Final = "spotgate.dev"
 _OF_PODS: Final = frozenset({
     *("containers", "initContainers", "nodeSelector", "tolerations", "affinity", "priorityClassName", "restartPolicy"),
@@ -134,7 +133,7 @@ class UnknownTemplates:
             reason=f"judged only when its Pods are created: no WorkloadTemplates describes {kind} of {group}",
             field=field_path((*path, "metadata", member, key)),
             detail="It looks like a pod template, and has a key that policies look at.",
-            fix=f"if these are Pods, add the kind to the policies ({_PAGE}):\n"
+            fix="if these are Pods, add the kind to the policies:\n"
             "apiVersion: spotgate.dev/v1\n"
             "kind: WorkloadTemplates\n"
             f"metadata: {{name: {plural}}}\n"

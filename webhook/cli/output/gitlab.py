@@ -41,7 +41,8 @@ def render(report: Report) -> str:
 
 def _description(result: Result) -> str:
     """Return one line, which is all that GitLab shows. A fix of several lines is in the job's log."""
-    fix = "" if "\n" in result.fix else f". {result.fix[:1].upper()}{result.fix[1:]}"
+    stop = "" if result.reason.endswith("?") else "."
+    fix = "" if "\n" in result.fix else f"{stop} {result.fix[:1].upper()}{result.fix[1:]}"
     return f"{result.kind} {result.name}: {result.reason}{fix} (policy {result.policy})"
 
 

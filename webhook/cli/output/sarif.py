@@ -69,7 +69,7 @@ def _rule(finding_id: str) -> JSON:
             "text": f"{text.matters} For an example and what to do: spotgate explain {finding_id}",
             "markdown": as_markdown(finding_id),
         },
-        "helpUri": page_of(finding_id),
+        **({"helpUri": page} if (page := page_of(finding_id)) else {}),
         "properties": {"tags": ["kubernetes", "spot"]},
     }
 

@@ -11,6 +11,7 @@ from webhook.capacity.providers.nodes import KIND as NODE_GROUP
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.decision import finding
 from webhook.kube.affinity import Tristate, admits, terms_of, unmet_constraint
+from webhook.policy.errors import did_you_mean
 from webhook.rules.protocol import pod_noun, run_on_demand
 from webhook.rules.spot_placement.findings import (
     LISTED,
@@ -161,9 +162,19 @@ def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: s
         "own-selector-excludes",
         f"the Pod targets spot, and its own nodeSelector or affinity excludes {which}",
         field,
-        f"It targets spot by {target.because}, and demands `{demand}`.{wants}{closed} {UNCHANGED}",
+        f"It targets spot by {target.because}, and demands `{demand}`{_hint(demand, supply) or '.'}{wants}{closed} "
+        f"{UNCHANGED}",
         fix,
     )
+
+
+def _hint(demand: str, supply: Supply) -> str:
+    """Return which value of a spot pool is meant, if the one that is demanded is no pool's; else an empty string."""
+    words = demand.split(" ")
+    key, value = words[0].rstrip(":"), words[-1].strip("[]")
+    if any(pool.is_named(value) or pool.labels.get(key) == value for pool in supply.pools):
+        return ""
+    return did_you_mean(value, filter(None, (nodes.only(key) for nodes in supply.spot)), cutoff=0.75)
 
 
 def _pool_dedicated(subject: Subject, target: Target, nodes: SpotNodes, taint: Taint) -> Violation:
