@@ -149,3 +149,20 @@ sys.exit(", ".join(sorted(heavy & set(sys.modules))) or None)
         [sys.executable, "-c", code], check=False, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"}
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("spotgate ex", {"explain", "export"}),
+        ("spotgate check --fail", {"--fail-on"}),
+        ("spotgate check --fail-on ", {"deny", "warn", "indeterminate"}),
+    ],
+)
+def test_a_shell_is_told_what_may_follow(line: str, offered: set[str], tmp_path: Path) -> None:
+    file = tmp_path / "offered"
+    asked = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": "\n"}
+    environment = os.environ | asked | {"_ARGCOMPLETE_STDOUT_FILENAME": str(file)}
+    done = subprocess.run(PROGRAM, check=False, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert {each.strip() for each in file.read_text().split("\n")} >= offered

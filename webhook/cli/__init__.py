@@ -53,6 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0: nothing was found, 1: findings, 2: it could not judge.
     """
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what may follow
+        _complete()
     arguments = list(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -116,8 +118,16 @@ def _module(command: str) -> ModuleType:
         gc.enable()
 
 
-def _no_command(program: str) -> argparse.ArgumentParser:
-    """Build the parser for a command line without a known command."""
+def _complete() -> None:
+    """Print what may follow the command line of the shell, and end."""
+    import argcomplete  # noqa: PLC0415 - only for completion
+
+    _, *words = os.environ.get("COMP_LINE", "spotgate").split()
+    argcomplete.autocomplete(_no_command("spotgate", configured=words[0] if words else ""))
+
+
+def _no_command(program: str, configured: str = "") -> argparse.ArgumentParser:
+    """Build the parser for a command line without a known command. One command can have its flags."""
     parser = argparse.ArgumentParser(
         prog=program,
         usage=f"{program} [-h] [--version] COMMAND ...",
@@ -129,5 +139,7 @@ def _no_command(program: str) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"spotgate {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():
-        commands.add_parser(name, help=summary)
+        command = commands.add_parser(name, help=summary)
+        if name == configured:
+            _module(name).configure(command)
     return parser

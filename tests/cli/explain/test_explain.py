@@ -466,7 +466,7 @@ def test_a_misspelt_kind_is_told_too(run: Run) -> None:
     assert "\n  eviction-strategy/bypassed\n" in done.err
 
 
-@pytest.mark.parametrize("path", ["deploy/web", "reserved-labels"])
+@pytest.mark.parametrize("path", ["deploy/web", "reserved-label"])
 def test_a_path_that_is_not_there_is_no_finding(run: Run, path: str) -> None:
     assert "No such file or directory" in run("explain", path).err
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -12,7 +14,7 @@ from webhook.cli.explain.explanation import explanations
 from webhook.cli.explain.timeline import ReclaimTimeline
 from webhook.cli.judging.project import take_project_file
 from webhook.cli.judging.session import judge
-from webhook.cli.options import add_inputs, add_operation, add_rendered
+from webhook.cli.options import add_inputs, add_operation, add_rendered, read_policies
 from webhook.cli.terminal import complain, show
 from webhook.findings import exemption_from, finding_texts, page_of
 from webhook.policy.errors import did_you_mean
@@ -28,8 +30,9 @@ Say why each policy acts on an object, or does not: in the words of the policy f
 would inject, and a timeline of what a reclaim does to each Pod that targets spot, against the
 window that the provider gives. Of a node pool: what its provider's reader makes of it, and from
 which fields.
+Of an object in a cluster, as deployment/web with --kubeconfig: the same, as the cluster has it.
 Of the id of a finding, as reserved-labels/reserved: what it means, an example that has it, one that
-does not, and how to be exempt from it.
+does not, and how to be exempt from it. Of a kind of policies or the name of one: its findings.
 """
 
 EPILOG: Final = """\
@@ -46,10 +49,11 @@ what the words mean:
   off                                  enforcement: off
 
 examples:
+  %(prog)s reserved-labels
   %(prog)s reserved-labels/reserved
   %(prog)s --state cluster/ deploy/trainer.yaml
   %(prog)s --state cluster/ -o html deploy/trainer.yaml > trainer.html
-  kubectl get job trainer -o yaml | %(prog)s --kubeconfig ~/.kube/config --operation CREATE -
+  %(prog)s deployment/web -n shop --kubeconfig ~/.kube/config
 
 exit codes:
   0  explained, whatever the verdict is
@@ -70,6 +74,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     add_operation(parser)
     add_inputs(parser)
+    parser.add_argument("-n", "--namespace", metavar="NAME", default="", help="of KIND/NAME; default: the kubeconfig's")
     add_rendered(parser)
 
 
@@ -78,6 +83,10 @@ def run(options: Namespace) -> int:
     if finding := _named_finding(options.paths):
         show(_finding(finding))
         return FINE
+    if listed := _findings_of(options):
+        show(listed)
+        return FINE
+    _read_live(options)
     take_project_file(options)
     judged = judge(options, trace=True)
     explained = list(explanations(judged))
@@ -110,6 +119,39 @@ def _named_finding(paths: list[str]) -> str:
         return ""
     listed = "\n  ".join(alike or known)
     raise CannotJudgeError(f"error: there is no file and no finding {word}{hint}\nthe findings are:\n  {listed}")
+
+
+def _findings_of(options: Namespace) -> list[Line]:
+    """Return the findings of the kind or the policy that is named; none if the argument is something else."""
+    (word, *others) = options.paths or [""]
+    if others or not word.replace("-", "").isalnum() or Path(word).exists():
+        return []
+    slugs = {_slug(word)}
+    if not any(each.startswith(f"{_slug(word)}/") for each in finding_texts()):
+        slugs = {_slug(each.kind) for each in read_policies(options.policies).policies if each.name == word}
+    return [
+        [(finding_id, "bold"), (f"  {text.means}", "")]
+        for finding_id, text in finding_texts().items()
+        if finding_id.partition("/")[0] in slugs
+    ]
+
+
+def _slug(kind: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind).lower()
+
+
+def _read_live(options: Namespace) -> None:
+    """Read the object that KIND/NAME names from the cluster, in the place of standard input."""
+    if options.kubeconfig is None or len(options.paths) != 1 or Path(options.paths[0]).exists():
+        return
+    kind, slash, name = options.paths[0].partition("/")
+    if not (slash and kind and name) or "/" in name:
+        return
+    from webhook.cli.explain.live import read_object  # noqa: PLC0415 - slow, and for few
+
+    sys.stdin = io.TextIOWrapper(io.BytesIO(read_object(options, kind, name)))
+    options.paths = ["-"]
+    options.operation = options.operation or "CREATE"  # as if it were applied now: nothing of it is new else
 
 
 def _finding(finding_id: str) -> Iterator[Line]:

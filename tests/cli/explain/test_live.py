@@ -1,0 +1,97 @@
+"""``spotgate explain`` of what a cluster has, and of a kind or policy by name."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.cli.conftest import POD
+from tests.cli.judging.test_live_state import kubeconfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cli.conftest import Run, Write
+
+PODS = {"resource": "pods", "responseKind": {"kind": "Pod"}, "scope": "Namespaced", "verbs": ["get", "list"]}
+DISCOVERED = {"metadata": {"name": ""}, "versions": [{"version": "v1", "resources": [PODS]}]}
+ANSWERS: dict[str, Any] = {
+    "/api": {"kind": "APIGroupDiscoveryList", "items": [DISCOVERED]},
+    "/apis": {"kind": "APIGroupDiscoveryList", "items": []},
+    "/version": {"gitVersion": "v1.37.2"},
+    "/api/v1/namespaces/shop/pods/web": yaml.safe_load(POD),
+}
+
+
+class ApiServer(http.server.BaseHTTPRequestHandler):
+    """An API server with one Pod; lists are empty."""
+
+    def do_GET(self) -> None:
+        """Answer."""
+        path = self.path.partition("?")[0]
+        last = path.rpartition("/")[2]
+        empty = {"metadata": {"resourceVersion": "1"}, "items": []} if last != "nothing" else None
+        value = ANSWERS.get(path, empty)
+        body = json.dumps(value or {"message": "not found"}).encode()
+        self.send_response(404 if value is None else 200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def cluster(write: Write) -> Iterator[None]:
+    """Write a kubeconfig of a cluster on loopback."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), ApiServer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        write("kubeconfig", kubeconfig(f"http://127.0.0.1:{server.server_port}"))
+        yield
+        server.shutdown()
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("word", ["pod/web", "po/web", "Pods/web"])
+def test_an_object_of_a_cluster_is_explained_as_it_is_there(run: Run, word: str) -> None:
+    done = run("explain", word, "-n", "shop", "--kubeconfig", "kubeconfig")
+    assert (done.code, done.err) == (0, "")
+    assert "Pod" in done.out
+    assert "web" in done.out
+    assert "reserved-labels" in done.out
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize(
+    ("word", "problem"),
+    [
+        ("pood/web", "error: the cluster has no kind pood, did you mean `pod`?"),
+        ("pod/nothing", "error: pods nothing in namespace shop can't be read: 404"),
+    ],
+)
+def test_an_object_that_is_not_there_is_one_line(run: Run, word: str, problem: str) -> None:
+    done = run("explain", word, "-n", "shop", "--kubeconfig", "kubeconfig")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(problem)
+
+
+@pytest.mark.parametrize("word", ["reserved-labels", "ReservedLabels", "own-name"])
+def test_a_kind_or_policy_lists_its_findings(run: Run, write: Write, word: str) -> None:
+    document = {
+        "apiVersion": "spotgate.dev/v1",
+        "kind": "ReservedLabels",
+        "metadata": {"name": "own-name"},
+        "spec": {"domains": ["example.com"]},
+    }
+    write("own.yaml", yaml.safe_dump(document))
+    done = run("explain", word, "--policies", "own.yaml")
+    assert (done.code, done.err) == (0, "")
+    assert "reserved-labels/reserved  A user sets a label" in done.out
+    assert {line.partition("/")[0] for line in done.out.splitlines() if line} == {"reserved-labels"}
