@@ -38,8 +38,8 @@ serve: venv ## The same, and leave it serving
 # KUBERNETES=1.35.4 is for `cluster` and `test-cluster`: that version, built once, in the place of the newest.
 ASSETS = $(if $(KUBERNETES),KUBEBUILDER_ASSETS="$$($(BIN)/python -m tests.controlplane.assets $(KUBERNETES))" && export KUBEBUILDER_ASSETS &&)
 
-cluster: venv ## Start a small Kubernetes cluster with fake spot nodes and the webhook, until Ctrl-C
-	$(ASSETS) $(BIN)/python -m tests.controlplane.run
+cluster: venv ## Start a small Kubernetes cluster with fake spot nodes and the webhook, until Ctrl-C; POLICIES=DIR adds yours
+	$(ASSETS) $(BIN)/python -m tests.controlplane.run $(POLICIES)
 
 test: venv ## Run all tests that need no control plane
 	$(BIN)/pytest -n auto --dist worksteal --ignore=tests/controlplane --ignore=tests/image --ignore=tests/rehearse

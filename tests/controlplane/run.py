@@ -1,4 +1,7 @@
-"""A small CKS cluster with spotgate in it to try things on, until Ctrl-C: `python -m tests.controlplane.run`."""
+"""A small CKS cluster with spotgate in it to try things on, until Ctrl-C.
+
+`python -m tests.controlplane.run [POLICIES]`: POLICIES is a folder of your own policies, in addition to the shipped ones.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def main() -> None:
         report(f"starting Kubernetes {VERSION} and spotgate, some ten seconds")
         with start_cluster(binaries) as cluster:
             populate(cluster.kubectl, STATE)
-            with install_webhook(cluster) as webhook:
+            with install_webhook(cluster, sys.argv[1:]) as webhook:
                 sys.stdout.write(how_to_use(webhook))
                 sys.stdout.flush()
                 signal.pause()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+WRITTEN = re.compile(r"`([\w./-]+)`[^`]*\n\n```yaml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+"""A file that the tutorial tells the reader to create."""
+STEP = re.compile(r"(`[\w./-]+`[^`]*\n\n```yaml\n.*?^```$|^```console\n.*?^```$)", re.DOTALL | re.MULTILINE)
+
 PAGES = ("README.md", "docs/control-plane.md")
 BLOCK = re.compile(r"```console\n(\$ kubectl .*?)```", re.DOTALL)
 COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
@@ -36,17 +42,22 @@ class Running:
         """Those that it offers to type."""
         return [line.strip() for line in self.printed if line.startswith("    ")]
 
-    def typed(self, command: str) -> subprocess.CompletedProcess[str]:
+    @property
+    def tutorial(self) -> Path:
+        """Return the folder in which the reader of the tutorial works."""
+        return self.folder / "tutorial"
+
+    def typed(self, command: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
         """Return a command, in a terminal in which the exports that it offers have been typed."""
         exports = "\n".join(line for line in self.commands if line.startswith("export "))
         program = f"{Path(sys.executable).parent}/spotgate"  # where `make cluster` has put it
         return subprocess.run(
             ["/bin/sh", "-c", f"{exports}\n{command.replace('.venv/bin/spotgate', program)}"],
-            cwd=ROOT,
+            cwd=folder,
             capture_output=True,
             text=True,
-            env=os.environ | {"HOME": str(self.folder)},  # for kubectl's cache
-            timeout=60,
+            env=os.environ | {"KUBECACHEDIR": str(self.folder), "PATH": f"{Path(program).parent}:{os.environ['PATH']}"},
+            timeout=240,
             check=False,
         )
 
@@ -56,8 +67,12 @@ def running(binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
     """Yield the program, which finds the binaries where the tests do."""
     assert binaries
     folder = tmp_path_factory.mktemp("run")
+    (folder / "tutorial" / "team").mkdir(parents=True)
+    # The server starts with these two; the tutorial's reader has written them before.
+    for name in ("team/shutdown.yaml", "team/owner.yaml"):
+        (folder / "tutorial" / name).write_text(dict(WRITTEN.findall(TUTORIAL.read_text()))[name])
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.controlplane.run"],
+        [sys.executable, "-m", "tests.controlplane.run", str(folder / "tutorial" / "team")],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -108,6 +123,23 @@ def test_what_the_page_shows_is_what_kubectl_says(running: Running, page: str) -
         said = done.stdout if done.returncode == 0 and "Warning:" not in shown else done.stderr + done.stdout
         pattern = re.escape(anywhere(shown)).replace(re.escape("...\n"), r"(?s:.*)")
         assert re.fullmatch(pattern, anywhere(said)), f"{command}\n{said}"
+
+
+@pytest.mark.timeout(480)
+def test_the_tutorial_can_be_typed_as_it_is(running: Running) -> None:
+    (running.tutorial / "team" / "owner.yaml").unlink()
+    (running.tutorial / "team" / "tests").mkdir()
+    shutil.copytree(ROOT / "examples" / "state", running.tutorial / "cluster")
+    for part in STEP.split(TUTORIAL.read_text()):
+        if written := WRITTEN.fullmatch(part):
+            (running.tutorial / written[1]).write_text(written[2])
+        for command, shown in COMMAND.findall(part):
+            if command.startswith(("make ", "source ", "mkdir ")):
+                continue
+            done = running.typed(command, running.tutorial)
+            said = done.stderr + done.stdout
+            pattern = re.escape(anywhere(shown)).replace(re.escape("...\n"), r"(?s:.*)")
+            assert re.fullmatch(pattern, anywhere(said)), f"{command}\n{said}"
 
 
 def anywhere(said: str) -> str:

@@ -35,7 +35,7 @@ from webhook.controlplane.process import Process
 from webhook.policy.document import policy_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from tests.controlplane.cluster import Cluster
 
@@ -151,18 +151,18 @@ class Webhook:
 
 
 @contextlib.contextmanager
-def install_webhook(cluster: Cluster) -> Iterator[Webhook]:
-    """Install it, and take it away again. Raises WebhookError, KubectlError."""
+def install_webhook(cluster: Cluster, own: Sequence[str] = ()) -> Iterator[Webhook]:
+    """Install it, with these folders of own policies, and remove it at the end. Raise WebhookError, KubectlError."""
     directory = cluster.directory / "webhook"
     process = Process("spotgate", (), directory / "spotgate.log")
     with contextlib.ExitStack() as stack:
-        flags = stack.enter_context(apply_base(cluster, directory))
+        flags = [*stack.enter_context(apply_base(cluster, directory)), *(f"--policies={folder}" for folder in own)]
         stack.callback(process.kill)
         port, ops_port = start_on_free_ports(process, flags)
         webhook = Webhook(cluster, directory, process, port, f"127.0.0.1:{ops_port}")
         webhook.wait_until_ready()
         stack.callback(cluster.kubectl.run, "delete", f"--filename={CONFIGURATIONS}")
-        apply_configurations(cluster, directory, port)
+        apply_configurations(cluster, directory, port, own=own)
         webhook.wait_until_called()
         yield webhook
 
@@ -211,7 +211,9 @@ def write_overlay(directory: Path, *components: str) -> Path:
     return directory
 
 
-def apply_configurations(cluster: Cluster, directory: Path, port: int, *, component: str = PROVIDED) -> None:
+def apply_configurations(
+    cluster: Cluster, directory: Path, port: int, *, component: str = PROVIDED, own: Sequence[str] = ()
+) -> None:
     """Apply the CA, then the rules, for a webhook that listens on this port."""
     policies = directory / "policies"
     if component != SELF_MANAGED:
@@ -221,7 +223,8 @@ def apply_configurations(cluster: Cluster, directory: Path, port: int, *, compon
     if component == CERT_MANAGER:
         cluster.kubectl("annotate", KINDS, SERVICE, f"cert-manager.io/inject-ca-from={NAMESPACE}/{SERVICE}")
         cluster.kubectl("wait", FILLED, f"--timeout={START_SECONDS:.0f}s", KINDS, SERVICE)
-    cluster.kubectl("apply", *OF_RULES, "--filename=-", documents=render_configurations(policies, port))
+    rules = render_configurations(policies, port, *(f"--policies={folder}" for folder in own))
+    cluster.kubectl("apply", *OF_RULES, "--filename=-", documents=rules)
 
 
 def create_certificates(directory: Path) -> Path:

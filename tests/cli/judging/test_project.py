@@ -132,7 +132,8 @@ def test_the_one_in_the_documentation_is_a_good_one(run: Run, write: Write) -> N
     page = (Path(__file__).parents[3] / "docs" / "cli" / "project-file.md").read_text()
     (example,) = re.findall(r"```yml\n(.*?)```", page, re.DOTALL)
     write("repo/.spotgate.yaml", example)
-    write("repo/policies/all.yaml", POLICIES)
+    overrides = "metadata: {name: termination}\nspec: {overrides: [graceful-termination]}"
+    write("repo/policies/all.yaml", POLICIES.replace("metadata: {name: termination}\nspec: {}", overrides))
     write("repo/charts/web/Chart.yaml", "name: web")
     write("repo/values/web.yaml", "")
     assert run("check", "repo/deploy").code == 0
