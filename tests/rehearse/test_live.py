@@ -66,6 +66,14 @@ def stateful_set(name: str, pool: str) -> dict[str, Any]:
     return {**value, "kind": "StatefulSet", "spec": {**value["spec"], "serviceName": name}}
 
 
+def capped() -> dict[str, Any]:
+    """Return a Deployment that needs no room; its namespace later gets a quota for one of its two Pods."""
+    value = deployment("capped", 2, "spot")
+    value["metadata"]["namespace"] = "capped"
+    del value["spec"]["template"]["spec"]["containers"][0]["resources"]
+    return value
+
+
 @pytest.fixture(scope="module")
 def live(binaries: dict[str, Path]) -> Iterator[Cluster]:
     with start_cluster(binaries) as cluster:
@@ -74,16 +82,20 @@ def live(binaries: dict[str, Path]) -> Iterator[Cluster]:
         cluster.kubectl.apply(
             deployment("web", 3, "spot"), deployment("batch", 1, "on-demand"), stateful_set("queue", "on-demand")
         )
-        for name in ("deployment/web", "deployment/batch", "statefulset/queue"):
-            cluster.kubectl("rollout", "status", name, "--timeout=60s")
+        cluster.kubectl("create", "namespace", "capped")
+        cluster.kubectl.apply(capped())
+        for name in ("deployment/web", "deployment/batch", "statefulset/queue", "-n=capped deployment/capped"):
+            cluster.kubectl("rollout", "status", *name.split(), "--timeout=60s")
+        quota = {"metadata": {"name": "one", "namespace": "capped"}, "spec": {"hard": {"pods": "1"}}}
+        cluster.kubectl.apply({"apiVersion": "v1", "kind": "ResourceQuota", **quota})
         yield cluster
 
 
-def pods(cluster: Cluster) -> dict[str, tuple[str, str]]:
+def pods(cluster: Cluster, namespace: str = "default") -> dict[str, tuple[str, str]]:
     """Return the Node and phase of each Pod."""
     return {
         each["metadata"]["name"]: (each["spec"].get("nodeName", ""), each["status"]["phase"])
-        for each in cluster.kubectl.get("pods")["items"]
+        for each in cluster.kubectl.get("pods", "-n", namespace)["items"]
     }
 
 
@@ -164,16 +176,21 @@ def test_a_manifest_beside_it_is_rolled_out_before_and_custom_resources_keep_the
         name: [each[key] for key in ("replicas", "lost", "moved", "killedEarly", "secondsBelowBudget")]
         for name, each in said.items()
     }
-    assert figures == {"web": [2, 2, two, two, none], "custom": [2, 2, two, none, none]}
+    assert figures == {
+        "web": [2, 2, two, two, none],
+        "custom": [2, 2, two, none, none],
+        "capped": [2, 2, {"min": 1, "max": 1}, none, none],
+    }
 
 
 def test_a_rehearsal_of_a_live_cluster_comes_to_what_its_reclaim_does(live: Cluster) -> None:
     before = pods(live)
-    (web,) = rehearsed(live, "--runs=1")
+    by_name = {each["name"]: each for each in rehearsed(live, "--runs=1")}
+    assert by_name.keys() == {"web", "capped"}
+    web = by_name["web"]
     assert pods(live) == before
     writes = [each for each in live.audit_events() if each["verb"] not in {"get", "list", "watch"}]
     assert not [each for each in writes if "spotgate" in each.get("userAgent", "")]
-    assert web["name"] == "web"
     assert web["lost"] == sum(node == "spot-0" for node, _ in before.values()) == 3
 
     live.kubectl("drain", "spot-0", "--ignore-daemonsets", "--timeout=60s")
@@ -190,3 +207,6 @@ def test_a_rehearsal_of_a_live_cluster_comes_to_what_its_reclaim_does(live: Clus
     assert (moved, pending) == (2, 1)
     assert (web["moved"], web["pending"]) == ({"min": moved, "max": moved}, {"min": pending, "max": pending})
     assert any("Insufficient cpu" in each for each in web["reasons"])
+    assert [node for node, _ in pods(live, "capped").values()] == ["on-demand-0"]
+    assert (by_name["capped"]["moved"], by_name["capped"]["missing"]) == ({"min": 1, "max": 1}, {"min": 1, "max": 1})
+    assert any("exceeded quota: one" in each for each in by_name["capped"]["reasons"])
