@@ -75,6 +75,7 @@ def test_a_drainer_asks_for_those_whose_turn_it_is(
         pytest.param(30, 30, "true", 0, None, id="never"),
         pytest.param(30, 0, "30m", 1750, 50, id="half an hour after it began"),
         pytest.param(30, 0, "30m", 7200, 30, id="it has run for longer"),
+        pytest.param(30, 0, "30m", 10, None, id="its node is gone before"),
         pytest.param(30, 0, "yes", 0, 30, id="malformed"),
     ],
 )

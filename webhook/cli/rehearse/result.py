@@ -105,6 +105,7 @@ class ReclaimWindow(msgspec.Struct, frozen=True):
         cordon_taint: the taint that cordons the nodes, and whose tolerance exempts Pods from the drain; None: they
             become unschedulable.
         tiers: the drain evicts ordinary Pods, DaemonSet Pods, and critical Pods one after the other.
+        forced: what budgets and annotations hold back is deleted so early that its grace period ends with the window.
         assumes: what has to be true for all this; empty if nothing needs to be said.
     """
 
@@ -118,6 +119,7 @@ class ReclaimWindow(msgspec.Struct, frozen=True):
     unevicted: str = ""
     cordon_taint: Taint | None = None
     tiers: bool = False
+    forced: bool = False
     assumes: str = ""
 
     @property

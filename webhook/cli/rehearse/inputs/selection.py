@@ -153,6 +153,7 @@ def _window(node: RehearsedNode, budgets: GraceBudgets, drained_by: DrainedBy | 
     by, title = drained_by or timeline.drained_by, node.provider.title
     if by == "nobody":
         return ReclaimWindow(title, (), removal, removal, removal, removal, by, assumes=chosen or timeline.assumes)
+    unevicted = unevicted_annotation(node.provider, node.pool)
     return ReclaimWindow(
         provider=title,
         nodes=(),
@@ -161,8 +162,9 @@ def _window(node: RehearsedNode, budgets: GraceBudgets, drained_by: DrainedBy | 
         kill=min(drain + limit, removal),
         removal=removal,
         drained_by=by,
-        unevicted=unevicted_annotation(node.provider, node.pool),
+        unevicted=unevicted,
         cordon_taint=timeline.cordon_taint.taint if timeline.cordon_taint is not None else None,
         tiers=timeline.drain_tiers,
+        forced=unevicted != timeline.unevicted_annotation,  # Karpenter's needsForceDelete, by the pool's own limit
         assumes=chosen or timeline.assumes,
     )

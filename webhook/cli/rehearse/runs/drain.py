@@ -44,9 +44,12 @@ class Drain:
 
     def next_attempt(self, now: float, pods: Iterable[tuple[SeenPod, KnownPod]]) -> float | None:
         """Return when an attempt may succeed, at the earliest now or after the pause. Return None if none may."""
-        first = min((max(now, self.held_until(pod)) for pod, _ in pods), default=math.inf)
-        if math.isinf(first):
+        seconds = [
+            max(now, self.held_until(pod)) for pod, _ in pods if self.held_until(pod) < self._windows[pod.node].kill
+        ]
+        if not seconds:
             return None
+        first = min(seconds)
         attempt = math.ceil(first / PAUSE) * PAUSE
         return attempt + PAUSE if attempt == self.tried else attempt
 
@@ -63,7 +66,7 @@ class Drain:
         by_node: defaultdict[str, list[tuple[int, SeenPod, KnownPod]]] = defaultdict(list)
         for pod, known in pods:
             window = self._windows.get(pod.node)
-            if window is not None and now < window.kill and not pod.finished and not self._why_exempt(pod, known):
+            if window is not None and now < window.kill and not pod.finished and not self.why_exempt(pod, known):
                 by_node[pod.node].append((_tier(pod) if window.tiers else 0, pod, known))
         for on_node in by_node.values():
             first = min(tier for tier, *_ in on_node)
@@ -73,9 +76,9 @@ class Drain:
         """Return why no attempt was made to evict a Pod. Return an empty string if nothing drains its node."""
         if pod.node not in self._windows:
             return ""
-        return self._why_exempt(pod, known) or "the drain evicts it only when the Pods before it are gone"
+        return self.why_exempt(pod, known) or "the drain evicts it only when the Pods before it are gone"
 
-    def _why_exempt(self, pod: SeenPod, known: KnownPod) -> str:
+    def why_exempt(self, pod: SeenPod, known: KnownPod) -> str:
         """Return why the drain leaves a Pod out. Return an empty string if it does not."""
         window = self._windows[pod.node]
         if (taint := window.cordon_taint) and any(tolerates(each, taint) for each in pod.spec.tolerations or ()):

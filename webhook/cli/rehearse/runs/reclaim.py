@@ -15,13 +15,13 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.rehearse.inputs.resources import owner_identity, workload_identity
 from webhook.cli.rehearse.result import ReclaimEvent
 from webhook.cli.rehearse.runs.clock import Clock, Rank
 from webhook.cli.rehearse.runs.drain import Drain
 from webhook.cli.rehearse.runs.kubelet import SHUTTING_DOWN, SIGKILL, SIGTERM, killed
 from webhook.cli.rehearse.runs.quiet import LONGEST_RUN
-from webhook.cli.rehearse.runs.stand_ins import AT_ONCE, ask_again, cordon, originals, recreate
+from webhook.cli.rehearse.runs.remaking import Remaker
+from webhook.cli.rehearse.runs.stand_ins import AT_ONCE, cordon, originals
 from webhook.cli.rehearse.runs.watching import READY, STOPPED
 from webhook.cluster.api import ApiError
 
@@ -58,7 +58,7 @@ class Reclaim:
         lowest: the fewest ready Pods of each workload so far.
         below: the seconds that each budget was not met.
         missing_before: the Pods that workloads missed already before the reclaim.
-        refused: why the API server has refused Pods that no controller here makes, by their workload.
+        remaker: has Pods made again.
         notes: what it could not rehearse.
         workloads: tells whose a Pod is, and what has happened to it.
     """
@@ -71,8 +71,8 @@ class Reclaim:
         self.below: Counter[tuple[str, str]] = Counter()
         self.missing_before: Counter[WorkloadKey] = Counter()
         self.notes: set[str] = set()
-        self.refused: dict[tuple[str, str, str], str] = {}
         self.workloads = workloads
+        self.remaker = Remaker(api, watches, workloads)
         self._api = api
         self._watches = watches
         self._quiet = quiet
@@ -82,8 +82,6 @@ class Reclaim:
         self._drain = Drain()
         self._lost: dict[str, ReclaimWindow] = {}
         self._broken: set[tuple[str, ...]] = set()
-        self._refused: list[JSON] = []
-        self._used: dict[tuple[str, str], JSON] = {}
         self._gate = asyncio.Semaphore(_TOGETHER)
 
     async def begin(self) -> None:
@@ -177,25 +175,13 @@ class Reclaim:
     async def _settle(self) -> None:
         """Wait until the components are quiet, note what comes of it, and plan the next attempt to evict."""
         await self._quiet.wait()
-        if await self._ask_again():
+        if await self.remaker.ask_again():
             await self._quiet.wait()
         self._notice()
         allowed = [each for each in self._drain.in_turn(self._clock.now, self._pods()) if self._is_allowed(each[1])]
         if (attempt := self._drain.next_attempt(self._clock.now, allowed)) is not None:
             self._clock.at(attempt, Rank.EVICT, self._evict)
         self._observe_ready()
-
-    async def _ask_again(self) -> bool:
-        """Have Pods made that a quota has refused, if quotas have changed: controllers wait longer each time."""
-        used = {key: each.status.used for key, each in self._watches.quotas.items()}
-        if used == self._used:
-            return False
-        self._used, refused, makers = used, self._refused, [maker for _, maker, _ in self.workloads.refused()]
-        if makers or refused:
-            await ask_again(self._api, makers)
-            self._refused = []
-            await self._recreate(refused)
-        return bool(makers or refused)
 
     def _notice(self) -> None:
         """Plan what becomes of Pods that were bound or told to stop since the last time."""
@@ -212,7 +198,9 @@ class Reclaim:
                     known.evicted = now
                     if pod.node:
                         self._say("evicted", known, "not by the drain: for its gang, or for a Pod of higher priority")
-                self._clock.at(now + (known.grace if pod.node else 0), Rank.STOP, partial(self._stop, known))
+                end = now + (known.grace if pod.node else 0)
+                if pod.node not in self._lost or end <= self._lost[pod.node].kill:
+                    self._clock.at(end, Rank.STOP, partial(self._stop, known))
             elif pod.lives and not pod.node and not known.waits:
                 known.waits = True
                 scheduled = pod.condition("PodScheduled")
@@ -234,9 +222,22 @@ class Reclaim:
         if window.evicts:
             self._drain.begin(window, self._pods_on(window))
             self._clock.at(self._clock.now, Rank.EVICT, self._evict)
+            for pod, known in self._pods_on(window):
+                if window.forced and not self._drain.why_exempt(pod, known):
+                    at = max(window.kill - known.grace, self._clock.now)
+                    self._clock.at(at, Rank.DRAIN, partial(self._delete, known))
         else:
             pods = [(pod, known) for pod, known in self._pods_on(window) if pod.lives and not known.leaves]
             await _all(self._shut_down(pod, known, window) for pod, known in pods)
+
+    async def _delete(self, known: KnownPod) -> None:
+        """Delete a Pod that nobody has evicted, as late as its grace period allows."""
+        pod = self._pod(known)
+        if pod is not None and pod.lives:
+            known.evicted = self._clock.now
+            self._say("evicted", known, "the drain deletes it, as its time is up")
+            await self._write("DELETE", pod.path, {})
+            await self._break_gang(known)
 
     async def _shut_down(self, pod: SeenPod, known: KnownPod, window: ReclaimWindow) -> None:
         """Stop a Pod as a kubelet does whose node shuts down: not ready at once, failed when its grace is over."""
@@ -366,20 +367,7 @@ class Reclaim:
         end = self._clock.now + max((known.grace for _, known in members), default=0.0)
         if (window := self._lost.get(lost.node)) is not None:
             end = min(end, max(window.removal, self._clock.now))
-        self._clock.at(end, Rank.ANEW, partial(self._recreate, anew))
-
-    async def _recreate(self, objects: Sequence[JSON]) -> None:
-        """Make Jobs and Pods anew, and wait until the watches tell of the Jobs: before, nothing seems to be missing."""
-        before = {key: job.metadata.uid for key, job in self._watches.jobs.items()}
-        refused = await recreate(self._api, objects)
-        self._refused += [each for each, _ in refused]
-        self.refused |= {owner_identity(each): why for each, why in refused}
-        jobs = {workload_identity(each)[1:] for each in objects if each["kind"] == "Job" and each not in self._refused}
-        async with asyncio.timeout(_ANSWER):
-            while any(  # noqa: ASYNC110 - what the watches have is looked at everywhere else
-                (job := self._watches.jobs.get(key)) is None or job.metadata.uid == before.get(key) for key in jobs
-            ):
-                await asyncio.sleep(_POLL)
+        self._clock.at(end, Rank.ANEW, partial(self.remaker.recreate, anew))
 
     def _pod(self, known: KnownPod) -> SeenPod | None:
         """Return the Pod as it is now. Return None if it is gone."""

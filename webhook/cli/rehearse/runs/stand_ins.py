@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from webhook.capacity.providers.machines import ZONE_LABEL
-from webhook.cli.rehearse.inputs.resources import BY_NAME, JOB, POD
+from webhook.cli.rehearse.inputs.resources import JOB
 from webhook.cli.rehearse.inputs.snapshot import PROVISIONER
-from webhook.cluster.api import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from webhook.capacity.providers.pool import Taint
     from webhook.cli.rehearse.inputs.resources import JSON
-    from webhook.cli.rehearse.result import WorkloadKey
     from webhook.cli.rehearse.runs.watching import SeenObject, SeenPod
     from webhook.cluster.api import Api
 
@@ -32,14 +28,11 @@ AT_ONCE: Final = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
 _OWN: Final = frozenset({"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "finalizers"})
 _OF_A_NODE: Final = frozenset({"nodeName", "ephemeralContainers"})
 _OF_A_JOB: Final = ("controller-uid", "batch.kubernetes.io/controller-uid")
-_OURS: Final = "rehearse.spotgate.dev/"
+OURS: Final = "rehearse.spotgate.dev/"
 CONTROLLED_HERE: Final = frozenset(
     {("apps", "ReplicaSet"), ("", "ReplicationController"), ("apps", "StatefulSet"), ("apps", "DaemonSet")}
 )
 """Group and kind of the owners whose controllers make a lost Pod again; those of Jobs may give up."""
-
-_BATCH: Final = 1.0
-"""Seconds for which the Job controller gathers changes: syncJobBatchPeriod in pkg/controller/job/job_controller.go."""
 
 _PAUSE: Final = 0.1
 _SELECTED: Final = "volume.kubernetes.io/selected-node"
@@ -58,30 +51,6 @@ async def originals(api: Api, members: Iterable[SeenPod]) -> list[JSON]:
     return [_as_created(msgspec.json.decode(await api.read(path, _ANSWER))) for path in paths]
 
 
-async def recreate(api: Api, objects: Iterable[JSON]) -> list[tuple[JSON, str]]:
-    """Delete what is left of these objects, and create them. Return those that are refused, and why. Raise ApiError."""
-    refused = []
-    for each in objects:
-        kind = JOB if each["kind"] == JOB.kind else POD
-        collection = kind.collection(each["apiVersion"], each["metadata"]["namespace"])
-        try:
-            await api.write("DELETE", f"{collection}/{each['metadata']['name']}", AT_ONCE, _ANSWER)
-        except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-        if kind is JOB:  # no garbage collector is here
-            pods = POD.collection("v1", each["metadata"]["namespace"])
-            selector = f"labelSelector=batch.kubernetes.io/job-name={each['metadata']['name']}"
-            await api.write("DELETE", f"{pods}?{selector}", AT_ONCE, _ANSWER)
-        try:
-            await api.write("POST", collection, each, _ANSWER)
-        except ApiError as error:
-            if error.status != HTTPStatus.FORBIDDEN:
-                raise
-            refused.append((each, str(error)))  # by a quota
-    return refused
-
-
 async def cordon(api: Api, node: str, taint: Taint | None) -> None:
     """Keep new Pods off a Node, by a taint or by none."""
     path = f"/api/v1/nodes/{node}"
@@ -92,21 +61,10 @@ async def cordon(api: Api, node: str, taint: Taint | None) -> None:
     await api.write("PATCH", path, {"spec": spec}, _ANSWER, _MERGE)
 
 
-async def ask_again(api: Api, makers: Iterable[WorkloadKey]) -> None:
-    """Have controllers try again to make Pods, by a change of what these are made for."""
-    for each in makers:
-        kind = BY_NAME[each.api_version.rpartition("/")[0], each.kind]
-        path = f"{kind.collection(each.api_version, each.namespace)}/{each.name}"
-        body = {"metadata": {"annotations": {f"{_OURS}asked": str(time.monotonic())}}}
-        with contextlib.suppress(ApiError):  # it has gone
-            await api.write("PATCH", path, body, _ANSWER, _MERGE)
-    await asyncio.sleep(_BATCH)
-
-
 def _as_created(value: JSON) -> JSON:
     metadata = {key: each for key, each in value["metadata"].items() if key not in _OWN}
     metadata["annotations"] = {
-        key: text for key, text in metadata.get("annotations", {}).items() if not key.startswith(_OURS)
+        key: text for key, text in metadata.get("annotations", {}).items() if not key.startswith(OURS)
     }
     spec = {key: each for key, each in value["spec"].items() if key not in _OF_A_NODE}
     if value["kind"] == JOB.kind:

@@ -106,7 +106,7 @@ def outcome_of(played: Reclaim, watches: Watches, lost: Collection[str]) -> RunO
         if known.ran:
             outcome.before[known.node].update(known.requests)
     missing = played.workloads.missing() - played.missing_before
-    refusals = played.refused | {each.identity: why for each, _, why in played.workloads.refused()}
+    refusals = played.remaker.refused | {each.identity: why for each, _, why in played.workloads.refused()}
     blocked = {event.workload: event.text for event in reversed(played.events) if event.name == "blocked"}
     for workload, run in outcome.workloads.items():
         run.lowest_ready = played.lowest.get(workload, 0)
