@@ -87,7 +87,10 @@ def test_a_mistake_in_an_expression_has_file_line_and_field(tmp_path: Path) -> N
         (("        from: spec.lease.type\n", ""), "write either `from` or `label`"),
         (("        from: spec.lease.type\n", "        label: a/b\n"), "`capacity.label` needs `requirements`"),
         (("        desired: spec.size.wanted\n", ""), "write `desired`, or `sizedBy`"),
-        (("values: {preemptible: spot", "values: {preemptible: sopt"), "'sopt' is not one of spot, on-demand, both or unknown"),
+        (
+            ("values: {preemptible: spot", "values: {preemptible: sopt"),
+            "'sopt' is not one of spot, on-demand, both or unknown",
+        ),
         (
             ("        limit: spec.lease.warning", "        limits: spec.lease.warning"),
             "unknown field `limits`, did you mean `limit`?",
