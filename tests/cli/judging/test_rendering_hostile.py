@@ -91,7 +91,7 @@ REPOSITORIES: dict[str, tuple[dict[str, str], list[str], str]] = {
     ),
     "a chart that includes itself": ({"Chart.yaml": CHART_YAML, "templates/_a.tpl": '{{ define "a" }}{{ include "a" . }}{{ end }}', "templates/p.yaml": '{{ include "a" . }}'}, [], "can't be rendered"),
     "a chart that takes too much memory": (
-        {"Chart.yaml": CHART_YAML, "templates/p.yaml": '{{ range until 4000 }}{{ repeat 4000000 "ab" }}{{ end }}'}, [], "can't be rendered: (.*out of memory|it )",
+        {"Chart.yaml": CHART_YAML, "templates/p.yaml": '{{ range until 4000 }}{{ repeat 4000000 "ab" }}{{ end }}'}, [], "can't be rendered: it (ran out of memory|has not ended)",
     ),
 }  # fmt: skip
 

@@ -18,7 +18,7 @@ _LIMITED: Final = f'ulimit -d {1024 * 1024} && ulimit -f {OUTPUT_AT_MOST // 512}
 """1 GiB of memory, in KiB; files of the size of the output, in blocks. Go reserves more addresses: these are free."""
 
 _ERRORS_AT_MOST: Final = 2000
-"""Bytes of a program's errors that are shown. Go prints the stack of every thread where memory ends."""
+"""Bytes of a program's errors that are shown."""
 
 _CLOSED: Final = "http://127.0.0.1:1"
 """A proxy that isn't there."""
@@ -53,6 +53,8 @@ def run_limited(command: list[str], *, folder: str, home: str, seconds: float, e
         raise FailureError(f"it prints more than {OUTPUT_AT_MOST} bytes")
     if code != 0:
         text = errors.read_bytes()[:_ERRORS_AT_MOST].decode(errors="backslashreplace").strip()
+        if "fatal error: " in text:  # Go prints this, and the stack of every thread, where memory ends
+            text = "it ran out of memory: it may take 1 GiB"
         raise FailureError(text or f"it ended with {code}")
     return output.read_bytes()
 
