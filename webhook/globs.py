@@ -48,43 +48,16 @@ class Globs:
         return self._match is not None and len(text) <= _LONGEST and self._match(text) is not None
 
 
-_OF_NAMES: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
-"""The characters of a namespace's name."""
-_STEP: Final = re.compile(r"\*|\[!?\]?[^\]]*\]|.", re.DOTALL)
+_WILDCARD: Final = re.compile(r"[*?\[\]]")
 
 
-def share_a_name(one: str, other: str) -> bool:
-    """Return whether there is a text in the characters of a namespace's name that both globs match."""
-    steps = tuple(map(_steps, (one, other)))
-    todo, seen = [(0, 0)], set[tuple[int, int]]()
-    while todo:
-        at = todo.pop()
-        if at in seen:
-            continue
-        seen.add(at)
-        if all(index == len(of) for index, of in zip(at, steps, strict=True)):
-            return True
-        (left, many_left), (right, many_right) = (
-            of[index] if index < len(of) else (frozenset[str](), False) for index, of in zip(at, steps, strict=True)
-        )
-        if many_left:
-            todo.append((at[0] + 1, at[1]))
-        if many_right:
-            todo.append((at[0], at[1] + 1))
-        if left & right:
-            todo.append((at[0] + (not many_left), at[1] + (not many_right)))
-    return False
-
-
-def _steps(pattern: str) -> tuple[tuple[frozenset[str], bool], ...]:
-    """Return the characters that each part of a glob matches, and whether it matches any number of them."""
-    return tuple(
-        (
-            _OF_NAMES if part == "*" else frozenset(each for each in _OF_NAMES if fnmatch.fnmatchcase(each, part)),
-            part == "*",
-        )
-        for part in _STEP.findall(pattern)
-    )
+def may_share_a_name(one: str, other: str) -> bool:
+    """Return whether some text may match both globs: False only if the text before or after their wildcards differs."""
+    if not is_glob(one) or not is_glob(other):
+        return fnmatch.fnmatchcase(one, other) or fnmatch.fnmatchcase(other, one)
+    (head, *_, tail), (other_head, *_, other_tail) = map(_WILDCARD.split, (one, other))
+    heads_agree = head.startswith(other_head) or other_head.startswith(head)
+    return heads_agree and (tail.endswith(other_tail) or other_tail.endswith(tail))
 
 
 def is_glob(pattern: str) -> bool:

@@ -26,9 +26,6 @@ Source: https://kubectl.docs.kubernetes.io/references/kustomize/kustomization/
 CHART: Final = "Chart.yaml"
 KUSTOMIZE_GROUP: Final = "kustomize.config.k8s.io"
 
-_FILES_AT_MOST: Final = 20_000
-"""Files that one kustomization or chart reads: ten times what the largest public ones do."""
-
 _RESOURCES: Final = ("resources", "bases")
 _PATCHES: Final = ("patches", "patchesStrategicMerge", "patchesJson6902")
 _PLUGINS: Final = frozenset({"generators", "transformers", "validators"})
@@ -193,8 +190,6 @@ class _Tree:
                     continue
                 if target:
                     (waiting.append if os.path.isdir(target) else files.add)(target)  # noqa: PTH112 - many
-            if len(files) > _FILES_AT_MOST:
-                return frozenset(files), folders, f"it reads more than {_FILES_AT_MOST} files"
         return frozenset(files), folders, refused
 
     def _target(self, folder: str, field: str, path: str) -> str:
@@ -279,6 +274,4 @@ def _files_of(path: str, boundary: str) -> set[str]:
         elif real not in folders:
             folders.add(real)
             waiting += (join(real, name) for name in os.listdir(real))  # noqa: PTH208 - many
-        if len(files) > _FILES_AT_MOST:
-            raise RefusedError(f"{os.path.relpath(path)} holds more than {_FILES_AT_MOST} files")
     return files

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from webhook.globs import share_a_name
+from webhook.globs import may_share_a_name
 from webhook.policy.common import DecidingSpec
 from webhook.policy.errors import did_you_mean
 from webhook.policy.match import compile_selector
@@ -131,7 +131,7 @@ def _overridden(name: str, policies: Mapping[str, PolicyDocument]) -> frozenset[
 def _are_disjoint(one: DecidingSpec, other: DecidingSpec) -> bool:
     """Return whether no Pod can match both: by the namespace's name, or a label of which each demands other values."""
     both = one.match.namespaces.include, other.match.namespaces.include
-    if all(both) and not any(share_a_name(*pair) for pair in product(*both)):
+    if all(both) and not any(may_share_a_name(*pair) for pair in product(*both)):
         return True
     selectors = (
         (one.match.namespace_selector, other.match.namespace_selector),

@@ -175,18 +175,16 @@ def test_program(check: Check, write: Write, tmp_path: Path, monkeypatch: pytest
     assert re.search(problem, done.err)
 
 
-@pytest.mark.parametrize(
-    ("constant", "problem"),
-    [("SECONDS_IN_ALL", "take more than 0 s; judge one at a time"), ("ROOTS_AT_MOST", "only 0 of 2 kustomizations")],
-)
-def test_roots_are_bounded_together(check: Check, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, constant: str, problem: str) -> None:  # fmt: skip
+def test_roots_are_bounded_together(
+    check: Check, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program(tmp_path, monkeypatch, "echo '{}'")
-    monkeypatch.setattr(rendering, constant, 0)
+    monkeypatch.setattr(rendering, "SECONDS_IN_ALL", 0)
     write("a/kustomization.yaml", "{}")
     write("b/kustomization.yaml", "{}")
     done = check(".")
     assert done.code == 2
-    assert problem in done.err
+    assert "take more than 0 s; judge one at a time" in done.err
 
 
 def test_a_file_that_is_given_is_judged_as_it_is(check: Check, write: Write, kustomize: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
