@@ -304,6 +304,7 @@ DENY: Final = "enforcement=deny,audit=true"
             [IMAGE, "webhooks=x"],
             f"they are not what spotgate {webhook.__version__} prints for `policies`: run `spotgate",
         ),
+        ([IMAGE, "webhooks=# empty"], "the file has no ValidatingWebhookConfiguration"),
         (
             [IMAGE, "policies.team\\.yaml=x"],
             "spotgate webhook-config --policies shipped --policies FILES > webhooks.yaml",

@@ -35,8 +35,11 @@ _PATHS: Final = _FOLDERS | {
 }  # fmt: skip
 """Fields whose texts are paths, at any depth. Go's JSON decoder ignores the letter case of fields."""
 
+_TEXTS: Final = frozenset({"annotations", "commonannotations", "commonlabels", "labels"})
+"""Fields below which no text is a path, whatever its key."""
+
 _REMOTE: Final = re.compile(r"https?:", re.IGNORECASE)
-_LOADED_BY_HELM: Final = frozenset({CHART, "values.yaml", "templates", "crds", "charts"})
+_LOADED_BY_HELM: Final = frozenset({CHART, "values.yaml", "templates", "crds"})
 
 
 def is_kustomization(path: str) -> bool:
@@ -188,8 +191,10 @@ class _Tree:
                 except (OSError, ValueError, DocumentError, RefusedError) as error:
                     refused = refused or f"{field}: {error}"
                     continue
-                if target:
-                    (waiting.append if os.path.isdir(target) else files.add)(target)  # noqa: PTH112 - many
+                if not os.path.isdir(target):  # noqa: PTH112 - many
+                    files.update(filter(None, (target,)))
+                elif field in _FOLDERS:
+                    waiting.append(target)
         return frozenset(files), folders, refused
 
     def _target(self, folder: str, field: str, path: str) -> str:
@@ -228,7 +233,8 @@ def _paths(value: Any, field: str = "") -> Iterator[tuple[str, str]]:  # noqa: A
     """Yield each text that kustomize may take for a path, with its field in lower case."""
     if isinstance(value, dict):
         for key, member in value.items():
-            yield from _paths(member, key.casefold())
+            if key.casefold() not in _TEXTS:
+                yield from _paths(member, key.casefold())
     elif isinstance(value, list):
         for item in value:
             yield from _paths(item, field)
@@ -239,24 +245,49 @@ def _paths(value: Any, field: str = "") -> Iterator[tuple[str, str]]:  # noqa: A
 def _chart(file: str, boundary: str) -> Root | None:
     """Return a chart to render, or None if it is a library or a part of another chart."""
     folder = Path(dirname(file) or ".")
-    above = folder.absolute().parents
-    if any(each.name == "charts" and (each.parent / CHART).is_file() for each in above):
-        return None
     reads: set[str] = set()
     refused = ""
     try:
         _refuse_outside(file, boundary)
-        about = read_documents(read_file(file), file)
-        if about and isinstance(about[0].value, dict) and about[0].value.get("type") == "library":
+        if _is_library(file):
             return None
-        with os.scandir(folder) as listing:
-            for entry in listing:
-                files = _files_of(entry.path, boundary)
-                if entry.name in _LOADED_BY_HELM:
-                    reads |= files
+        charts = folder.absolute().parent
+        parent = charts.parent / CHART
+        if charts.name == "charts" and _is_loaded(folder.name) and parent.is_file() and not _is_library(str(parent)):
+            return None
+        _read_by_helm(str(folder), boundary, reads, set())
     except (OSError, DocumentError, RefusedError) as error:
         refused = str(error)
     return _root(file, reads, refused)
+
+
+def _is_library(file: str) -> bool:
+    about = read_documents(read_file(file), file)
+    return bool(about) and isinstance(about[0].value, dict) and about[0].value.get("type") == "library"
+
+
+def _is_loaded(subchart: str) -> bool:
+    """Return whether Helm loads a folder in charts/, by its name.
+
+    Source: https://github.com/helm/helm/blob/main/pkg/chart/v2/loader/load.go
+    """
+    return not subchart.startswith((".", "_"))
+
+
+def _read_by_helm(folder: str, boundary: str, reads: set[str], seen: set[str]) -> None:
+    """Add the files of a chart and its subcharts that Helm renders. Raise RefusedError if a link leads out."""
+    if os.path.realpath(folder) in seen:
+        return
+    seen.add(os.path.realpath(folder))
+    for name in os.listdir(folder):  # noqa: PTH208 - many
+        path = join(folder, name)
+        files = _files_of(path, boundary)
+        if name == "charts" and os.path.isdir(path):  # noqa: PTH112 - many
+            for subchart in filter(_is_loaded, os.listdir(path)):  # noqa: PTH208 - many
+                if os.path.isdir(join(path, subchart)):  # noqa: PTH112 - many
+                    _read_by_helm(join(path, subchart), boundary, reads, seen)
+        elif name in _LOADED_BY_HELM:
+            reads |= files
 
 
 def _files_of(path: str, boundary: str) -> set[str]:

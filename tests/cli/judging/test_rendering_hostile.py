@@ -89,6 +89,35 @@ REPOSITORIES: dict[str, tuple[dict[str, str], list[str], str]] = {
     "a chart that looks up a cluster, a host, the environment": (
         {"Chart.yaml": CHART_YAML, "templates/p.yaml": POD + '# {{ lookup "v1" "Secret" "a" "b" }}{{ getHostByName "localhost" }}\n'}, ["web"], "",
     ),
+    "a chart in a library chart": (
+        {"Chart.yaml": CHART_YAML + "type: library", "charts/app/Chart.yaml": CHART_YAML, "charts/app/templates/p.yaml": POD}, ["web"], "",
+    ),
+    "a chart below a subchart, and one that Helm ignores": (
+        {
+            "Chart.yaml": CHART_YAML,
+            **{f"charts/{c}/Chart.yaml": CHART_YAML.replace("name: c", f"name: {c[-1]}") for c in ("s", "s/examples/x", "_y")},
+            "charts/s/examples/x/templates/p.yaml": POD, "charts/_y/templates/p.yaml": POD_2,
+        },
+        ["second", "web"], "",
+    ),
+    "charts that contain each other": (
+        {"Chart.yaml": CHART_YAML, "charts/a/Chart.yaml": CHART_YAML.replace("name: c", "name: a"), "charts/a/charts/b": "-> ../..", "templates/p.yaml": POD},
+        [], "can't be rendered|^$",
+    ),
+    "a values file with a comma": (
+        {
+            ".spotgate.yaml": "chartValues: {.: ['v,../outside/values.yaml']}", "v": "{}", "v,../outside/values.yaml": "x: web",
+            "Chart.yaml": CHART_YAML, "templates/p.yaml": POD.replace("web", "{{ .Values.x }}"),
+        },
+        ["web"], "",
+    ),
+    "texts that look like paths": (
+        {
+            "a/kustomization.yaml": "{commonAnnotations: {path: ../b}, labels: [{pairs: {path: p.yaml}}], patches: [{path: ../b}]}", "a/p.yaml": POD,
+            "b/kustomization.yaml": "resources: [q.yaml]", "b/q.yaml": POD_2,
+        },
+        ["second", "web"], "can't be rendered",
+    ),
     "a chart that includes itself": ({"Chart.yaml": CHART_YAML, "templates/_a.tpl": '{{ define "a" }}{{ include "a" . }}{{ end }}', "templates/p.yaml": '{{ include "a" . }}'}, [], "can't be rendered"),
     "a chart that takes too much memory": (
         {"Chart.yaml": CHART_YAML, "templates/p.yaml": '{{ range until 4000 }}{{ repeat 4000000 "ab" }}{{ end }}'}, [], "can't be rendered: it (ran out of memory|has not ended)",

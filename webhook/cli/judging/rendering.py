@@ -131,7 +131,7 @@ class Rendering:
             version = "{}.{}.0".format(*self._options.kubernetes_version)
             # The schema of a chart's values can refer to others on the network.
             command += ["template", "--include-crds", *(() if root.trusted else ("--skip-schema-validation",))]
-            command += [f"--kube-version={version}", *(f"--values={file}" for file in self._values(root)), "."]
+            command += [f"--kube-version={version}", *(f"--values={file}" for file in self._values(root, home)), "."]
             folder = root.folder
         else:
             # kustomize adds the origin of each object, a path that is relative to the kustomization that is built.
@@ -147,18 +147,25 @@ class Rendering:
         except FailureError as error:
             raise FailureError(_WRAPPED.sub("", str(error), count=1)) from None
 
-    def _values(self, root: Root) -> Iterator[str]:
-        """Yield the values files of a chart, which the project file and flags name."""
+    def _values(self, root: Root, home: str) -> Iterator[str]:
+        """Yield the values files of a chart, which the project file and flags name.
+
+        Those of the project file get a name of ours, because Helm takes a name with a comma for two.
+        """
         project = self._options.project or "."
         for folder, files in self._options.chart_values.items():
             if os.path.realpath(Path(project, folder)) == os.path.realpath(root.folder):
-                yield from (os.path.realpath(Path(project, file)) for file in files)
+                for number, file in enumerate(files):
+                    link = Path(home, f"values-{number}.yaml")
+                    link.symlink_to(os.path.realpath(Path(project, file)))
+                    yield str(link)
         if root.trusted:
             yield from map(os.path.realpath, self._options.helm_values)
 
     def _placed(self, root: Root, printed: Document, file: str) -> Rendered:
         """Return a document with its place in the file that it comes from, as far as that is known."""
-        if not Path(file).is_file():
+        # A stranger's files can say that an object comes from anywhere.
+        if not Path(file).is_file() or not (root.trusted or os.path.realpath(file) in root.reads):
             file, source = root.place, None
         else:
             file = file if Path(root.folder).is_absolute() else os.path.relpath(file)
