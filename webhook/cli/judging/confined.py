@@ -15,8 +15,8 @@ OUTPUT_AT_MOST: Final = 64 * 1024 * 1024
 """Bytes that a program prints: as many as a file of manifests may have."""
 
 _LIMITED: Final = f'ulimit -t 120 && ulimit -d {1024 * 1024} && ulimit -f {OUTPUT_AT_MOST // 512} && exec "$@"'
-"""120 s of CPU, for a program that outlives a killed spotgate; 1 GiB of memory, in KiB; files of the size of the output, in
-blocks. Go reserves more addresses: these are free."""
+"""120 s of CPU, for a program that outlives a killed spotgate; 1 GiB of memory, in KiB; files as large as the output,
+in blocks. Go reserves more addresses: these are free."""
 
 _ERRORS_AT_MOST: Final = 2000
 """Bytes of a program's errors that are shown."""
