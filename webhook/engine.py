@@ -118,8 +118,7 @@ class _Evaluation:
         self.context = context
         self.trace = Trace() if context.trace else NO_TRACE
         self.subject = Subject(request, self.trace, READ_AT_MOST if route.expressions else DECODED_AT_MOST)
-        self.matching = Matching(request, self.namespace, route, index, context)
-        self.matching.whole = self.subject
+        self.matching = Matching(request, self.subject, self.namespace, route, index, context)
         self.findings: list[Finding] = []
         self.operations: list[Operation] = []
         self.audit: dict[str, str] = {}

@@ -28,13 +28,15 @@ class Matching:
         whole: the object of the request, whose labels are those of a Namespace.
     """
 
-    def __init__(self, request: Request, namespace: str | None, route: Route, index: Index, context: Context) -> None:
+    def __init__(
+        self, request: Request, whole: Subject, namespace: str | None, route: Route, index: Index, context: Context
+    ) -> None:
+        self.whole = whole
         self._request = request
         self._namespace = namespace
         self._route = route
         self._index = index
         self._context = context
-        self.whole: Subject
 
     def why_not(self, policy: Policy, subject: Subject) -> str:
         """Return which part of ``match`` leaves the subject out. Return an empty string if all match, or may match."""

@@ -66,9 +66,10 @@ class ControlPlane:
         """Return the address at which etcd has its clients."""
         return f"http://127.0.0.1:{self.etcd_port}"
 
-    def start(self, name: str, flags: Sequence[str]) -> None:
-        """Start the program of this name; it ends with the control plane."""
-        self.processes[name] = Process(name, [str(self.binaries[name]), *flags], self.directory / f"{name}.log")
+    def start(self, name: str, flags: Sequence[str], program: str = "") -> None:
+        """Start a program, by default the one of this name; it ends with the control plane."""
+        command = [str(self.binaries[program or name]), *flags]
+        self.processes[name] = Process(name, command, self.directory / f"{name}.log")
         self.processes[name].start()
 
     def start_etcd(self) -> None:

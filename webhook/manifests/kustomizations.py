@@ -255,6 +255,7 @@ def _chart(file: str, boundary: str) -> Root | None:
         parent = charts.parent / CHART
         if charts.name == "charts" and _is_loaded(folder.name) and parent.is_file() and not _is_library(str(parent)):
             return None
+        _files_of(str(folder), boundary)
         _read_by_helm(str(folder), boundary, reads, set())
     except (OSError, DocumentError, RefusedError) as error:
         refused = str(error)
@@ -275,19 +276,20 @@ def _is_loaded(subchart: str) -> bool:
 
 
 def _read_by_helm(folder: str, boundary: str, reads: set[str], seen: set[str]) -> None:
-    """Add the files of a chart and its subcharts that Helm renders. Raise RefusedError if a link leads out."""
+    """Add the files of a chart and its subcharts that Helm renders."""
     if os.path.realpath(folder) in seen:
         return
     seen.add(os.path.realpath(folder))
     for name in os.listdir(folder):  # noqa: PTH208 - many
         path = join(folder, name)
-        files = _files_of(path, boundary)
         if name == "charts" and os.path.isdir(path):  # noqa: PTH112 - many
             for subchart in filter(_is_loaded, os.listdir(path)):  # noqa: PTH208 - many
                 if os.path.isdir(join(path, subchart)):  # noqa: PTH112 - many
                     _read_by_helm(join(path, subchart), boundary, reads, seen)
+                else:
+                    reads.add(os.path.realpath(join(path, subchart)))
         elif name in _LOADED_BY_HELM:
-            reads |= files
+            reads |= _files_of(path, boundary)
 
 
 def _files_of(path: str, boundary: str) -> set[str]:

@@ -282,7 +282,7 @@ class ExemptionSpec(ExemptSpec):
 
 
 class ModeSpec(Model):
-    """How far all policies of a cluster go, whatever each says itself, and what an outage does."""
+    """The most that the policies of a cluster do, whatever each one says, and what an outage does."""
 
     enforcement: Annotated[
         Literal["audit", "warn", "deny"],

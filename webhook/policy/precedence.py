@@ -53,7 +53,10 @@ def standings(
             kinds[each.kind][each.name] = each
     found: dict[str, Standing] = {}
     for policies in kinds.values():
-        problems += (mistake for policy in policies.values() for mistake in _mistakes(policy, policies, all_kinds))
+        mistakes = [mistake for policy in policies.values() for mistake in _mistakes(policy, policies, all_kinds)]
+        problems += mistakes
+        if mistakes:  # a wrong name leaves two policies without precedence, which would be a second error
+            continue
         over = {name: _overridden(name, policies) for name in policies}
         for name, names in over.items():
             if name in names and name not in policies[name].spec.overrides:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-import re
 import sys
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from webhook.bundle import policy_kinds
 from webhook.cli.exits import CANNOT_JUDGE, FINE, CannotJudgeError
 from webhook.cli.explain.explanation import explanations
 from webhook.cli.explain.timeline import ReclaimTimeline
@@ -126,18 +126,14 @@ def _findings_of(options: Namespace) -> list[Line]:
     (word, *others) = options.paths or [""]
     if others or not word.replace("-", "").isalnum() or Path(word).exists():
         return []
-    slugs = {_slug(word)}
-    if not any(each.startswith(f"{_slug(word)}/") for each in finding_texts()):
-        slugs = {_slug(each.kind) for each in read_policies(options.policies).policies if each.name == word}
+    slugs = {each.slug for each in policy_kinds().values() if word in {each.name, each.slug}}
+    if not slugs:
+        slugs = {each.of.slug for each in read_policies(options.policies).policies if each.name == word}
     return [
         [(finding_id, "bold"), (f"  {text.means}", "")]
         for finding_id, text in finding_texts().items()
         if finding_id.partition("/")[0] in slugs
     ]
-
-
-def _slug(kind: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind).lower()
 
 
 def _read_live(options: Namespace) -> None:

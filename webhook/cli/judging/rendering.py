@@ -51,7 +51,7 @@ _TEMPLATE: Final = re.compile(r"^# Source: [^/\n]+/(.+?)\r?$", re.MULTILINE)
 
 
 class Rendering:
-    """What programs print of kustomizations and charts.
+    """The output of kustomize, kubectl, and Helm for kustomizations and charts.
 
     Attributes:
         sources: the documents; what several roots print alike is there once.

@@ -17,7 +17,7 @@ SHUTTING_DOWN: Final = {"status": {"conditions": [_DISRUPTED, _NOT_READY]}}
 
 
 def killed(pod: SeenPod, code: int | None) -> JSON:
-    """Return the change of a Pod whose containers have exited with this code; None: nobody has seen it."""
+    """Return the change of a Pod whose containers have exited with this code, None if it is unknown."""
     failed = {"phase": "Failed", "reason": "Terminated", "message": "the Node was reclaimed"}
     status: JSON = {**failed, "conditions": [_DISRUPTED, _NOT_READY]}
     if code is not None:

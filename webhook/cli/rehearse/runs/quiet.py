@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
-from webhook.cli.rehearse.runs.cluster import QUOTA_SYNC
 from webhook.cli.rehearse.runs.watching import READY, STOPPED
 
 if TYPE_CHECKING:
@@ -22,6 +21,9 @@ if TYPE_CHECKING:
 
 _STILL: Final = 0.4
 """Seconds without any change after which what is on its way has arrived."""
+
+_COUNTED: Final = 0.5
+"""Seconds more for the quota controller, which has to learn first what has happened while it was paused."""
 
 _POLL: Final = 0.05
 _AT_MOST: Final = 40.0
@@ -45,6 +47,7 @@ class Quiet:
         self._workloads = workloads
         self._session = session
         self.impatient: set[str] = set()
+        self._held: set[str] | None = None
         self._end = time.monotonic() + LONGEST_RUN
 
     @property
@@ -66,9 +69,24 @@ class Quiet:
                 return
             self._cluster.plane.expect_running()
 
+    async def count_quotas(self) -> bool:
+        """Have the use of quotas counted if Pods have ended, while nothing is being created.
+
+        Return whether it has changed. Raise ControlPlaneError.
+        """
+        held = {pod.metadata.uid for pod in self._watches.pods.values() if not pod.finished}
+        ended, self._held = self._held is None or self._held - held, held
+        if not ended:
+            return False
+        before = [each.status.used for each in self._watches.quotas.values()]
+        self._cluster.count_quotas(pause=False)
+        await asyncio.sleep(_COUNTED)
+        await self.wait()
+        self._cluster.count_quotas(pause=True)
+        return [each.status.used for each in self._watches.quotas.values()] != before
+
     def _changes(self) -> bool:
-        still = _STILL + QUOTA_SYNC * bool(self._watches.quotas)
-        return time.monotonic() - self._watches.changed < still
+        return time.monotonic() - self._watches.changed < _STILL
 
     def _unexpected(self) -> str:
         """Return what has not come to rest, except what was already waited for in vain. Return "" if all has."""

@@ -87,7 +87,7 @@ class Reclaim:
     async def begin(self) -> None:
         """Bring the cluster to rest before anything is lost: what can run runs, what stops has stopped, all at once."""
         while True:
-            await self._quiet.wait()
+            await self._rest()
             if self._quiet.over:
                 raise CannotJudgeError(
                     f"spotgate rehearse: the cluster does not come to rest within {LONGEST_RUN:g} s: "
@@ -174,14 +174,19 @@ class Reclaim:
 
     async def _settle(self) -> None:
         """Wait until the components are quiet, note what comes of it, and plan the next attempt to evict."""
-        await self._quiet.wait()
-        if await self.remaker.ask_again():
-            await self._quiet.wait()
+        await self._rest()
         self._notice()
         allowed = [each for each in self._drain.in_turn(self._clock.now, self._pods()) if self._is_allowed(each[1])]
         if (attempt := self._drain.next_attempt(self._clock.now, allowed)) is not None:
             self._clock.at(attempt, Rank.EVICT, self._evict)
         self._observe_ready()
+
+    async def _rest(self) -> None:
+        """Wait until the components are quiet, also once quotas are counted."""
+        await self._quiet.wait()
+        if self._watches.quotas and await self._quiet.count_quotas():
+            await self.remaker.ask_again()
+            await self._quiet.wait()
 
     def _notice(self) -> None:
         """Plan what becomes of Pods that were bound or told to stop since the last time."""

@@ -113,7 +113,7 @@ async def _play(
         quiet = Quiet(cluster, watches, workloads, session)
         reclaim = Reclaim(api, watches, quiet, workloads, startup=options.startup, seed=seed)
         if watches.quotas:
-            await quiet.wait()  # the API server refuses Pods while nobody has counted those that are there
+            await quiet.count_quotas()  # the API server refuses Pods while nobody has counted those that are there
         await _create(api, applied)
         await reclaim.begin()
         contents = await cluster.contents() if options.runs > 1 else []

@@ -40,7 +40,6 @@ class Remaker:
         self._watches = watches
         self._workloads = workloads
         self._left: list[JSON] = []
-        self._used: dict[tuple[str, str], JSON] = {}
 
     async def recreate(self, objects: Sequence[JSON]) -> None:
         """Make Jobs and Pods anew, and wait until the watches tell of the Jobs: before, nothing seems to be missing."""
@@ -76,23 +75,14 @@ class Remaker:
             return False
         return True
 
-    async def ask_again(self) -> bool:
-        """Ask for Pods that were refused, if quotas have changed: controllers wait longer each time.
-
-        Return whether there were any.
-        """
-        used = {key: each.status.used for key, each in self._watches.quotas.items()}
-        if used == self._used:
-            return False
-        self._used = used
+    async def ask_again(self) -> None:
+        """Ask for Pods that were refused: controllers wait longer each time."""
         makers, left = [maker for _, maker, _ in self._workloads.refused()], self._left
-        if not (makers or left):
-            return False
-        self._left = []
-        await asyncio.gather(*map(self._touch, makers))
-        await asyncio.sleep(_BATCH)
-        await self.recreate(left)
-        return True
+        if makers or left:
+            self._left = []
+            await asyncio.gather(*map(self._touch, makers))
+            await asyncio.sleep(_BATCH)
+            await self.recreate(left)
 
     async def _touch(self, maker: WorkloadKey) -> None:
         """Change an object, so that its controller looks at it."""
