@@ -23,6 +23,7 @@ SECONDS = 300
 """The faults take their time: 100 s where nothing else runs."""
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(SECONDS, func_only=True)
 @pytest.mark.usefixtures("binaries")
 def test_wrong_verdicts_are_counted_by_kind() -> None:

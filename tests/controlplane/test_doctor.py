@@ -182,6 +182,11 @@ def patch(webhook: Webhook, kind: str, changes: Any, *flags: str) -> None:
 def test_permissions_are_told_as_they_are_granted(webhook: Webhook, proxy: PodProxy, tmp_path: Path) -> None:
     """Ask with few permissions of one's own, and of a ServiceAccount that lacks or has those of the component."""
     kubectl = webhook.cluster.kubectl
+
+    def may(verb: str, resource: str) -> bool:
+        flags = (f"--namespace={NAMESPACE}", "--as=system:serviceaccount:default:little", "--quiet")
+        return kubectl.run("auth", "can-i", verb, resource, *flags).returncode == 0
+
     try:
         kubectl("create", "serviceaccount", "little", "--namespace=default")
         token = kubectl("create", "token", "little", "--namespace=default").strip()
@@ -192,8 +197,8 @@ def test_permissions_are_told_as_they_are_granted(webhook: Webhook, proxy: PodPr
         assert refused.stderr.endswith("; allow it, see docs/cli/doctor.md\n")
         verbs = ("--verb=get", "--verb=list", "--resource=deployments,pods")
         kubectl("create", "role", "little", f"--namespace={NAMESPACE}", *verbs)
-        reviews = ("--verb=create", "--resource=subjectaccessreviews.authorization.k8s.io")
-        kubectl("create", "clusterrole", "little", *reviews)
+        reviews = ("create", "subjectaccessreviews.authorization.k8s.io")
+        kubectl("create", "clusterrole", "little", f"--verb={reviews[0]}", f"--resource={reviews[1]}")
         of = "--serviceaccount=default:little"
         kubectl("create", "rolebinding", "little", f"--namespace={NAMESPACE}", "--role=little", of)
         kubectl("create", "clusterrolebinding", "little", "--clusterrole=little", of)
@@ -201,9 +206,12 @@ def test_permissions_are_told_as_they_are_granted(webhook: Webhook, proxy: PodPr
         proxy.changed["/deployments/spotgate"] = lambda text: text.replace(
             '"serve",', '"serve","--tls-secret=$(POD_NAMESPACE)/spotgate-certificates",'
         )
+        # The API server's authorizer learns of each permission a moment later.
+        webhook.wait(lambda: may("list", "pods"), "the Role is in force")
+        webhook.wait(lambda: may(*reviews), "the ClusterRole is in force")
         lacking = found(kubeconfig)
         kubectl("apply", f"--filename={COMPONENT}")
-        granted = found(kubeconfig)
+        webhook.wait(lambda: "ServiceAccount spotgate" not in found(kubeconfig), "the permissions are in force")
     finally:
         proxy.changed.clear()
         kubectl("delete", "serviceaccount", "little", "--namespace=default", "--ignore-not-found")
@@ -220,4 +228,3 @@ def test_permissions_are_told_as_they_are_granted(webhook: Webhook, proxy: PodPr
         "get secrets/spotgate-certificates in spotgate-system; patch secrets/spotgate-certificates in spotgate-system; "
         "create secrets in spotgate-system"
     )
-    assert "ServiceAccount spotgate" not in granted

@@ -131,6 +131,7 @@ def write_pair(folder: Path, pair: KeyPair) -> None:
     put(folder / "tls.key", pair.key_pem.decode())
 
 
+@pytest.mark.alone
 def test_S4_a_flood_from_another_address_costs_the_api_server_no_call(guard: Callable[..., Guarded]) -> None:
     ca_pem, pair = certificate()
     guarded = guard(pair, ca_pem)
