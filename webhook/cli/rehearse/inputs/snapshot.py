@@ -104,6 +104,7 @@ def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Mapping[str,
             created.append(structs.replace(manifest, value=value))
         elif kind.namespaced or not manifest.name.startswith(_SYSTEM_CLASSES):
             existing.append(_as_stored(value, source.rolled_out))
+    existing += _namespaces_of_quotas(existing)
     made, left_out = _made_of_others(others, [*existing, *(each.value for each in created)], bundle)
     created += made
     notes = [*source.notes, *left_out]
@@ -170,6 +171,15 @@ def _exists_before(kind: RehearsedKind, value: JSON) -> bool:
     """Return whether an object exists before the rehearsal begins."""
     runs = kind is POD and bool((value.get("spec") or {}).get("nodeName"))
     return runs or kind in {NAMESPACE, QUOTA} or bool(value["metadata"].get("uid"))
+
+
+def _namespaces_of_quotas(existing: Sequence[JSON]) -> list[JSON]:
+    """Return the Namespaces that quotas need: the API server creates one only with the first Pod."""
+    limited = {each["metadata"]["namespace"] for each in existing if each["kind"] == QUOTA.kind}
+    there = {each["metadata"]["name"] for each in existing if each["kind"] == NAMESPACE.kind}
+    names = sorted(limited - there)
+    made = ({"apiVersion": "v1", "kind": NAMESPACE.kind, "metadata": {"name": name}} for name in names)
+    return [_as_stored(each, frozenset()) for each in made]
 
 
 def _made_of_others(
