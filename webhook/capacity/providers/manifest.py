@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from webhook.capacity.providers.query import at
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from webhook.capacity.providers.query import Query
     from webhook.capacity.providers.reader import PoolReader
@@ -15,12 +17,19 @@ _BOOLEANS: Final[Mapping[str, object]] = {"true": True, "false": False}
 
 
 def on_demand_manifest(
-    reader: PoolReader, *, name: str, namespace: str, instance_type: str, maximum: int
+    reader: PoolReader,
+    *,
+    name: str,
+    namespace: str,
+    instance_type: str,
+    maximum: int,
+    like: Mapping[str, Any] | None = None,
 ) -> dict[str, Any] | None:
     """Return the manifest of an on-demand pool, which the autoscaler, if there is one, fills from zero.
 
-    Return None if the provider's document does not say plainly enough how such a pool is written, or if
-    ``instance_type`` names several types.
+    It has the zones, taints, and labels of the pool ``like``, except those that mark spot nodes. Return None if the
+    provider's document does not say plainly enough how such a pool is written, or if ``instance_type`` names several
+    types.
     """
     if reader.listed_in is not None:
         return None
@@ -28,7 +37,18 @@ def on_demand_manifest(
     if reader.size.autoscaling is not None and reader.size.maximum is not None:
         sized = [(reader.size.autoscaling, True), (reader.size.maximum, maximum), (reader.size.desired, 0)]
     on_demand = _BOOLEANS.get(reader.capacity.on_demand.casefold(), reader.capacity.on_demand)
-    fields = [(reader.capacity_query, on_demand), (reader.instance_type, instance_type), *sized]
+    marks = {each.key for each in reader.facts.spot_node_labels}
+    shared = (
+        (query, _without(marks, at(like, query.path)))
+        for query in (reader.zones, reader.taints, reader.labels)
+        if query is not None and query.plain and like is not None
+    )
+    fields = [
+        *((query, value) for query, value in shared if value),
+        (reader.capacity_query, on_demand),
+        (reader.instance_type, instance_type),
+        *sized,
+    ]
     metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
     manifest: dict[str, Any] = {
         "apiVersion": f"{reader.group}/{reader.versions[0]}",
@@ -50,3 +70,17 @@ def on_demand_manifest(
             place = place[parent]
         place[last] = value
     return manifest
+
+
+def _without(marks: Collection[str], value: object) -> object:
+    """Return labels or taints without those of these keys."""
+    if isinstance(value, dict):
+        return {key: each for key, each in value.items() if key not in marks}
+    if isinstance(value, list):
+        return [each for each in value if (each.get("key") if isinstance(each, dict) else _key(each)) not in marks]
+    return value
+
+
+def _key(taint: object) -> str:
+    """Return the key of a taint that is a text: ``key=value:effect``."""
+    return str(taint).partition(":")[0].partition("=")[0]

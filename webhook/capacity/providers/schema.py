@@ -171,6 +171,10 @@ class TimelineSpec(Model):
     cordon_seconds: Seconds = Field(description="No new Pods come to the node.")
     drain_seconds: Seconds = Field(examples=[60], description="Its Pods are evicted: preStop, then SIGTERM.")
     removal_seconds: Seconds = Field(examples=[180], description="The node is gone.")
+    provisioning_seconds: Seconds = Field(
+        default=120,
+        description="A node that was asked for at the notice is ready. The default is an assumption.",
+    )
     drained_by: Annotated[
         Literal["eviction", "kubelet", "nobody"],
         EnumDescriptions(

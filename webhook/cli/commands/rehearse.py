@@ -15,22 +15,24 @@ from msgspec import structs
 from webhook.cli.exits import FINE, FOUND, CannotJudgeError
 from webhook.cli.options import add_cluster, add_policies, read_policies
 from webhook.cli.rehearse.compare import compare, write_base
-from webhook.cli.rehearse.fixes import fixes_of, with_fixes
+from webhook.cli.rehearse.fixes import fixes_of, growth_of, with_fixes
 from webhook.cli.rehearse.inputs.nodes import expect_known_types, grown_nodes
 from webhook.cli.rehearse.inputs.selection import expect_pools, loss_of
 from webhook.cli.rehearse.inputs.snapshot import snapshot_of
 from webhook.cli.rehearse.inputs.source import ClusterSource
 from webhook.cli.rehearse.result import DrainedBy
+from webhook.cli.rehearse.trying import try_fixes
 from webhook.cli.terminal import complain
 from webhook.kube.quantity import amount_of
 from webhook.manifests.objects import read_manifests
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Sequence
 
     from webhook.bundle import Bundle
     from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot
-    from webhook.cli.rehearse.result import Rehearsal
+    from webhook.cli.rehearse.result import Fix, Rehearsal
 
 DESCRIPTION: Final = """\
 Rehearse a reclaim: say who moves, who stays pending and why, who is killed before it is done, and
@@ -59,6 +61,7 @@ exit codes:
 FORMATS: Final = ("table", "json", "html")
 _SECONDS_TO_START: Final = 30.0
 _RUNS: Final = 3
+_SECONDS_TO_TRY: Final = 180
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -95,7 +98,15 @@ def configure(parser: ArgumentParser) -> None:
     again.add_argument(
         "--with-fixes",
         action="store_true",
-        help="rehearse again with the proposed fixes, and show both results side by side",
+        help="rehearse again with the proposed fixes, and show both results side by side; then without each of them, "
+        "to rank the fixes by what they save",
+    )
+    parser.add_argument(
+        "--fix-seconds",
+        metavar="N",
+        type=_count,
+        default=_SECONDS_TO_TRY,
+        help="how long --with-fixes may try them one by one; default: %(default)s",
     )
     parser.add_argument("-o", "--output", choices=FORMATS, default="table", help="default: table, for people")
     _add_cluster(parser)
@@ -156,6 +167,12 @@ def _add_model(parser: ArgumentParser) -> None:
         help="from a Pod's binding until it is ready; in a live cluster what its workload's Pods took; default: 30",
     )
     model.add_argument(
+        "--provisioning-seconds",
+        metavar="N",
+        type=_count,
+        help="from the notice until a proposed pool has grown; default: as the provider's document says",
+    )
+    model.add_argument(
         "--scheduler-config",
         metavar="FILE",
         type=Path,
@@ -192,9 +209,13 @@ def run(options: Namespace) -> int:
     expect_known_types(dict(options.allocatable), snapshot.pools, snapshot.nodes)
     result = _rehearse(options, bundle, snapshot)
     if options.with_fixes and result.fixes:
-        fixed = _rehearse(options, bundle, with_fixes(snapshot, result.fixes, bundle, dict(options.allocatable)))
-        comparison = compare(result, fixed, "the cluster without these fixes")
-        result = structs.replace(result, comparison=comparison, fixed=fixed)
+
+        def rehearse_with(fixes: Sequence[Fix], runs: int | None) -> Rehearsal:
+            after = with_fixes(snapshot, fixes, bundle, dict(options.allocatable))
+            growth = growth_of(snapshot, after, bundle, options.provisioning_seconds)
+            return _rehearse(options, bundle, after, growth, runs)
+
+        result = try_fixes(result, rehearse_with, float(options.fix_seconds))
     elif options.compare is not None:
         base = _rehearse_base(options, bundle)
         result = structs.replace(result, comparison=compare(base, result, options.compare))
@@ -216,14 +237,21 @@ def _prepare(options: Namespace) -> int:
     return FINE
 
 
-def _rehearse(options: Namespace, bundle: Bundle, snapshot: ClusterSnapshot) -> Rehearsal:
+def _rehearse(
+    options: Namespace,
+    bundle: Bundle,
+    snapshot: ClusterSnapshot,
+    growth: Sequence[tuple[str, int, float]] = (),
+    runs: int | None = None,
+) -> Rehearsal:
+    """Rehearse with this growth besides the one that was asked for. Raise CannotJudgeError."""
     from webhook.cli.rehearse.runs.cluster import RehearsalOptions  # noqa: PLC0415 - half a second
     from webhook.cli.rehearse.runs.programs import find_programs  # noqa: PLC0415
     from webhook.cli.rehearse.runs.rehearsal import rehearse  # noqa: PLC0415
 
     loss = loss_of(options.lose, snapshot, bundle.providers, options.drained_by)
     allocatable = dict(options.allocatable)
-    grown = grown_nodes(options.grow, snapshot.nodes, snapshot.pools, bundle.providers, allocatable)
+    grown = grown_nodes([*options.grow, *growth], snapshot.nodes, snapshot.pools, bundle.providers, allocatable)
     result = rehearse(
         snapshot,
         loss,
@@ -232,7 +260,7 @@ def _rehearse(options: Namespace, bundle: Bundle, snapshot: ClusterSnapshot) -> 
             bundle=bundle,
             serve_flags=[*(f"--policies={each}" for each in options.policies), f"--cluster={options.cluster}"],
             scheduler_config=options.scheduler_config,
-            runs=options.runs,
+            runs=runs or options.runs,
             startup=float(options.startup_seconds),
             grown=grown,
         ),

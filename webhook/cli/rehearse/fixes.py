@@ -1,4 +1,4 @@
-"""Propose what mends the harm of a reclaim: as YAML, and as the cluster with it, to be rehearsed again."""
+"""Propose fixes for the harm of a reclaim: as YAML, and as the cluster with them, to be rehearsed again."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED
 from webhook.capacity.providers.machines import TYPE_LABEL
 from webhook.capacity.providers.manifest import on_demand_manifest
+from webhook.cli.rehearse.inputs.nodes import size_of
 from webhook.cli.rehearse.inputs.resources import (
     POD,
     controller_of,
@@ -18,17 +19,17 @@ from webhook.cli.rehearse.inputs.resources import (
     workload_identity,
 )
 from webhook.cli.rehearse.inputs.snapshot import snapshot_of
-from webhook.cli.rehearse.result import NO_SCHEDULER, Fix
+from webhook.cli.rehearse.result import JOB_FAILED, NO_SCHEDULER, Fix
 from webhook.cli.terminal import counted
 from webhook.kube.containers import claims_devices
 from webhook.kube.disruption import KIND as BUDGET
+from webhook.kube.disruption import budget_from
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from webhook.bundle import Bundle
-    from webhook.capacity.providers.pool import Pool
     from webhook.cli.rehearse.inputs.nodes import RehearsedNode
     from webhook.cli.rehearse.inputs.resources import JSON
     from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot
@@ -44,7 +45,7 @@ _IGNORE_DISRUPTIONS: Final = {"action": "Ignore", "onPodConditions": [{"type": "
 
 
 def fixes_of(result: Rehearsal, snapshot: ClusterSnapshot, bundle: Bundle, *, startup: float) -> tuple[Fix, ...]:
-    """Return what would mend it: each a change of one object that is there, or a new one.
+    """Return fixes: each a change of one object that is there, or a new one.
 
     A drain waits ``startup`` seconds for each Pod that moves where a budget demands it.
     """
@@ -62,8 +63,11 @@ def fixes_of(result: Rehearsal, snapshot: ClusterSnapshot, bundle: Bundle, *, st
             found += _of_template(workload, value, snapshot, longest)
         if workload.failed:
             found.append(_of_failed_job(workload, value))
-        if evicts:
-            rounds = 1 + math.floor(max(seconds - min(_grace_of(value), longest), 0) / startup) if startup else 1
+        if evicts and workload.lost:
+            grace = min(_grace_of(value), longest)
+            # A StatefulSet creates a Pod again once the old one has stopped.
+            again = startup + (grace if workload.kind == "StatefulSet" else 0)
+            rounds = 1 + math.floor(max(seconds - grace, 0) / again) if again else 1
             found += _of_budget(workload, value, objects, math.ceil(workload.lost / rounds))
     return (*found, *_fallback_pools(result, snapshot, bundle, objects))
 
@@ -71,13 +75,25 @@ def fixes_of(result: Rehearsal, snapshot: ClusterSnapshot, bundle: Bundle, *, st
 def with_fixes(
     snapshot: ClusterSnapshot, fixes: Iterable[Fix], bundle: Bundle, allocatable: Mapping[str, Mapping[str, str]]
 ) -> ClusterSnapshot:
-    """Return the cluster with these fixes; a new pool is as large as it may get. Raise CannotJudgeError."""
+    """Return the cluster with these fixes. Raise CannotJudgeError."""
     changes = [manifest_of("the fixes", dict(fix.manifest)) for fix in fixes]
-    return snapshot_of(snapshot.source.with_changes(changes, _largest_size), bundle, allocatable)
+    return snapshot_of(snapshot.source.with_changes(changes, size_of), bundle, allocatable)
 
 
-def _largest_size(pool: Pool) -> int:
-    return max(pool.desired or 0, pool.maximum or 0 if pool.autoscaling else 0)
+def growth_of(
+    before: ClusterSnapshot, after: ClusterSnapshot, bundle: Bundle, seconds: float | None
+) -> list[tuple[str, int, float]]:
+    """Return by how many nodes each new pool grows to its maximum, and when: by default as its provider provisions."""
+    known = {(each.kind, each.namespace, each.name) for each in before.pools}
+    return [
+        (
+            pool.name,
+            pool.maximum - size_of(pool),
+            bundle.providers[pool.provider].interruption.provisioning_seconds if seconds is None else seconds,
+        )
+        for pool in after.pools
+        if (pool.kind, pool.namespace, pool.name) not in known and pool.autoscaling and pool.maximum
+    ]
 
 
 def _objects(snapshot: ClusterSnapshot) -> dict[tuple[str, str, str], JSON]:
@@ -112,17 +128,18 @@ def _of_template(workload: WorkloadResult, value: JSON, snapshot: ClusterSnapsho
 def _of_failed_job(workload: WorkloadResult, value: JSON) -> Fix:
     """Propose a Job that survives the loss of a Pod."""
     spec = value["spec"]
-    limit = spec.get("backoffLimit", _BACKOFF_LIMIT)
+    field = "maxFailedIndexes" if workload.has_reason(f"{JOB_FAILED}: MaxFailedIndexesExceeded") else "backoffLimit"
+    if workload.has_reason(f"{JOB_FAILED}: FailedIndexes"):
+        field = "backoffLimitPerIndex"
+    limit = spec.get(field, _BACKOFF_LIMIT)
     if pod_spec_of(value).restartPolicy == "Never":
         rules = (spec.get("podFailurePolicy") or {}).get("rules") or []
         change: JSON = {"podFailurePolicy": {"rules": [_IGNORE_DISRUPTIONS, *rules]}}
         how = "with this rule, which only a new Job can get, disruptions do not count"
     else:
-        change = {"backoffLimit": limit + max(workload.lost, 1)}
+        change = {field: limit + max(workload.lost, 1)}
         how = "restartPolicy Never would allow a podFailurePolicy that ignores disruptions; else it needs a higher one"
-    return _change(
-        f"{workload}: it fails, as lost Pods count against its backoffLimit of {limit}; {how}", value, change
-    )
+    return _change(f"{workload}: it fails, as lost Pods count against its {field} of {limit}; {how}", value, change)
 
 
 def _grace_of(value: JSON) -> int:
@@ -140,7 +157,11 @@ def _of_budget(
         if workload.replicas >= _AT_LEAST_TWO:
             # One that can't be counted, for want of its owner's scale, can still keep a number of Pods.
             known = workload.seconds_below_budget.max is not None
-            least = None if known else max(workload.replicas - at_once, 0)
+            # The budget that it has was too strict, whatever the model of the drain says.
+            at_once = max(at_once, workload.replicas - budget_from(budget).least(workload.replicas) + 1)
+            if at_once >= workload.replicas:
+                return
+            least = None if known else workload.replicas - at_once
             yield _change(
                 f"{workload}: PodDisruptionBudget {workload.budget} holds the drain up until SIGKILL; {at_once} at a "
                 "time are through in time",
@@ -155,7 +176,7 @@ def _of_budget(
                 {"replicas": 2},
             )
     elif (
-        not workload.budget
+        not (workload.budget or workload.pending.max or workload.missing.max)  # it holds the drain up for want of room
         and workload.kind in _WITH_SELECTOR
         and workload.replicas > at_once
         and workload.replicas >= _AT_LEAST_TWO
@@ -185,35 +206,60 @@ def _fallback_pools(
         node = nodes.get(event.node)
         if event.workload is not None and node is not None and event.name in {"evicted", "killed", "stopped"}:
             was_on.setdefault(event.workload, node)
-    needed: dict[str, tuple[RehearsedNode, Counter[str]]] = {}
+    needed: dict[str, tuple[RehearsedNode, list[Counter[str]]]] = {}
     for workload in result.workloads:
         pending = int(workload.pending.max or 0)
-        value, like = objects.get(workload.identity), was_on.get(workload.identity)
-        # Neither a scheduler nor devices come with a node.
-        if pending and like and not workload.has_reason(NO_SCHEDULER) and not claims_devices(pod_spec_of(value)):
-            _, wanted = needed.setdefault(like.pool_name, (like, Counter()))
-            wanted += Counter({name: amount * pending for name, amount in requests_of(pod_spec_of(value)).items()})
-            wanted["pods"] += pending
-    for name, (like, wanted) in needed.items():
+        spec, like = pod_spec_of(objects.get(workload.identity)), was_on.get(workload.identity)
+        # Neither a scheduler nor devices come with a node, and a Pod that names its pool goes to no other one.
+        if not pending or like is None or workload.has_reason(NO_SCHEDULER) or claims_devices(spec):
+            continue
+        if like.provider is None or like.provider.pool_name_label not in (spec.nodeSelector or {}):
+            _, pods = needed.setdefault(like.pool_name, (like, []))
+            pods += [requests_of(spec) + Counter({"pods": 1})] * pending
+    for name, (like, pods) in needed.items():
         pool, provider = like.pool, like.provider
         if not like.spot and (pool is not None or provider is None or provider.spot_node_labels):
             continue
-        offered = like.allocatable
-        sizes = [amount / offered[resource] for resource, amount in wanted.items() if offered.get(resource)]
-        number = math.ceil(max(sizes, default=1))
-        manifest = _on_demand(like, number, bundle)
+        number = _nodes_for(pods, _free_of(like, snapshot))
+        manifest = _on_demand(like, number, snapshot, bundle) if number else None
         if manifest is not None:
             yield Fix(
-                f"{pool or name}: nowhere is room for {counted(wanted['pods'], 'Pod')} of it; "
+                f"{pool or name}: nowhere is room for {counted(len(pods), 'Pod')} of it; "
                 f"{counted(number, 'on-demand node')} of the same type {'has' if number == 1 else 'have'} it",
                 manifest,
             )
 
 
-def _on_demand(like: RehearsedNode, number: int, bundle: Bundle) -> JSON | None:
+def _free_of(node: RehearsedNode, snapshot: ClusterSnapshot) -> Counter[str]:
+    """Return what a node offers besides what its DaemonSets need."""
+    free = Counter(node.allocatable)
+    for value in snapshot.existing:
+        owner = (
+            controller_of(value) if value["kind"] == POD.kind and value["spec"].get("nodeName") == node.name else None
+        )
+        if owner is not None and owner["kind"] == "DaemonSet":
+            free.subtract(requests_of(pod_spec_of(value)) + Counter({"pods": 1}))
+    return free
+
+
+def _nodes_for(pods: Iterable[Counter[str]], offered: Counter[str]) -> int:
+    """Return how many equal nodes hold the Pods, the largest first on the first with room; 0 if one fits on none."""
+    nodes: list[Counter[str]] = []
+    for pod in sorted(pods, key=lambda each: max(each[name] / max(offered[name], 1e-9) for name in each), reverse=True):
+        node = next((each for each in nodes if pod <= each), None)
+        if node is None:
+            if not pod <= offered:
+                return 0
+            nodes.append(node := offered.copy())
+        node.subtract(pod)
+    return len(nodes)
+
+
+def _on_demand(like: RehearsedNode, number: int, snapshot: ClusterSnapshot, bundle: Bundle) -> JSON | None:
     """Return an on-demand pool like a node's or, where no object describes that, like the node."""
     pool = like.pool
     provider = pool.provider if pool is not None else like.provider.name if like.provider is not None else ""
+    written = (each for each in snapshot.source.manifests if pool is not None and each.kind == pool.kind)
     manifests = (
         on_demand_manifest(
             reader,
@@ -221,6 +267,7 @@ def _on_demand(like: RehearsedNode, number: int, bundle: Bundle) -> JSON | None:
             namespace=pool.namespace if pool is not None else "",
             instance_type=pool.instance_type if pool is not None else like.labels.get(TYPE_LABEL, ""),
             maximum=number,
+            like=next((each.value for each in written if pool is not None and each.name == pool.name), None),
         )
         for reader in bundle.readers
         if reader.provider == provider and (pool is None or reader.kind == pool.kind)

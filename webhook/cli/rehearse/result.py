@@ -222,10 +222,12 @@ class Fix(msgspec.Struct, frozen=True):
     Attributes:
         why: what is wrong, and what this changes.
         manifest: a new object, or the change of one as a merge patch.
+        tried: whether a rehearsal with all fixes was better than one without this fix; None: not tried.
     """
 
     why: str
     manifest: Mapping[str, Any]
+    tried: Literal["helps", "does not help"] | None = None
 
     @property
     def yaml(self) -> str:

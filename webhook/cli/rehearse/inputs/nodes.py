@@ -118,14 +118,19 @@ def nodes_of_pools(
     size: Callable[[Pool], int],
 ) -> Iterator[RehearsedNode]:
     """Yield the Nodes of those pools that have none there, as many as a pool's size is. Raise CannotJudgeError."""
-    offers = [(each.labels.get(TYPE_LABEL) or (each.pool and each.pool.instance_type), each) for each in there]
-    shown = {kind: each.value["status"]["allocatable"] for kind, each in offers if kind}
     names = {each.pool_name for each in there} - {""}
     for pool in pools:
         if names.isdisjoint({pool.name, pool.pool_name}):
             _check_number(size(pool), str(pool))
             for number in range(size(pool)):
-                yield read_node(_node_of_pool(pool, number, providers, {**shown, **allocatable}), pools, providers)
+                value = _node_of_pool(pool, number, providers, {**_shown_by(there), **allocatable})
+                yield read_node(value, pools, providers)
+
+
+def _shown_by(nodes: Iterable[RehearsedNode]) -> dict[str, Mapping[str, str]]:
+    """Return what nodes of each instance type offer."""
+    typed = ((each.labels.get(TYPE_LABEL) or (each.pool and each.pool.instance_type), each) for each in nodes)
+    return {kind: each.value["status"]["allocatable"] for kind, each in typed if kind}
 
 
 def grown_nodes(
@@ -145,7 +150,7 @@ def grown_nodes(
             if like is not None:
                 model = like.value
             elif pool is not None:
-                model = _node_of_pool(pool, index, providers, allocatable)
+                model = _node_of_pool(pool, index, providers, {**_shown_by(nodes), **allocatable})
             named = f"{name}-grown-{index}"
             own = {"name": named, "uid": str(uuid.uuid4()), "labels": {HOSTNAME: named}}
             new = merge_patch(model, {"metadata": own, "spec": {"unschedulable": None, "providerID": None}})

@@ -22,7 +22,7 @@ def show(rehearsal: Rehearsal) -> None:
         for key in _NOT_OF_A_WORKLOAD:
             del workload[key]
     shown = {key: every[key] for key in _SHOWN}
-    shown["fixes"] = [{"why": each.why, "yaml": each.yaml} for each in rehearsal.fixes]
+    shown["fixes"] = [{"why": each.why, "yaml": each.yaml, "tried": each.tried} for each in rehearsal.fixes]
     if rehearsal.comparison is not None:
         shown["comparison"] = every["comparison"]
     if rehearsal.fixed is not None:

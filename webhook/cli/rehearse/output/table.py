@@ -59,7 +59,7 @@ def _lines(rehearsal: Rehearsal) -> Iterator[Line]:
     if rehearsal.programs:
         yield [(f"programs of the control plane: {rehearsal.programs}", "dim")]
     for fix in rehearsal.fixes:
-        yield [(f"Fix: {fix.why}", "bold")]
+        yield [(f"Fix ({fix.tried or 'not tried'}): {fix.why}", "bold")]
         yield from ([(f"{_INDENT}{line}", "")] for line in fix.yaml.splitlines())
 
 
