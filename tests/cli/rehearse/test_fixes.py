@@ -284,8 +284,8 @@ spec:
   targetNodes: 2
   minNodes: 0
   maxNodes: 0
-  nodeLabels: {team: ml}
-  nodeTaints: [{key: dedicated, value: ml, effect: NoSchedule}]
+  nodeLabels: {team: ml, capacity: spot}
+  nodeTaints: [{key: dedicated, value: ml, effect: NoSchedule}, {key: acme.example/spot, effect: NoSchedule}]
 """
 
 

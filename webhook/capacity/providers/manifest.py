@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from webhook.capacity.providers.query import at
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from webhook.capacity.providers.query import Query
     from webhook.capacity.providers.reader import PoolReader
@@ -37,17 +37,15 @@ def on_demand_manifest(
     if reader.size.autoscaling is not None and reader.size.maximum is not None:
         sized = [(reader.size.autoscaling, True), (reader.size.maximum, maximum), (reader.size.desired, 0)]
     on_demand = _BOOLEANS.get(reader.capacity.on_demand.casefold(), reader.capacity.on_demand)
-    marks = {each.key for each in reader.facts.spot_node_labels}
-    shared = (
-        (query, _without(marks, at(like, query.path)))
-        for query in (reader.zones, reader.taints, reader.labels)
-        if query is not None and query.plain and like is not None
-    )
+    queries = (reader.labels, reader.taints, reader.zones) if like is not None else ()
+    shared = [
+        (query, _without_spot(at(like or {}, query.path))) for query in queries if query is not None and query.plain
+    ]
     fields = [
-        *((query, value) for query, value in shared if value),
         (reader.capacity_query, on_demand),
         (reader.instance_type, instance_type),
         *sized,
+        *((query, value) for query, value in shared if value),
     ]
     metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
     manifest: dict[str, Any] = {
@@ -72,15 +70,8 @@ def on_demand_manifest(
     return manifest
 
 
-def _without(marks: Collection[str], value: object) -> object:
-    """Return labels or taints without those of these keys."""
+def _without_spot(value: object) -> object:
+    """Return labels, taints, or zones without those that say spot, by a key or a value of the provider or a team."""
     if isinstance(value, dict):
-        return {key: each for key, each in value.items() if key not in marks}
-    if isinstance(value, list):
-        return [each for each in value if (each.get("key") if isinstance(each, dict) else _key(each)) not in marks]
-    return value
-
-
-def _key(taint: object) -> str:
-    """Return the key of a taint that is a text: ``key=value:effect``."""
-    return str(taint).partition(":")[0].partition("=")[0]
+        return {key: each for key, each in value.items() if "spot" not in f"{key}={each}".casefold()}
+    return [each for each in value if "spot" not in str(each).casefold()] if isinstance(value, list) else value
