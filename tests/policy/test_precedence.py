@@ -257,7 +257,6 @@ def test_the_same_finding_of_several_policies_is_reported_once_with_the_stronges
             [document("base"), document("bse", overrides=["bas"])],
             [
                 ("1.yaml", 7, "spec.overrides[0]", f"there is no {KIND} bas, did you mean `base`?"),
-                ("1.yaml", 5, "spec", f"bse and base (0.yaml:1) can match the same Pod, and only one {KIND} decides: write `overrides: [base]` here, or let them match different Pods"),
             ],
         ),
         ([document("a", overrides=["graceful-termination"])], [("0.yaml", 7, "spec.overrides[0]", f"there is no {KIND} graceful-termination; for a shipped one, load these too: `--policies shipped`")]),
