@@ -17,7 +17,7 @@ from webhook.cli.options import add_cluster, add_policies, read_policies
 from webhook.cli.rehearse.compare import compare, write_base
 from webhook.cli.rehearse.fixes import fixes_of, growth_of, with_fixes
 from webhook.cli.rehearse.inputs.nodes import expect_known_types, grown_nodes
-from webhook.cli.rehearse.inputs.selection import expect_pools, loss_of
+from webhook.cli.rehearse.inputs.selection import Loss, loss_of, named_pools
 from webhook.cli.rehearse.inputs.snapshot import snapshot_of
 from webhook.cli.rehearse.inputs.source import ClusterSource
 from webhook.cli.rehearse.result import DrainedBy
@@ -47,7 +47,7 @@ EPILOG: Final = """\
 examples:
   %(prog)s --lose gpu-spot --state cluster/ deploy/
   %(prog)s --lose zone:eu-west-1a --kubeconfig ~/.kube/config --max-pending 0
-  %(prog)s --lose 50%%of:cpu-spot --state cluster/ --grow cpu-on-demand=2:90 -o json
+  %(prog)s --lose 30%% --state cluster/ --grow cpu-on-demand=2:90 -o json
   %(prog)s --lose gpu-spot --state cluster/ deploy/ --compare origin/main
   %(prog)s --lose gpu-spot --state cluster/ deploy/ --with-fixes -o html > reclaim.html
   %(prog)s --prepare --kubeconfig ~/.kube/config
@@ -72,9 +72,10 @@ def configure(parser: ArgumentParser) -> None:
         metavar="WHAT",
         action="append",
         default=[],
-        help="a node pool's name; N%%of:POOL, that share of its nodes, rounded up, the first by name; provider:NAME, "
-        "the spot nodes of a provider; zone:NAME, the spot nodes of a zone, all of them if none is spot; can be given "
-        "again",
+        help="a node pool's name; provider:NAME, the spot nodes of a provider; type:NAME or zone:NAME, the spot nodes "
+        "of an instance type or a zone, all of them if none is spot; selector:KEY=VALUE, all Nodes with a label; N%%, "
+        "a share of all spot nodes; N%%of:POOL, N%%of:zone:NAME ..., a share of these nodes, rounded up; a share is "
+        "drawn with a fixed seed, so the same cluster loses the same nodes; can be given again",
     )
     parser.add_argument(
         "--runs",
@@ -203,17 +204,18 @@ def run(options: Namespace) -> int:
     if options.prepare:
         return _prepare(options)
     if not options.lose:
-        raise CannotJudgeError("spotgate rehearse: error: say what is lost: --lose POOL, provider:NAME or zone:NAME")
+        raise CannotJudgeError("spotgate rehearse: error: say what is lost: --lose POOL, 30%, zone:NAME ...")
     bundle = read_policies(options.policies, cluster=options.cluster)
     snapshot = _snapshot(options, bundle, [*options.state, *options.paths])
     expect_known_types(dict(options.allocatable), snapshot.pools, snapshot.nodes)
-    result = _rehearse(options, bundle, snapshot)
+    loss = loss_of(options.lose, snapshot, bundle.providers, options.drained_by)
+    result = _rehearse(options, bundle, snapshot, loss)
     if options.with_fixes and result.fixes:
 
         def rehearse_with(fixes: Sequence[Fix], runs: int | None) -> Rehearsal:
             after = with_fixes(snapshot, fixes, bundle, dict(options.allocatable))
             growth = growth_of(snapshot, after, bundle, options.provisioning_seconds)
-            return _rehearse(options, bundle, after, growth, runs)
+            return _rehearse(options, bundle, after, loss, growth, runs)
 
         result = try_fixes(result, rehearse_with, float(options.fix_seconds))
     elif options.compare is not None:
@@ -241,6 +243,7 @@ def _rehearse(
     options: Namespace,
     bundle: Bundle,
     snapshot: ClusterSnapshot,
+    loss: Loss,
     growth: Sequence[tuple[str, int, float]] = (),
     runs: int | None = None,
 ) -> Rehearsal:
@@ -249,7 +252,6 @@ def _rehearse(
     from webhook.cli.rehearse.runs.programs import find_programs  # noqa: PLC0415
     from webhook.cli.rehearse.runs.rehearsal import rehearse  # noqa: PLC0415
 
-    loss = loss_of(options.lose, snapshot, bundle.providers, options.drained_by)
     allocatable = dict(options.allocatable)
     grown = grown_nodes([*options.grow, *growth], snapshot.nodes, snapshot.pools, bundle.providers, allocatable)
     result = rehearse(
@@ -275,12 +277,14 @@ def _rehearse_base(options: Namespace, bundle: Bundle) -> Rehearsal:
             snapshot = _snapshot(
                 options, bundle, write_base(options.compare, [*options.state, *options.paths], Path(folder))
             )
-            return _rehearse(options, bundle, snapshot)
+            loss = loss_of(options.lose, snapshot, bundle.providers, options.drained_by)
+            return _rehearse(options, bundle, snapshot, loss)
         except CannotJudgeError as error:
             raise CannotJudgeError(f"{error}\nin the base, {options.compare}".replace(f"{folder}/", "")) from None
 
 
 def _snapshot(options: Namespace, bundle: Bundle, paths: list[str]) -> ClusterSnapshot:
+    named = [*named_pools(options.lose), *((f"--grow {pool}", pool) for pool, *_ in options.grow)]
     manifests = read_manifests(paths)
     if manifests.problems:
         raise CannotJudgeError("\n".join(map(str, manifests.problems)))
@@ -289,9 +293,7 @@ def _snapshot(options: Namespace, bundle: Bundle, paths: list[str]) -> ClusterSn
         from webhook.cli.rehearse.inputs.live import live_source  # noqa: PLC0415 - the Kubernetes client
 
         source = live_source(options, manifests.objects, bundle)
-    named = [*(("--lose", wanted) for wanted in options.lose), *(("--grow", pool) for pool, *_ in options.grow)]
-    expect_pools(named, source, bundle.providers)
-    return snapshot_of(source, bundle, dict(options.allocatable))
+    return snapshot_of(source, bundle, dict(options.allocatable), named)
 
 
 def _count(text: str) -> int:

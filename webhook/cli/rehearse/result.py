@@ -282,7 +282,7 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Hold the result of a rehearsal.
 
     Attributes:
-        lost: what was reclaimed: ``NodePool/gpu-spot``, ``zone/a``.
+        lost: what was reclaimed: ``NodePool/gpu-spot``, ``zone a``.
         runs: how often it was rehearsed.
         scheduler: version of the scheduler.
         programs: where the scheduler and the other programs were from.

@@ -10,6 +10,7 @@ from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
 from webhook.cli.exits import CannotJudgeError
 from webhook.documents.model import merge_patch
 from webhook.kube.quantity import amount_of
+from webhook.policy.errors import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -86,6 +87,15 @@ def read_node(value: JSON, pools: Sequence[Pool], providers: Mapping[str, Provid
 def pool_names(nodes: Iterable[RehearsedNode], pools: Iterable[Pool]) -> list[str]:
     """Return the names of all pools, sorted."""
     return sorted({each.pool_name for each in nodes} - {""} | {each.name for each in pools})
+
+
+def expect_pools(named: Iterable[tuple[str, str]], nodes: Sequence[RehearsedNode], pools: Sequence[Pool]) -> None:
+    """Raise CannotJudgeError if a pool isn't there; ``named`` has the flags that name pools, each with the name."""
+    there = pool_names(nodes, pools)
+    hint = f"; pools: {', '.join(there)}" if there else "; no pool is known: pass node pools, or Nodes with labels"
+    for flag, name in named:
+        if name not in there and not any(pool.is_named(name) for pool in pools):
+            raise CannotJudgeError(f"spotgate rehearse: {flag}: the pool is not there{did_you_mean(name, there)}{hint}")
 
 
 def running_node(value: JSON, allocatable: Mapping[str, Any]) -> JSON:

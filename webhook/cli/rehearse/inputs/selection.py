@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from dataclasses import dataclass
@@ -10,24 +11,30 @@ from typing import TYPE_CHECKING, Final
 from msgspec import structs
 
 from webhook.capacity.placement.budget import GraceBudgets, unevicted_annotation
-from webhook.capacity.providers.machines import ZONE_LABEL
+from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
 from webhook.cli.exits import CannotJudgeError
-from webhook.cli.rehearse.inputs.nodes import pool_names, read_node
-from webhook.cli.rehearse.inputs.resources import NODE
+from webhook.cli.rehearse.inputs.nodes import pool_names
 from webhook.cli.rehearse.result import ReclaimWindow
-from webhook.manifests.state import view_of
 from webhook.policy.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from webhook.capacity.providers.provider import Provider
     from webhook.cli.rehearse.inputs.nodes import RehearsedNode
     from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot
-    from webhook.cli.rehearse.inputs.source import ClusterSource
     from webhook.cli.rehearse.result import DrainedBy
 
-_SHARE: Final = re.compile(r"(100|[1-9]\d?)%of:(?!(?:zone|provider):)(.+)")
+_SHARE: Final = re.compile(r"(100|[1-9][0-9]?)%(?:of:(.+))?")
+_NAME: Final = re.compile(r"(?:(provider|type|zone|selector(?=:[^=]+=)):)?([^:%]+)")
+_LISTED: Final = 20
+_NAMINGS: Final[Mapping[str, tuple[str, Callable[[RehearsedNode], Iterable[str]]]]] = {
+    "provider": ("provider", lambda node: [node.provider.name] if node.provider is not None else []),
+    "selector": ("label", lambda node: [f"{key}={value}" for key, value in node.labels.items()]),
+    "type": ("instance type", lambda node: [node.labels.get(TYPE_LABEL, "")]),
+    "zone": ("zone", lambda node: [node.labels.get(ZONE_LABEL, "")]),
+}
+"""What a name is of, and a Node's own, by the word before the colon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +42,7 @@ class Loss:
     """Hold what is lost.
 
     Attributes:
-        named: what was named, each with its kind: ``NodePool/gpu-spot``.
+        named: what was named, each with its kind: ``NodePool/gpu-spot``, ``30% of the spot nodes``.
         windows: the lost Nodes, by what their provider does with them.
     """
 
@@ -54,17 +61,17 @@ def loss_of(
     providers: Mapping[str, Provider],
     drained_by: DrainedBy | None = None,
 ) -> Loss:
-    """Return what is lost: of each a pool's name, ``N%of:`` and one, ``provider:`` or ``zone:`` and a name.
+    """Return what is lost; ``wanted`` has the values of ``--lose``.
 
     ``drained_by`` replaces what the providers' documents say. Raise CannotJudgeError if there is no such thing, or it
     has no Nodes.
     """
     named: dict[str, None] = {}
     nodes: dict[str, RehearsedNode] = {}
-    for each in wanted:
-        shown, found = _find(each, snapshot)
+    for text in wanted:
+        shown, selected = _find(text, snapshot)
         named[shown] = None
-        nodes |= {node.name: node for node in found}
+        nodes |= {node.name: node for node in selected}
     budgets = GraceBudgets(providers)
     windows: dict[ReclaimWindow, list[str]] = {}
     for node in nodes.values():
@@ -72,73 +79,77 @@ def loss_of(
     return Loss(tuple(named), tuple(structs.replace(key, nodes=tuple(names)) for key, names in windows.items()))
 
 
-def expect_pools(named: Iterable[tuple[str, str]], source: ClusterSource, providers: Mapping[str, Provider]) -> None:
-    """Raise CannotJudgeError if a pool isn't there; ``named`` has the flags that name pools, each with its value."""
-    view = view_of(source.manifests, providers, complete=True, offline=not source.live)
-    pools = [pool for pool in view.pools or () if not pool.elsewhere]
-    labels = (manifest.labels for manifest in source.manifests if manifest.kind == NODE.kind)
-    nodes = [read_node({"metadata": {"labels": own}}, pools, providers) for own in labels]
-    there = pool_names(nodes, pools)
-    hint = f"; pools: {', '.join(there)}" if there else "; no pool is known: pass node pools, or Nodes with labels"
-    for flag, wanted in named:
-        name = wanted.rpartition("%of:")[2]
-        known = any(pool.is_named(name) for pool in pools) or any(node.is_of(name) for node in nodes)
-        if not known and not name.startswith(("zone:", "provider:")):
-            raise CannotJudgeError(
-                f"spotgate rehearse: {flag} {wanted}: the pool is not there{did_you_mean(name, there)}{hint}"
-            )
+def named_pools(wanted: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each flag that names a pool, with the name. Raise CannotJudgeError if what is lost can't be read."""
+    for text in wanted:
+        _, prefix, name = _read(text)
+        if name and not prefix:
+            yield f"--lose {text}", name
+
+
+def _read(wanted: str) -> tuple[int | None, str, str]:
+    """Return the share in percent, if there is one, the word before the colon, and a name; none: of all spot nodes."""
+    share = _SHARE.fullmatch(wanted)
+    percent, what = (int(share[1]), share[2]) if share is not None else (None, wanted)
+    if what is None:
+        return percent, "", ""
+    named = _NAME.fullmatch(what)
+    if named is None:
+        raise CannotJudgeError(
+            f"spotgate rehearse: --lose {wanted or repr(wanted)}: write POOL, provider:NAME, selector:KEY=VALUE, "
+            "type:NAME or zone:NAME, or a share: 1% to 100% of all spot nodes, 1%of:POOL ..., in whole numbers"
+        )
+    return percent, named[1] or "", named[2]
 
 
 def _find(wanted: str, snapshot: ClusterSnapshot) -> tuple[str, Sequence[RehearsedNode]]:
-    sort, _, name = wanted.partition(":")
-    if sort == "zone":
-        return f"zone/{name}", _in_zone(name, snapshot.nodes)
-    if sort == "provider":
-        return f"provider/{name}", _of_provider(name, snapshot.nodes)
-    if "%" in wanted:  # no name has one
-        share = _SHARE.fullmatch(wanted)
-        if share is None:
-            raise CannotJudgeError(
-                f"spotgate rehearse: --lose {wanted}: a share is 1%of:POOL to 100%of:POOL, in whole numbers"
-            )
-        shown, nodes = _in_pool(share[2], snapshot)
-        return f"{share[1]}% of {shown}", nodes[: math.ceil(len(nodes) * int(share[1]) / 100)]
-    return _in_pool(wanted, snapshot)
+    """Return words for what is wanted, and its Nodes. A larger share has all Nodes of a smaller one."""
+    percent, prefix, name = _read(wanted)
+    try:
+        shown, nodes = _in_pool(name, snapshot) if name and not prefix else _named(prefix, name, snapshot.nodes)
+    except CannotJudgeError as error:
+        raise CannotJudgeError(f"spotgate rehearse: --lose {wanted}: {error}") from None
+    if percent is None:
+        return shown, nodes
+    drawn = sorted(nodes, key=lambda node: hashlib.sha256(node.name.encode()).digest())
+    return f"{percent}% of {shown}", drawn[: math.ceil(len(drawn) * percent / 100)]
 
 
 def _in_pool(name: str, snapshot: ClusterSnapshot) -> tuple[str, Sequence[RehearsedNode]]:
     pools = [each for each in snapshot.pools if each.is_named(name)]
     if len(pools) > 1:
-        raise CannotJudgeError(
-            f"spotgate rehearse: {len(pools)} pools are named {name}: {', '.join(map(str, pools))}; rename one"
-        )
+        raise CannotJudgeError(f"{len(pools)} pools are named {name}: {', '.join(map(str, pools))}; rename one")
     nodes = sorted((each for each in snapshot.nodes if each.is_of(name)), key=lambda each: each.name)
     if not nodes:
         there = ", ".join(pool_names(snapshot.nodes, snapshot.pools))
-        raise CannotJudgeError(f"spotgate rehearse: --lose {name}: the pool has no nodes to lose; pools: {there}")
+        raise CannotJudgeError(f"the pool has no nodes to lose; pools: {there}")
     provider = nodes[0].provider
     kind = provider.readers[0].kind if provider is not None and provider.pools_are_here else "Nodes"
     return f"{pools[0].kind if pools else kind}/{name}", nodes
 
 
-def _in_zone(name: str, nodes: Sequence[RehearsedNode]) -> Sequence[RehearsedNode]:
-    """Return the spot Nodes of a zone, or all of its Nodes if none is known to be spot."""
-    inside = [each for each in nodes if each.labels.get(ZONE_LABEL) == name]
-    if not inside:
-        zones = sorted({each.labels.get(ZONE_LABEL, "") for each in nodes} - {""})
-        there = f"zones: {', '.join(zones)}" if zones else f"no Node has the label {ZONE_LABEL}"
-        raise CannotJudgeError(f"spotgate rehearse: --lose zone:{name}: the zone is not there; {there}")
-    return [each for each in inside if each.spot] or inside
+def _named(prefix: str, name: str, nodes: Sequence[RehearsedNode]) -> tuple[str, Sequence[RehearsedNode]]:
+    """Return words for a name, and its spot Nodes; all of its Nodes if none is spot, or if it is a label."""
+    shown = "the spot nodes"
+    if prefix:
+        what, names_of = _NAMINGS[prefix]
+        shown, there = f"{what} {name}", sorted({its for node in nodes for its in names_of(node)} - {""})
+        if name not in there:
+            raise CannotJudgeError(f"the {what} is not there{did_you_mean(name, there)}; {_listed(what, name, there)}")
+        nodes = [node for node in nodes if name in names_of(node)]
+    spot = [node for node in nodes if node.spot]
+    if not spot and prefix in {"", "provider"}:
+        raise CannotJudgeError("no such node is known to be spot by its labels or its pool; name a pool, or a label")
+    return shown, nodes if prefix == "selector" else spot or nodes
 
 
-def _of_provider(name: str, nodes: Sequence[RehearsedNode]) -> Sequence[RehearsedNode]:
-    """Return the spot Nodes of a provider."""
-    found = [each for each in nodes if each.spot and each.provider is not None and each.provider.name == name]
-    if not found:
-        there = ", ".join(sorted({each.provider.name for each in nodes if each.provider is not None}))
-        hint = f"providers of the Nodes: {there or 'none that is known'}"
-        raise CannotJudgeError(f"spotgate rehearse: --lose provider:{name}: it has no spot nodes here; {hint}")
-    return found
+def _listed(what: str, name: str, there: Sequence[str]) -> str:
+    """Return the names that are there; of labels those with the same key, or all keys."""
+    if what == "label":
+        key = name.partition("=")[0]
+        there = [each for each in there if each.startswith(f"{key}=")] or sorted({x.partition("=")[0] for x in there})
+    more = f" and {len(there) - _LISTED} more" if len(there) > _LISTED else ""
+    return f"{what}s: {', '.join(there[:_LISTED]) or 'no Node has one in its labels'}{more}"
 
 
 def _window(node: RehearsedNode, budgets: GraceBudgets, drained_by: DrainedBy | None) -> ReclaimWindow:

@@ -12,7 +12,7 @@ from msgspec import structs
 from webhook.cli.exits import CannotJudgeError
 from webhook.cli.rehearse.inputs.budgets import count_budgets
 from webhook.cli.rehearse.inputs.gangs import pods_without_controller
-from webhook.cli.rehearse.inputs.nodes import CREATED, nodes_of_pools, read_node, running_node, size_of
+from webhook.cli.rehearse.inputs.nodes import CREATED, expect_pools, nodes_of_pools, read_node, running_node, size_of
 from webhook.cli.rehearse.inputs.resources import (
     LIMIT_RANGE,
     NAMESPACE,
@@ -83,11 +83,21 @@ class ClusterSnapshot:
         yield from (each.value for each in self.created)
 
 
-def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Mapping[str, Mapping[str, str]]) -> ClusterSnapshot:
+def snapshot_of(
+    source: ClusterSource,
+    bundle: Bundle,
+    allocatable: Mapping[str, Mapping[str, str]],
+    named: Iterable[tuple[str, str]] = (),
+) -> ClusterSnapshot:
     """Return the cluster that these objects describe. Raise CannotJudgeError if they describe none.
 
     ``allocatable`` is what a node of an instance type, or of a pool, offers, where neither Nodes nor providers tell.
+    ``named`` has the flags that name pools, each with the name: one that isn't there comes before all other errors.
     """
+    view = view_of(source.manifests, bundle.providers, complete=True, offline=not source.live)
+    pools = [each for each in view.pools or () if not each.elsewhere]
+    labels = (each.labels for each in source.manifests if each.kind == NODE.kind)
+    expect_pools(named, [read_node({"metadata": {"labels": own}}, pools, bundle.providers) for own in labels], pools)
     source = replace(source, manifests=without_repeats(source.manifests))
     existing: list[JSON] = []
     created: list[Manifest] = []
@@ -110,8 +120,6 @@ def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Mapping[str,
     notes = [*source.notes, *left_out]
     if not source.live:
         created += _storage_classes_for([*existing, *(each.value for each in created)])
-    view = view_of(source.manifests, bundle.providers, complete=True, offline=not source.live)
-    pools = [each for each in view.pools or () if not each.elsewhere]
     nodes = [read_node(each, pools, bundle.providers) for each in existing if each["kind"] == NODE.kind]
 
     def size(pool: Pool) -> int:

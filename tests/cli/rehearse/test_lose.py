@@ -1,0 +1,131 @@
+"""What `--lose` selects, how it names that, and what it says of a value that it can't use."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.rehearse.test_rehearse import node, pool
+from tests.objects import BUNDLE
+from webhook.cli import main
+from webhook.cli.rehearse.inputs.resources import manifest_of
+from webhook.cli.rehearse.inputs.selection import loss_of
+from webhook.cli.rehearse.inputs.snapshot import snapshot_of
+from webhook.cli.rehearse.inputs.source import ClusterSource
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TYPE, ZONE = "node.kubernetes.io/instance-type", "topology.kubernetes.io/zone"
+SPOT = {"eks.amazonaws.com/capacityType": "SPOT"}
+CLUSTER = (
+    *(node(f"spot-{number}", "spot", **SPOT, **{ZONE: "ab"[number % 2], TYPE: "big"}) for number in range(10)),
+    node("paid-0", "paid", **{ZONE: "a", TYPE: "big", "rack": "r1"}),
+    node("paid-1", "paid", **{ZONE: "c", TYPE: "small", "rack": "r2"}),
+    pool("odd", targetNodes=2),
+)
+ALLOCATABLE = {"odd": {"cpu": "8"}}
+SPOT_NODES = {f"spot-{number}" for number in range(10)}
+OF_POOL = {"odd-0", "odd-1"}
+
+
+def lost(*wanted: str) -> tuple[tuple[str, ...], set[str]]:
+    snapshot = snapshot_of(
+        ClusterSource(manifests=[manifest_of("here", each) for each in CLUSTER]), BUNDLE, ALLOCATABLE
+    )
+    loss = loss_of(wanted, snapshot, BUNDLE.providers)
+    assert sum(len(window.nodes) for window in loss.windows) == len(loss.nodes)  # none counts twice
+    return loss.named, set(loss.nodes)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "named", "nodes"),
+    [
+        (["spot"], ["NodePool/spot"], SPOT_NODES),
+        (["100%"], ["100% of the spot nodes"], SPOT_NODES | OF_POOL),
+        (["type:big"], ["instance type big"], SPOT_NODES),
+        (["type:small"], ["instance type small"], {"paid-1"}),
+        (["type:odd"], ["instance type odd"], OF_POOL),
+        (["zone:a"], ["zone a"], {f"spot-{number}" for number in (0, 2, 4, 6, 8)}),
+        (["zone:c"], ["zone c"], {"paid-1"}),
+        (["provider:cks"], ["provider cks"], SPOT_NODES | OF_POOL),
+        (["selector:rack=r1"], ["label rack=r1"], {"paid-0"}),
+        ([f"selector:{ZONE}=a"], [f"label {ZONE}=a"], {"paid-0", *(f"spot-{number}" for number in (0, 2, 4, 6, 8))}),
+        (["selector:kubernetes.io/hostname=spot-3"], ["label kubernetes.io/hostname=spot-3"], {"spot-3"}),
+        (["100%of:zone:c", "paid"], ["100% of zone c", "NodePool/paid"], {"paid-0", "paid-1"}),
+        (
+            ["spot", "100%", "spot", "zone:a"],
+            ["NodePool/spot", "100% of the spot nodes", "zone a"],
+            SPOT_NODES | OF_POOL,
+        ),
+    ],
+    ids=lambda value: "+".join(value) if isinstance(value, list) else "",
+)
+def test_it_selects(wanted: list[str], named: list[str], nodes: set[str]) -> None:
+    assert lost(*wanted) == (tuple(named), nodes)
+
+
+def test_a_share_is_drawn_with_a_fixed_seed() -> None:
+    named, few = lost("30%of:spot")
+    assert named == ("30% of NodePool/spot",)
+    assert few == {"spot-3", "spot-4", "spot-9"}
+    assert few < lost("31%of:spot")[1]
+    assert len(lost("31%of:spot")[1]) == 4  # rounded up
+    assert lost("30%of:spot", "31%of:spot")[1] == lost("31%of:spot")[1]
+
+
+WRITE = (
+    "write POOL, provider:NAME, selector:KEY=VALUE, type:NAME or zone:NAME, or a share: 1% to 100% of all spot nodes"
+)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        *((wanted, WRITE) for wanted in ("0%", "101%", "%", "%of:spot", "30%of:", "30%spot", "0%of:spot", "12.5%")),
+        *((wanted, WRITE) for wanted in ("-1%", "\u0663%", "50%of:50%of:spot", "spot%", "1% ")),
+        *((wanted, WRITE) for wanted in ("", ":", ":spot", "zones:a", "zone:", "type:", "provider:", "selector:")),
+        *(
+            (wanted, WRITE)
+            for wanted in ("zone:a:b", "50%of:zone:", "zone:zone:a", "selector:a=b:c", "selector:a", "selector:=a")
+        ),
+        (
+            "selector:rak=r1",
+            "the label is not there, did you mean `rack=r1`?; labels: compute.coreweave.com/node-pool, eks.",
+        ),
+        ("selector:rack=r3", "the label is not there, did you mean `rack=r2`?; labels: rack=r1, rack=r2"),
+        ("selector:rack==r1", "the label is not there, did you mean `rack=r1`?; labels: rack=r1, rack=r2"),
+        ("type:bigg", "the instance type is not there, did you mean `big`?; instance types: big, odd, small"),
+        ("25%of:zone:x", "the zone is not there; zones: a, b, c"),
+        ("spto", "the pool is not there, did you mean `spot`?; pools: odd, paid, spot"),
+        ("50%of:spto", "the pool is not there, did you mean `spot`?"),
+    ],
+)
+def test_it_says_what_to_write_instead(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], wanted: str, said: str
+) -> None:
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": CLUSTER}))
+    assert main(["rehearse", str(file), "--allocatable=odd=cpu=8", f"--lose={wanted}"]) == 2
+    output = capsys.readouterr()
+    line, *others = output.err.splitlines()
+    assert line.startswith(f"spotgate rehearse: --lose {wanted or repr(wanted)}: {said}")
+    assert not others
+    assert output.out == ""
+
+
+def test_a_share_of_no_spot_nodes_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "node.json"
+    file.write_text(json.dumps(node("paid-0", "paid")))
+    assert main(["rehearse", str(file), "--lose=30%"]) == 2
+    assert "--lose 30%: no such node is known to be spot by its labels or its pool" in capsys.readouterr().err
+
+
+def test_long_lists_are_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "cluster.json"
+    nodes = [node(f"node-{number:02}", "spot") for number in range(30)]
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes}))
+    assert main(["rehearse", str(file), "--lose=selector:kubernetes.io/hostname=x"]) == 2
+    assert capsys.readouterr().err.endswith("=node-18, kubernetes.io/hostname=node-19 and 10 more\n")
