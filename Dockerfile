@@ -2,6 +2,19 @@
 #   docker buildx imagetools inspect python:3.13-slim-trixie
 ARG PYTHON=python:3.13.15-slim-trixie@sha256:9d2e5553305c7c7b0097999bb17187c69b921ccd6bc9d40e4bb5ebe652c00285
 
+# The programs of a rehearsal's control plane, for the target `rehearsal` alone. webhook/controlplane/images.py has the same.
+ARG ETCD=registry.k8s.io/etcd@sha256:6ecefbe2510c4a30573a62a4d6dd175acf881ca67003fcd91849a16df7a724d5
+ARG KWOK=registry.k8s.io/kwok/kwok@sha256:6d25aa8fbdfe78845423160bf125b5513f9522e2770981f0945c2a250c2b26f0
+ARG KUBE_APISERVER=registry.k8s.io/kube-apiserver@sha256:d1045e5c6d2f016797d22143eba7502e1bb712a4681836a7c35763a9c192dd70
+ARG KUBE_CONTROLLER_MANAGER=registry.k8s.io/kube-controller-manager@sha256:997c997924eb8574f63f204a0b0af133aaf33c10df84009c32d34037f4e0e077
+ARG KUBE_SCHEDULER=registry.k8s.io/kube-scheduler@sha256:a27622f132aa09cf2461ba077894a070c0186ec607366d14e805912d4804d11f
+
+FROM ${ETCD} AS etcd
+FROM ${KWOK} AS kwok
+FROM ${KUBE_APISERVER} AS kube-apiserver
+FROM ${KUBE_CONTROLLER_MANAGER} AS kube-controller-manager
+FROM ${KUBE_SCHEDULER} AS kube-scheduler
+
 FROM ${PYTHON} AS build
 # The same checkout and base give the same bytes: no file holds the time of its making, and nothing depends on the order of a set.
 ARG SOURCE_DATE_EPOCH=0
@@ -21,7 +34,7 @@ RUN /opt/build/bin/python -m hatchling build --target wheel --directory /dist \
 # No shell, no package manager, no pip: Python, what it links to, and the environment.
 RUN /opt/build/bin/python image/assemble.py /rootfs
 
-FROM scratch
+FROM scratch AS webhook
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 ARG SOURCE=https://github.com/example/spotgate
@@ -40,3 +53,21 @@ USER 65532:65532
 EXPOSE 8443 8080
 ENTRYPOINT ["spotgate"]
 CMD ["serve", "--listen", "0.0.0.0:8443", "--ops", "0.0.0.0:8080", "--in-cluster", "--tls-cert", "/tls/tls.crt", "--tls-key", "/tls/tls.key"]
+
+# kube-apiserver has the file capability cap_net_bind_service. Without it in the container's bounding set (`drop: [ALL]`), the
+# kernel refuses to start the program. `install` leaves the capability behind.
+FROM ${PYTHON} AS programs
+COPY --from=etcd /usr/local/bin/etcd /upstream/
+COPY --from=kwok /usr/local/bin/kwok /upstream/
+COPY --from=kube-apiserver /usr/local/bin/kube-apiserver /upstream/
+COPY --from=kube-controller-manager /usr/local/bin/kube-controller-manager /upstream/
+COPY --from=kube-scheduler /usr/local/bin/kube-scheduler /upstream/
+RUN install -D --mode=0755 --target-directory=/opt/controlplane /upstream/*
+
+# What manifests/components/rehearsal runs: docker build --target rehearsal
+FROM webhook AS rehearsal
+COPY --from=programs /opt/controlplane/ /opt/controlplane/
+ENV KUBEBUILDER_ASSETS=/opt/controlplane HOME=/tmp
+
+# The last one is what `docker build` makes.
+FROM webhook

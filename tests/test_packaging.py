@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from webhook import __version__
+from webhook.controlplane.images import KUBERNETES_TAG, folders_of
 
 ROOT = Path(__file__).parent.parent
 LOCKS = ("runtime.txt", "build.txt", "dev.txt", "fuzz.txt")
@@ -172,11 +173,28 @@ def satisfied(wanted: Requirement, entries: dict[str, tuple[Requirement, int]]) 
 
 def test_image_has_one_base_by_digest_and_the_user_of_the_manifests() -> None:
     lines = (ROOT / "Dockerfile").read_text().splitlines()
-    assert [line for line in lines if line.startswith("FROM ")] == ["FROM ${PYTHON} AS build", "FROM scratch"]
+    programs = {image.rpartition("/")[2].partition("@")[0]: image for image in images_of_programs()}
+    arguments = {name: f"ARG {name.upper().replace('-', '_')}=" for name in programs}
+    assert [line for line in lines if line.startswith(tuple(arguments.values()))] == [
+        f"{arguments[name]}{image}" for name, image in programs.items()
+    ]
+    assert [line for line in lines if line.startswith("FROM ")] == [
+        *(f"FROM ${{{arguments[name][4:-1]}}} AS {name}" for name in programs),
+        "FROM ${PYTHON} AS build",
+        "FROM scratch AS webhook",
+        "FROM ${PYTHON} AS programs",
+        "FROM webhook AS rehearsal",
+        "FROM webhook",  # what `docker build` makes
+    ]
+    assert all(re.search("@sha256:[0-9a-f]{64}$", image) for image in programs.values())
     (base,) = [line for line in lines if line.startswith("ARG PYTHON=")]
     assert re.fullmatch(r"ARG PYTHON=python:3\.\d+\.\d+-slim-\w+@sha256:[0-9a-f]{64}", base)
     assert "USER 65532:65532" in lines
     assert "runAsUser: 65532" in (ROOT / "manifests/base/deployment.yaml").read_text()
+
+
+def images_of_programs() -> list[str]:
+    return [image for folder in folders_of(KUBERNETES_TAG).values() for image in folder.values()]
 
 
 def test_image_says_the_version_of_the_package() -> None:

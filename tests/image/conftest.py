@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import shutil
+import struct
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from webhook.controlplane.binaries import cache_directory
+from webhook.cli.rehearse.runs.programs import NEEDED
+from webhook.controlplane.binaries import cache_directory, find_or_build
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 STORE = cache_directory().parent / "images"
 # As this machine has, as its Python is linked to the libraries here.
 DEBIAN = platform.freedesktop_os_release().get("VERSION_CODENAME", "stable")
+CAPABILITY = "security.capability"
 PROGRAMS = ("buildah", "debootstrap")
 TIMEOUT_SECONDS = 600
 PYTHON = Path(sys.base_prefix)
@@ -113,8 +116,11 @@ def base() -> str:
 
 
 @pytest.fixture(scope="session")
-def build(base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], tuple[str, Path]]]:
-    """Return what builds the image under a tag, from a copy of the checkout: its digest, and it as an OCI layout."""
+def build(base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., tuple[str, Path]]]:
+    """Return what builds the image under a tag, from a copy of the checkout: its digest, and it as an OCI layout.
+
+    It takes further flags of buildah.
+    """
     folder = tmp_path_factory.mktemp("image")
     pip = folder / "pip.conf"
     # Registries and certificates of this machine: mounted, so that nothing of it stays in the image.
@@ -123,7 +129,7 @@ def build(base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calla
     pip.write_text("[global]\n" + "".join(f"{key} = {value}\n" for key, value in settings.items()))
     tags: list[str] = []
 
-    def build(tag: str) -> tuple[str, Path]:
+    def build(tag: str, *flags: str) -> tuple[str, Path]:
         checkout, layout = folder / tag, folder / f"{tag}.oci"
         for name in run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT).splitlines():
             if (ROOT / name).is_file():
@@ -133,7 +139,7 @@ def build(base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calla
         buildah(
             "bud", "--isolation=chroot", "--network=host", "--no-cache", "--format=oci", "--timestamp=0",
             f"--build-arg=PYTHON={base}", f"--volume={pip}:/etc/pip.conf:ro", "--volume=/etc/ssl/certs:/etc/ssl/certs:ro",
-            f"--tag={tags[-1]}", checkout,
+            f"--tag={tags[-1]}", *flags, checkout,
         )  # fmt: skip
         buildah("push", "--quiet", tags[-1], f"oci:{layout}:spotgate")
         (manifest,) = json.loads((layout / "index.json").read_text())["manifests"]
@@ -144,7 +150,7 @@ def build(base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calla
 
 
 @pytest.fixture(scope="session")
-def digest_and_layout(build: Callable[[str], tuple[str, Path]]) -> tuple[str, Path]:
+def digest_and_layout(build: Callable[..., tuple[str, Path]]) -> tuple[str, Path]:
     """Return the image's digest, and it as an OCI layout."""
     return build("one")
 
@@ -152,9 +158,32 @@ def digest_and_layout(build: Callable[[str], tuple[str, Path]]) -> tuple[str, Pa
 @pytest.fixture(scope="session")
 def image(digest_and_layout: tuple[str, Path]) -> Iterator[Image]:
     """Return the image, with a container of it that runs nothing yet."""
-    digest, layout = digest_and_layout
+    yield from _image("one", *digest_and_layout)
+
+
+@pytest.fixture(scope="session")
+def rehearsal_image(
+    build: Callable[..., tuple[str, Path]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Image]:
+    """Return the image of rehearsals, with programs that this machine has in place of those from registry.k8s.io."""
+    folder = tmp_path_factory.mktemp("programs") / "usr" / "local" / "bin"
+    folder.mkdir(parents=True)
+    for name, path in find_or_build(NEEDED).items():
+        shutil.copy(path, folder / name)
+    # As upstream has it: cap_net_bind_service, permitted and effective (struct vfs_cap_data, revision 2).
+    os.setxattr(folder / "kube-apiserver", CAPABILITY, struct.pack("<5I", 0x02000001, 1 << 10, 0, 0, 0))
+    container, name = buildah("from", "scratch"), "localhost/programs:test"
+    buildah("add", "--quiet", container, folder.parents[2], "/")
+    buildah("commit", "--quiet", "--rm", container, name)
+    arguments = ("ETCD", "KWOK", "KUBE_APISERVER", "KUBE_CONTROLLER_MANAGER", "KUBE_SCHEDULER")
+    flags = [f"--build-arg={argument}={name}" for argument in arguments]
+    yield from _image("rehearsal", *build("rehearsal", "--target=rehearsal", *flags))
+    buildah("rmi", "--force", name)
+
+
+def _image(tag: str, digest: str, layout: Path) -> Iterator[Image]:
     manifest = json.loads((layout / "blobs" / digest.replace(":", "/")).read_text())
     config = json.loads((layout / "blobs" / manifest["config"]["digest"].replace(":", "/")).read_text())["config"]
-    container = buildah("from", "localhost/spotgate:one")
+    container = buildah("from", f"localhost/spotgate:{tag}")
     yield Image(layout, Path(buildah("mount", container)), config, container)
     buildah("rm", container)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,9 +18,10 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from tests.image.conftest import ROOT, STORE, Image
+from tests.image.conftest import CAPABILITY, ROOT, STORE, Image
 from tests.test_packaging import locked
 from webhook import __version__
+from webhook.cli.rehearse.runs.programs import NEEDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,7 +151,21 @@ def ready(port: int) -> bool:
         return False
 
 
+def test_the_target_rehearsal_rehearses_as_an_ordinary_user(rehearsal_image: Image) -> None:
+    programs = rehearsal_image.root / "opt/controlplane"
+    assert {file.name for file in programs.iterdir()} == NEEDED
+    assert not [file for file in programs.iterdir() if CAPABILITY in os.listxattr(file)]
+    shutil.copytree(ROOT / "examples/state", rehearsal_image.root / "tmp/state")
+    shutil.copy(ROOT / "examples/web-on-spot.yaml", rehearsal_image.root / "tmp")
+    flags = ("--lose=cpu-spot", "--state=/tmp/state", "--runs=1", "-o=json", "/tmp/web-on-spot.yaml")  # noqa: S108
+    command = in_container(rehearsal_image, "spotgate", "rehearse", *flags)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["workloads"]
+    assert list((rehearsal_image.root / "tmp").glob("spotgate-*")) == []
+
+
 def test_two_builds_have_the_same_digest(
-    digest_and_layout: tuple[str, Path], build: Callable[[str], tuple[str, Path]]
+    digest_and_layout: tuple[str, Path], build: Callable[..., tuple[str, Path]]
 ) -> None:
     assert build("two")[0] == digest_and_layout[0]

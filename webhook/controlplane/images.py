@@ -19,9 +19,16 @@ REGISTRY: Final = "registry.k8s.io"
 # What kubeadm of Kubernetes 1.37 takes for 1.34 to 1.37: cmd/kubeadm/app/constants/constants.go.
 ETCD_TAG: Final = "3.7.0-0"
 
-# Of the images for all platforms; etcd's is from https://github.com/kubernetes/k8s.io/pull/9687. What has none here, as
-# Kubernetes 1.37.2, is taken by its tag.
+KUBERNETES_TAG: Final = "v1.37.0"
+"""The version of Kubernetes in the image of rehearsals: the newest whose digests are here. See the Dockerfile."""
+
+# Of the images for all platforms; etcd's is from https://github.com/kubernetes/k8s.io/pull/9687. Those of Kubernetes
+# are as two other projects pin them, and were not compared with the registry. What has none here, as Kubernetes 1.37.2,
+# is taken by its tag.
 DIGESTS: Final = {
+    "kube-apiserver:v1.37.0": "sha256:d1045e5c6d2f016797d22143eba7502e1bb712a4681836a7c35763a9c192dd70",
+    "kube-controller-manager:v1.37.0": "sha256:997c997924eb8574f63f204a0b0af133aaf33c10df84009c32d34037f4e0e077",
+    "kube-scheduler:v1.37.0": "sha256:a27622f132aa09cf2461ba077894a070c0186ec607366d14e805912d4804d11f",
     "etcd:3.7.0-0": "sha256:6ecefbe2510c4a30573a62a4d6dd175acf881ca67003fcd91849a16df7a724d5",
     "kwok/kwok:v0.8.0": "sha256:6d25aa8fbdfe78845423160bf125b5513f9522e2770981f0945c2a250c2b26f0",
 }
