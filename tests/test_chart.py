@@ -17,6 +17,7 @@ import webhook
 from webhook.bundle import SHIPPED, load_bundle
 from webhook.cli import main
 from webhook.registration.configurations import configurations
+from webhook.server.rehearsals import KEY
 from webhook.server.serve import Address, ServeOptions, build_snapshot
 
 if TYPE_CHECKING:
@@ -120,6 +121,19 @@ def test_the_chart_renders_the_objects_of_the_kustomization(
     assert ours.keys() == theirs.keys()
     for key, each in ours.items():
         assert theirs[key] == each
+
+
+def test_rehearsals_have_the_policies_of_the_webhook_which_mounts_their_result(kustomize: Path, tmp_path: Path) -> None:
+    things = comparable(by_kustomize(kustomize, tmp_path, "gke", ["rehearsal", "self-managed", "audit-only"]))
+    (served,) = things["Deployment", "spotgate"]["spec"]["template"]["spec"]["containers"]
+    job = things["CronJob", "spotgate-rehearsal"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (rehearsing,) = job["containers"]
+    for flags in (served["args"], rehearsing["args"]):
+        assert {"--policies=shipped", "--policies=/etc/spotgate/own"} <= {*flags}
+    assert f"--rehearsal=/etc/spotgate/rehearsal/{KEY}" in served["args"]
+    assert "--publish=spotgate-system/spotgate-rehearsal" in rehearsing["args"]
+    assert {each["name"] for each in job["volumes"]} == {each["name"] for each in rehearsing["volumeMounts"]}
+    assert rehearsing["image"] != served["image"]
 
 
 @pytest.mark.parametrize("name", COMBINATIONS)

@@ -10,6 +10,7 @@ import yaml
 from webhook.bundle import OWN_NAMESPACE, load_bundle
 from webhook.capacity.providers.provider import sizers_by_resource
 from webhook.cli import main
+from webhook.cli.rehearse.inputs.resources import KINDS
 from webhook.server.limits import LIMITS
 
 if TYPE_CHECKING:
@@ -52,6 +53,26 @@ def test_the_role_reads_every_kind_of_node_pool_and_writes_nothing() -> None:
     assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
     (by_name,) = (rule for rule in role["rules"] if "get" in rule["verbs"])
     assert (by_name["resourceNames"], by_name["verbs"]) == (["spotgate"], ["get"])
+
+
+def test_the_rehearsal_lists_what_it_reads_and_writes_its_results_alone() -> None:
+    account, role, _, own, _ = yaml.safe_load_all((MANIFESTS / "components/rehearsal/rbac.yaml").read_text())
+    listed = {
+        (group, resource)
+        for rule in role["rules"]
+        if rule["verbs"] == ["list"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    bundle = load_bundle()
+    pools = {(each.group, each.resource) for each in bundle.readers if each.listed_in is None}
+    sizers = set(sizers_by_resource(bundle.providers.values()))
+    assert listed == {(each.group, each.plural) for each in KINDS} | pools | sizers
+    (other,) = (rule for rule in role["rules"] if rule["verbs"] != ["list"])
+    assert (other["resources"], other["verbs"]) == (["*/scale"], ["get"])
+    assert {verb for rule in own["rules"] for verb in rule["verbs"]} == {"create", "patch"}
+    (maps,) = (rule for rule in own["rules"] if rule["resources"] == ["configmaps"])
+    assert (maps["resourceNames"], maps["verbs"]) == ([account["metadata"]["name"]], ["patch"])
 
 
 def test_the_certificate_must_be_for_the_service() -> None:

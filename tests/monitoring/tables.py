@@ -36,6 +36,7 @@ ROOT: Final = Path(__file__).parents[2]
 RULES: Final = ROOT / "manifests" / "monitoring" / "rules.yaml"
 TESTED_RULES: Final = Path(__file__).parent / "rules.yaml"
 OPERATOR_RULES: Final = ROOT / "manifests" / "components" / "monitoring" / "prometheusrule.yaml"
+REHEARSAL: Final = Path(__file__).with_name("rehearsal.json")
 
 _YEAR: Final = datetime(2100, 1, 1, tzinfo=UTC)
 _UNITS: Final = {"_timestamp_seconds": "Unix time", "_seconds": "seconds", "_info": "1", "_total": "count"}
@@ -73,7 +74,7 @@ async def _full_registry() -> CollectorRegistry:
     replica.metrics.decided(decode_review(review()), Phase.VALIDATE, decision, 0.001, authenticated=True)
     for counter in ("rejected", "shed", "unrecorded", "connections_cut"):
         replica.metrics.count(counter, "a reason")
-    OpsPort(replica)
+    OpsPort(replica, REHEARSAL)
     return replica.metrics.registry
 
 

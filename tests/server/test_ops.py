@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import select
 import socket
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +16,9 @@ from webhook.decision import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
-    from tests.server.conftest import Start
+    from tests.server.conftest import Spawn, Start
     from webhook.context import Context
     from webhook.subject import Subject
 
@@ -99,6 +101,21 @@ def test_every_metric_is_ours_and_there_before_anything_happened(start: Start) -
         "spotgate_last_reload_timestamp_seconds",
         "spotgate_certificate_expiry_timestamp_seconds",
     } <= families
+
+
+def test_the_last_rehearsals_are_metrics_once_they_are_there(spawn: Spawn, tmp_path: Path) -> None:
+    file = tmp_path / "rehearsal.json"
+    served = spawn(rehearsal=file)
+    assert b"rehearsal" not in served.ops("/metrics").body
+    pool = {"pool": "spot-a", "nodes": 3, "pending": 12, "killedEarly": 2}
+    file.write_text(json.dumps({"timestamp": 1700000000.5, "pools": [pool]}))
+    assert served.metric("spotgate_rehearsal_pending_pods", pool="spot-a") == 12
+    assert served.metric("spotgate_rehearsal_killed_early", pool="spot-a") == 2
+    assert served.metric("spotgate_rehearsal_timestamp_seconds") == 1700000000.5
+    page = served.ops("/").body.decode()
+    assert "rehearsed 2023-11-14 22:13:20 UTC" in page
+    file.write_text("{")  # as one that somebody edits
+    assert served.metric("spotgate_rehearsal_timestamp_seconds") == 0
 
 
 def test_L5_the_operators_port_answers_while_the_TLS_port_is_full(start: Start) -> None:

@@ -160,11 +160,11 @@ def resource_name(text: str) -> str:
     return text
 
 
-def secret_name(text: str) -> tuple[str, str]:
-    """Return namespace and name of a Secret, written as NAMESPACE/NAME. Raise ArgumentTypeError if it is none."""
+def object_name(text: str, kind: str = "Secret", example: str = "spotgate-certificates") -> tuple[str, str]:
+    """Return namespace and name of an object, written as NAMESPACE/NAME. Raise ArgumentTypeError if it is none."""
     namespace, _, name = text.partition("/")
     if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
-        problem = f"{text!r} names no Secret; write NAMESPACE/NAME, as in spotgate-system/spotgate-certificates"
+        problem = f"{text!r} names no {kind}; write NAMESPACE/NAME, as in spotgate-system/{example}"
         raise argparse.ArgumentTypeError(problem)
     return namespace, name
 

@@ -17,10 +17,12 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
 from webhook import __version__
+from webhook.server.rehearsals import read_rehearsals
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
+    from pathlib import Path
 
     from prometheus_client import Metric
 
@@ -39,14 +41,19 @@ _PAGE_HEADERS: Final = {
 
 
 class OpsPort:
-    """Serve the operators' port of a replica. The gauges of its state are added to its metrics."""
+    """Serve the operators' port of a replica. The gauges of its state are added to its metrics.
 
-    def __init__(self, replica: Replica) -> None:
+    Args:
+        rehearsal: the file with the rehearsals that were published last; None: there are none.
+    """
+
+    def __init__(self, replica: Replica, rehearsal: Path | None = None) -> None:
         self._replica = replica
+        self._rehearsal = rehearsal
         self._page, self._page_policy = "", ""
         self._page_ends = 0.0
         self._rendering = asyncio.Lock()
-        replica.metrics.registry.register(_States(replica))
+        replica.metrics.registry.register(_States(replica, rehearsal))
 
     async def start(self, listener: socket.socket) -> web.AppRunner:
         """Serve on a listening socket until the runner is cleaned up."""
@@ -65,7 +72,7 @@ class OpsPort:
         async with self._rendering:
             if monotonic() >= self._page_ends:
                 # In a thread: reviews are answered meanwhile.
-                self._page, self._page_policy = await asyncio.to_thread(_render, self._replica)
+                self._page, self._page_policy = await asyncio.to_thread(_render, self._replica, self._rehearsal)
                 self._page_ends = monotonic() + _PAGE_SECONDS
             headers = {**_PAGE_HEADERS, "Content-Security-Policy": f"{self._page_policy}; frame-ancestors 'none'"}
             return web.Response(text=self._page, content_type="text/html", headers=headers)
@@ -103,18 +110,19 @@ class OpsPort:
         return web.Response(body=msgspec.json.encode(version), content_type="application/json")
 
 
-def _render(replica: Replica) -> tuple[str, str]:
+def _render(replica: Replica, rehearsal: Path | None) -> tuple[str, str]:
     # The template engine is 40 ms and some MB that a replica of which nobody asks for the page need not have.
     from webhook.server.overview import render  # noqa: PLC0415
 
-    return render(replica)
+    return render(replica, read_rehearsals(rehearsal))
 
 
 class _States(Collector):
     """Show the state of a replica as gauges."""
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: Replica, rehearsal: Path | None) -> None:
         self._replica = replica
+        self._rehearsal = rehearsal
 
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges as they are now."""
@@ -164,6 +172,16 @@ class _States(Collector):
         for name, meaning, value in optional:
             if value is not None:
                 yield _gauge(name, meaning, value.timestamp() if isinstance(value, datetime) else value)
+        if (rehearsals := read_rehearsals(self._rehearsal)) is not None:
+            yield _gauge(
+                "rehearsal_timestamp_seconds", "When the loss of spot pools was last rehearsed.", rehearsals.timestamp
+            )
+            without_room = {one.pool: one.pending for one in rehearsals.pools}
+            yield _gauge(
+                "rehearsal_pending_pods", "Pods that losing the pool leaves without room.", without_room, "pool"
+            )
+            killed = {one.pool: one.killed_early for one in rehearsals.pools}
+            yield _gauge("rehearsal_killed_early", "Pods that losing the pool kills too early.", killed, "pool")
 
 
 def _gauge(

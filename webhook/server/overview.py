@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
     from webhook.cluster.protocol import ClusterView
     from webhook.server.lifecycle import Replica
+    from webhook.server.rehearsals import PublishedRehearsals
 
 _POOLS: Final = 500
 """Pools that are shown: a page of some 300 KB. `kubectl` lists the others."""
@@ -73,7 +74,7 @@ class Unknown(NamedTuple):
     remedy: str = ""
 
 
-def render(replica: Replica) -> tuple[str, str]:
+def render(replica: Replica, rehearsals: PublishedRehearsals | None = None) -> tuple[str, str]:
     """Return the page, and its Content-Security-Policy for the header. That takes milliseconds."""
     snapshot = replica.webhook.snapshot
     view = snapshot.state.view()
@@ -98,6 +99,7 @@ def render(replica: Replica) -> tuple[str, str]:
         unshown=max(0, len(pools) - _POOLS),
         node_groups=list(map(_row, view.node_groups[:_POOLS])),
         certificates=list(_certificates(replica)),
+        rehearsals=rehearsals,
         found=tuple(replica.webhook.found)[::-1],
         last=tuple(replica.webhook.last)[::-1],
         WITH_FINDINGS=WITH_FINDINGS,

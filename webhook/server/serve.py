@@ -91,6 +91,7 @@ class ServeOptions:
     kubeconfig: Path | None = None
     cluster: str = ""
     record: Path | None = None
+    rehearsal: Path | None = None
     limits: Limits = LIMITS
 
     @property
@@ -217,7 +218,7 @@ async def _serve(
         callers=callers,
         managed=managed,
     )
-    runner = await OpsPort(replica).start(ops_listener)
+    runner = await OpsPort(replica, options.rehearsal).start(ops_listener)
     await replica.run(stop)
     await runner.cleanup()
     return 0

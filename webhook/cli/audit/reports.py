@@ -23,7 +23,7 @@ from webhook.cluster.api import Api, ApiError
 from webhook.cluster.source import pages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
     from webhook.cli.report import Report
     from webhook.cluster.discovery import ServedResource
@@ -40,12 +40,16 @@ etcd takes; usually 100 KB. The summary counts all, and a property of the last o
 RESULT_TEXT_AT_MOST: Final = 600
 """Characters of one text of a result."""
 
-_LABELS: Final = {"app.kubernetes.io/managed-by": "spotgate", "app.kubernetes.io/component": "audit"}
 _KINDS: Final = {
     "wgpolicyk8s.io": ("policyreports", "clusterpolicyreports"),
     "openreports.io": ("reports", "clusterreports"),
 }
 _APPLY: Final = "application/apply-patch+yaml"
+
+
+def labels_of(name: str) -> dict[str, str]:
+    """Return the labels of what we apply with this name, such as spotgate-audit."""
+    return {"app.kubernetes.io/managed-by": "spotgate", "app.kubernetes.io/component": name.removeprefix("spotgate-")}
 
 
 class ReportKinds(msgspec.Struct, frozen=True):
@@ -55,13 +59,20 @@ class ReportKinds(msgspec.Struct, frozen=True):
     cluster: ServedResource
 
 
-def report_kinds(served: Iterable[ServedResource]) -> ReportKinds:
-    """Return the resources of reports, wgpolicyk8s.io first. Raise CannotJudgeError if the cluster has none."""
+def find_report_kinds(served: Iterable[ServedResource]) -> ReportKinds | None:
+    """Return the resources of reports, wgpolicyk8s.io first, or None if the cluster has none."""
     found = {(each.resource.group, each.resource.plural): each for each in served}
     for group, plurals in _KINDS.items():
         namespaced, cluster = (found.get((group, plural)) for plural in plurals)
         if namespaced is not None and cluster is not None:
             return ReportKinds(namespaced, cluster)
+    return None
+
+
+def report_kinds(served: Iterable[ServedResource]) -> ReportKinds:
+    """Return the resources of reports. Raise CannotJudgeError if the cluster has none."""
+    if (kinds := find_report_kinds(served)) is not None:
+        return kinds
     raise CannotJudgeError(
         "error: --write-reports: the cluster serves neither PolicyReports of wgpolicyk8s.io/v1alpha2 nor Reports of "
         "openreports.io/v1alpha1; install the CRDs of one of them first, as docs/cli/audit.md says"
@@ -75,13 +86,18 @@ def reports_of(report: Report) -> Iterator[tuple[str, JSON]]:
         if report.fails(result):
             shown = result_of(result, report.kinds.get(result.policy, ""))
             del shown["properties"]["file"]
-            failing.setdefault(result.namespace, []).append(_cut(shown))
+            failing.setdefault(result.namespace, []).append(shown)
     for namespace, results in failing.items():
-        counts = [each["result"] for each in results]
-        kept = results[:AT_MOST]
-        if len(results) > AT_MOST:
-            kept[-1]["properties"]["leftOut"] = str(len(results) - AT_MOST)
-        yield namespace, {"summary": {name: counts.count(name) for name in SUMMARY}, "results": kept}
+        yield namespace, report_fields(results)
+
+
+def report_fields(results: Sequence[JSON]) -> JSON:
+    """Return the fields of a report with these results: at most `AT_MOST` of them, and their texts cut."""
+    counts = [each["result"] for each in results]
+    kept = [_cut(each) for each in results[:AT_MOST]]
+    if len(results) > AT_MOST:
+        kept[-1]["properties"]["leftOut"] = str(len(results) - AT_MOST)
+    return {"summary": {name: counts.count(name) for name in SUMMARY}, "results": kept}
 
 
 def _cut(result: JSON) -> JSON:
@@ -101,7 +117,7 @@ async def write_reports(api: Api, kinds: ReportKinds, report: Report, namespaces
     deleted = 0
     try:
         for namespace, fields in wanted.items():
-            await _apply(api, kinds, namespace, fields)
+            await apply_as(NAME, api, kinds.namespaced if namespace else kinds.cluster, namespace, fields)
         for each in (kinds.namespaced, *(() if selected else (kinds.cluster,))):
             for place in selected or ("",):
                 async for metadata in _ours(api, each, place):
@@ -113,21 +129,21 @@ async def write_reports(api: Api, kinds: ReportKinds, report: Report, namespaces
     return len(wanted), deleted
 
 
-async def _apply(api: Api, kinds: ReportKinds, namespace: str, fields: Mapping[str, Any]) -> None:
-    served = kinds.namespaced if namespace else kinds.cluster
+async def apply_as(name: str, api: Api, served: ServedResource, namespace: str, fields: Mapping[str, Any]) -> None:
+    """Apply an object of this name with these fields. The field manager has the same name. Raise ApiError."""
     body = {
         "apiVersion": served.api_version,
         "kind": served.resource.kind,
-        "metadata": {"name": NAME, "labels": _LABELS},
+        "metadata": {"name": name, "labels": labels_of(name)},
         **fields,
     }
-    query = urlencode({"fieldManager": NAME, "force": "false"})
-    await api.write("PATCH", f"{served.path_in(namespace)}/{NAME}?{query}", body, PAGE_SECONDS, _APPLY)
+    query = urlencode({"fieldManager": name, "force": "false"})
+    await api.write("PATCH", f"{served.path_in(namespace)}/{name}?{query}", body, PAGE_SECONDS, _APPLY)
 
 
 async def _ours(api: Api, served: ServedResource, namespace: str) -> AsyncIterator[JSON]:
     """Yield the metadata of reports that an audit has applied: who only calls his so has not."""
-    selector = ",".join(f"{key}={value}" for key, value in _LABELS.items())
+    selector = ",".join(f"{key}={value}" for key, value in labels_of(NAME).items())
     found = pages(lambda path: api.read(path, PAGE_SECONDS), served.path_in(namespace), {"labelSelector": selector})
     async for page in found:
         for raw in page.items:

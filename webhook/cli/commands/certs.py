@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cli.connection import add_connection, run_on_cluster
 from webhook.cli.exits import FINE, FOUND, CannotJudgeError
-from webhook.cli.options import add_table_or_json, secret_name
+from webhook.cli.options import add_table_or_json, object_name
 from webhook.cli.terminal import as_json, complain, counted, show
 from webhook.context import utc_now
 
@@ -56,7 +56,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--secret",
         metavar="NAMESPACE/NAME",
-        type=secret_name,
+        type=object_name,
         default="spotgate-system/spotgate-certificates",
         help="where the certificate is; default: %(default)s",
     )

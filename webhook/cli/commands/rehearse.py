@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from argparse import ArgumentTypeError
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Final, get_args
 from msgspec import structs
 
 from webhook.cli.exits import FINE, FOUND, CannotJudgeError
-from webhook.cli.options import add_cluster, add_policies, read_policies
+from webhook.cli.options import add_cluster, add_policies, object_name, read_policies
 from webhook.cli.rehearse.compare import compare, write_base
 from webhook.cli.rehearse.fixes import fixes_of, growth_of, with_fixes
 from webhook.cli.rehearse.inputs.nodes import expect_known_types, grown_nodes
@@ -50,6 +51,7 @@ examples:
   %(prog)s --lose 30%% --state cluster/ --grow cpu-on-demand=2:90 -o json
   %(prog)s --lose gpu-spot --state cluster/ deploy/ --compare origin/main
   %(prog)s --lose gpu-spot --state cluster/ deploy/ --with-fixes -o html > reclaim.html
+  %(prog)s --publish spotgate-system/spotgate-rehearsal
   %(prog)s --prepare --kubeconfig ~/.kube/config
 
 exit codes:
@@ -108,6 +110,14 @@ def configure(parser: ArgumentParser) -> None:
         type=_count,
         default=_SECONDS_TO_TRY,
         help="how long --with-fixes may try them one by one; default: %(default)s",
+    )
+    again.add_argument(
+        "--publish",
+        metavar="NAMESPACE/NAME",
+        type=partial(object_name, kind="ConfigMap", example="spotgate-rehearsal"),
+        help="rehearse each --lose on its own, by default each pool with spot Nodes, and write the results to this "
+        "ConfigMap of the live cluster, and to a PolicyReport of the same name where it has the kind; in a Pod "
+        "without --kubeconfig as its ServiceAccount",
     )
     parser.add_argument("-o", "--output", choices=FORMATS, default="table", help="default: table, for people")
     _add_cluster(parser)
@@ -203,11 +213,19 @@ def run(options: Namespace) -> int:
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     if options.prepare:
         return _prepare(options)
-    if not options.lose:
+    if not (options.lose or options.publish):
         raise CannotJudgeError("spotgate rehearse: error: say what is lost: --lose POOL, 30%, zone:NAME ...")
     bundle = read_policies(options.policies, cluster=options.cluster)
     snapshot = _snapshot(options, bundle, [*options.state, *options.paths])
     expect_known_types(dict(options.allocatable), snapshot.pools, snapshot.nodes)
+    if options.publish is not None:
+        from webhook.cli.rehearse.publish import publish  # noqa: PLC0415 - the Kubernetes client
+
+        def lose(pool: str) -> Rehearsal:
+            loss = loss_of([pool], snapshot, bundle.providers, options.drained_by)
+            return _rehearse(options, bundle, snapshot, loss)
+
+        return publish(options, snapshot.nodes, lose)
     loss = loss_of(options.lose, snapshot, bundle.providers, options.drained_by)
     result = _rehearse(options, bundle, snapshot, loss)
     if options.with_fixes and result.fixes:
@@ -289,7 +307,7 @@ def _snapshot(options: Namespace, bundle: Bundle, paths: list[str]) -> ClusterSn
     if manifests.problems:
         raise CannotJudgeError("\n".join(map(str, manifests.problems)))
     source = ClusterSource(manifests=manifests.objects)
-    if options.kubeconfig is not None:
+    if options.publish is not None or options.kubeconfig is not None:
         from webhook.cli.rehearse.inputs.live import live_source  # noqa: PLC0415 - the Kubernetes client
 
         source = live_source(options, manifests.objects, bundle)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.cli.exits import FINE, CannotJudgeError
-from webhook.cli.options import add_cluster, add_list, add_policies, secret_name
+from webhook.cli.options import add_cluster, add_list, add_policies, object_name
 from webhook.server.serve import Address, ServeOptions, serve
 
 if TYPE_CHECKING:
@@ -50,6 +50,13 @@ def configure(parser: ArgumentParser) -> None:
         help="record what is decided in this folder, for `spotgate replay`: never Secrets, ConfigMaps, tokens, nor "
         "values of environment variables",
     )
+    parser.add_argument(
+        "--rehearsal",
+        metavar="FILE",
+        type=Path,
+        help="what `spotgate rehearse --publish` has written last: shown in the metrics and on the operators' page; it "
+        "need not be there",
+    )
 
 
 def _add_certificate(parser: ArgumentParser) -> None:
@@ -61,7 +68,7 @@ def _add_certificate(parser: ArgumentParser) -> None:
     certificate.add_argument(
         "--tls-secret",
         metavar="NAMESPACE/NAME",
-        type=secret_name,
+        type=object_name,
         help="keep a CA and the certificate in this Secret of the live cluster, renew them, and keep the caBundles of "
         "the webhook configurations right",
     )

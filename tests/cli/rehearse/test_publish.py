@@ -1,0 +1,64 @@
+"""What is published of rehearsals, without a control plane: tests/rehearse/test_nightly.py has one."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cli.rehearse.test_rehearse import node
+from tests.objects import BUNDLE
+from webhook.cli import main
+from webhook.cli.exits import CannotJudgeError
+from webhook.cli.rehearse import publish as module
+from webhook.cli.rehearse.inputs.nodes import read_node
+from webhook.cli.rehearse.publish import publish, spot_pools
+
+if TYPE_CHECKING:
+    from webhook.cli.rehearse.result import Rehearsal
+
+
+def spot_node(name: str, **labels: str) -> Any:
+    value = node(name, "", **labels)
+    del value["metadata"]["labels"]["compute.coreweave.com/node-pool"]
+    return read_node(value, (), BUNDLE.providers)
+
+
+def test_each_pool_with_spot_nodes_is_lost_once() -> None:
+    karpenter = {"karpenter.sh/capacity-type": "spot", "karpenter.sh/nodepool": "a"}
+    nodes = [
+        spot_node("1", **karpenter),
+        spot_node("2", **karpenter),
+        spot_node("3", **{"eks.amazonaws.com/capacityType": "SPOT"}),
+        spot_node("4", **{"karpenter.sh/capacity-type": "on-demand", "karpenter.sh/nodepool": "b"}),
+    ]
+    assert spot_pools(nodes) == ["a", "provider:eks"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--publish=y"], "names no ConfigMap; write NAMESPACE/NAME"),
+        (["--publish=x/y", "--with-fixes"], "not allowed with argument"),
+    ],
+)
+def test_flags_that_contradict_each_other_are_an_error(
+    flags: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = main(["rehearse", *flags])
+    except SystemExit as end:
+        code = int(end.code or 0)
+    assert code == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_where_a_pool_can_not_be_rehearsed_the_last_result_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "run_on_cluster", lambda *_: pytest.fail("nothing may be published"))
+
+    def rehearse(pool: str) -> Rehearsal:
+        raise CannotJudgeError(f"{pool} has no nodes")
+
+    with pytest.raises(CannotJudgeError, match="a has no nodes"):
+        publish(Namespace(lose=["a", "b"], publish=("x", "y")), (), rehearse)

@@ -1,0 +1,144 @@
+"""The component `rehearsal` on a real API server: what its CronJob reads and writes, and that the webhook shows it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.controlplane.cluster import start_cluster
+from tests.controlplane.populate import wait_for_crds
+from tests.policy_reports import policy_report_crds
+from tests.rehearse.test_live import deployment, node
+from tests.server.conftest import spawn  # noqa: F401 - a fixture
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.controlplane.cluster import Cluster
+    from tests.server.conftest import Spawn
+
+ROOT = Path(__file__).parents[2]
+ACCOUNT = "spotgate-rehearsal"
+NAMESPACE = "spotgate-system"
+
+
+def spot_node(name: str, pool: str, kind: str = "spot") -> dict[str, Any]:
+    value = node(name, "", 4)
+    labels = {"karpenter.sh/nodepool": pool, "karpenter.sh/capacity-type": kind, "kubernetes.io/hostname": name}
+    return {**value, "metadata": {"name": name, "labels": labels}}
+
+
+def selecting(name: str, replicas: int, pool: str) -> dict[str, Any]:
+    value = deployment(name, replicas, "")
+    spec = value["spec"]["template"]["spec"]
+    spec["nodeSelector"] = {"karpenter.sh/nodepool": pool}
+    del spec["affinity"]
+    return value
+
+
+@pytest.fixture(scope="module")
+def installed(binaries: dict[str, Path]) -> Iterator[Cluster]:
+    """Yield a cluster with two spot pools, and the component in it, under restricted Pod Security."""
+    with start_cluster(binaries) as cluster:
+        kubectl = cluster.kubectl
+        kubectl.apply(
+            spot_node("a-0", "spot-a"), spot_node("b-0", "spot-b"), spot_node("od-0", "on-demand", "on-demand")
+        )
+        kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
+        kubectl.apply(selecting("stuck", 2, "spot-a"), selecting("fine", 1, "on-demand"))
+        for name in ("stuck", "fine"):
+            kubectl("rollout", "status", f"deployment/{name}", "--timeout=60s")
+        kubectl("create", "namespace", NAMESPACE)
+        kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/warn=restricted")
+        component = str(ROOT / "manifests" / "components" / "rehearsal")
+        rendered = subprocess.run(
+            [str(kubectl.program), "kustomize", component],
+            env={"HOME": os.environ["HOME"]},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        applied = kubectl.run("apply", "--filename=-", documents=rendered)
+        assert (applied.returncode, applied.stderr) == (0, "")  # no warning: it is restricted enough
+        yield cluster
+
+
+def rehearse(cluster: Cluster) -> subprocess.CompletedProcess[str]:
+    """Run what the CronJob runs, with its ServiceAccount."""
+    pod = cluster.kubectl.get("cronjob", ACCOUNT, f"--namespace={NAMESPACE}")["spec"]["jobTemplate"]["spec"]["template"]
+    flags = pod["spec"]["containers"][0]["args"]
+    kubeconfig = cluster.as_service_account(NAMESPACE, pod["spec"]["serviceAccountName"]).kubeconfig
+    command = [str(Path(sys.executable).with_name("spotgate")), *flags, f"--kubeconfig={kubeconfig}"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+
+
+def test_a_night_is_published_as_a_report_and_shown_by_the_webhook(
+    installed: Cluster,
+    spawn: Spawn,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    kubectl = installed.kubectl
+    crds = f"--filename={policy_report_crds()}"
+    kubectl("apply", "--server-side", crds)
+    wait_for_crds(kubectl)
+    done = rehearse(installed)
+    assert done.returncode == 0, done.stderr
+    assert "can't be read" not in done.stdout
+    data = kubectl.get("configmap", ACCOUNT, f"--namespace={NAMESPACE}")["data"]
+    published = json.loads(data["rehearsal.json"])
+    assert published["pools"] == [
+        {"pool": "spot-a", "nodes": 1, "pending": 2, "killedEarly": 0},
+        {"pool": "spot-b", "nodes": 1, "pending": 0, "killedEarly": 0},
+    ]
+    report = kubectl.get("policyreport", ACCOUNT, f"--namespace={NAMESPACE}")
+    assert {name: number for name, number in report["summary"].items() if number} == {"fail": 1, "pass": 1}
+    failed, passed = report["results"]
+    assert failed["message"] == "losing spot-a leaves 2 of 2 Pods without room"
+    assert failed["resources"] == [
+        {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "stuck"}
+    ]
+    assert passed["properties"]["pool"] == "spot-b"
+
+    # What is applied again keeps the result, and the ServiceAccount has written nothing else.
+    kubectl("apply", f"--filename={ROOT}/manifests/components/rehearsal/configmap.yaml")
+    assert kubectl.get("configmap", ACCOUNT, f"--namespace={NAMESPACE}")["data"] == data
+    user = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
+    asked = [each for each in installed.audit_events() if each["user"]["username"] == user]
+    written = {
+        (each["verb"], each["objectRef"]["resource"], each["objectRef"].get("name", ""))
+        for each in asked
+        if each["verb"] not in {"get", "list", "watch"}
+    }
+    assert written == {("patch", "configmaps", ACCOUNT), ("patch", "policyreports", ACCOUNT)}
+    assert {each["objectRef"]["resource"] for each in asked if "objectRef" in each}.isdisjoint({"secrets"})
+
+    file = tmp_path / "rehearsal.json"
+    file.write_text(data["rehearsal.json"])
+    served = spawn(rehearsal=file)
+    assert served.metric("spotgate_rehearsal_pending_pods", pool="spot-a") == 2
+    assert served.metric("spotgate_rehearsal_killed_early", pool="spot-b") == 0
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        f"patch configmaps/spotgate-own-policies --namespace={NAMESPACE}",
+        f"get configmaps/{ACCOUNT} --namespace={NAMESPACE}",
+        f"create configmaps --namespace={NAMESPACE}",
+        f"patch policyreports/spotgate-audit --namespace={NAMESPACE}",
+        "create policyreports --namespace=default",
+        "list secrets",
+        "delete pods",
+        "create pods/eviction",
+        "patch nodes",
+    ],
+)
+def test_it_may_do_nothing_else(installed: Cluster, asked: str) -> None:
+    account = f"--as=system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
+    assert installed.kubectl.run("auth", "can-i", *asked.split(), account).stdout == "no\n"

@@ -1,0 +1,39 @@
+"""Read the result of the nightly rehearsals (`spotgate rehearse --publish`), for metrics and the operators' page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEY: Final = "rehearsal.json"
+"""The key of the ConfigMap, and the file in a volume of it."""
+
+
+class PoolRehearsal(msgspec.Struct, frozen=True, rename="camel"):
+    """Hold what the loss of a pool does: its nodes, Pods that then are pending or missing, and Pods killed early."""
+
+    pool: str
+    nodes: int
+    pending: int
+    killed_early: int
+
+
+class PublishedRehearsals(msgspec.Struct, frozen=True):
+    """Hold the rehearsals of one night, one for each pool, and the Unix time when they ended."""
+
+    timestamp: float
+    pools: tuple[PoolRehearsal, ...] = ()
+
+
+def read_rehearsals(file: Path | None) -> PublishedRehearsals | None:
+    """Return what was published last, or None if nothing was. What can't be read was rehearsed in 1970: an alert."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=PublishedRehearsals) if file is not None else None
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError):
+        return PublishedRehearsals(0)
