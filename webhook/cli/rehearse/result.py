@@ -32,7 +32,7 @@ ReclaimEventName = Literal[
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """Hold a figure over the runs. It is None if the disruption controller can't count it."""
+    """Hold a figure over the runs. It is None if the disruption controller can't count it, or it never happens."""
 
     min: float | None = None
     max: float | None = None
@@ -43,8 +43,12 @@ class Figure(msgspec.Struct, frozen=True):
         return cls() if any(map(math.isnan, figures)) else cls(round(min(figures), 3), round(max(figures), 3))
 
     def __str__(self) -> str:
+        return self.words("unknown")
+
+    def words(self, otherwise: str) -> str:
+        """Return it for people, or what to say if there is no number."""
         if self.min is None or self.max is None:
-            return "unknown"
+            return otherwise
         return f"{self.min:g}" if self.min == self.max else f"{self.min:g}-{self.max:g}"
 
 
@@ -138,6 +142,7 @@ class ReclaimWindow(msgspec.Struct, frozen=True):
 
 
 JOB_FAILED: Final = "the Job has failed"
+INDEXES_FAILED: Final = "these indexes of the Job have failed for good"
 NO_SCHEDULER: Final = "no scheduler here is named"
 """How these reasons of a workload begin."""
 
@@ -165,6 +170,7 @@ FIGURES: Final = (
     "missing",
     "killed_early",
     "lowest_ready",
+    "ready_again_seconds",
     "seconds_below_budget",
     "work_lost_gpu_hours",
 )
@@ -182,10 +188,13 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
         missing: Pods that it wants and that don't exist at the end, beyond those that it missed before.
         killed_early: Pods that get less than their grace period.
         lowest_ready: the fewest Pods that are ready at once.
+        ready_again_seconds: after the notice, until as many Pods are ready as before; None if they never are.
         seconds_below_budget: how long fewer are healthy than its PodDisruptionBudget demands.
         work_lost_gpu_hours: what its GPUs have done since the last checkpoint, and is lost.
         budget: the name of that PodDisruptionBudget; empty if there is none.
         reasons: why Pods are pending, in the scheduler's words, and what else there is to say.
+        down_seconds: how long no Pod is ready, if one was before; None if in the end none is.
+        goes_with_nodes: it only loses Pods that nothing moves, as those of a DaemonSet.
     """
 
     replicas: int
@@ -195,10 +204,13 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
     missing: Figure
     killed_early: Figure
     lowest_ready: Figure
+    ready_again_seconds: Figure = Figure(0, 0)
     seconds_below_budget: Figure
     reasons: tuple[str, ...] = ()
     work_lost_gpu_hours: Figure
     budget: str = ""
+    down_seconds: Figure = Figure(0, 0)
+    goes_with_nodes: bool = False
 
     @property
     def failed(self) -> bool:
@@ -209,7 +221,7 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
     def untouched(self) -> WorkloadResult:
         """Return the workload as a reclaim leaves it that doesn't touch it."""
         figures = dict.fromkeys(FIGURES, Figure(0, 0)) | {"lowest_ready": Figure(self.replicas, self.replicas)}
-        return msgspec.structs.replace(self, lost=0, reasons=(), **figures)
+        return msgspec.structs.replace(self, lost=0, reasons=(), down_seconds=Figure(0, 0), **figures)
 
     def has_reason(self, beginning: str) -> bool:
         """Return whether one of its reasons begins so."""
@@ -315,10 +327,12 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def sides(self) -> list[tuple[WorkloadResult, WorkloadResult | None]]:
-        """Return each workload as it is and, where the fixes were tried, with them."""
+        """Return each workload as it is and, where the fixes were tried, with them; not those that go with nodes."""
+        before, after = (
+            {one.identity: one for one in of.workloads if not one.goes_with_nodes} for of in (self, self.fixed or self)
+        )
         if self.fixed is None:
-            return [(workload, None) for workload in self.workloads]
-        before, after = ({one.identity: one for one in of.workloads} for of in (self, self.fixed))
+            return [(workload, None) for workload in before.values()]
         return [
             (before.get(key, own.untouched), after.get(key, own.untouched)) for key, own in {**before, **after}.items()
         ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from markupsafe import Markup
 
 from webhook.cli.explain.timeline import clock, ticks
+from webhook.cli.rehearse.verdict import effects_of, expected_of, nodes_of, verdict_of
 from webhook.pages import page
 from webhook.pages.drawing import STYLE, WIDTH, bar, safe, text
 
@@ -62,7 +63,11 @@ def show(rehearsal: Rehearsal) -> None:
             "rehearse.html",
             style=STYLE,
             rehearsal=rehearsal,
-            nodes=sum(len(each.nodes) for each in rehearsal.windows),
+            verdict=verdict_of(rehearsal),
+            with_fixes=effects_of(rehearsal.fixed) if rehearsal.fixed is not None else "",
+            nodes=nodes_of(rehearsal),
+            every_node=sorted(node for window in rehearsal.windows for node in window.nodes),
+            expected=expected_of(rehearsal),
             reclaim=Markup(reclaim_drawing(rehearsal)),  # noqa: S704 - it escapes what it shows
             lanes=_LANES_AT_MOST,
             resources=list(_resources(rehearsal.pools)),
@@ -88,7 +93,7 @@ def _requested_of(capacity: Capacity, resource: str) -> str:
 def reclaim_drawing(rehearsal: Rehearsal) -> str:
     """Draw the first run for a page that includes the style of drawings; empty if nothing happened to a Pod."""
     touched = {event.workload for event in rehearsal.events if event.workload}
-    workloads = [each for each in rehearsal.workloads if each.identity in touched][:_LANES_AT_MOST]
+    workloads = [workload for workload, _ in rehearsal.sides if workload.identity in touched][:_LANES_AT_MOST]
     if not workloads:
         return ""
     last = max(*(window.removal for window in rehearsal.windows), *(event.seconds for event in rehearsal.events), 1.0)

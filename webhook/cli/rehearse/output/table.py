@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cli import terminal
 from webhook.cli.rehearse.result import FIGURES, JOB_FAILED
+from webhook.cli.rehearse.verdict import effects_of, expected_of, nodes_of, verdict_of
 from webhook.cli.terminal import counted
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 _INDENT: Final = "    "
 _COLUMNS: Final = _INDENT + "{!s:<22}{!s:>10}{!s:>16}"
-_HARM: Final = frozenset(FIGURES) - {"moved", "lowest_ready"}
+_HARM: Final = frozenset(FIGURES) - {"moved", "lowest_ready", "ready_again_seconds"}
 _SHOWN_IF_ANY: Final = frozenset({"seconds_below_budget", "work_lost_gpu_hours"})
 
 
@@ -26,9 +27,11 @@ def show(rehearsal: Rehearsal) -> None:
 
 
 def _lines(rehearsal: Rehearsal) -> Iterator[Line]:
-    nodes = sum(len(each.nodes) for each in rehearsal.windows)
+    yield [(verdict_of(rehearsal), "bold")]
+    if rehearsal.fixed is not None:
+        yield [(f"With the fixes: {effects_of(rehearsal.fixed)}.", "bold")]
     how = f"scheduler {rehearsal.scheduler}, {counted(rehearsal.runs, 'run')}"
-    yield [(f"{', '.join(rehearsal.lost)} is lost: {counted(nodes, 'node')} ({how})", "bold")]
+    yield [(f"{_INDENT}{', '.join(rehearsal.lost)}: {nodes_of(rehearsal)}; {how}", "dim")]
     for window in rehearsal.windows:
         yield [(f"{_INDENT}{window.provider}: {counted(len(window.nodes), 'node')}: {window.steps}", "dim")]
         if window.assumes:
@@ -51,6 +54,8 @@ def _lines(rehearsal: Rehearsal) -> Iterator[Line]:
         ]
     for workload, fixed in rehearsal.sides:
         yield from _workload(workload, fixed)
+    if expected := expected_of(rehearsal):
+        yield [(expected, "dim")]
     if rehearsal.comparison is not None and rehearsal.fixed is None:
         yield from _comparison(rehearsal.comparison)
     for sort, notes in (("modelled", rehearsal.modelled), ("not simulated", rehearsal.not_simulated)):
@@ -69,7 +74,8 @@ def _side_by_side(before: object, after: object) -> Iterator[Line]:
         then, now = getattr(before, name, None), getattr(after, name, None)
         if then and now and (name not in _SHOWN_IF_ANY or then.max or now.max):
             words = name.replace("_", " ").replace("gpu", "GPU")
-            yield [(_COLUMNS.format(words, then, now), _bad(then) if name in _HARM else "")]
+            never = "never" if name == "ready_again_seconds" else "unknown"
+            yield [(_COLUMNS.format(words, then.words(never), now.words(never)), _bad(then) if name in _HARM else "")]
 
 
 def _workload(result: WorkloadResult, fixed: WorkloadResult | None) -> Iterator[Line]:
@@ -82,6 +88,7 @@ def _workload(result: WorkloadResult, fixed: WorkloadResult | None) -> Iterator[
             (", ", ""),
             (f"missing {result.missing}", _bad(result.missing)),
             (f", killed early {result.killed_early}, lowest ready {result.lowest_ready}", ""),
+            (_again(result.ready_again_seconds), ""),
         ]
     yield line
     yield from _side_by_side(result, fixed) if fixed is not None else ()
@@ -95,6 +102,12 @@ def _workload(result: WorkloadResult, fixed: WorkloadResult | None) -> Iterator[
     for reason in result.reasons:
         yield [(f"{_INDENT}{reason}", "red" if reason.startswith(JOB_FAILED) else "")]
     yield from ([(f"{_INDENT}with the fixes: {reason}", "")] for reason in (fixed.reasons if fixed is not None else ()))
+
+
+def _again(seconds: Figure) -> str:
+    if seconds.max is None:
+        return ", never all ready again"
+    return f", all ready again after {seconds} s" if seconds.max else ""
 
 
 def _comparison(comparison: RehearsalComparison) -> Iterator[Line]:

@@ -20,6 +20,7 @@ from webhook.cli.rehearse.runs.clock import Clock, Rank
 from webhook.cli.rehearse.runs.drain import Drain
 from webhook.cli.rehearse.runs.kubelet import SHUTTING_DOWN, SIGKILL, SIGTERM, killed
 from webhook.cli.rehearse.runs.quiet import LONGEST_RUN
+from webhook.cli.rehearse.runs.readiness import Readiness
 from webhook.cli.rehearse.runs.remaking import Remaker
 from webhook.cli.rehearse.runs.stand_ins import AT_ONCE, cordon, originals
 from webhook.cli.rehearse.runs.watching import READY, STOPPED
@@ -55,7 +56,7 @@ class Reclaim:
 
     Attributes:
         events: what has happened.
-        lowest: the fewest ready Pods of each workload so far.
+        readiness: how many Pods of each workload are ready.
         below: the seconds that each budget was not met.
         missing_before: the Pods that workloads missed already before the reclaim.
         remaker: has Pods made again.
@@ -67,7 +68,7 @@ class Reclaim:
         self, api: Api, watches: Watches, quiet: Quiet, workloads: Workloads, *, startup: float, seed: int
     ) -> None:
         self.events: list[ReclaimEvent] = []
-        self.lowest: dict[WorkloadKey, int] = {}
+        self.readiness: dict[WorkloadKey, Readiness] = {}
         self.below: Counter[tuple[str, str]] = Counter()
         self.missing_before: Counter[WorkloadKey] = Counter()
         self.notes: set[str] = set()
@@ -214,7 +215,8 @@ class Reclaim:
     def _observe_ready(self) -> None:
         ready = Counter(known.workload for pod, known in self._pods() if pod.ready)
         for workload in {each.workload for each in self.workloads.known.values()}:
-            self.lowest[workload] = min(ready[workload], self.lowest.get(workload, ready[workload]))
+            number = ready[workload]
+            self.readiness.setdefault(workload, Readiness(number, number, number)).look(number, self._clock.now)
 
     # -- the provider's steps -------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from msgspec import structs
 
 from webhook.cli.rehearse.result import (
     FIGURES,
+    INDEXES_FAILED,
     JOB_FAILED,
     NO_SCHEDULER,
     Capacity,
@@ -50,6 +51,8 @@ class WorkloadRun(msgspec.Struct):
     missing: float = 0
     killed_early: float = 0
     lowest_ready: float = 0
+    ready_again_seconds: float = 0
+    down_seconds: float = 0
     seconds_below_budget: float = 0
     work_lost_gpu_hours: float = 0
     budgets: set[str] = set()
@@ -63,11 +66,14 @@ class WorkloadRun(msgspec.Struct):
             self.reasons.append(reason)
 
     @property
+    def harmed(self) -> bool:
+        """Return whether the workload lacks Pods in the end, or has lost work."""
+        return bool(self.pending > 0 or self.missing or self.killed_early or self.work_lost_gpu_hours)
+
+    @property
     def touched(self) -> bool:
         """Return whether the reclaim does anything to the workload."""
-        return bool(
-            self.lost or self.moved or self.pending > 0 or self.missing or self.killed_early or self.work_lost_gpu_hours
-        )
+        return bool(self.lost or self.moved or self.harmed)
 
 
 class RunOutcome(msgspec.Struct):
@@ -109,7 +115,8 @@ def outcome_of(played: Reclaim, watches: Watches, lost: Collection[str]) -> RunO
     refusals = played.remaker.refused | {each.identity: why for each, _, why in played.workloads.refused()}
     blocked = {event.workload: event.text for event in reversed(played.events) if event.name == "blocked"}
     for workload, run in outcome.workloads.items():
-        run.lowest_ready = played.lowest.get(workload, 0)
+        if (seen := played.readiness.get(workload)) is not None:
+            run.lowest_ready, run.ready_again_seconds, run.down_seconds = seen.lowest, seen.again, seen.down
         run.missing = missing[workload]
         if run.missing:
             run.add_reason(refusals.get(workload.identity, "") or _why_missing(workload, watches))
@@ -162,7 +169,7 @@ def _why_not_made_again(workload: WorkloadKey, watches: Watches) -> str:
     if job is not None and (failed := job.condition("Failed")) is not None:
         return f"{JOB_FAILED}: {failed.reason}: {failed.message}"
     if job is not None and job.status.failedIndexes:
-        return f"these indexes of the Job have failed for good: {job.status.failedIndexes}"
+        return f"{INDEXES_FAILED}: {job.status.failedIndexes}"
     return ""
 
 
@@ -195,6 +202,8 @@ def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ..
                 replicas=max(each.replicas for each in runs),
                 lost=max(each.lost for each in runs),
                 budget=", ".join(sorted(set().union(*(each.budgets for each in runs)))),
+                down_seconds=Figure.over([each.down_seconds for each in runs]),
+                goes_with_nodes=not any(run.harmed or run.moves or run.moved for run in runs),
                 reasons=tuple(summed.reasons),
                 **figures,
             )
