@@ -29,12 +29,13 @@ def with_fixes() -> Rehearsal:
     before = rehearsed(
         pending=SIX,
         lowest_ready=ZERO,
+        ready_again_seconds=Figure(),
         seconds_below_budget=Figure(600, 600),
         budget="web",
         reasons=("0/9 nodes are available: 9 node(s) didn't match Pod's node affinity/selector",),
     )
     before = structs.replace(before, summary=RehearsalSummary(ZERO, SIX, ZERO, ZERO, ZERO))
-    after = rehearsed(moved=SIX, lowest_ready=Figure(5, 5), budget="web")
+    after = rehearsed(moved=SIX, lowest_ready=Figure(5, 5), ready_again_seconds=Figure(30, 30), budget="web")
     other = structs.replace(after.workloads[0], name="batch", pending=Figure(1, 2), replicas=4, budget="")
     summary = RehearsalSummary(SIX, Figure(1, 2), ZERO, ZERO, ZERO)
     return structs.replace(before, fixed=structs.replace(after, summary=summary, workloads=(*after.workloads, other)))
@@ -43,15 +44,16 @@ def with_fixes() -> Rehearsal:
 def test_the_table_has_a_column_with_the_fixes(capsys: pytest.CaptureFixture[str]) -> None:
     table.show(with_fixes())
     lines = [re.sub(" {2,}", "  ", line) for line in capsys.readouterr().out.splitlines()]
-    assert lines[0].startswith("NodePool/spot is lost: 2 nodes")
-    assert lines[2:6] == ["  as it is  with the fixes", "  moved  0  6", "  pending  6  1-2", "  missing  0  0"]
+    assert lines[1] == "With the fixes: 2 of 12 Pods find no room."
+    assert lines[4:8] == ["  as it is  with the fixes", "  moved  0  6", "  pending  6  1-2", "  missing  0  0"]
     web, batch = (lines.index(f"Deployment shop/{name}  {lost} lost") for name, lost in WORKLOADS)
-    assert lines[web + 2 : web + 7] == [
+    assert lines[web + 2 : web + 8] == [
         *(
             "  pending  6  0",
             "  missing  0  0",
             "  killed early  0  0",
             "  lowest ready  0  5",
+            "  ready again seconds  never  30",
             "  seconds below budget  600  0",
         )
     ]
@@ -81,6 +83,7 @@ def test_the_page_shows_both_in_one_place(capsys: pytest.CaptureFixture[str]) ->
     assert re.search(r"6Pods stay pending\s+1-2with the fixes", shown)
     assert "600 → 0" in shown
     assert "4 → 5" in shown
+    assert "never → 30" in shown
 
 
 def test_the_page_needs_no_more_than_420_pixels(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _KIND: Final = re.compile(r"\b[A-Z]\w*/")
 _NAMED: Final = 6
 """Nodes or workloads that are named; more are only counted."""
+_BOTH: Final = 2
 
 
 def verdict_of(result: Rehearsal) -> str:
@@ -41,9 +42,9 @@ def effects_of(result: Rehearsal) -> str:
     harm = [*failures, *_outages(workloads)]
     if hours := result.summary.work_lost_gpu_hours.max:
         harm.append(f"{hours:g} GPU-hours of work are lost")
-    return (
-        f"{effects[0]}, and nothing is down" if good and len(effects) == 1 and not harm else ", ".join(effects + harm)
-    )
+    if good and len(effects) == 1 and not harm:
+        harm = ["and nothing is down"]
+    return ", ".join(effects + harm)
 
 
 def nodes_of(result: Rehearsal) -> str:
@@ -100,5 +101,4 @@ def _outages(workloads: Sequence[WorkloadResult]) -> Iterator[str]:
 
 
 def _and_others(names: Sequence[str]) -> str:
-    others = len(names) - 1
-    return f"{names[0]} and {counted(others, 'other')}" if others else names[0]
+    return " and ".join(names) if len(names) <= _BOTH else f"{names[0]} and {len(names) - 1} others"

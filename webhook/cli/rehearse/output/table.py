@@ -32,6 +32,25 @@ def _lines(rehearsal: Rehearsal) -> Iterator[Line]:
         yield [(f"With the fixes: {effects_of(rehearsal.fixed)}.", "bold")]
     how = f"scheduler {rehearsal.scheduler}, {counted(rehearsal.runs, 'run')}"
     yield [(f"{_INDENT}{', '.join(rehearsal.lost)}: {nodes_of(rehearsal)}; {how}", "dim")]
+    yield from _facts(rehearsal)
+    for workload, fixed in rehearsal.sides:
+        yield from _workload(workload, fixed)
+    if expected := expected_of(rehearsal):
+        yield [(expected, "dim")]
+    if rehearsal.comparison is not None and rehearsal.fixed is None:
+        yield from _comparison(rehearsal.comparison)
+    for sort, notes in (("modelled", rehearsal.modelled), ("not simulated", rehearsal.not_simulated)):
+        for note in notes:
+            yield [(f"{sort}: {note}", "dim")]
+    if rehearsal.programs:
+        yield [(f"programs of the control plane: {rehearsal.programs}", "dim")]
+    for fix in rehearsal.fixes:
+        yield [(f"Fix ({fix.tried or 'not tried'}): {fix.why}", "bold")]
+        yield from ([(f"{_INDENT}{line}", "")] for line in fix.yaml.splitlines())
+
+
+def _facts(rehearsal: Rehearsal) -> Iterator[Line]:
+    """Yield what providers do with the nodes, and the figures of all workloads together."""
     for window in rehearsal.windows:
         yield [(f"{_INDENT}{window.provider}: {counted(len(window.nodes), 'node')}: {window.steps}", "dim")]
         if window.assumes:
@@ -52,20 +71,6 @@ def _lines(rehearsal: Rehearsal) -> Iterator[Line]:
             (f", work lost {summary.work_lost_gpu_hours} GPU-hours", ""),
             (f", {counted(failed, 'Job')} failed" if failed else "", "red"),
         ]
-    for workload, fixed in rehearsal.sides:
-        yield from _workload(workload, fixed)
-    if expected := expected_of(rehearsal):
-        yield [(expected, "dim")]
-    if rehearsal.comparison is not None and rehearsal.fixed is None:
-        yield from _comparison(rehearsal.comparison)
-    for sort, notes in (("modelled", rehearsal.modelled), ("not simulated", rehearsal.not_simulated)):
-        for note in notes:
-            yield [(f"{sort}: {note}", "dim")]
-    if rehearsal.programs:
-        yield [(f"programs of the control plane: {rehearsal.programs}", "dim")]
-    for fix in rehearsal.fixes:
-        yield [(f"Fix ({fix.tried or 'not tried'}): {fix.why}", "bold")]
-        yield from ([(f"{_INDENT}{line}", "")] for line in fix.yaml.splitlines())
 
 
 def _side_by_side(before: object, after: object) -> Iterator[Line]:
