@@ -63,7 +63,7 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -
     try:
         for number in range(options.runs):
             with start_rehearsal_cluster(contents, snapshot.state, options) as cluster:
-                run = _play(cluster, () if number else snapshot.created, loss, options, seed=number)
+                run = _play(cluster, snapshot, loss, options, number)
                 outcome, contents = asyncio.run(run)
                 outcomes.append(outcome)
             if sys.stderr.isatty():
@@ -99,9 +99,9 @@ def _other_version(snapshot: ClusterSnapshot, programs: Programs) -> Iterator[st
 
 
 async def _play(
-    cluster: RunningCluster, applied: Iterable[Manifest], loss: Loss, options: RehearsalOptions, *, seed: int
+    cluster: RunningCluster, snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions, number: int
 ) -> tuple[RunOutcome, Pairs]:
-    """Do one run. Return what it has seen, and what etcd had before; a seed makes it another run. Raise ApiError."""
+    """Do one run: its number is its seed. Return what it has seen, and what etcd had before. Raise ApiError."""
     api = await connect(cluster.plane.credentials.kubeconfig("admin"))
     watches = Watches(api)
     workloads = Workloads(watches, options.bundle)
@@ -111,14 +111,15 @@ async def _play(
         await stack.enter_async_context(watches.running())
         stack.enter_context(provisioning(api, watches.claims))
         quiet = Quiet(cluster, watches, workloads, session)
-        reclaim = Reclaim(api, watches, quiet, workloads, startup=options.startup, seed=seed)
+        reclaim = Reclaim(api, watches, quiet, workloads, startup=options.startup, seed=number)
         if watches.quotas:
             await quiet.count_quotas()  # the API server refuses Pods while nobody has counted those that are there
-        await _create(api, applied)
+        await _create(api, () if number else snapshot.created)
         await reclaim.begin()
         contents = await cluster.contents() if options.runs > 1 else []
         await reclaim.play(loss.windows, [(seconds, node.value) for seconds, node in options.grown])
-        outcome = outcome_of(reclaim, watches, loss.nodes)
+        left = [each for each in snapshot.nodes if each.name not in loss.nodes]
+        outcome = outcome_of(reclaim, watches, loss.nodes, [*left, *(node for _, node in options.grown)])
         outcome.notes |= reclaim.notes
         outcome.notes |= {f"{each}: the rehearsal did not wait for it any longer" for each in quiet.impatient}
         named = {pod.spec.schedulerName or "" for pod in watches.pods.values() if pod.lives}

@@ -20,6 +20,8 @@ from webhook.cli.rehearse.result import (
     RehearsalSummary,
     WorkloadResult,
 )
+from webhook.cli.rehearse.runs.shortage import causes_of, shortage_of
+from webhook.cli.terminal import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -42,6 +44,8 @@ class WorkloadRun(msgspec.Struct):
         budgets: the names of those that cover it.
         living: its Pods at the end.
         moves: a Pod is lost that does not go with its Node.
+        waiting: the Pods for which the scheduler finds no node at the end, by its causes.
+        lacks: what they lack, in short, with their number and the scheduler's sentence.
     """
 
     replicas: int = 0
@@ -58,12 +62,26 @@ class WorkloadRun(msgspec.Struct):
     budgets: set[str] = set()
     living: int = 0
     moves: bool = False
+    waiting: dict[tuple[str, ...], list[tuple[SeenPod, KnownPod]]] = {}
+    lacks: dict[str, tuple[int, str]] = {}
     reasons: list[str] = []
 
     def add_reason(self, reason: str) -> None:
         """Add a reason, unless it is there or there are enough."""
         if reason and reason not in self.reasons and len(self.reasons) < _REASONS:
             self.reasons.append(reason)
+
+    def explain_waiting(self, left: Collection[RehearsedNode], requested: Mapping[str, Counter[str]]) -> None:
+        """Say what its waiting Pods lack, given the nodes that are left and what is requested there."""
+        for causes, pods in self.waiting.items():
+            needed = sum((known.requests for _, known in pods), Counter({"pods": len(pods)}))
+            self.add_lack(
+                shortage_of(causes, pods[0][0].spec, needed, left, requested), len(pods), _sentence_of(pods[-1][0])
+            )
+
+    def add_lack(self, lacks: str, pods: int, sentence: str) -> None:
+        """Add what some Pods lack; of several runs the highest number counts."""
+        self.lacks[lacks] = max(self.lacks.get(lacks, (0, "")), (pods, sentence))
 
     @property
     def harmed(self) -> bool:
@@ -93,8 +111,8 @@ class RunOutcome(msgspec.Struct):
     notes: set[str] = set()
 
 
-def outcome_of(played: Reclaim, watches: Watches, lost: Collection[str]) -> RunOutcome:
-    """Return what a run has seen when these Nodes were lost."""
+def outcome_of(played: Reclaim, watches: Watches, lost: Collection[str], left: Collection[RehearsedNode]) -> RunOutcome:
+    """Return what a run has seen when some Nodes were lost and the others were left."""
     outcome = RunOutcome(defaultdict(WorkloadRun), played.events, defaultdict(Counter), defaultdict(Counter))
     living = {pod.metadata.uid: pod for pod in watches.pods.values() if pod.lives}
     every = played.workloads.known.values()
@@ -115,6 +133,7 @@ def outcome_of(played: Reclaim, watches: Watches, lost: Collection[str]) -> RunO
     refusals = played.remaker.refused | {each.identity: why for each, _, why in played.workloads.refused()}
     blocked = {event.workload: event.text for event in reversed(played.events) if event.name == "blocked"}
     for workload, run in outcome.workloads.items():
+        run.explain_waiting(left, outcome.after)
         if (seen := played.readiness.get(workload)) is not None:
             run.lowest_ready, run.ready_again_seconds, run.down_seconds = seen.lowest, seen.again, seen.down
         run.missing = missing[workload]
@@ -148,9 +167,8 @@ def _count_living(pod: SeenPod, known: KnownPod, run: WorkloadRun, *, waits: boo
     run.living += 1
     if not pod.node:
         run.pending += 1
-        scheduled = pod.condition("PodScheduled")
-        if scheduled is not None and scheduled.message:
-            run.add_reason(scheduled.message)
+        if sentence := _sentence_of(pod):
+            run.waiting.setdefault(causes_of(sentence), []).append((pod, known))
         else:
             run.add_reason(f"{NO_SCHEDULER} {pod.spec.schedulerName}" if pod.spec.schedulerName else "not scheduled")
     elif gone:
@@ -161,6 +179,12 @@ def _count_living(pod: SeenPod, known: KnownPod, run: WorkloadRun, *, waits: boo
         run.add_reason("its gang does not run: it needs all of its Pods")
     elif not known.ran and not known.leaves:
         run.moved += 1
+
+
+def _sentence_of(pod: SeenPod) -> str:
+    """Return what the scheduler says of a Pod; empty if it says nothing."""
+    scheduled = pod.condition("PodScheduled")
+    return scheduled.message if scheduled is not None else ""
 
 
 def _why_not_made_again(workload: WorkloadKey, watches: Watches) -> str:
@@ -191,6 +215,11 @@ def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ..
         if not any(each.touched for each in runs):
             continue
         summed = WorkloadRun()
+        for each in runs:
+            for lacks, (pods, sentence) in each.lacks.items():
+                summed.add_lack(lacks, pods, sentence)
+        for lacks, (pods, sentence) in summed.lacks.items():
+            summed.add_reason(f"{counted(pods, 'Pod')}: {lacks}. {sentence}")
         for reason in (reason for each in runs for reason in each.reasons):
             summed.add_reason(reason)
         figures: dict[str, Any] = {
