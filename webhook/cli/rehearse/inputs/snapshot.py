@@ -136,6 +136,7 @@ def snapshot_of(
     if any(pod_spec_of(each).schedulingGroup for each in everything):
         notes.append("spec.schedulingGroup: the scheduler here places the Pods of a PodGroup one by one")
     notes += [*_without_requests(created), *_changed_by_others(existing), *count_budgets(everything, others)]
+    notes += _min_ready(source.manifests)
     told = [each.value for each in source.manifests if kind_of_object(each.value) in {None, NAMESPACE}]
     return ClusterSnapshot(
         source=source,
@@ -172,7 +173,11 @@ def _expected_object(manifest: Manifest, kind: RehearsedKind) -> JSON:
     metadata = dict(manifest.metadata)
     if kind.namespaced:
         metadata.setdefault("namespace", "default")
-    return {**manifest.value, "metadata": metadata}
+    value = {**manifest.value, "metadata": metadata}
+    if manifest.kind == "StatefulSet" and isinstance(spec := value.get("spec"), dict):
+        # Its controller counts these seconds by a clock that a rehearsal doesn't advance.
+        value["spec"] = {key: each for key, each in spec.items() if key != "minReadySeconds"}
+    return value
 
 
 def _exists_before(kind: RehearsedKind, value: JSON) -> bool:
@@ -320,6 +325,13 @@ def _requests_by_container(value: JSON) -> dict[str, Mapping[str, Any]]:
     resources = {each.name: each.resources for each in (*spec.containers, *(spec.initContainers or ()))}
     resources[""] = spec.resources  # of the Pod as a whole
     return {name: (each.requests if each is not None else None) or {} for name, each in resources.items()}
+
+
+def _min_ready(manifests: Iterable[Manifest]) -> Iterator[str]:
+    """Yield a sentence if `_expected_object` leaves seconds of a StatefulSet out."""
+    sets = (each.value.get("spec") or {} for each in manifests if each.kind == "StatefulSet")
+    if any(each.get("minReadySeconds") for each in sets):
+        yield "minReadySeconds: a StatefulSet makes its next Pod as soon as the one before is ready"
 
 
 def _without_requests(created: Sequence[Manifest]) -> Iterator[str]:

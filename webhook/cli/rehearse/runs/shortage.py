@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _TOO_LITTLE: Final = "Insufficient "
 _AFFINITY: Final = "didn't match Pod's node affinity/selector"
-_UNITS: Final = {"cpu": ("CPUs", 1.0), "memory": ("GiB of memory", 2.0**30)}
+_UNITS: Final = {"cpu": ("CPU", "CPUs", 1.0), "memory": ("GiB of memory", "GiB of memory", 2.0**30)}
+"""One, several, and how much of the resource that is."""
 _NAMED_POOLS: Final = 2
 
 
@@ -59,10 +60,10 @@ def shortage_of(
         where = " and ".join(pools) if len(pools) <= _NAMED_POOLS else f"{len(pools)} pools"
         has = "has" if len(pools) == 1 else "have"
         for name in lacking:
-            unit, size = _UNITS.get(name, (name, 1.0))
+            one, several, size = _UNITS.get(name, (name, name, 1.0))
             if (number := (needed[name] - free[name]) / size) > 0:
-                return f"{where} {has} {number:.3g} {unit} too few"
-        return f"{where} {has} enough {_UNITS.get(lacking[0], lacking)[0]}, but no node has enough for one more"
+                return f"{where} {has} {number:.3g} {one if number == 1 else several} too few"
+        return f"{where} {has} enough {several}, but no node has enough for one more"
     if not causes:
         return "no node is left for them"
     if tuple(causes) == (_AFFINITY,):
