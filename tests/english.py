@@ -59,5 +59,6 @@ if __name__ == "__main__":
     chosen = [Path(name).resolve() for name in sys.argv[1:]] or pages()
     phrases = [f"{page.relative_to(ROOT)}:{line}: {words}" for page in chosen for line, words in foreign(page)]
     words = sum(len(prose(page).split()) for page in chosen)
-    print(*phrases, sep="\n")
-    print(f"{len(phrases)} phrases in {words} words of prose: {1000 * len(phrases) / max(words, 1):.1f} per 1,000")
+    sys.stdout.write("".join(f"{phrase}\n" for phrase in phrases))
+    rate = 1000 * len(phrases) / max(words, 1)
+    sys.stdout.write(f"{len(phrases)} phrases in {words} words of prose: {rate:.1f} per 1,000\n")
