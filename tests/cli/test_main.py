@@ -48,6 +48,7 @@ def test_version_is_the_packages(run: Run) -> None:
         (["chek", "x.yaml"], "invalid choice: 'chek'"),
         (["--", "check"], ""),
         (["check"], "required: PATH"),
+        (["check", ""], "a path is empty: write . for the working directory"),
         (["check", "x.yaml", "--fail-on", "audit"], "invalid choice: 'audit'"),
         (["check", "x.yaml", "--outp", "json"], "unrecognized arguments: --outp"),
         (

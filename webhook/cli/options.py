@@ -32,6 +32,13 @@ _SHIPPED: Final = (
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
+def path(text: str) -> str:
+    """Return a path from the command line. Raise ArgumentTypeError if it is empty, as an unset variable makes it."""
+    if not text:
+        raise argparse.ArgumentTypeError("a path is empty: write . for the working directory")
+    return text
+
+
 def add_operation(parser: argparse.ArgumentParser) -> None:
     """Add ``--operation`` and ``--against``, for commands that can judge more than a CREATE."""
     either = parser.add_mutually_exclusive_group()
@@ -65,7 +72,7 @@ def add_rendered(parser: argparse.ArgumentParser) -> None:
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
     """Add the flags of a judging session: objects, cluster, user. `take_project_file` completes their values."""
-    parser.add_argument("paths", metavar="PATH", nargs="*", help="files, folders; - is standard input")
+    parser.add_argument("paths", metavar="PATH", nargs="*", type=path, help="files, folders; - is standard input")
     leave_out = "leave out files and folders with this name or path; can be given again"
     add_list(parser, "--ignore", "GLOB", leave_out, _glob)
     parser.add_argument(

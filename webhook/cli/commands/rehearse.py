@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, get_args
 from msgspec import structs
 
 from webhook.cli.exits import FINE, FOUND, CannotJudgeError
-from webhook.cli.options import add_cluster, add_policies, object_name, read_policies
+from webhook.cli.options import add_cluster, add_policies, object_name, path, read_policies
 from webhook.cli.rehearse.compare import compare, write_base
 from webhook.cli.rehearse.fixes import fixes_of, growth_of, with_fixes
 from webhook.cli.rehearse.inputs.nodes import expect_known_types, grown_nodes
@@ -68,7 +68,9 @@ _SECONDS_TO_TRY: Final = 180
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("paths", metavar="PATH", nargs="*", help="manifests of workloads: files, folders; - is stdin")
+    parser.add_argument(
+        "paths", metavar="PATH", nargs="*", type=path, help="manifests of workloads: files, folders; - is stdin"
+    )
     parser.add_argument(
         "--lose",
         metavar="WHAT",

@@ -12,6 +12,7 @@ from webhook.cli.options import (
     add_list,
     add_policies,
     add_table_or_json,
+    path,
     policies_path,
     read_policies,
     read_state,
@@ -47,7 +48,7 @@ exit codes:
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("files", metavar="FILE", nargs="+", help="files, folders; - is standard input")
+    parser.add_argument("files", metavar="FILE", nargs="+", type=path, help="files, folders; - is standard input")
     add_policies(parser)
     recorded = "default: with what was answered when the review was recorded"
     add_list(
