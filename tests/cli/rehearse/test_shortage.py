@@ -35,6 +35,11 @@ NODES = [node("a-0", "a"), node("a-1", "a"), node("b-0", "b"), node("t-0", "tain
             "0/3 nodes are available: 2 Insufficient cpu, 1 node(s) were unschedulable. preemption: 0/3: 1 Insufficient b.",
             ("Insufficient cpu",),
         ),
+        # Kubernetes 1.35.
+        (
+            "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1.",
+            ("Insufficient cpu",),
+        ),
         (f"0/9 nodes are available: 9 node(s) {AFFINITY}.", (AFFINITY,)),
         ("0/1 nodes are available: 1 node(s) were unschedulable.", ()),
         ("no nodes available to schedule pods", ()),

@@ -27,7 +27,8 @@ def causes_of(sentence: str) -> tuple[str, ...]:
 
     ``0/3 nodes are available: 2 Insufficient cpu, 1 node(s) were unschedulable. preemption: ...`` has one.
     """
-    _, _, parts = sentence.partition(". preemption:")[0].partition(" nodes are available: ")
+    _, _, parts = sentence.partition(" nodes are available: ")
+    parts, _, _ = parts.partition(". ")  # what follows is about preemption and claims
     causes = {part.partition(" ")[2].rstrip(".").removeprefix("node(s) ") for part in parts.split(", ") if part}
     return tuple(sorted(causes - {"were unschedulable"}))
 
