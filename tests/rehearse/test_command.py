@@ -71,7 +71,8 @@ def test_nothing_is_left_of_a_rehearsal_that_is_ended(
     ) as program:
         deadline = time.monotonic() + 60
         while len(started := children(program.pid)) < 3:  # spotgate, etcd and the API server
-            assert time.monotonic() < deadline
+            assert program.poll() is None
+            assert time.monotonic() < deadline, started
             time.sleep(0.05)
         program.send_signal(number)
         output, _ = program.communicate(timeout=60)
