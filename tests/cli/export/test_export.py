@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,7 +11,6 @@ import pytest
 import yaml
 
 from tests.objects import BUNDLE
-from tests.pages import assert_shown, blocks, commands
 from webhook.documents import read_documents
 
 if TYPE_CHECKING:
@@ -24,7 +20,6 @@ if TYPE_CHECKING:
 
 
 ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "docs" / "export-vap.md"
 POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
 JSON = dict[str, Any]
 
@@ -98,22 +93,6 @@ def test_what_is_left_out_of_the_shipped_policies_is_said_with_its_place_and_in_
     head = re.findall(r"^# Not as the webhook has it: ([^:]+: .*?)(?: \((spec\..*)\))?$", done.out, re.MULTILINE)
     assert [": ".join(filter(None, (field, text))) for text, field in head] == said
     assert "eksctl.io" not in done.out  # its groups are in files, and in no API server
-
-
-def test_the_page_shows_what_is_exported(tmp_path: Path) -> None:
-    (policy,) = blocks(PAGE, "yaml")
-    ((command, expected),) = commands(PAGE)
-    (tmp_path / "policies").mkdir()
-    (tmp_path / "policies" / "team.yaml").write_text(policy)
-    done = subprocess.run(
-        [sys.executable, "-c", "import sys; from webhook.cli import main; sys.exit(main())", *command.split()[1:]],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert_shown(expected, done.stdout)
 
 
 ROLES = (

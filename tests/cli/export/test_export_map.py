@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Run, Write
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "export-map.md"
+PAGE = Path(__file__).parents[3] / "docs" / "cli" / "export.md"
 POOLS = "\n---\n".join(
     f"apiVersion: compute.coreweave.com/v1alpha1\nkind: NodePool\nmetadata: {{name: spot-{number}}}\n"
     "spec: {computeClass: spot, instanceType: cd-gp-a192-genoa, targetNodes: 1}"
@@ -31,12 +31,11 @@ def policy(kind: str, name: str, spec: str = "{}") -> str:
 def test_the_example_of_the_page_prints_what_the_page_says(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (pool,) = blocks(PAGE, "yaml")
-    ((command, expected),) = commands(PAGE)
+    _, pool = blocks(PAGE, "yaml")
+    _, (command, expected) = commands(PAGE)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "cluster").mkdir()
-    (tmp_path / "cluster" / "nodepool.yaml").write_text(pool)
-    done = run(*command.split()[1:])
+    (tmp_path / "nodepool.yaml").write_text(pool)
+    done = run(*command.partition(" 2>")[0].split()[1:])
     assert_shown(expected, done.out)
     assert done.err.count("left to the webhook: ") == done.out.count("# Left to the webhook: ")
 
