@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
-PAGES: Final = (DOCS / "policies" / "common.md", DOCS / "how-policies-combine.md")
+PAGES: Final = (DOCS / "policies" / "common.md", DOCS / "how-policies-combine.md", DOCS / "exempt-a-workload.md")
 FILE: Final = re.compile(r"^`([\w./-]+\.yaml)`:\n\n(?:<!-- [^\n]* -->\n\n)?```yaml\n(.*?)```", re.DOTALL | re.MULTILINE)
 COMMANDS: Final = [(page, *example) for page in PAGES for example in commands(page)]
 
