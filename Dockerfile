@@ -2,7 +2,7 @@
 #   docker buildx imagetools inspect python:3.13-slim-trixie
 ARG PYTHON=python:3.13.15-slim-trixie@sha256:9d2e5553305c7c7b0097999bb17187c69b921ccd6bc9d40e4bb5ebe652c00285
 
-# The programs of a rehearsal's control plane, for the target `rehearsal` alone. webhook/controlplane/images.py has the same.
+# The programs of a rehearsal's control plane, for the target `rehearsal` alone. webhook/rehearse/controlplane/images.py has the same.
 ARG ETCD=registry.k8s.io/etcd@sha256:6ecefbe2510c4a30573a62a4d6dd175acf881ca67003fcd91849a16df7a724d5
 ARG KWOK=registry.k8s.io/kwok/kwok@sha256:6d25aa8fbdfe78845423160bf125b5513f9522e2770981f0945c2a250c2b26f0
 ARG KUBE_APISERVER=registry.k8s.io/kube-apiserver@sha256:d1045e5c6d2f016797d22143eba7502e1bb712a4681836a7c35763a9c192dd70

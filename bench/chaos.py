@@ -31,8 +31,8 @@ from tests.controlplane.cluster import Cluster, start_cluster
 from tests.controlplane.kubectl import KubectlError
 from tests.controlplane.populate import CRDS, POOLS, wait_for_crds
 from tests.controlplane.webhook import WebhookError, apply_base, apply_configurations
-from webhook.controlplane.binaries import BinariesError, find_or_build, report
-from webhook.controlplane.control_plane import ControlPlaneError
+from webhook.rehearse.controlplane.binaries import BinariesError, find_or_build, report
+from webhook.rehearse.controlplane.control_plane import ControlPlaneError
 
 _SETTLE: Final = 3.0
 _SHORT_SETTLE: Final = 1.0

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from tests.controlplane.populate import wait_for_crds
 from tests.controlplane.tools import MODULES, find_tools
 from tests.controlplane.webhook import NAMESPACE
-from webhook.controlplane.control_plane import START_SECONDS
-from webhook.controlplane.process import Process
+from webhook.rehearse.controlplane.control_plane import START_SECONDS
+from webhook.rehearse.controlplane.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ import aiohttp
 
 from tests.controlplane.clock import other_clock
 from tests.controlplane.webhook import SPOTGATE, WebhookError, ports_in
-from webhook.controlplane.process import Process
+from webhook.rehearse.controlplane.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

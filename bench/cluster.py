@@ -28,8 +28,8 @@ from tests.controlplane.kubectl import KubectlError
 from tests.controlplane.populate import CRDS, POOLS, wait_for_crds
 from tests.controlplane.webhook import WebhookError
 from webhook.capacity.placement.target import CAPACITY_LABEL
-from webhook.controlplane.binaries import BinariesError, find_or_build, report
-from webhook.controlplane.control_plane import ControlPlaneError
+from webhook.rehearse.controlplane.binaries import BinariesError, find_or_build, report
+from webhook.rehearse.controlplane.control_plane import ControlPlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

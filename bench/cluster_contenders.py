@@ -19,7 +19,7 @@ from tests.controlplane.webhook import (
     render_configurations,
     start_on_free_ports,
 )
-from webhook.controlplane.process import Process
+from webhook.rehearse.controlplane.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,17 +15,17 @@ from bench import samples
 from bench.figures import Section, percentile
 from examples.apiserver import Answer, ApiServer, Request, User, pods_of
 from examples.run import EXAMPLES, HERE, requests_of
-from webhook.bundle import SHIPPED, Bundle, load_bundle
-from webhook.context import Context, Phase, utc_now
-from webhook.engine import decide_on, needs
-from webhook.manifests.state import FileState
+from webhook.engine.bundle import SHIPPED, Bundle, load_bundle
+from webhook.engine.engine import decide_on, needs
+from webhook.engine.response import respond
+from webhook.model.review import decode_review
+from webhook.offline.manifests.state import FileState
 from webhook.registration.configurations import configurations
-from webhook.response import respond
-from webhook.review import decode_review
+from webhook.rules.context import Context, Phase, utc_now
 
 if TYPE_CHECKING:
     from examples.served import Webhook
-    from webhook.cluster.protocol import ClusterView
+    from webhook.capacity.view import ClusterView
 
 REPLICASET_CONTROLLER = User(
     name="system:serviceaccount:kube-system:replicaset-controller",

@@ -13,14 +13,14 @@ import orjson
 
 from bench.decisions import Case
 from bench.figures import Section
-from webhook.context import Phase
-from webhook.review import BadReviewError
+from webhook.model.review import BadReviewError
+from webhook.rules.context import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from webhook.bundle import Bundle
-    from webhook.cluster.protocol import ClusterView
+    from webhook.capacity.view import ClusterView
+    from webhook.engine.bundle import Bundle
 
 _MIB: Final = 1024 * 1024
 

@@ -24,7 +24,7 @@ from bench.commands import SPOTGATE, Ran, run
 from bench.figures import Section
 from bench.run import show
 from tests.controlplane.tools import PEERS, find_tools
-from webhook.controlplane.binaries import BinariesError
+from webhook.rehearse.controlplane.binaries import BinariesError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

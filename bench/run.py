@@ -19,8 +19,8 @@ from bench.commands import checking, startup
 from bench.decisions import example_cases, flatness, latency, pod_cases
 from bench.hostile import attacks, hostile
 from bench.serving import serving
-from webhook.bundle import load_bundle
-from webhook.manifests.state import FileState
+from webhook.engine.bundle import load_bundle
+from webhook.offline.manifests.state import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

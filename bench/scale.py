@@ -38,9 +38,9 @@ from tests.controlplane.cluster import Cluster, start_cluster
 from tests.controlplane.kubectl import KubectlError
 from tests.controlplane.populate import CRDS, wait_for_crds
 from tests.controlplane.webhook import WebhookError, apply_base
-from webhook.controlplane.binaries import BinariesError, find_or_build, report
-from webhook.controlplane.control_plane import ControlPlaneError
-from webhook.controlplane.process import Process
+from webhook.rehearse.controlplane.binaries import BinariesError, find_or_build, report
+from webhook.rehearse.controlplane.control_plane import ControlPlaneError
+from webhook.rehearse.controlplane.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

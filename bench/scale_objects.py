@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.objects import karpenter_pool
-from webhook.controlplane.binaries import KUBERNETES
+from webhook.rehearse.controlplane.binaries import KUBERNETES
 
 _IMAGES: Final = 14
 """Container images in a Node's status; kubelets report up to 50, and the Node of 8 KB has about so many."""

@@ -20,7 +20,7 @@ import orjson
 from bench.figures import Section
 from bench.load import PHASES
 from certs.authority import self_signed
-from webhook.context import utc_now
+from webhook.rules.context import utc_now
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from webhook.cli import COMMANDS, command_parser
-from webhook.cli.output import FORMATS, format_named
+from webhook.commands import COMMANDS, command_parser
+from webhook.formats import FORMATS, format_named
 
 if TYPE_CHECKING:
     import argparse

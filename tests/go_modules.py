@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from tests.programs import without
-from webhook.controlplane.binaries import BinariesError
+from webhook.rehearse.controlplane.binaries import BinariesError
 
 TIMEOUT_SECONDS = 100.0
 

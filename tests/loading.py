@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from webhook import bundle
+from webhook.engine import bundle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,16 +15,16 @@ import jsonpatch
 import msgspec
 
 from tests.rules.conftest import owned_by, shipped_provider, with_fields
-from webhook.bundle import load_bundle
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
 from webhook.capacity.providers.schema import SpotLabelSpec, SpotTaintSpec
-from webhook.cluster.protocol import ClusterView
-from webhook.context import Context, Phase
-from webhook.engine import decide
+from webhook.capacity.view import ClusterView
+from webhook.engine.bundle import load_bundle
+from webhook.engine.engine import decide
+from webhook.engine.response import respond
 from webhook.kube.defaults import default_pod, default_tolerations
 from webhook.kube.pod_decoding import decode_pod
-from webhook.response import respond
-from webhook.review import decode_review
+from webhook.model.review import decode_review
+from webhook.rules.context import Context, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,7 @@ import pytest
 
 from tests.controlplane.tools import find_tools
 from webhook.cluster.view import version_of
-from webhook.controlplane.binaries import KUBERNETES, BinariesError, find_or_build, report
+from webhook.rehearse.controlplane.binaries import KUBERNETES, BinariesError, find_or_build, report
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -29,9 +29,9 @@ from tests.monitoring.tables import (
     rules_without_annotations,
 )
 from tests.providers_page import checked_pages, node_pool_tables, provider_table
-from webhook.bundle import policy_kinds
-from webhook.cli.commands.schema import policy_schema
-from webhook.findings import anchor_of, as_markdown, finding_texts
+from webhook.commands.schema.command import policy_schema
+from webhook.engine.bundle import policy_kinds
+from webhook.engine.findings import anchor_of, as_markdown, finding_texts
 from webhook.policy.common import PolicySpec
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from tests.test_engine import DEPLOYMENT, POD, POOLS, JudgesPools, Says, index, outcomes, policy, request, validate
-from webhook.break_glass import why_void
-from webhook.decision import Decision, Outcome
-from webhook.globs import Globs
+from webhook.base.globs import Globs
+from webhook.engine.break_glass import why_void
+from webhook.model.decision import Decision, Outcome
 from webhook.policy.common import MatchSpec
 from webhook.policy.match import Matcher, ResourceRule
 

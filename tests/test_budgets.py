@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.objects import BUNDLE
-from webhook import bounds
-from webhook.bundle import SHIPPED, load_bundle
-from webhook.context import Context, Phase, utc_now
-from webhook.decision import ENGINE, NOTHING, Outcome
-from webhook.engine import VIOLATIONS_AT_MOST, decide
+from webhook.base import bounds
+from webhook.engine.bundle import SHIPPED, load_bundle
+from webhook.engine.engine import VIOLATIONS_AT_MOST, decide
 from webhook.kube.templates import TEMPLATES_AT_MOST
-from webhook.review import BRACKETS_AT_MOST, COMMAS_AT_MOST, BadReviewError, Request, decode_review
+from webhook.model.decision import ENGINE, NOTHING, Outcome
+from webhook.model.review import BRACKETS_AT_MOST, COMMAS_AT_MOST, BadReviewError, Request, decode_review
+from webhook.rules.context import Context, Phase, utc_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from webhook.decision import Decision, Finding
-    from webhook.index import Index
+    from webhook.engine.index import Index
+    from webhook.model.decision import Decision, Finding
 
 INDEX = BUNDLE.index
 RESERVED = "qos.coreweave.cloud/interruptible"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from webhook.bundle import load_bundle, policy_kinds
+from webhook.engine.bundle import load_bundle, policy_kinds
 from webhook.policy.errors import PolicyErrors
 
 if TYPE_CHECKING:

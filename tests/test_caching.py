@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from webhook.caching import identity_cache
+from webhook.base.caching import identity_cache
 
 
 class Pools(list[str]):

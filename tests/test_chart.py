@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 import webhook
-from webhook.bundle import SHIPPED, load_bundle
-from webhook.cli import main
+from webhook.commands import main
+from webhook.engine.bundle import SHIPPED, load_bundle
 from webhook.registration.configurations import configurations
 from webhook.server.rehearsals import KEY
 from webhook.server.serve import Address, ServeOptions, build_snapshot

@@ -13,9 +13,10 @@ import yaml
 
 import webhook.rules
 from tests.pages import blocks
-from webhook import bundle
-from webhook.cli import main, output
-from webhook.findings import FindingText
+from webhook import formats as output
+from webhook.commands import main
+from webhook.engine import bundle
+from webhook.engine.findings import FindingText
 
 ROOT = Path(__file__).parents[1]
 
@@ -64,7 +65,7 @@ def test_an_output_format_is_a_module_that_is_found_by_looking(
     try:
         assert main(["check", "-o", "markdown", str(ROOT / "examples/deployment-misspelt-qos-label.yaml")]) == 1
     finally:
-        sys.modules.pop("webhook.cli.output.markdown", None)
+        sys.modules.pop("webhook.formats.markdown", None)
     row = capsys.readouterr().out.splitlines()[2]
     assert row.startswith("| examples/deployment-misspelt-qos-label.yaml:19 | deny `reserved-labels/reserved` | ")
 

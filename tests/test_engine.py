@@ -11,24 +11,24 @@ import jsonpatch
 import pytest
 from msgspec.structs import replace
 
-from webhook.cluster.protocol import ClusterView, Needs
-from webhook.context import Context, Phase
-from webhook.decision import Decision, Finding, Outcome, Violation
-from webhook.engine import decide, needs
-from webhook.globs import Globs
-from webhook.index import Index, Policy
+from webhook.base.globs import Globs
+from webhook.capacity.view import ClusterView, Needs
+from webhook.engine.engine import decide, needs
+from webhook.engine.index import Index, Policy
 from webhook.kube.pod import OwnerReference, Toleration
 from webhook.kube.templates import TemplatePath, Workload
+from webhook.model.decision import Decision, Finding, Outcome, Violation
+from webhook.model.review import Request, decode_review
 from webhook.policy.common import ExemptSpec, MatchSpec, PolicySpec
 from webhook.policy.match import PODS_CREATE, Exemption, Matcher, ResourceRule
-from webhook.review import Request, decode_review
+from webhook.rules.context import Context, Phase
 from webhook.rules.protocol import PolicyKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from webhook.kube.edit import PodEditor
-    from webhook.subject import Subject
+    from webhook.rules.subject import Subject
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 WRONG = Violation(id="unwanted", reason="it is wrong", field="spec.x", fix="make it right")

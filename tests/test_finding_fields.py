@@ -13,15 +13,15 @@ from tests.golden import messages
 from tests.golden.cases import NOW, load_cases, view_of
 from tests.objects import BUNDLE
 from tests.test_findings import WITHOUT_EXAMPLE
-from webhook.context import ASSUMED_VERSION, Context, Phase
 from webhook.documents import parse_field_path
-from webhook.engine import decide
-from webhook.findings import finding_texts
-from webhook.review import decode_review
+from webhook.engine.engine import decide
+from webhook.engine.findings import finding_texts
+from webhook.model.review import decode_review
+from webhook.rules.context import ASSUMED_VERSION, Context, Phase
 
 if TYPE_CHECKING:
     from tests.golden.cases import Case
-    from webhook.findings import FindingText
+    from webhook.engine.findings import FindingText
 
 TEXTS: Final = finding_texts()
 IN_NAMESPACE: Final = (

@@ -12,8 +12,8 @@ import pytest
 
 import webhook
 from tests.golden import messages
-from webhook.bundle import policy_kinds
-from webhook.findings import finding_texts, page_at, page_of
+from webhook.engine.bundle import policy_kinds
+from webhook.engine.findings import finding_texts, page_at, page_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tests import scheduler, strategies
 from tests.objects import Admission, answered, cluster, defaulted, review
-from webhook.context import Phase
 from webhook.kube.hooks import hook_sleeps
 from webhook.kube.pod_decoding import decode_pod
 from webhook.kube.tolerations import any_covers
+from webhook.rules.context import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from tests import scheduler, strategies
 from tests.objects import BUNDLE, NOW, Admission, answered, cluster, defaulted, response, review
-from webhook.cli.judging.judge import Judge
-from webhook.cli.judging.kinds import ResourceKinds
-from webhook.cluster.protocol import ClusterView
-from webhook.context import Context, Phase
+from webhook.capacity.view import ClusterView
 from webhook.documents import read_documents
-from webhook.enforcement import BUILT_IN_CONTROLLERS
-from webhook.engine import decide
+from webhook.engine.enforcement import BUILT_IN_CONTROLLERS
+from webhook.engine.engine import decide
 from webhook.kube.defaults import default_workload
-from webhook.manifests.objects import Manifest
-from webhook.review import UserInfo, decode_review
+from webhook.model.review import UserInfo, decode_review
+from webhook.offline.judge import Judge
+from webhook.offline.kinds import ResourceKinds
+from webhook.offline.manifests.objects import Manifest
+from webhook.rules.context import Context, Phase
 
 JSON = dict[str, Any]
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.objects import BUNDLE
 from tests.test_engine import NOW
-from webhook.bundle import load_bundle
-from webhook.lint import warnings
+from webhook.engine.bundle import load_bundle
+from webhook.engine.lint import warnings
 
 if TYPE_CHECKING:
     from datetime import date

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from webhook.bundle import OWN_NAMESPACE, load_bundle
 from webhook.capacity.providers.provider import sizers_by_resource
-from webhook.cli import main
-from webhook.cli.rehearse.inputs.resources import KINDS
+from webhook.commands import main
+from webhook.engine.bundle import OWN_NAMESPACE, load_bundle
+from webhook.rehearse.inputs.resources import KINDS
 from webhook.server.limits import LIMITS
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from webhook import __version__
-from webhook.controlplane.images import KUBERNETES_TAG, folders_of
+from webhook.rehearse.controlplane.images import KUBERNETES_TAG, folders_of
 
 ROOT = Path(__file__).parent.parent
 LOCKS = ("runtime.txt", "build.txt", "dev.txt", "fuzz.txt")
@@ -79,9 +79,11 @@ def test_wheel_holds_every_bundled_policy_but_not_their_tests(wheel: Path) -> No
 
 
 def test_wheel_holds_what_a_control_plane_is_built_from(wheel: Path) -> None:
-    modules = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("webhook/controlplane/modules/")}
+    modules = {
+        name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("webhook/rehearse/controlplane/modules/")
+    }
     assert {
-        f"webhook/controlplane/modules/{name}/go.{end}"
+        f"webhook/rehearse/controlplane/modules/{name}/go.{end}"
         for name in ("etcd", "kubernetes", "kwok")
         for end in ("mod", "sum")
     } == modules
@@ -91,8 +93,8 @@ def test_wheel_has_both_console_scripts(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     (entry_points,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
     scripts = archive.read(entry_points).decode()
-    assert "spotgate = webhook.cli:main" in scripts
-    assert "kubectl-spotgate = webhook.cli:main" in scripts
+    assert "spotgate = webhook.commands:main" in scripts
+    assert "kubectl-spotgate = webhook.commands:main" in scripts
 
 
 def test_installed_package_finds_its_policies_beside_itself(installed: Path) -> None:
@@ -107,7 +109,7 @@ def test_installed_package_finds_its_policies_beside_itself(installed: Path) -> 
 def test_installed_command_judges_a_manifest_with_the_bundled_policies(installed: Path, tmp_path: Path) -> None:
     manifest = tmp_path / "pod.yaml"
     manifest.write_text(POD_WITH_RESERVED_LABEL)
-    code = "import sys, webhook.cli; sys.exit(webhook.cli.main())"
+    code = "import sys, webhook.commands; sys.exit(webhook.commands.main())"
     done = run_installed(installed, code, "check", str(manifest))
     assert done.returncode == 1, done.stdout + done.stderr
     assert "foo.coreweave.cloud/bar" in done.stdout

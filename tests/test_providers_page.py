@@ -11,9 +11,9 @@ import yaml
 
 from tests.pages import blocks
 from tests.reference import ROOT
-from webhook.bundle import SHIPPED, load_bundle
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
-from webhook.cli import main
+from webhook.commands import main
+from webhook.engine.bundle import SHIPPED, load_bundle
 from webhook.policy.errors import PolicyErrors
 
 if TYPE_CHECKING:

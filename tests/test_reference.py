@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.reference import EVERY, FINDINGS_PAGE, OTHER_PAGES, PAGES, findings_page, marked, page_of, render
-from webhook.bundle import SHIPPED, document_kinds, load_bundle, policy_kinds
-from webhook.cli import COMMANDS
-from webhook.cli.commands.schema import spec_models
+from webhook.commands import COMMANDS
+from webhook.commands.schema.command import spec_models
 from webhook.documents import read_documents
+from webhook.engine.bundle import SHIPPED, document_kinds, load_bundle, policy_kinds
 from webhook.policy.loader import validate_document
 
 if TYPE_CHECKING:

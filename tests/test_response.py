@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from webhook.context import Phase
-from webhook.decision import Decision, Finding, Outcome
-from webhook.patch import Operation
-from webhook.response import errored, respond
+from webhook.engine.response import errored, respond
+from webhook.model.decision import Decision, Finding, Outcome
+from webhook.model.patch import Operation
+from webhook.rules.context import Phase
 
 
 def finding(outcome: Outcome = Outcome.DENY, **changes: Any) -> Finding:

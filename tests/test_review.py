@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from webhook.kube.pod_decoding import decode_pod, pod_from_template
-from webhook.review import BadReviewError, MalformedObjectError, decode_object, decode_review, is_null
+from webhook.model.review import BadReviewError, MalformedObjectError, decode_object, decode_review, is_null
 
 REQUEST: dict[str, Any] = {
     "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",

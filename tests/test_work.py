@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from tests.objects import BUNDLE, review
 from tests.test_budgets import MANY, keys
-from webhook import bounds
+from webhook.base import bounds
 from webhook.capacity.placement import target as targeting
-from webhook.context import Context, Phase, utc_now
-from webhook.engine import decide
+from webhook.engine.engine import decide
+from webhook.engine.response import respond
 from webhook.kube.templates import TEMPLATES_AT_MOST
-from webhook.manifests.state import FileState
-from webhook.response import respond
-from webhook.review import decode_review
+from webhook.model.review import decode_review
+from webhook.offline.manifests.state import FileState
+from webhook.rules.context import Context, Phase, utc_now
 from webhook.rules.node_pool_rules.budgets import BUDGETS_AT_MOST
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
 from webhook.kube.pod import Requirement
-from webhook.manifests.objects import read_manifests
-from webhook.manifests.state import ListedPool, list_problems, view_of, with_listed_pools
+from webhook.offline.manifests.objects import read_manifests
+from webhook.offline.manifests.state import ListedPool, list_problems, view_of, with_listed_pools
 
 if TYPE_CHECKING:
     from pathlib import Path

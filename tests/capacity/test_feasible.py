@@ -17,7 +17,7 @@ from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.placement.target import NotTargeting, Target, is_pinned, target_of
 from webhook.capacity.providers.nodes import Node
-from webhook.cluster.protocol import ClusterView
+from webhook.capacity.view import ClusterView
 from webhook.cluster.view import cluster_view, node_facts, node_summary
 from webhook.kube.affinity import Tristate, admits, terms_of
 from webhook.kube.pod_decoding import decode_pod

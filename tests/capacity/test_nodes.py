@@ -23,13 +23,13 @@ from webhook.capacity.providers.schema import NodeWindowSpec
 from webhook.cluster.resources import all_nodes
 from webhook.cluster.source import metadata_of
 from webhook.cluster.view import NodeFacts, NodeSummary, NodeTally, cluster_view, node_facts, node_summary
-from webhook.manifests.state import FileState, StateErrors
+from webhook.offline.manifests.state import FileState, StateErrors
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from webhook.capacity.providers.pool import Pool
-    from webhook.cluster.protocol import ClusterView
+    from webhook.capacity.view import ClusterView
 
 EKS_POOL, EKS_SPOT = "eks.amazonaws.com/nodegroup", "eks.amazonaws.com/capacityType"
 ZONE, ARCH, OS = "topology.kubernetes.io/zone", "kubernetes.io/arch", "kubernetes.io/os"

@@ -20,7 +20,7 @@ from webhook.capacity.providers.pool import CapacityType, Pool, Taint
 from webhook.cluster.view import NodeFacts, NodeTally, cluster_view, node_facts, node_summary
 
 if TYPE_CHECKING:
-    from webhook.cluster.protocol import ClusterView
+    from webhook.capacity.view import ClusterView
 
 CKS = "compute.coreweave.com/node-pool"
 TYPE = "node.coreweave.cloud/type"

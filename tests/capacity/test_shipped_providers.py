@@ -13,7 +13,7 @@ from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.placement.target import CAPACITY_LABEL, NotTargeting, Target, is_pinned, target_of
 from webhook.capacity.providers.pool import CapacityType, Pool
 from webhook.capacity.providers.provider import readers_by_resource
-from webhook.cluster.protocol import ClusterView
+from webhook.capacity.view import ClusterView
 from webhook.kube.pod_decoding import decode_pod
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import pytest
 from tests.capacity.test_feasible import ALL, landing, target
 from tests.objects import cks_pool, expression, other_pool, pod_of, taint, view_of
 from tests.rules.placement import SPOT
-from webhook.bundle import load_bundle
 from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.pool import CapacityType, Gpu
+from webhook.engine.bundle import load_bundle
 from webhook.kube.pod_decoding import decode_pod
 
 if TYPE_CHECKING:

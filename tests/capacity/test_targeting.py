@@ -29,7 +29,7 @@ from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.placement.target import NotTargeting, Target, is_pinned, kept_fields, target_of
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.capacity.providers.query import Query
-from webhook.cluster.protocol import ClusterView
+from webhook.capacity.view import ClusterView
 from webhook.kube.pod_decoding import decode_pod
 
 if TYPE_CHECKING:

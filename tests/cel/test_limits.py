@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from webhook.capacity.view import ClusterView
 from webhook.cel import language
 from webhook.cel.errors import EvaluationError, ExpressionError
 from webhook.cel.sizes import Measured
 from webhook.cel.text import Text
-from webhook.cluster.protocol import ClusterView
-from webhook.context import Context, Phase
-from webhook.decision import NO_TRACE
-from webhook.review import GroupVersionKind, GroupVersionResource, Request
+from webhook.model.decision import NO_TRACE
+from webhook.model.review import GroupVersionKind, GroupVersionResource, Request
+from webhook.rules.context import Context, Phase
+from webhook.rules.subject import Subject
 from webhook.rules.validation.values import values_of
-from webhook.subject import Subject
 
 if TYPE_CHECKING:
     from webhook.cel.library import Values

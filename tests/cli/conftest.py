@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from webhook.cli import main
+from webhook.commands import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.conftest import SPOT_POD, SPOT_POOL
-from webhook.bundle import SHIPPED, load_bundle
+from webhook.engine.bundle import SHIPPED, load_bundle
 from webhook.policy.errors import PolicyErrors
 from webhook.server.serve import Address, ServeOptions, build_snapshot
 

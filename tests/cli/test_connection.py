@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 PROGRAM = """
 import asyncio, pathlib, sys
 import structlog
-from webhook.cli.connection import connect
+from webhook.cluster.connection import connect
 
 async def main():
     api = await connect(pathlib.Path(sys.argv[1]))

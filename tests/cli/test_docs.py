@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.pages import assert_shown, commands
-from webhook.cli import COMMANDS
+from webhook.commands import COMMANDS
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / name[1]).write_text(body)
     program = tmp_path / "bin" / "spotgate"
     program.parent.mkdir()
-    program.write_text(f"#!{sys.executable}\nimport sys\nfrom webhook.cli import main\nsys.exit(main())\n")
+    program.write_text(f"#!{sys.executable}\nimport sys\nfrom webhook.commands import main\nsys.exit(main())\n")
     program.chmod(0o755)
     return tmp_path
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from webhook import __version__, cli
-from webhook.cli import COMMANDS
-from webhook.cli.commands import check
+from webhook import __version__
+from webhook import commands as cli
+from webhook.commands import COMMANDS
+from webhook.commands.check import command as check
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.cli.conftest import Run
 
-PROGRAM = [sys.executable, "-c", "import sys; from webhook.cli import main; sys.exit(main())"]
+PROGRAM = [sys.executable, "-c", "import sys; from webhook.commands import main; sys.exit(main())"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -140,7 +141,7 @@ def test_checking_a_file_imports_nothing_that_only_other_commands_need(
     write("namespace.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a}\n")
     code = """
 import sys
-from webhook.cli import main
+from webhook.commands import main
 assert main(["check", "namespace.yaml"]) == 0
 heavy = {"aiohttp", "argcomplete", "asyncio", "cel_expr_python", "cryptography", "jsonpatch", "kubernetes",
          "prometheus_client", "re2", "rich", "structlog", "uvloop", "webhook.server"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from webhook.cli.terminal import plain, show_in_colour
+from webhook.base.terminal import plain, show_in_colour
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run, Write

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.conftest import POD
-from webhook.cli import options
+from webhook.offline import options
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run, Write

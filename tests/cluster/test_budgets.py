@@ -15,8 +15,8 @@ from tests.objects import BUNDLE
 from webhook.cluster.api import Api, ApiError
 from webhook.cluster.live import LiveState
 from webhook.cluster.mirror import Pace
-from webhook.manifests.objects import read_manifests
-from webhook.manifests.state import view_of
+from webhook.offline.manifests.objects import read_manifests
+from webhook.offline.manifests.state import view_of
 from webhook.server.log import configure_logging
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import aiohttp
 
-    from webhook.cluster.protocol import ClusterView
+    from webhook.capacity.view import ClusterView
 
 PROVIDERS = {"cks": BUNDLE.providers["cks"]}
 LIST = "/apis/policy/v1/poddisruptionbudgets"

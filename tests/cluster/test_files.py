@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.bundle import load_bundle
 from webhook.capacity.providers.pool import CapacityType
-from webhook.manifests.objects import read_manifests
-from webhook.manifests.state import FileState, StateErrors, view_of
+from webhook.engine.bundle import load_bundle
+from webhook.offline.manifests.objects import read_manifests
+from webhook.offline.manifests.state import FileState, StateErrors, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from webhook.capacity.providers.provider import Provider
-    from webhook.cluster.protocol import ClusterState, ClusterView
+    from webhook.capacity.view import ClusterState, ClusterView
 
 PROVIDER = """\
 apiVersion: spotgate.dev/v1

@@ -9,9 +9,9 @@ import pytest
 
 from tests.objects import BUNDLE
 from tests.objects import node_pool as pool
+from webhook.capacity.view import ClusterView
 from webhook.cluster.let_go import REMEMBERED_SECONDS, LetGo
-from webhook.cluster.protocol import ClusterView
-from webhook.review import GroupVersionKind, GroupVersionResource, Request
+from webhook.model.review import GroupVersionKind, GroupVersionResource, Request
 
 PROVIDERS = BUNDLE.providers
 (READER,) = PROVIDERS["cks"].readers

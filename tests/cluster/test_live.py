@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import aiohttp
 
-    from webhook.cluster.protocol import ClusterView
+    from webhook.capacity.view import ClusterView
 
 PROVIDERS = {"cks": BUNDLE.providers["cks"]}
 HASTE = Pace(first=0.001, most=0.002)

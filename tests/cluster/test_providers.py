@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.objects import BUNDLE
-from webhook.manifests.state import FileState
+from webhook.offline.manifests.state import FileState
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from webhook.cluster.protocol import ClusterView
+    from webhook.capacity.view import ClusterView
 
 PROVIDERS = BUNDLE.providers
 

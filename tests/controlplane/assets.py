@@ -9,7 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from webhook.controlplane.binaries import BinariesError, cache_directory, find_or_build, kubernetes_module
+from webhook.rehearse.controlplane.binaries import BinariesError, cache_directory, find_or_build, kubernetes_module
 
 if TYPE_CHECKING:
     from pathlib import Path

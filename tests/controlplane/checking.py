@@ -9,7 +9,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.controlplane.kubectl import as_list
-from webhook.cli import main
+from webhook.commands import main
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

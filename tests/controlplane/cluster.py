@@ -3,7 +3,7 @@
     with start_cluster(find_or_build()) as cluster:
         cluster.kubectl("get", "nodes")
 
-It ends as `webhook.controlplane.control_plane` says.
+It ends as `webhook.rehearse.controlplane.control_plane` says.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.controlplane.kubectl import Kubectl
-from webhook.controlplane import servers
-from webhook.controlplane.control_plane import START_SECONDS, ControlPlane, reserve_control_plane
+from webhook.rehearse.controlplane import servers
+from webhook.rehearse.controlplane.control_plane import START_SECONDS, ControlPlane, reserve_control_plane
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

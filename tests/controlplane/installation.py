@@ -17,7 +17,7 @@ from tests.controlplane.kubectl import Result, as_list
 from tests.controlplane.pages import Terminal, commands, sections
 from tests.controlplane.webhook import CONFIGURATIONS, NAMESPACE, Webhook, start_on_free_ports
 from tests.objects import pod, saying
-from webhook.controlplane.process import Process
+from webhook.rehearse.controlplane.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

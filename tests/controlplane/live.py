@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from webhook.bundle import SHIPPED, load_bundle
 from webhook.capacity.providers.provider import Provider
 from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.cluster.api import Api
 from webhook.cluster.live import LiveState
 from webhook.cluster.mirror import Pace
+from webhook.engine.bundle import SHIPPED, load_bundle
 from webhook.server.log import configure_logging
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.controlplane.cluster import Cluster
-    from webhook.cluster.protocol import ClusterView
+    from webhook.capacity.view import ClusterView
 
 PROVIDERS = {"cks": load_bundle().providers["cks"]}
 PATIENCE = 30.0

@@ -19,7 +19,7 @@ import yaml
 from tests.controlplane.parity_answers import Answer, Refusal
 from tests.programs import VERSION
 from webhook.cluster.view import version_of
-from webhook.enforcement import NEVER_DENIED
+from webhook.engine.enforcement import NEVER_DENIED
 from webhook.kube.defaults import TEXTS
 
 if TYPE_CHECKING:

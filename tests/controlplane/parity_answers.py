@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import jsonpatch
 import orjson
 
-from webhook.cli import main
-from webhook.cli.exits import CANNOT_JUDGE
-from webhook.cli.judging.judge import defaulted
-from webhook.context import Phase
-from webhook.decision import Decision, Finding, Outcome
+from webhook.base.exits import CANNOT_JUDGE
+from webhook.commands import main
+from webhook.engine.response import respond
 from webhook.kube.resources import resource_of
-from webhook.manifests.objects import read_manifests
-from webhook.manifests.state import DEFAULT_NAMESPACE
-from webhook.response import respond
+from webhook.model.decision import Decision, Finding, Outcome
+from webhook.offline.judge import defaulted
+from webhook.offline.manifests.objects import read_manifests
+from webhook.offline.manifests.state import DEFAULT_NAMESPACE
+from webhook.rules.context import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

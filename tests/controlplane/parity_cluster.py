@@ -14,7 +14,7 @@ from tests.controlplane.parity_answers import Answer, connect
 from tests.controlplane.parity_changes import DEPLOYMENT, POD, RAY_CLUSTER
 from tests.controlplane.parity_corpus import ALICE, NAMESPACE_CONTROLLER, PLAIN, REPLICASET_CONTROLLER, SPOT
 from tests.objects import deployment, pod, saying
-from webhook.controlplane.control_plane import POLL_SECONDS, START_SECONDS
+from webhook.rehearse.controlplane.control_plane import POLL_SECONDS, START_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

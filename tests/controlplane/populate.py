@@ -11,7 +11,7 @@ import yaml
 
 from tests.controlplane.cluster import start_cluster
 from tests.programs import VERSION
-from webhook.controlplane.control_plane import POLL_SECONDS, START_SECONDS, ControlPlaneError
+from webhook.rehearse.controlplane.control_plane import POLL_SECONDS, START_SECONDS, ControlPlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

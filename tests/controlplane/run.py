@@ -15,8 +15,8 @@ from tests.controlplane.kubectl import KubectlError
 from tests.controlplane.populate import populate
 from tests.controlplane.webhook import WebhookError, install_webhook
 from tests.programs import VERSION
-from webhook.controlplane.binaries import BinariesError, find_or_build, report
-from webhook.controlplane.control_plane import ControlPlaneError
+from webhook.rehearse.controlplane.binaries import BinariesError, find_or_build, report
+from webhook.rehearse.controlplane.control_plane import ControlPlaneError
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -17,8 +17,8 @@ from tests.controlplane.live import admin
 from tests.controlplane.populate import POOLS, nodes_of, start_bare_cluster, wait_for_crds
 from tests.objects import SPOT, deployment, pod, saying
 from tests.policy_reports import policy_report_crds
-from webhook.cli import main
 from webhook.cluster import source
+from webhook.commands import main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.programs import without
-from webhook.controlplane import binaries, images
-from webhook.controlplane.binaries import BinariesError, find_or_build, kubernetes_module
+from webhook.rehearse.controlplane import binaries, images
+from webhook.rehearse.controlplane.binaries import BinariesError, find_or_build, kubernetes_module
 
 if TYPE_CHECKING:
     from pathlib import Path

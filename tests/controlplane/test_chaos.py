@@ -12,7 +12,7 @@ import pytest
 from bench.chaos_faults import SHORT
 from tests.controlplane.tools import find_tools
 from tests.controlplane.webhook import CERT_MANAGER, PROVIDED
-from webhook.controlplane.binaries import BinariesError
+from webhook.rehearse.controlplane.binaries import BinariesError
 
 ROOT = Path(__file__).parents[2]
 WRONG = ("let in", "unchanged", "denied", "failed")

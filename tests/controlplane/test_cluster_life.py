@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.controlplane.cluster import start_cluster
-from webhook.controlplane.control_plane import ControlPlaneError
+from webhook.rehearse.controlplane.control_plane import ControlPlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -17,7 +17,7 @@ from tests.controlplane.other_webhook import serve
 from tests.controlplane.registration import MUTATING, VALIDATING
 from tests.controlplane.webhook import WebhookError
 from tests.objects import deployment, job, pod, pod_spec, saying
-from webhook.bundle import load_bundle
+from webhook.engine.bundle import load_bundle
 from webhook.registration.configurations import configurations
 
 if TYPE_CHECKING:

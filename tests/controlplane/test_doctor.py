@@ -23,7 +23,7 @@ from tests.cli.doctor.recorded import ANSWERS, file_of, reduced
 from tests.controlplane.other_webhook import patching, serve
 from tests.controlplane.pod_proxy import PodProxy, serve_pod_proxy
 from tests.controlplane.webhook import BASE, NAMESPACE, SPOTGATE, apply_configurations
-from webhook.cli import main
+from webhook.commands import main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,16 +20,16 @@ from tests.controlplane.parity_answers import ADMINISTRATOR, connect
 from tests.controlplane.populate import POOLS
 from tests.objects import node_pool, pod, saying
 from tests.programs import since
-from webhook.bundle import load_bundle
-from webhook.cli import main
-from webhook.cli.export.mutating_policy.export import export
-from webhook.context import Context, Phase
+from webhook.commands import main
+from webhook.commands.export.mutating_policy.export import export
 from webhook.documents import Document
-from webhook.engine import decide
-from webhook.manifests.objects import Manifest
-from webhook.manifests.state import view_of
-from webhook.patch import apply_all
-from webhook.review import decode_review
+from webhook.engine.bundle import load_bundle
+from webhook.engine.engine import decide
+from webhook.model.patch import apply_all
+from webhook.model.review import decode_review
+from webhook.offline.manifests.objects import Manifest
+from webhook.offline.manifests.state import view_of
+from webhook.rules.context import Context, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from tests.controlplane.cluster import Cluster
     from tests.controlplane.parity_answers import Server
-    from webhook.bundle import Bundle
+    from webhook.engine.bundle import Bundle
 
 pytestmark = since((1, 36), "v1 of MutatingAdmissionPolicies")
 
@@ -209,7 +209,7 @@ CLUSTERS = {"cks": cks, "dedicated": dedicated, "gke": gke}
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     folder: Path = tmp_path_factory.mktemp("policies")
     (folder / "exempt.yaml").write_text(EXEMPT)
-    from webhook.bundle import SHIPPED  # noqa: PLC0415
+    from webhook.engine.bundle import SHIPPED  # noqa: PLC0415
 
     return load_bundle([SHIPPED, folder])
 

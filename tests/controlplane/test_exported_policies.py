@@ -16,19 +16,19 @@ import pytest
 from tests.controlplane.exported_cases import ALLOW, CASES, DENY, EVERYTHING, NAMESPACES, TOO_MANY, WARN, Case
 from tests.controlplane.kubectl import as_list
 from tests.controlplane.parity_answers import ADMINISTRATOR, connect
-from webhook.bundle import load_bundle
-from webhook.cli.export.admission_policies.export import export
-from webhook.cluster.protocol import ClusterView
-from webhook.context import Context, Phase
-from webhook.engine import decide
-from webhook.review import decode_review
+from webhook.capacity.view import ClusterView
+from webhook.commands.export.admission_policies.export import export
+from webhook.engine.bundle import load_bundle
+from webhook.engine.engine import decide
+from webhook.model.review import decode_review
+from webhook.rules.context import Context, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.controlplane.cluster import Cluster
     from tests.controlplane.parity_answers import Server
-    from webhook.bundle import Bundle
+    from webhook.engine.bundle import Bundle
 
 JSON = dict[str, Any]
 

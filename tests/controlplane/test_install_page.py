@@ -32,7 +32,7 @@ from tests.controlplane.webhook import (
 from tests.go_modules import go_module
 from tests.objects import pod, saying
 from tests.programs import without
-from webhook.controlplane.binaries import BinariesError
+from webhook.rehearse.controlplane.binaries import BinariesError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

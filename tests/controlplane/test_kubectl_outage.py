@@ -14,10 +14,10 @@ from tests.controlplane.kubectl import as_list
 from tests.controlplane.populate import CRDS, nodes_of, wait_for_crds
 from tests.controlplane.webhook import NAMESPACE, apply_base, apply_configurations
 from tests.objects import deployment, node_pool, pod, saying
-from webhook.controlplane.control_plane import POLL_SECONDS
-from webhook.controlplane.process import reserve_port
 from webhook.registration.conditions import KEY_LENGTH_AT_MOST
 from webhook.registration.pool_conditions import ANNOTATIONS_AT_MOST
+from webhook.rehearse.controlplane.control_plane import POLL_SECONDS
+from webhook.rehearse.controlplane.process import reserve_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,10 +15,10 @@ import yaml
 from kubernetes.aio.config import incluster_config
 
 from tests.controlplane.live import HASTE, PATIENCE, PROVIDERS, admin, elsewhere, following, names, until
-from webhook.bundle import load_bundle
+from webhook.capacity.view import UnusableCredentialsError
 from webhook.cluster.api import Api, ApiError
 from webhook.cluster.live import LiveState
-from webhook.cluster.protocol import UnusableCredentialsError
+from webhook.engine.bundle import load_bundle
 
 if TYPE_CHECKING:
     from tests.controlplane.cluster import Cluster

@@ -10,8 +10,8 @@ import yaml
 from tests.controlplane.cluster import start_cluster
 from tests.controlplane.live import admin, following, until
 from tests.controlplane.populate import CRDS, wait_for_crds
-from webhook.bundle import load_bundle
-from webhook.manifests.state import FileState
+from webhook.engine.bundle import load_bundle
+from webhook.offline.manifests.state import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.controlplane.cluster import Cluster
     from webhook.capacity.providers.pool import Pool
-    from webhook.cluster.protocol import ClusterView
+    from webhook.capacity.view import ClusterView
 
 STATES = CRDS.parents[1] / "golden" / "state"
 PROVIDERS = load_bundle().providers

@@ -30,7 +30,7 @@ from tests.controlplane.parity_pods import everything as pod_with_everything
 from tests.controlplane.parity_pods import pods
 from tests.controlplane.parity_workloads import BUILT_IN, built_in_workloads, custom_workloads, everything, node_pools
 from tests.programs import VERSION
-from webhook.bundle import load_bundle
+from webhook.engine.bundle import load_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,9 +65,7 @@ def both(webhook: Webhook, live: Live, tmp_path_factory: pytest.TempPathFactory)
     bundle = load_bundle([webhook.directory / "policies"])
     flags = (f"--state={state}", f"--kubernetes-version={VERSION}")
     with pytest.MonkeyPatch.context() as patch, connect(webhook.cluster) as server:
-        patch.setattr(
-            "webhook.cli.judging.session.read_policies", lambda _, **__: bundle
-        )  # once, and not for each object
+        patch.setattr("webhook.offline.session.read_policies", lambda _, **__: bundle)  # once, and not for each object
         yield Parity(server, Offline(directory, state, flags))
 
 

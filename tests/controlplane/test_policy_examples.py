@@ -22,21 +22,21 @@ from tests.controlplane.webhook import (
     render_configurations,
     start_on_free_ports,
 )
-from webhook.bundle import load_bundle
-from webhook.cli.judging.kinds import ResourceKinds
-from webhook.cli.policy_tests.case import PolicyTestCase, differences
-from webhook.cli.policy_tests.run import read_tests
-from webhook.controlplane.process import Process
-from webhook.decision import Verdict
-from webhook.manifests.objects import read_manifests
+from webhook.commands.test.case import PolicyTestCase, differences
+from webhook.commands.test.run import read_tests
+from webhook.engine.bundle import load_bundle
+from webhook.model.decision import Verdict
+from webhook.offline.kinds import ResourceKinds
+from webhook.offline.manifests.objects import read_manifests
 from webhook.policy.policy_test import ExpectSpec
+from webhook.rehearse.controlplane.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.controlplane.cluster import Cluster
     from tests.controlplane.parity_answers import Server
-    from webhook.manifests.objects import Manifest
+    from webhook.offline.manifests.objects import Manifest
 
 JSON = dict[str, Any]
 

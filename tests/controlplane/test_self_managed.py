@@ -26,9 +26,9 @@ from certs.verify import CertificateProblem, verify_chain
 from tests.controlplane.clock import faketime
 from tests.controlplane.live import PATIENCE, admin
 from tests.controlplane.webhook import SPOTGATE
-from webhook.cli import main
 from webhook.cluster.api import Api
 from webhook.cluster.installation import ca_bundles, read_ca_bundles, read_secret, write_ca_bundles, write_secret
+from webhook.commands import main
 from webhook.server.log import configure_logging
 from webhook.server.self_managed import SelfManaged
 from webhook.server.tls import ServingCertificate

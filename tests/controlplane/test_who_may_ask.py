@@ -20,8 +20,8 @@ from certs.authority import create_authority, issue_leaf
 from tests.controlplane.api import Api, pods_in
 from tests.controlplane.webhook import NAMESPACE, SERVICE, Webhook, start_on_free_ports
 from tests.server.harness import put, write_policy
-from webhook.context import utc_now
-from webhook.controlplane.process import Process
+from webhook.rehearse.controlplane.process import Process
+from webhook.rules.context import utc_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

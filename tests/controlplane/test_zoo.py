@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tests.controlplane.kubectl import as_list
 from tests.controlplane.populate import NODE_INFO
 from tests.zoo.clusters import CLUSTERS, REQUIRED, check, nodes_of, template_of
-from webhook.controlplane.control_plane import POLL_SECONDS
+from webhook.rehearse.controlplane.control_plane import POLL_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

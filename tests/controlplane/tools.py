@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from webhook.controlplane.binaries import Module, find_or_build
+from webhook.rehearse.controlplane.binaries import Module, find_or_build
 
 if TYPE_CHECKING:
     from collections.abc import Collection

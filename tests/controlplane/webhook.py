@@ -29,10 +29,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from certs.authority import create_authority, issue_leaf
 from tests.objects import node_pool, pod, saying
-from webhook.bundle import SHIPPED
-from webhook.controlplane.control_plane import POLL_SECONDS, START_SECONDS
-from webhook.controlplane.process import Process
+from webhook.engine.bundle import SHIPPED
 from webhook.policy.document import policy_files
+from webhook.rehearse.controlplane.control_plane import POLL_SECONDS, START_SECONDS
+from webhook.rehearse.controlplane.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

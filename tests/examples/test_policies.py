@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.conftest import run  # noqa: F401 - a fixture
 from tests.pages import assert_shown, commands
-from webhook.bundle import document_kinds, load_bundle
+from webhook.engine.bundle import document_kinds, load_bundle
 from webhook.policy.document import FACTS, policy_files
 
 if TYPE_CHECKING:

@@ -23,20 +23,21 @@ import jsonpatch
 
 from tests.loading import remember_what_is_shipped
 from tests.objects import BUNDLE, NOW
-from webhook.bundle import SHIPPED, policy_kinds
-from webhook.cli import main, options
-from webhook.cluster.protocol import ClusterView
-from webhook.context import Context, Phase
-from webhook.engine import decide
-from webhook.manifests.state import FileState
-from webhook.response import respond
-from webhook.review import MalformedObjectError, decode_object, decode_review
+from webhook.capacity.view import ClusterView
+from webhook.commands import main
+from webhook.engine.bundle import SHIPPED, policy_kinds
+from webhook.engine.engine import decide
+from webhook.engine.response import respond
+from webhook.model.review import MalformedObjectError, decode_object, decode_review
+from webhook.offline import options
+from webhook.offline.manifests.state import FileState
+from webhook.rules.context import Context, Phase
 from webhook.server.recording import encode_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from webhook.bundle import Bundle
+    from webhook.engine.bundle import Bundle
 
 ROOT: Final = Path(__file__).parents[2]
 STATE: Final = str(ROOT / "examples/state")

@@ -29,9 +29,9 @@ def test_deep_inputs_do_not_end_the_fuzzer(deep: bytes) -> None:
 
 def test_a_traceback_and_a_wrong_exit_code_are_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = TARGETS["policytests"]
-    monkeypatch.setattr("webhook.cli.commands.test.run", lambda _: 1 // 0)
+    monkeypatch.setattr("webhook.commands.test.command.run", lambda _: 1 // 0)
     with pytest.raises(FaultError, match="ZeroDivisionError"):
         run(target, target.seeds[0], tmp_path)
-    monkeypatch.setattr("webhook.cli.commands.test.run", lambda _: 3)
+    monkeypatch.setattr("webhook.commands.test.command.run", lambda _: 3)
     with pytest.raises(FaultError, match="exit code 3"):
         run(target, target.seeds[0], tmp_path)

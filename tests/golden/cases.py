@@ -19,14 +19,14 @@ import orjson
 import yaml
 
 from tests.objects import BUNDLE
-from webhook.context import ASSUMED_VERSION, NOTHING_KNOWN, Context, Phase
-from webhook.engine import decide
-from webhook.manifests.state import FileState
-from webhook.response import respond
-from webhook.review import decode_review
+from webhook.engine.engine import decide
+from webhook.engine.response import respond
+from webhook.model.review import decode_review
+from webhook.offline.manifests.state import FileState
+from webhook.rules.context import ASSUMED_VERSION, NOTHING_KNOWN, Context, Phase
 
 if TYPE_CHECKING:
-    from webhook.cluster.protocol import ClusterView
+    from webhook.capacity.view import ClusterView
 
 JSON = dict[str, Any]
 

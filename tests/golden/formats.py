@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from webhook.bundle import SHIPPED
-from webhook.cli import main
+from webhook.commands import main
+from webhook.engine.bundle import SHIPPED
 
 HERE: Final = Path(__file__).parent / "outputs"
 NODE_LABELS: Final = Path(__file__).parents[2] / "examples" / "policies" / "node-labels.yaml"

@@ -10,14 +10,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.cli import main
-from webhook.decision import Finding, Outcome
-from webhook.findings import finding_texts
+from webhook.commands import main
+from webhook.engine.findings import finding_texts
+from webhook.model.decision import Finding, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from webhook.findings import FindingText
+    from webhook.engine.findings import FindingText
 
 FILE: Final = Path(__file__).parent / "messages.txt"
 _HEAD: Final = "# "

@@ -11,8 +11,8 @@ import json
 from tests.golden import formats, messages
 from tests.golden.cases import HERE, judge, load_cases, readable, view_of
 from tests.kube import test_defaults
-from webhook.cli.output import FORMATS
-from webhook.context import Phase
+from webhook.formats import FORMATS
+from webhook.rules.context import Phase
 
 
 def regenerate() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.golden.formats import HERE, expected_file, written
-from webhook.cli.output import FORMATS
+from webhook.formats import FORMATS
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.golden.cases import HERE, NOBODY_LOOKED, Case, judge, load_cases, mutated, readable, sent, view_of
 from tests.server.harness import LOOPBACK, SHORT, Process
-from webhook.context import Phase
+from webhook.rules.context import Phase
 from webhook.server.serve import ServeOptions
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CASES = load_cases()
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
-PROGRAM = [sys.executable, "-c", "import sys; from webhook.cli import main; sys.exit(main())"]
+PROGRAM = [sys.executable, "-c", "import sys; from webhook.commands import main; sys.exit(main())"]
 
 
 def arguments(case: Case, phase: Phase, file: Path | str) -> list[str]:

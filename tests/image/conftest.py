@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from webhook.cli.rehearse.runs.programs import NEEDED
-from webhook.controlplane.binaries import cache_directory, find_or_build
+from webhook.rehearse.controlplane.binaries import cache_directory, find_or_build
+from webhook.rehearse.runs.programs import NEEDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -21,7 +21,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 from tests.image.conftest import CAPABILITY, ROOT, STORE, Image
 from tests.test_packaging import locked
 from webhook import __version__
-from webhook.cli.rehearse.runs.programs import NEEDED
+from webhook.rehearse.runs.programs import NEEDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

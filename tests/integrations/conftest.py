@@ -67,7 +67,7 @@ def install_spotgate(folder: Path) -> Path:
     """Put a `spotgate` that is this checkout's into a folder."""
     program = folder / "spotgate"
     program.write_text(
-        f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom webhook.cli import main\nsys.exit(main())\n"
+        f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom webhook.commands import main\nsys.exit(main())\n"
     )
     program.chmod(0o755)
     return folder

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from webhook.globs import Globs
+from webhook.base.globs import Globs
 from webhook.kube.containers import (
     containers,
     declares_port,

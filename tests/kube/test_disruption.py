@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.kube.disruption import DisruptionBudget, budget_from, decode_budget
-from webhook.review import MalformedObjectError
+from webhook.model.review import MalformedObjectError
 
 LABELS = {"app": "web", "tier": "front"}
 

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from webhook.bundle import SHIPPED, load_bundle
-from webhook.patch import Operation
+from webhook.engine.bundle import SHIPPED, load_bundle
+from webhook.model.patch import Operation
 
 WORKLOADS: Final = load_bundle([SHIPPED]).index.workloads
 GPU: Final = {"limits": {"nvidia.com/gpu": "1"}}

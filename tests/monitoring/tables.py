@@ -12,13 +12,13 @@ import yaml
 from msgspec.structs import replace
 
 from tests.server.harness import LOOPBACK, PAIR, Known, bundle_of, review
-from webhook.bundle import Bundle
-from webhook.context import Phase
-from webhook.decision import Decision, Finding, Outcome
-from webhook.index import Index
+from webhook.engine.bundle import Bundle
+from webhook.engine.index import Index
+from webhook.model.decision import Decision, Finding, Outcome
+from webhook.model.review import decode_review
 from webhook.policy.common import ExemptSpec
 from webhook.policy.match import Exemption
-from webhook.review import decode_review
+from webhook.rules.context import Phase
 from webhook.server.app import Snapshot
 from webhook.server.lifecycle import Replica
 from webhook.server.limits import LIMITS

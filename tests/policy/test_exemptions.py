@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.test_engine import DEPLOYMENT, NOW, POD, POOLS, JudgesPools, Says, index, mutate, policy, request, validate
-from webhook.bundle import load_bundle
-from webhook.context import Context, Phase
-from webhook.decision import Outcome
-from webhook.engine import decide
-from webhook.globs import Globs
-from webhook.index import Index
+from webhook.base.globs import Globs
+from webhook.engine.bundle import load_bundle
+from webhook.engine.engine import decide
+from webhook.engine.index import Index
+from webhook.model.decision import Outcome
 from webhook.policy.errors import PolicyErrors
+from webhook.rules.context import Context, Phase
 
 if TYPE_CHECKING:
-    from webhook.bundle import Bundle
+    from webhook.engine.bundle import Bundle
 
 JSON = dict[str, Any]
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.test_engine import DEPLOYMENT, POD, Says, index, mutate, policy, request, validate
-from webhook.bundle import load_bundle
+from webhook.engine.bundle import load_bundle
+from webhook.model.review import GroupVersionResource
 from webhook.policy.common import MatchSpec
 from webhook.policy.errors import PolicyErrors
 from webhook.policy.match import PODS_CREATE, Matcher, ResourceRule, resource_matches
-from webhook.review import GroupVersionResource
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from webhook.decision import Decision
+    from webhook.model.decision import Decision
 
 
 @pytest.mark.parametrize(

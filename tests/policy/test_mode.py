@@ -8,16 +8,16 @@ import pytest
 
 from tests.policy.test_exemptions import HEAD, LABELLED, mistakes
 from tests.test_engine import NOW, request
-from webhook.bundle import SHIPPED, load_bundle
-from webhook.context import Context, Phase
-from webhook.decision import Outcome
-from webhook.engine import decide
+from webhook.engine.bundle import SHIPPED, load_bundle
+from webhook.engine.engine import decide
+from webhook.model.decision import Outcome
 from webhook.registration.configurations import configurations
+from webhook.rules.context import Context, Phase
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from webhook.bundle import Bundle
+    from webhook.engine.bundle import Bundle
 
 ON_SPOT: Any = {
     "apiVersion": "v1",

@@ -15,18 +15,18 @@ from hypothesis import strategies as st
 
 from tests.objects import ALL, EKS, KARPENTER, cks_pool, other_pool, view_of
 from tests.test_engine import NOW, request
-from webhook.bundle import SHIPPED, load_bundle
-from webhook.context import Context, Phase
-from webhook.engine import decide
-from webhook.globs import may_share_a_name
+from webhook.base.globs import may_share_a_name
+from webhook.engine.bundle import SHIPPED, load_bundle
+from webhook.engine.engine import decide
 from webhook.policy.errors import PolicyErrors
+from webhook.rules.context import Context, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from webhook.bundle import Bundle
-    from webhook.cluster.protocol import ClusterView
-    from webhook.decision import Decision
+    from webhook.capacity.view import ClusterView
+    from webhook.engine.bundle import Bundle
+    from webhook.model.decision import Decision
 
 JSON = dict[str, Any]
 

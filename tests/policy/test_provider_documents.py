@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from webhook.bundle import load_bundle
+from webhook.engine.bundle import load_bundle
 from webhook.policy.errors import PolicyErrors
 
 if TYPE_CHECKING:

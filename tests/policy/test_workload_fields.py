@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import yaml
 
-from webhook.bundle import SHIPPED, load_bundle
+from webhook.engine.bundle import SHIPPED, load_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from webhook.bundle import load_bundle
+from webhook.engine.bundle import load_bundle
 from webhook.kube.pod import OwnerReference
 from webhook.policy.errors import PolicyErrors
 

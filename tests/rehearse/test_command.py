@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.programs import VERSION
-from webhook.controlplane.binaries import KUBERNETES
-from webhook.controlplane.control_plane import reserve_control_plane
+from webhook.rehearse.controlplane.binaries import KUBERNETES
+from webhook.rehearse.controlplane.control_plane import reserve_control_plane
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "cli" / "rehearse.md").read_text()

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import jsonpatch
 import msgspec
 
-from webhook.bundle import load_bundle
-from webhook.decision import NO_TRACE, Trace
 from webhook.documents import field_path
+from webhook.engine.bundle import load_bundle
 from webhook.kube.edit import PodEditor
 from webhook.kube.pod import OwnerReference, Pod
 from webhook.kube.pod_decoding import decode_pod
-from webhook.review import GroupVersionKind, GroupVersionResource, Request
-from webhook.subject import Subject
+from webhook.model.decision import NO_TRACE, Trace
+from webhook.model.review import GroupVersionKind, GroupVersionResource, Request
+from webhook.rules.subject import Subject
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

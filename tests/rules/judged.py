@@ -15,19 +15,19 @@ import yaml
 
 from tests.objects import cks_pool, view_of
 from tests.pages import blocks
-from webhook.bundle import load_bundle
-from webhook.context import Context, Phase
-from webhook.decision import Decision
-from webhook.engine import decide
+from webhook.engine.bundle import load_bundle
+from webhook.engine.engine import decide
+from webhook.engine.response import respond
 from webhook.kube.disruption import budget_from
 from webhook.kube.resources import plural_of
-from webhook.response import respond
-from webhook.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
+from webhook.model.decision import Decision
+from webhook.model.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
+from webhook.rules.context import Context, Phase
 
 if TYPE_CHECKING:
-    from webhook.cluster.protocol import ClusterView
-    from webhook.decision import Finding
-    from webhook.index import Index
+    from webhook.capacity.view import ClusterView
+    from webhook.engine.index import Index
+    from webhook.model.decision import Finding
 
 JSON = dict[str, Any]
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from tests.objects import BUNDLE
 from tests.rules.conftest import FakeSubject, request_for
-from webhook.context import Context, Phase, utc_now
 from webhook.kube.pod import Pod
-from webhook.review import GroupVersionResource
+from webhook.model.review import GroupVersionResource
+from webhook.rules.context import Context, Phase, utc_now
 from webhook.rules.node_pool_rules.rule import NodePoolRules
 
 if TYPE_CHECKING:
-    from webhook.decision import Outcome, Violation
+    from webhook.model.decision import Outcome, Violation
 
 JSON = dict[str, Any]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.objects import ONLY_CKS, cks_pool, view_of
 from tests.rules.conftest import owned_by, patched, subject_of
-from webhook.context import Context, Phase
-from webhook.decision import Outcome
+from webhook.model.decision import Outcome
+from webhook.rules.context import Context, Phase
 from webhook.rules.protocol import Facts
 from webhook.rules.spot_placement.rule import KIND, SpotPlacement
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
-    from webhook.cluster.protocol import ClusterView
-    from webhook.decision import Violation
+    from webhook.capacity.view import ClusterView
+    from webhook.model.decision import Violation
 
 JSON = dict[str, Any]
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.rules.conftest import owned_by
 from tests.rules.judged import blocks_of, in_template, judged, loaded, pod, template, warned, workload, yaml_of
 from tests.strategies import pods
-from webhook.bounds import LABELS
-from webhook.decision import Finding, Outcome
+from webhook.base.bounds import LABELS
+from webhook.model.decision import Finding, Outcome
 from webhook.policy.errors import PolicyErrors
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from tests import strategies
 from tests.rules.conftest import owned_by, patched, request_for, shipped_provider, subject_of, with_fields
 from webhook.capacity.providers.pool import Taint
-from webhook.cluster.protocol import ClusterView, Needs
-from webhook.context import Context, Phase
-from webhook.decision import Outcome, Trace, Violation
+from webhook.capacity.view import ClusterView, Needs
 from webhook.kube.pod_decoding import decode_pod
+from webhook.model.decision import Outcome, Trace, Violation
+from webhook.model.review import GroupVersionResource
 from webhook.policy.errors import SpecError
 from webhook.policy.match import PODS_CREATE
-from webhook.review import GroupVersionResource
+from webhook.rules.context import Context, Phase
 from webhook.rules.graceful_termination.rule import KIND, GracefulTermination
 from webhook.rules.protocol import Facts, Mutator
 from webhook.rules.spot_placement import rule as spot_placement

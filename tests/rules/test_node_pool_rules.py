@@ -24,7 +24,7 @@ from tests.rules.nodepools import (
     subject_of,
     told,
 )
-from webhook.decision import Outcome, Trace
+from webhook.model.decision import Outcome, Trace
 from webhook.rules.node_pool_rules.checks import FieldRule
 
 DENY, WARN = Outcome.DENY, Outcome.WARN

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.rules.nodepools import JSON, KARPENTER, judge, told
 from webhook.capacity.providers.requirements import read_requirements
-from webhook.decision import Outcome
+from webhook.model.decision import Outcome
 from webhook.rules.node_pool_rules.budgets import judge_pool_budgets
 from webhook.rules.node_pool_rules.karpenter import Diversity, diversity_of
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.pages import blocks
 from tests.rules.nodepools import CKS, JSON, KARPENTER, TAINT, judge, pool, told
-from webhook.bundle import load_bundle
-from webhook.decision import Finding, Outcome
+from webhook.engine.bundle import load_bundle
+from webhook.model.decision import Finding, Outcome
 from webhook.policy.errors import PolicyErrors
 from webhook.rules.node_pool_rules.checks import MessageTemplate, on_one_line
 from webhook.rules.node_pool_rules.rule import NodePoolRules

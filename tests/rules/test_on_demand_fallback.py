@@ -15,12 +15,12 @@ from tests.rules.conftest import FakeSubject, request_for, shipped_provider, wit
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.capacity.providers.provider import Provider
 from webhook.capacity.providers.schema import CapacityProviderSpec
-from webhook.cluster.protocol import ClusterView, Needs
-from webhook.context import Context, Phase, utc_now
-from webhook.decision import Outcome, Trace, Violation
+from webhook.capacity.view import ClusterView, Needs
 from webhook.kube.pod import Pod
+from webhook.model.decision import Outcome, Trace, Violation
+from webhook.model.review import GroupVersionResource
 from webhook.policy.errors import SpecError
-from webhook.review import GroupVersionResource
+from webhook.rules.context import Context, Phase, utc_now
 from webhook.rules.on_demand_fallback.rule import KIND, OnDemandFallback
 from webhook.rules.on_demand_fallback.spec import OnDemandFallbackSpec
 from webhook.rules.protocol import Facts

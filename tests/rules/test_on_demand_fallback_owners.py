@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.rules.test_on_demand_fallback import CPU_POOL, ON_DEMAND, SPOT, Json, changed, deleting, judge, pool
-from webhook.decision import Outcome
+from webhook.model.decision import Outcome
 
 
 def owned(value: Json, *uids: str) -> Json:

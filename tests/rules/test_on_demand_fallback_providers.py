@@ -9,11 +9,11 @@ import pytest
 from tests.rules.conftest import FakeSubject, request_for, shipped_provider
 from webhook.capacity.providers.joins import Joined, join, sizes_in
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
-from webhook.cluster.protocol import ClusterView
-from webhook.context import Context, Phase, utc_now
-from webhook.decision import Outcome, Violation
+from webhook.capacity.view import ClusterView
 from webhook.kube.pod import Pod
-from webhook.review import GroupVersionResource
+from webhook.model.decision import Outcome, Violation
+from webhook.model.review import GroupVersionResource
+from webhook.rules.context import Context, Phase, utc_now
 from webhook.rules.on_demand_fallback.rule import KIND, OnDemandFallback
 from webhook.rules.on_demand_fallback.spec import OnDemandFallbackSpec
 from webhook.rules.protocol import Facts

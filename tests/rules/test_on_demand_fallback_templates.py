@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.rules.test_on_demand_fallback_providers import Json, judge, said
-from webhook.decision import Outcome
+from webhook.model.decision import Outcome
 
 DENY, WARN = Outcome.DENY, Outcome.WARN
 

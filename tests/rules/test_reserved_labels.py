@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from tests.objects import BUNDLE
 from tests.rules.conftest import FakeSubject, request_for
-from webhook.bounds import OverBoundError
-from webhook.context import Context, Phase, utc_now
-from webhook.decision import Outcome, Trace, Violation
+from webhook.base.bounds import OverBoundError
 from webhook.kube.pod import ObjectMeta, Pod
 from webhook.kube.templates import TEMPLATES_AT_MOST
+from webhook.model.decision import Outcome, Trace, Violation
+from webhook.model.review import GroupVersionKind, GroupVersionResource
 from webhook.policy.terms import BREAK_GLASS, Enforcement
-from webhook.review import GroupVersionKind, GroupVersionResource
+from webhook.rules.context import Context, Phase, utc_now
 from webhook.rules.protocol import Facts
 from webhook.rules.reserved_labels.own import own_keys_of_namespace
 from webhook.rules.reserved_labels.rule import KIND, ReservedLabels

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from tests.objects import BUNDLE, cks_pool, view_of
-from webhook.cluster.protocol import ClusterView
-from webhook.context import Context, Phase
-from webhook.decision import Decision, Outcome
-from webhook.engine import decide
-from webhook.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
+from webhook.capacity.view import ClusterView
+from webhook.engine.engine import decide
+from webhook.model.decision import Decision, Outcome
+from webhook.model.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
+from webhook.rules.context import Context, Phase
 
 JSON = dict[str, Any]
 

@@ -25,7 +25,7 @@ from tests.rules.placement import (
     rule,
 )
 from webhook.capacity.providers.pool import CapacityType, Gpu
-from webhook.cluster.protocol import ClusterView, Needs
+from webhook.capacity.view import ClusterView, Needs
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.protocol import Facts, Mutator, Validator
 from webhook.rules.spot_placement.rule import KIND

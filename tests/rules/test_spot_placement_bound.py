@@ -8,10 +8,10 @@ import pytest
 
 from tests.objects import cks_pool, view_of
 from tests.rules.judged import JSON, judged, pod, template, workload
-from webhook.cluster.protocol import ClusterView
+from webhook.capacity.view import ClusterView
 
 if TYPE_CHECKING:
-    from webhook.decision import Finding
+    from webhook.model.decision import Finding
 
 DAEMON_SET = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "u", "controller": True}]
 NO_SPOT = view_of(cks_pool("cpu", spot=False, gpu=False))

@@ -29,11 +29,11 @@ from tests.rules.placement import (
 )
 from webhook.capacity.providers.nodes import KIND as NODE_GROUP
 from webhook.capacity.providers.pool import CapacityType, Gpu, Taint
-from webhook.decision import Outcome, Trace
+from webhook.model.decision import Outcome, Trace
 
 if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
-    from webhook.cluster.protocol import ClusterView
+    from webhook.capacity.view import ClusterView
 
 NODE_POOL = 'metadata.annotations["spotgate.dev/node-pool"]'
 CAPACITY = 'metadata.labels["spotgate.dev/capacity"]'

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
-    from webhook.cluster.protocol import ClusterView
+    from webhook.capacity.view import ClusterView
     from webhook.kube.pod import Pod
 
 _keys = st.sampled_from((POOL_LABEL, "example.com/tier", "example.com/team", "kubernetes.io/arch"))

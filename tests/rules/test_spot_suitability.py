@@ -28,16 +28,16 @@ from tests.rules.judged import (
     yaml_of,
 )
 from tests.strategies import pods
-from webhook.context import Context, Phase, utc_now
-from webhook.decision import Finding, Outcome
+from webhook.model.decision import Finding, Outcome
 from webhook.policy.errors import PolicyErrors
+from webhook.rules.context import Context, Phase, utc_now
 from webhook.rules.protocol import Facts
 from webhook.rules.spot_suitability.jobs import job_violations
 from webhook.rules.spot_suitability.rule import KIND as POLICY_KIND
 from webhook.rules.spot_suitability.rule import SpotSuitability
 
 if TYPE_CHECKING:
-    from webhook.cluster.protocol import ClusterView
+    from webhook.capacity.view import ClusterView
 
 JSON = dict[str, Any]
 

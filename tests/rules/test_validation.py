@@ -21,19 +21,19 @@ from tests.objects import cks_pool, view_of
 from tests.pages import blocks
 from tests.rules.judged import CLUSTER, NAMESPACE, index_of, judged, pod, template, warned, workload
 from webhook import cel
-from webhook.bundle import load_bundle
+from webhook.capacity.view import ClusterView, Needs
 from webhook.cel.checks import KNOWN_FIELDS
 from webhook.cel.errors import EvaluationError
-from webhook.cluster.protocol import ClusterView, Needs
-from webhook.context import Context, Phase
-from webhook.decision import NO_TRACE, Finding, Outcome
-from webhook.engine import decide, needs
+from webhook.engine.bundle import load_bundle
+from webhook.engine.engine import decide, needs
+from webhook.model.decision import NO_TRACE, Finding, Outcome
+from webhook.model.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
 from webhook.policy.errors import PolicyErrors
-from webhook.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
+from webhook.rules.context import Context, Phase
+from webhook.rules.subject import Subject
 from webhook.rules.validation.compiler import Compiler
 from webhook.rules.validation.spec import ValidationSpec
 from webhook.rules.validation.values import values_of
-from webhook.subject import Subject
 
 JSON = dict[str, Any]
 
@@ -648,7 +648,7 @@ def test_what_only_this_kind_needs_is_imported_when_such_a_policy_is_loaded_and_
     code = f"""
 import sys
 from pathlib import Path
-from webhook.bundle import load_bundle
+from webhook.engine.bundle import load_bundle
 for paths in ([], [Path({str(file)!r})]):
     load_bundle(paths)
     print(*sorted({{"cel_expr_python", "jsonpatch"}} & set(sys.modules)))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from webhook.bundle import load_bundle
-from webhook.lint import warnings
+from webhook.engine.bundle import load_bundle
+from webhook.engine.lint import warnings
 from webhook.policy.errors import PolicyErrors
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from webhook.bundle import Bundle
-    from webhook.cluster.protocol import ClusterState
+    from webhook.capacity.view import ClusterState
+    from webhook.engine.bundle import Bundle
     from webhook.server.limits import Limits
     from webhook.server.request_reader import Callers
 

@@ -23,14 +23,14 @@ import uvloop
 from prometheus_client.parser import text_string_to_metric_families
 
 from certs.authority import self_signed
-from webhook.bundle import Bundle
-from webhook.cluster.protocol import ClusterView, FixedState, Needs
-from webhook.context import utc_now
-from webhook.decision import Outcome
-from webhook.globs import Globs
-from webhook.index import Index, Policy
+from webhook.base.globs import Globs
+from webhook.capacity.view import ClusterView, FixedState, Needs
+from webhook.engine.bundle import Bundle
+from webhook.engine.index import Index, Policy
+from webhook.model.decision import Outcome
 from webhook.policy.common import MatchSpec, PolicySpec
 from webhook.policy.match import Matcher, ResourceRule
+from webhook.rules.context import utc_now
 from webhook.rules.protocol import PolicyKind
 from webhook.server.lifecycle import Replica, Stop
 from webhook.server.limits import Limits
@@ -41,12 +41,12 @@ from webhook.server.serve import Address, ServeOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from webhook.context import Context
-    from webhook.decision import Violation
+    from webhook.model.decision import Violation
+    from webhook.rules.context import Context
+    from webhook.rules.subject import Subject
     from webhook.server.reload import Reloader
     from webhook.server.request_reader import Callers
     from webhook.server.tls import ServingCertificate
-    from webhook.subject import Subject
 
     Judge: TypeAlias = Callable[[Subject, Context], Iterable[Violation]]
     Headers: TypeAlias = dict[str, str]

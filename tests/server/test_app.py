@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.server.harness import FRESH, SHORT, Known, Slow, bundle_of, eventually, review
-from webhook.decision import Violation
-from webhook.review import Request
+from webhook.model.decision import Violation
+from webhook.model.review import Request
 from webhook.server.app import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tests.server.conftest import Start
-    from webhook.cluster.protocol import ClusterView
-    from webhook.context import Context
-    from webhook.subject import Subject
+    from webhook.capacity.view import ClusterView
+    from webhook.rules.context import Context
+    from webhook.rules.subject import Subject
 
 MIB = 1024 * 1024
 

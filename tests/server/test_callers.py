@@ -31,7 +31,7 @@ from tests.server.harness import (
     put,
     write_policy,
 )
-from webhook.context import utc_now
+from webhook.rules.context import utc_now
 from webhook.server.request_reader import Callers, names_in
 from webhook.server.serve import Address, ServeOptions, serve
 from webhook.server.tls import ServingCertificate

@@ -12,15 +12,15 @@ import pytest
 
 from tests.server.harness import FRESH, PAIR, PATIENCE, SHORT, Slow, bundle_of, eventually, review
 from webhook import __version__
-from webhook.decision import Violation
+from webhook.model.decision import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
     from tests.server.conftest import Spawn, Start
-    from webhook.context import Context
-    from webhook.subject import Subject
+    from webhook.rules.context import Context
+    from webhook.rules.subject import Subject
 
 
 def judge(subject: Subject, _: Context) -> Iterable[Violation]:

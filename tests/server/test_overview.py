@@ -13,10 +13,10 @@ from tests.cli.output.test_report_page import Page
 from tests.server.harness import bundle_of, eventually, put, review
 from webhook import __version__
 from webhook.capacity.providers.pool import CapacityType, Pool
-from webhook.cluster.protocol import ClusterView, FixedState
-from webhook.context import Phase
-from webhook.decision import Decision, Finding, Outcome, Violation
-from webhook.review import decode_review
+from webhook.capacity.view import ClusterView, FixedState
+from webhook.model.decision import Decision, Finding, Outcome, Violation
+from webhook.model.review import decode_review
+from webhook.rules.context import Phase
 from webhook.server import ops
 from webhook.server.app import OF_ANY_KIND
 from webhook.server.metrics import Metrics
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from tests.browser import Seen
     from tests.server.conftest import Spawn, Start
     from tests.server.harness import Client
-    from webhook.context import Context
-    from webhook.subject import Subject
+    from webhook.rules.context import Context
+    from webhook.rules.subject import Subject
 
 HOSTILE = "<script>alert('&')</script>\u202e\x1b[31m"
 FOUND = Finding(policy="p", id="test/unwanted", outcome=Outcome.DENY, reason="no")

@@ -16,13 +16,13 @@ import pytest
 from prometheus_client import generate_latest
 
 from tests.server.harness import PATIENCE, SHORT, Known, bundle_of, labelled, review
-from webhook.context import Context, Phase, utc_now
-from webhook.decision import Outcome, Violation
-from webhook.engine import decide
-from webhook.index import Index
+from webhook.engine.engine import decide
+from webhook.engine.index import Index
+from webhook.engine.response import respond
 from webhook.kube.pod import Toleration
-from webhook.response import respond
-from webhook.review import decode_review
+from webhook.model.decision import Outcome, Violation
+from webhook.model.review import decode_review
+from webhook.rules.context import Context, Phase, utc_now
 from webhook.server.limits import LIMITS
 from webhook.server.log import configure_logging
 from webhook.server.metrics import Metrics
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from tests.server.conftest import Spawn
     from tests.server.harness import Judge
     from webhook.kube.edit import PodEditor
+    from webhook.rules.subject import Subject
     from webhook.server.limits import Limits
-    from webhook.subject import Subject
 
 CONTEXT = Context(phase=Phase.VALIDATE, now=utc_now(), view=Known().view())
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 
 from tests.cli.doctor.recorded import NAMESPACE, Answer, RecordedApi, recorded
-from webhook.bundle import SHIPPED, load_bundle
+from webhook.engine.bundle import SHIPPED, load_bundle
 from webhook.server.log import configure_logging
 from webhook.server.registered import Registered
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from webhook.bundle import Bundle
+    from webhook.engine.bundle import Bundle
 
 KINDS = ("/mutatingwebhookconfigurations/spotgate", "/validatingwebhookconfigurations/spotgate")
 GONE, FORBIDDEN = Answer(404, ""), Answer(403, '{"message": "nobody may"}')

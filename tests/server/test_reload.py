@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from tests.server.conftest import Start
     from tests.server.harness import Served
-    from webhook.context import Context
-    from webhook.decision import Violation
-    from webhook.subject import Subject
+    from webhook.model.decision import Violation
+    from webhook.rules.context import Context
+    from webhook.rules.subject import Subject
 
 
 @pytest.fixture

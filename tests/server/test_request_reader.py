@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from webhook.context import Phase
+from webhook.base.text import go_duration
+from webhook.rules.context import Phase
 from webhook.server.request_reader import RequestTarget, parse_target
-from webhook.text import go_duration
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ from tests.server.harness import (
     write_policy,
 )
 from webhook import __version__
-from webhook.cli.commands.serve import configure
-from webhook.context import utc_now
+from webhook.commands.serve.command import configure
+from webhook.rules.context import utc_now
 from webhook.server.serve import Address, ServeOptions, serve
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from certs.verify import CertificateProblem
 from tests.certs.volume import mount
 from tests.server.harness import AUTHORITY, PAIR, PATIENCE, eventually
 from webhook.cluster.api import ApiError
-from webhook.context import utc_now
+from webhook.rules.context import utc_now
 from webhook.server.log import configure_logging
 from webhook.server.tls import ServingCertificate
 

@@ -13,8 +13,8 @@ import jsonpatch
 import msgspec
 import yaml
 
-from webhook.bundle import SHIPPED
-from webhook.cli import main
+from webhook.commands import main
+from webhook.engine.bundle import SHIPPED
 
 JSON = dict[str, Any]
 

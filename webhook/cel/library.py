@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cel_expr_python import cel  # type: ignore[import-untyped]
 
-from webhook.caching import identity_cache
+from webhook.base.caching import identity_cache
 from webhook.cel.checks import check
 from webhook.cel.errors import NOT_KNOWN, EvaluationError, ExpressionError
 from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, QUANTITY, URL

@@ -23,7 +23,7 @@ from kubernetes.aio.config import ConfigException, kube_config, load_incluster_c
 from yaml import YAMLError
 
 from webhook import __version__
-from webhook.cluster.protocol import UnusableCredentialsError
+from webhook.capacity.view import UnusableCredentialsError
 from webhook.documents.reading import read_file
 
 if TYPE_CHECKING:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.pool import Pool, Size
     from webhook.capacity.providers.provider import Provider
+    from webhook.capacity.view import ClusterView
     from webhook.cluster.api import Api
-    from webhook.cluster.protocol import ClusterView
     from webhook.cluster.source import WatchedResource
 
 _COMPANY: Final = 0.005

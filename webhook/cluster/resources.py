@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool, Size
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.providers.reader import PoolReader
+    from webhook.capacity.view import ClusterView
     from webhook.cluster.api import Api
-    from webhook.cluster.protocol import ClusterView
     from webhook.cluster.source import ObjectKey, T
     from webhook.cluster.view import NodeFacts
     from webhook.kube.disruption import DisruptionBudget

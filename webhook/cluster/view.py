@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL, NodeGroups, kind_of
-from webhook.cluster.protocol import ClusterView
+from webhook.capacity.view import ClusterView
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from webhook.globs import Globs
+from webhook.base.globs import Globs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

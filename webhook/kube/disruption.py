@@ -12,7 +12,7 @@ import msgspec
 
 from webhook.kube.pod import ObjectMeta, Requirement  # noqa: TC001 - msgspec reads the annotations
 from webhook.kube.selectors import LabelSelector
-from webhook.review import MalformedObjectError
+from webhook.model.review import MalformedObjectError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -25,7 +25,7 @@ from webhook.kube.pod import (
     Sleep,
     Toleration,
 )
-from webhook.patch import Operation, pointer
+from webhook.model.patch import Operation, pointer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.documents import field_path, parse_pointer
-from webhook.patch import Operation, pointer
+from webhook.model.patch import Operation, pointer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook import bounds
+from webhook.base import bounds
 from webhook.kube.containers import resources_of
 from webhook.kube.pod import Pod
-from webhook.review import MalformedObjectError
+from webhook.model.review import MalformedObjectError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

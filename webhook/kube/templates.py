@@ -13,16 +13,16 @@ from webhook.documents import field_path
 from webhook.kube.layouts import Layout
 from webhook.kube.pod import OwnerReference
 from webhook.kube.pod_decoding import pod_from_template
-from webhook.patch import Operation, pointer
-from webhook.review import MalformedObjectError
+from webhook.model.patch import Operation, pointer
+from webhook.model.review import MalformedObjectError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from webhook.bounds import Counts
+    from webhook.base.bounds import Counts
     from webhook.kube.layouts import LaidOutPod
     from webhook.kube.pod import Pod
-    from webhook.review import Request
+    from webhook.model.review import Request
 
 TEMPLATES_AT_MOST: Final = 128
 """Pod templates, or maps of labels, in one object. Each takes 0.3 ms with 100 node pools; the largest RayClusters have

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from webhook.kube.pod import OwnerReference  # noqa: TC001 - msgspec reads the annotations
-from webhook.review import is_null
+from webhook.model.review import is_null
 
 _INDEXED: Final = "Indexed"
 

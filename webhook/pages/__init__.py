@@ -18,7 +18,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from webhook.text import printable
+from webhook.base.text import printable
 
 _HERE: Final = Path(__file__).parent
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Final
 
-from webhook.text import printable
+from webhook.base.text import printable
 
 WIDTH: Final = 820
 """The width of a drawing in pixels."""

@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from webhook.globs import problem_with
+from webhook.base.globs import problem_with
 from webhook.kube.versions import parse_version
 from webhook.policy.errors import quoted_value
 from webhook.policy.fields import (

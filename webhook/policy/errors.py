@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.bounds import HINTED_AT_MOST
+from webhook.base.bounds import HINTED_AT_MOST
 from webhook.documents import described
 
 if TYPE_CHECKING:

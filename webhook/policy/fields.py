@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from webhook.globs import is_glob
+from webhook.base.globs import is_glob
 from webhook.kube.resources import built_in_resources, is_built_in, resource_of
 from webhook.policy.errors import did_you_mean
 from webhook.policy.schema_annotations import TextPattern

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from webhook.globs import Globs
+from webhook.base.globs import Globs
 from webhook.kube.resources import resource_named, versions_of
 from webhook.kube.selectors import LabelSelector
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import date
 
+    from webhook.model.review import Request
     from webhook.policy.common import ExemptSpec, LabelSelectorSpec, MatchSpec, ResourceRuleSpec
-    from webhook.review import Request
 
 SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from webhook.decision import Verdict  # noqa: TC001 - pydantic reads the annotations
+from webhook.model.decision import Verdict  # noqa: TC001 - pydantic reads the annotations
 from webhook.policy.common import Date, Flag, KubernetesVersion, Model, NonEmpty
 from webhook.policy.schema_annotations import EnumDescriptions
 

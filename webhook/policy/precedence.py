@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from webhook.globs import may_share_a_name
+from webhook.base.globs import may_share_a_name
 from webhook.policy.common import DecidingSpec
 from webhook.policy.errors import did_you_mean
 from webhook.policy.match import compile_selector

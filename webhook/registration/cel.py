@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.globs import is_glob
+from webhook.base.globs import is_glob
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

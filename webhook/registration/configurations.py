@@ -16,25 +16,25 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.bundle import policy_kinds
 from webhook.capacity.placement.target import CAPACITY_LABEL
 from webhook.capacity.providers.provider import pool_resources
-from webhook.context import Phase
-from webhook.decision import Outcome
-from webhook.enforcement import NEVER_DENIED
+from webhook.engine.bundle import policy_kinds
+from webhook.engine.enforcement import NEVER_DENIED
 from webhook.kube.pod import MIRROR_ANNOTATION
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
+from webhook.model.decision import Outcome
+from webhook.model.review import NODES
 from webhook.registration.cel import JSON, literal, quoted
 from webhook.registration.conditions import neutral_keys
 from webhook.registration.matched_resources import as_rules, matched_resources
 from webhook.registration.object_conditions import ObjectConditions
 from webhook.registration.pool_conditions import PoolConditions, unasked_fields
-from webhook.review import NODES
+from webhook.rules.context import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.bundle import Bundle
+    from webhook.engine.bundle import Bundle
     from webhook.registration.matched_resources import MatchedResources
 
 TIMEOUT_SECONDS: Final = 3

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from webhook.model.review import OPERATIONS, GroupVersionKind, GroupVersionResource, Request
 from webhook.policy.match import resource_matches
-from webhook.review import OPERATIONS, GroupVersionKind, GroupVersionResource, Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from webhook.bundle import Bundle
-    from webhook.context import Phase
-    from webhook.index import Policy
+    from webhook.engine.bundle import Bundle
+    from webhook.engine.index import Policy
+    from webhook.rules.context import Phase
 
 
 @dataclass(slots=True)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from webhook.context import Phase
 from webhook.policy.terms import BREAK_GLASS
 from webhook.registration.cel import literal, quoted, selects
 from webhook.registration.conditions import (
@@ -18,12 +17,13 @@ from webhook.registration.conditions import (
     changed_templates,
 )
 from webhook.rules.concern import NOTHING, Concern, Keys, concern_of
+from webhook.rules.context import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from webhook.bundle import Bundle
-    from webhook.index import Policy
+    from webhook.engine.bundle import Bundle
+    from webhook.engine.index import Policy
     from webhook.policy.common import LabelSelectorSpec
     from webhook.registration.matched_resources import MatchedResource, ResourceKey
 

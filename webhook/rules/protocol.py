@@ -10,23 +10,23 @@ import msgspec
 from pydantic.alias_generators import to_camel
 
 from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND, NotTargeting
-from webhook.cluster.protocol import Needs
-from webhook.decision import Outcome
+from webhook.capacity.view import Needs
+from webhook.model.decision import Outcome
+from webhook.model.review import OPERATIONS
 from webhook.policy.errors import SpecError, SpecErrors, did_you_mean
 from webhook.policy.match import ResourceRule, is_named
-from webhook.review import OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.provider import Provider
-    from webhook.context import Context
-    from webhook.decision import Violation
     from webhook.kube.edit import PodEditor
     from webhook.kube.templates import Workload
+    from webhook.model.decision import Violation
     from webhook.policy.common import MatchSpec, PolicySpec
-    from webhook.subject import Subject
+    from webhook.rules.context import Context
+    from webhook.rules.subject import Subject
 
 NO_NEEDS: Final = Needs()
 

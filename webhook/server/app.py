@@ -1,4 +1,4 @@
-"""Answer ``POST /mutate`` and ``POST /validate``: HTTP around `webhook.engine.decide`.
+"""Answer ``POST /mutate`` and ``POST /validate``: HTTP around `webhook.engine.engine.decide`.
 
 Every decision is HTTP 200 with an AdmissionReview. Any other status means that the call failed, and the API server's
 failurePolicy has the word: 400, 413, 415 for what is no review, 429 for "come again", 500 (with the UID) for a bug.
@@ -18,10 +18,10 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from webhook.cluster.let_go import LetGo
-from webhook.context import ASSUMED_VERSION, Context, Phase, utc_now
-from webhook.engine import decide_on, needs
-from webhook.response import errored, respond
-from webhook.review import BadReviewError, decode_review
+from webhook.engine.engine import decide_on, needs
+from webhook.engine.response import errored, respond
+from webhook.model.review import BadReviewError, decode_review
+from webhook.rules.context import ASSUMED_VERSION, Context, Phase, utc_now
 from webhook.server.log import TEXT_LENGTH, Repeats, log, log_decision, where
 from webhook.server.request_reader import JSON_TYPE, UNAUTHENTICATED, RejectedError, RequestReader, too_busy
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
     from aiohttp.http import StreamWriter
 
-    from webhook.bundle import Bundle
-    from webhook.cluster.protocol import ClusterState, ClusterView
-    from webhook.decision import Decision
-    from webhook.review import Request
+    from webhook.capacity.view import ClusterState, ClusterView
+    from webhook.engine.bundle import Bundle
+    from webhook.model.decision import Decision
+    from webhook.model.review import Request
     from webhook.server.connections import Connection
     from webhook.server.limits import Limits
     from webhook.server.metrics import Metrics

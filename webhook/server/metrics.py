@@ -12,8 +12,8 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from webhook.context import Phase
-from webhook.decision import Outcome
+from webhook.model.decision import Outcome
+from webhook.rules.context import Phase
 from webhook.server.log import TEXT_LENGTH
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from webhook.decision import Decision
-    from webhook.review import Request
+    from webhook.model.decision import Decision
+    from webhook.model.review import Request
 
 _BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, float("inf"))
 """Seconds. A decision takes under a millisecond, one that reads the cluster some tens; 3 s is the shipped timeout."""

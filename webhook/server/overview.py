@@ -12,18 +12,18 @@ from cryptography import x509
 
 from webhook import __version__
 from webhook.capacity.providers.pool import CapacityType, Gpu
-from webhook.context import ASSUMED_VERSION
-from webhook.decision import ENGINE
+from webhook.model.decision import ENGINE
 from webhook.pages import content_policy, page
+from webhook.rules.context import ASSUMED_VERSION
 from webhook.server.app import OF_ANY_KIND, WITH_FINDINGS
 from webhook.server.metrics import WOULD_DENY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from webhook.bundle import Bundle
     from webhook.capacity.providers.pool import Pool
-    from webhook.cluster.protocol import ClusterView
+    from webhook.capacity.view import ClusterView
+    from webhook.engine.bundle import Bundle
     from webhook.server.lifecycle import Replica
     from webhook.server.rehearsals import PublishedRehearsals
 

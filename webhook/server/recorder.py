@@ -20,10 +20,10 @@ from webhook.server.recording import SUFFIX, encode_line, is_secret
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from webhook.bundle import Bundle
-    from webhook.context import Context
-    from webhook.decision import Decision
-    from webhook.review import Request
+    from webhook.engine.bundle import Bundle
+    from webhook.model.decision import Decision
+    from webhook.model.review import Request
+    from webhook.rules.context import Context
     from webhook.server.limits import Limits
     from webhook.server.metrics import Metrics
 

@@ -15,18 +15,18 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL
-from webhook.cluster.protocol import ClusterView  # noqa: TC001 - as above
-from webhook.context import Phase  # noqa: TC001
-from webhook.engine import decide
+from webhook.capacity.view import ClusterView  # noqa: TC001 - as above
+from webhook.engine.engine import decide
+from webhook.engine.response import respond
 from webhook.kube.selectors import LabelSelector
-from webhook.patch import Operation
-from webhook.response import respond
-from webhook.review import API_VERSION, KIND, Request, is_null
+from webhook.model.patch import Operation
+from webhook.model.review import API_VERSION, KIND, Request, is_null
+from webhook.rules.context import Phase  # noqa: TC001
 
 if TYPE_CHECKING:
-    from webhook.bundle import Bundle
-    from webhook.context import Context
-    from webhook.decision import Decision
+    from webhook.engine.bundle import Bundle
+    from webhook.model.decision import Decision
+    from webhook.rules.context import Context
 
 SUFFIX: Final = ".jsonl"
 
@@ -87,7 +87,7 @@ class Response(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Recorded(msgspec.Struct, frozen=True, rename="camel"):
-    """Hold a recorded line without its request, which `webhook.review.decode_review` reads."""
+    """Hold a recorded line without its request, which `webhook.model.review.decode_review` reads."""
 
     response: Response
     spotgate: Notes

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from webhook.bundle import Bundle
     from webhook.cluster.api import Api
+    from webhook.engine.bundle import Bundle
 
 _ANSWER: Final = 5.0
 """Seconds that the API server may take for an answer."""

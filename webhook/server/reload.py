@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.context import Context, Phase, utc_now
-from webhook.engine import decide
-from webhook.lint import warnings
-from webhook.manifests.state import StateErrors
+from webhook.engine.engine import decide
+from webhook.engine.lint import warnings
+from webhook.engine.response import respond
+from webhook.model.review import decode_review
+from webhook.offline.manifests.state import StateErrors
 from webhook.policy.document import files_below
 from webhook.policy.errors import PolicyErrors
-from webhook.response import respond
-from webhook.review import decode_review
+from webhook.rules.context import Context, Phase, utc_now
 from webhook.server.log import log, where
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from webhook.bundle import Bundle
+    from webhook.engine.bundle import Bundle
     from webhook.server.app import Snapshot
 
 _SAMPLE: Final = decode_review(

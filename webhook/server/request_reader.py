@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 import orjson
 from aiohttp import hdrs, web
 
-from webhook.context import Phase
-from webhook.text import go_duration
+from webhook.base.text import go_duration
+from webhook.rules.context import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

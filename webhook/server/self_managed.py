@@ -32,7 +32,7 @@ from webhook.cluster.installation import (
     write_ca_bundles,
     write_secret,
 )
-from webhook.context import utc_now
+from webhook.rules.context import utc_now
 from webhook.server.log import log
 from webhook.server.reload import Reload
 

@@ -13,11 +13,11 @@ from certs.authority import self_signed
 from certs.files import read_pair
 from certs.verify import CertificateProblem
 from webhook import __version__
-from webhook.bundle import SHIPPED, load_bundle
-from webhook.cluster.protocol import ClusterView, FixedState, UnusableCredentialsError
-from webhook.context import NOTHING_KNOWN, utc_now
-from webhook.manifests.state import FileState, StateErrors
+from webhook.capacity.view import ClusterView, FixedState, UnusableCredentialsError
+from webhook.engine.bundle import SHIPPED, load_bundle
+from webhook.offline.manifests.state import FileState, StateErrors
 from webhook.policy.errors import PolicyErrors
+from webhook.rules.context import NOTHING_KNOWN, utc_now
 from webhook.server.app import Snapshot
 from webhook.server.lifecycle import Replica, Stop, run
 from webhook.server.limits import LIMITS, Limits

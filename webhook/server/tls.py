@@ -11,7 +11,7 @@ from certs.files import read_file
 from certs.rotation import end_of_trust
 from certs.verify import CertificateProblem, client_authorities, verify, verify_chain
 from webhook.cluster.api import ApiError
-from webhook.context import utc_now
+from webhook.rules.context import utc_now
 from webhook.server.log import log
 from webhook.server.reload import Reload
 

@@ -10,23 +10,23 @@ import pytest
 import yaml
 
 from tests.objects import BUNDLE
-from webhook.bundle import load_bundle
+from webhook.base.exits import CannotJudgeError
 from webhook.capacity.providers.pool import CapacityType, Pool
 from webhook.capacity.providers.provider import sizers_by_resource
-from webhook.cli.audit import run
-from webhook.cli.audit.on_spot import spot_nodes
-from webhook.cli.audit.reports import AT_MOST, RESULT_TEXT_AT_MOST, report_kinds, reports_of
-from webhook.cli.audit.run import Listed, listed_resources
-from webhook.cli.exits import CannotJudgeError
-from webhook.cli.output import table
-from webhook.cli.report import ObjectReport, ReclaimRisk, Report, Result
+from webhook.capacity.view import ClusterView
 from webhook.cluster.discovery import ServedResource
-from webhook.cluster.protocol import ClusterView
+from webhook.commands.audit import run
+from webhook.commands.audit.on_spot import spot_nodes
+from webhook.commands.audit.reports import AT_MOST, RESULT_TEXT_AT_MOST, report_kinds, reports_of
+from webhook.commands.audit.run import Listed, listed_resources
+from webhook.engine.bundle import load_bundle
+from webhook.formats import table
 from webhook.kube.disruption import GROUP, RESOURCE
 from webhook.kube.resources import Resource
+from webhook.offline.report import ObjectReport, ReclaimRisk, Report, Result
 
 if TYPE_CHECKING:
-    from webhook.bundle import Bundle
+    from webhook.engine.bundle import Bundle
 
 COMPONENTS = Path(__file__).parents[3] / "manifests" / "components"
 MATCHES_ALL = """\

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from tests.cli.conftest import NODE, ON_DEMAND_POOL, POD, SPOT_POD, SPOT_POOL
-from webhook.cli import options
 from webhook.documents import field_path, parse_field_path
+from webhook.offline import options
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.conftest import ON_DEMAND_POOL, SPOT_POOL
-from webhook.cli.commands import fix
-from webhook.cli.judging import session
+from webhook.commands.fix import command as fix
+from webhook.offline import session
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from tests.reference import ROOT, page_of
-from webhook.bundle import document_kinds, example_files, load_bundle
-from webhook.cli.commands.schema import spec_models
+from webhook.commands.schema.command import spec_models
+from webhook.engine.bundle import document_kinds, example_files, load_bundle
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run

@@ -11,10 +11,10 @@ import yaml
 from jsonschema import Draft7Validator
 
 from tests.reference import resolved
-from webhook.bundle import SHIPPED, document_kinds, load_bundle
-from webhook.cli.commands import schema
-from webhook.cli.commands.schema import spec_models
+from webhook.commands.schema import command as schema
+from webhook.commands.schema.command import spec_models
 from webhook.documents import read_documents
+from webhook.engine.bundle import SHIPPED, document_kinds, load_bundle
 from webhook.policy.document import policy_files
 from webhook.policy.errors import PolicyErrors
 from webhook.policy.terms import API_VERSION

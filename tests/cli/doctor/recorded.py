@@ -20,8 +20,8 @@ from multidict import CIMultiDict
 
 from certs.authority import KeyPair, create_authority, issue_leaf
 from webhook import __version__
-from webhook.bundle import load_bundle
 from webhook.cluster.api import Api, ApiError
+from webhook.engine.bundle import load_bundle
 from webhook.registration.configurations import configurations
 
 if TYPE_CHECKING:

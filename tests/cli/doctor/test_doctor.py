@@ -14,13 +14,13 @@ import pytest
 from certs.authority import KeyPair, create_authority, issue_leaf
 from tests.cli.doctor.recorded import HOST, NAMESPACE, Answer, RecordedApi, certificates, recorded
 from webhook import __version__
-from webhook.cli.doctor import configurations as check
-from webhook.cli.doctor.examine import examine
+from webhook.commands.doctor import configurations as check
+from webhook.commands.doctor.examine import examine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from webhook.bundle import Bundle
+    from webhook.engine.bundle import Bundle
 
 DEPLOYMENT, PODS, NODES = "/deployments/spotgate", "/pods?labelSelector", "/api/v1/nodes?"
 PROXY, REPLICA, METRICS = "/proxy/", "/proxy/version", "/proxy/metrics"

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.conftest import ON_DEMAND_POOL, SPOT_POOL
-from webhook.cli import terminal
-from webhook.findings import finding_texts
+from webhook.base import terminal
+from webhook.engine.findings import finding_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -431,7 +431,9 @@ def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 
 def test_a_pipe_does_not_wait_for_rich() -> None:
-    code = "import sys; from webhook.cli import main; main(['explain', 'pod.yaml']); assert 'rich' not in sys.modules"
+    code = (
+        "import sys; from webhook.commands import main; main(['explain', 'pod.yaml']); assert 'rich' not in sys.modules"
+    )
     root = Path(__file__).parents[3]
     done = subprocess.run(
         [sys.executable, "-c", code], check=False, capture_output=True, text=True, env={"PYTHONPATH": str(root)}

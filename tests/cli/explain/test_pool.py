@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.conftest import ON_DEMAND_POOL, POD, SPOT_POOL
-from webhook.bundle import SHIPPED
+from webhook.engine.bundle import SHIPPED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

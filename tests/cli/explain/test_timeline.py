@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from tests.objects import BUNDLE
 from tests.rules.conftest import with_fields
+from webhook.base.terminal import plain
 from webhook.capacity.placement.budget import GraceBudget
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
-from webhook.cli.explain import svg
-from webhook.cli.explain.text import timeline_lines
-from webhook.cli.explain.timeline import AS_WRITTEN, ReclaimTimeline, clock, ticks, timeline_of
-from webhook.cli.terminal import plain
+from webhook.commands.explain.text import timeline_lines
 from webhook.kube.pod_decoding import decode_pod
 from webhook.pages.drawing import WIDTH
+from webhook.reclaim import svg
+from webhook.reclaim.timeline import AS_WRITTEN, ReclaimTimeline, clock, ticks, timeline_of
 
 if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider

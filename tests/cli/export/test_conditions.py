@@ -14,14 +14,14 @@ from tests import strategies
 from tests.objects import BUNDLE, NOW, cluster, defaulted, review
 from tests.selection import WEBHOOKS, called
 from tests.test_invariants_requests import embedded
-from webhook.context import Context, Phase
-from webhook.engine import decide
+from webhook.engine.engine import decide
+from webhook.model.review import decode_review
 from webhook.registration.conditions import tested_kinds
-from webhook.review import decode_review
 from webhook.rules.concern import Concern
+from webhook.rules.context import Context, Phase
 
 if TYPE_CHECKING:
-    from webhook.cluster.protocol import ClusterView
+    from webhook.capacity.view import ClusterView
     from webhook.kube.templates import TemplatePath
 
 JSON = dict[str, Any]

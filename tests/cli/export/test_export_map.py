@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.pages import assert_shown, blocks, commands
-from webhook.cli.export.mutating_policy import shapes
+from webhook.commands.export.mutating_policy import shapes
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run, Write

@@ -11,9 +11,9 @@ import yaml
 
 from certs.authority import create_authority
 from tests.objects import BUNDLE
-from webhook.bundle import SHIPPED
-from webhook.context import Phase
-from webhook.review import GroupVersionKind, GroupVersionResource, Request
+from webhook.engine.bundle import SHIPPED
+from webhook.model.review import GroupVersionKind, GroupVersionResource, Request
+from webhook.rules.context import Phase
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run, Write

@@ -12,14 +12,14 @@ import time
 from argparse import ArgumentParser
 from itertools import groupby
 
-from webhook.cli.commands import check
-from webhook.cli.exits import CannotJudgeError
-from webhook.cli.judging import parallel, session
-from webhook.cli.judging.judge import Judgement
-from webhook.cli.judging.project import take_project_file
-from webhook.cli.options import read_policies
+from webhook.base.exits import CannotJudgeError
+from webhook.commands.check import command as check
 from webhook.documents import parse_field_path
-from webhook.manifests.objects import Manifest
+from webhook.offline import parallel, session
+from webhook.offline.judge import Judgement
+from webhook.offline.manifests.objects import Manifest
+from webhook.offline.options import read_policies
+from webhook.offline.project import take_project_file
 
 
 def report(manifest: Manifest, judgement: Judgement) -> str:

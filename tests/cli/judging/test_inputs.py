@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.conftest import ON_DEMAND_POOL, POD, SPOT_POOL
-from webhook.manifests.broken import names_object
-from webhook.manifests.objects import read_manifest_files
+from webhook.offline.manifests.broken import names_object
+from webhook.offline.manifests.objects import read_manifest_files
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Check, Done, Run, Write
@@ -380,7 +380,7 @@ def test_documents_of_one_file_are_bounded(check: Check, write: Write, text: str
 
 
 def test_objects_of_all_files_are_bounded(check: Check, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webhook.manifests.objects.OBJECTS_AT_MOST", 3)
+    monkeypatch.setattr("webhook.offline.manifests.objects.OBJECTS_AT_MOST", 3)
     for number in range(5):
         write(f"d/{number}.yaml", CLEAN_POD)
     done = check("d")
@@ -551,7 +551,7 @@ def test_file_that_vanishes_is_an_error_and_the_rest_is_judged(
         gone.unlink()
         read_manifest_files(*arguments)
 
-    monkeypatch.setattr("webhook.cli.judging.inputs.read_manifest_files", late)
+    monkeypatch.setattr("webhook.offline.inputs.read_manifest_files", late)
     done = check("d")
     assert (done.code, done.err) == (
         2,

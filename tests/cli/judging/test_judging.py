@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from tests import strategies
 from tests.objects import node_pool
-from webhook.bundle import Bundle, load_bundle
-from webhook.cli.judging.judge import Judge, Judgement
-from webhook.cli.judging.kinds import ResourceKinds, UnknownTemplates
-from webhook.context import Context, Phase
 from webhook.documents import read_documents
-from webhook.manifests.objects import Manifest
-from webhook.manifests.state import view_of
-from webhook.review import UserInfo
+from webhook.engine.bundle import Bundle, load_bundle
+from webhook.model.review import UserInfo
+from webhook.offline.judge import Judge, Judgement
+from webhook.offline.kinds import ResourceKinds, UnknownTemplates
+from webhook.offline.manifests.objects import Manifest
+from webhook.offline.manifests.state import view_of
+from webhook.rules.context import Context, Phase
 
 POOLS: Final = [
     node_pool(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.conftest import POD
-from webhook.cli.judging import live_state
+from webhook.offline import live_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -215,7 +215,7 @@ def test_a_login_program_that_does_not_end_is_not_waited_for(write: Write) -> No
     }
     write("kubeconfig", kubeconfig("https://127.0.0.1:1", exec=program))
     command = (
-        "import sys; from webhook.cli import main; from webhook.cli.judging import live_state; "
+        "import sys; from webhook.commands import main; from webhook.offline import live_state; "
         "live_state._LOGIN = 0.2; sys.exit(main(sys.argv[1:]))"
     )
     done = subprocess.run(

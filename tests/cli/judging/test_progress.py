@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import os, sys
-from webhook.cli import main
-from webhook.cli.judging import parallel
+from webhook.commands import main
+from webhook.offline import parallel
 os.sched_getaffinity = lambda _: {0, 1, 2}
 parallel.WORTH = int(os.environ["WORTH"])
 sys.exit(main(["check", "-o", "json", "d"]))

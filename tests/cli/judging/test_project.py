@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.conftest import NODE, ON_DEMAND_POOL, POD, POLICIES, SPOT_POD, SPOT_POOL
-from webhook.cli.judging.project import ProjectFile
+from webhook.offline.project import ProjectFile
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run, Write

@@ -14,8 +14,8 @@ import pytest
 
 from tests.cli.conftest import POD
 from tests.cli.judging.test_rendering import CHART, program
-from webhook.cli.judging import rendering
-from webhook.cli.output import FORMATS
+from webhook.formats import FORMATS
+from webhook.offline import rendering
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -196,8 +196,8 @@ def test_program(check: Check, write: Write, tmp_path: Path, monkeypatch: pytest
     if limit == "SECONDS":
         monkeypatch.setattr(rendering, "SECONDS", 1)
     if limit == "OUTPUT":
-        monkeypatch.setattr("webhook.cli.judging.confined.OUTPUT_AT_MOST", 512 * 1024)
-        monkeypatch.setattr("webhook.cli.judging.confined._LIMITED", 'ulimit -f 1024 && exec "$@"')
+        monkeypatch.setattr("webhook.offline.confined.OUTPUT_AT_MOST", 512 * 1024)
+        monkeypatch.setattr("webhook.offline.confined._LIMITED", 'ulimit -f 1024 && exec "$@"')
     write("a/kustomization.yaml", "resources: []")
     done = check("a", write("p.yaml", POD))
     assert (done.code, done.outcomes) == (2, [("labels", "deny")])

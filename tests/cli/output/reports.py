@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from webhook.bundle import policy_kinds
-from webhook.cli.judging.additions import Addition
-from webhook.cli.report import ObjectReport, Report, Result
-from webhook.findings import finding_texts
+from webhook.engine.bundle import policy_kinds
+from webhook.engine.findings import finding_texts
+from webhook.offline.additions import Addition
+from webhook.offline.report import ObjectReport, Report, Result
 from webhook.policy.errors import Problem
 
 HOSTILE = (

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from tests.cli.conftest import POD, POLICIES, SPOT_POD, SPOT_POOL
 from tests.cli.output.test_output import FINDING, judged
-from webhook.cli.output import github as output_github
-from webhook.cli.output import policyreport as output_policyreport
-from webhook.cli.report import Report, team_of
 from webhook.documents import read_documents
+from webhook.formats import github as output_github
+from webhook.formats import policyreport as output_policyreport
+from webhook.offline.report import Report, team_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,15 +16,15 @@ from tests.cli.output.reports import reports
 from tests.go_modules import go_module
 from tests.golden.formats import expected_file
 from tests.policy_reports import policy_report_crds
-from webhook.cli.output import github as output_github
-from webhook.cli.output import junit as output_junit
-from webhook.cli.output import policyreport as output_policyreport
-from webhook.cli.output import sarif as output_sarif
+from webhook.formats import github as output_github
+from webhook.formats import junit as output_junit
+from webhook.formats import policyreport as output_policyreport
+from webhook.formats import sarif as output_sarif
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from webhook.cli.report import Report
+    from webhook.offline.report import Report
 
 
 @pytest.fixture(scope="module")

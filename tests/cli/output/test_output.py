@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from tests.cli.conftest import POD, SPOT_POD, SPOT_POOL
 from tests.cli.test_main import PROGRAM
-from webhook.cli.judging.additions import addition_of
-from webhook.cli.output import html as output_html
-from webhook.cli.output import json as output_json
-from webhook.cli.output import table as output_table
-from webhook.cli.report import ObjectReport, Report, Result
+from webhook.formats import html as output_html
+from webhook.formats import json as output_json
+from webhook.formats import table as output_table
+from webhook.offline.additions import addition_of
+from webhook.offline.report import ObjectReport, Report, Result
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run, Write

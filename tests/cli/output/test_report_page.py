@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from tests.cli.output.reports import HOSTILE, reports
 from tests.cli.output.test_output import FINDING, judged
 from tests.golden import formats
-from webhook.cli import main
-from webhook.cli.output import html as output_html
-from webhook.cli.report import ObjectReport, Report, Result
-from webhook.text import printable
+from webhook.base.text import printable
+from webhook.commands import main
+from webhook.formats import html as output_html
+from webhook.offline.report import ObjectReport, Report, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,7 +20,7 @@ from tests.cli.policy_tests.documents import (
     policy_test,
 )
 from tests.pages import blocks
-from webhook.bundle import SHIPPED
+from webhook.engine.bundle import SHIPPED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cli.policy_tests.documents import CPU_SPOT_POOL, ON_SPOT, OTHERS, POD, POLICY, expecting, policy_test
-from webhook.cli.policy_tests.case import differences, golden_difference
-from webhook.decision import Verdict
+from webhook.commands.test.case import differences, golden_difference
+from webhook.model.decision import Verdict
 from webhook.policy.policy_test import ExpectSpec
 
 if TYPE_CHECKING:

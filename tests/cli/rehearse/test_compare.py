@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from tests.cli.rehearse.test_fixes import WEB, rehearsed
-from webhook.cli.exits import CannotJudgeError
-from webhook.cli.rehearse.compare import compare, write_base
-from webhook.cli.rehearse.result import Figure
+from webhook.base.exits import CannotJudgeError
+from webhook.rehearse.compare import compare, write_base
+from webhook.rehearse.result import Figure
 
 if TYPE_CHECKING:
     from pathlib import Path

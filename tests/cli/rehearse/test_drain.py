@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from webhook.base.exits import CannotJudgeError
 from webhook.capacity.providers.pool import Taint
-from webhook.cli.exits import CannotJudgeError
-from webhook.cli.rehearse.result import ReclaimWindow
-from webhook.cli.rehearse.runs.drain import Drain
-from webhook.cli.rehearse.runs.reclaim import Reclaim
-from webhook.cli.rehearse.runs.watching import SeenPod
+from webhook.rehearse.result import ReclaimWindow
+from webhook.rehearse.runs.drain import Drain
+from webhook.rehearse.runs.reclaim import Reclaim
+from webhook.rehearse.runs.watching import SeenPod
 
 HOLD = "karpenter.sh/do-not-disrupt"
 PLAIN = ReclaimWindow("CoreWeave", ("n",), 0, 0, 120, 120)

@@ -9,12 +9,13 @@ import pytest
 import yaml
 from msgspec import structs
 
-from webhook.bundle import Bundle, load_bundle
-from webhook.cli.rehearse.fixes import _nodes_for, fixes_of, growth_of, with_fixes
-from webhook.cli.rehearse.inputs.resources import manifest_of
-from webhook.cli.rehearse.inputs.snapshot import ClusterSnapshot, snapshot_of
-from webhook.cli.rehearse.inputs.source import ClusterSource
-from webhook.cli.rehearse.result import (
+from webhook.engine.bundle import Bundle, load_bundle
+from webhook.offline.manifests.objects import read_manifests
+from webhook.rehearse.fixes import _nodes_for, fixes_of, growth_of, with_fixes
+from webhook.rehearse.inputs.resources import manifest_of
+from webhook.rehearse.inputs.snapshot import ClusterSnapshot, snapshot_of
+from webhook.rehearse.inputs.source import ClusterSource
+from webhook.rehearse.result import (
     Figure,
     Fix,
     ReclaimEvent,
@@ -23,8 +24,7 @@ from webhook.cli.rehearse.result import (
     RehearsalSummary,
     WorkloadResult,
 )
-from webhook.cli.rehearse.trying import try_fixes
-from webhook.manifests.objects import read_manifests
+from webhook.rehearse.trying import try_fixes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

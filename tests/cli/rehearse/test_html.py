@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from webhook.cli.rehearse.output import html
-from webhook.cli.rehearse.result import (
+from webhook.rehearse.output import html
+from webhook.rehearse.result import (
     Capacity,
     Figure,
     PoolCapacity,

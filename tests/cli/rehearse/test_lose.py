@@ -9,11 +9,11 @@ import pytest
 
 from tests.cli.rehearse.test_rehearse import node, pool
 from tests.objects import BUNDLE
-from webhook.cli import main
-from webhook.cli.rehearse.inputs.resources import manifest_of
-from webhook.cli.rehearse.inputs.selection import loss_of
-from webhook.cli.rehearse.inputs.snapshot import snapshot_of
-from webhook.cli.rehearse.inputs.source import ClusterSource
+from webhook.commands import main
+from webhook.rehearse.inputs.resources import manifest_of
+from webhook.rehearse.inputs.selection import loss_of
+from webhook.rehearse.inputs.snapshot import snapshot_of
+from webhook.rehearse.inputs.source import ClusterSource
 
 if TYPE_CHECKING:
     from pathlib import Path

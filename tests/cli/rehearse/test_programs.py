@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from webhook.cli.exits import CannotJudgeError
-from webhook.cli.rehearse.runs import programs
-from webhook.cli.rehearse.runs.programs import NEEDED, find_programs, prepare
-from webhook.controlplane import images
-from webhook.controlplane.binaries import PLATFORM, BinariesError
+from webhook.base.exits import CannotJudgeError
+from webhook.rehearse.controlplane import images
+from webhook.rehearse.controlplane.binaries import PLATFORM, BinariesError
+from webhook.rehearse.runs import programs
+from webhook.rehearse.runs.programs import NEEDED, find_programs, prepare
 
 KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 SCRIPTED = """#!/bin/sh

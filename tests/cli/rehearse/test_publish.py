@@ -9,14 +9,14 @@ import pytest
 
 from tests.cli.rehearse.test_rehearse import node
 from tests.objects import BUNDLE
-from webhook.cli import main
-from webhook.cli.exits import CannotJudgeError
-from webhook.cli.rehearse import publish as module
-from webhook.cli.rehearse.inputs.nodes import read_node
-from webhook.cli.rehearse.publish import publish, spot_pools
+from webhook.base.exits import CannotJudgeError
+from webhook.commands import main
+from webhook.commands.rehearse.publish import publish, spot_pools
+from webhook.rehearse import publish as module
+from webhook.rehearse.inputs.nodes import read_node
 
 if TYPE_CHECKING:
-    from webhook.cli.rehearse.result import Rehearsal
+    from webhook.rehearse.result import Rehearsal
 
 
 def spot_node(name: str, **labels: str) -> Any:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.objects import BUNDLE
-from webhook.cli import main
-from webhook.cli.rehearse.inputs.budgets import count_budgets
-from webhook.cli.rehearse.inputs.live import without_environment
-from webhook.cli.rehearse.inputs.resources import manifest_of, pod_spec_of, requests_of
-from webhook.cli.rehearse.inputs.snapshot import snapshot_of
-from webhook.cli.rehearse.inputs.source import ClusterSource
+from webhook.commands import main
+from webhook.rehearse.inputs.budgets import count_budgets
+from webhook.rehearse.inputs.live import without_environment
+from webhook.rehearse.inputs.resources import manifest_of, pod_spec_of, requests_of
+from webhook.rehearse.inputs.snapshot import snapshot_of
+from webhook.rehearse.inputs.source import ClusterSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,9 +7,9 @@ from collections import Counter
 import msgspec
 import pytest
 
-from webhook.cli.rehearse.inputs.nodes import RehearsedNode
-from webhook.cli.rehearse.inputs.resources import RehearsedPodSpec
-from webhook.cli.rehearse.runs.shortage import causes_of, shortage_of
+from webhook.rehearse.inputs.nodes import RehearsedNode
+from webhook.rehearse.inputs.resources import RehearsedPodSpec
+from webhook.rehearse.runs.shortage import causes_of, shortage_of
 
 AFFINITY = "didn't match Pod's node affinity/selector"
 TAINT = "had untolerated taint(s)"

@@ -9,14 +9,14 @@ import pytest
 from msgspec import structs
 
 from tests.cli.rehearse.test_fixes import rehearsed
-from webhook.cli.rehearse.output import html, table
-from webhook.cli.rehearse.output import json as json_format
-from webhook.cli.rehearse.result import INDEXES_FAILED, JOB_FAILED, Figure, RehearsalSummary
-from webhook.cli.rehearse.runs.readiness import Readiness
-from webhook.cli.rehearse.verdict import verdict_of
+from webhook.rehearse.output import html, table
+from webhook.rehearse.output import json as json_format
+from webhook.rehearse.result import INDEXES_FAILED, JOB_FAILED, Figure, RehearsalSummary
+from webhook.rehearse.runs.readiness import Readiness
+from webhook.rehearse.verdict import verdict_of
 
 if TYPE_CHECKING:
-    from webhook.cli.rehearse.result import Rehearsal
+    from webhook.rehearse.result import Rehearsal
 
 ZERO, NEVER = Figure(0, 0), Figure()
 

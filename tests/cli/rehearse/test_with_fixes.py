@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from tests.cli.rehearse.test_fixes import rehearsed
-from webhook.cli.rehearse.output import html, table
-from webhook.cli.rehearse.output import json as json_format
-from webhook.cli.rehearse.result import Capacity, Figure, PoolCapacity, Rehearsal, RehearsalSummary
+from webhook.rehearse.output import html, table
+from webhook.rehearse.output import json as json_format
+from webhook.rehearse.result import Capacity, Figure, PoolCapacity, Rehearsal, RehearsalSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from webhook.bundle import load_bundle
-from webhook.context import Context, Phase, utc_now
-from webhook.engine import decide
-from webhook.manifests.state import FileState
-from webhook.response import respond
-from webhook.review import decode_review
+from webhook.engine.bundle import load_bundle
+from webhook.engine.engine import decide
+from webhook.engine.response import respond
+from webhook.model.review import decode_review
+from webhook.offline.manifests.state import FileState
+from webhook.rules.context import Context, Phase, utc_now
 from webhook.server.recording import encode_line
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from webhook.text import go_duration
+from webhook.base.text import go_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

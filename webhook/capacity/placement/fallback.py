@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from webhook.capacity.providers.joins import same_cluster
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.capacity.providers.requirements import ANYTHING, NO_REQUIREMENTS
-from webhook.decision import Outcome
 from webhook.kube.tolerations import HARD_EFFECTS
+from webhook.model.decision import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

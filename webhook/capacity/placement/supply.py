@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.caching import identity_cache
+from webhook.base.caching import identity_cache
 from webhook.capacity.placement.own_nodes import with_nodes
 from webhook.capacity.placement.taints import TaintMeaning, common_spot_taints, meaning_of, says_spot
 from webhook.capacity.providers.nodes import KIND as NODE_GROUP
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.providers.requirements import Requirements
-    from webhook.cluster.protocol import ClusterView
+    from webhook.capacity.view import ClusterView
     from webhook.kube.affinity import Term
     from webhook.kube.pod import Requirement, Toleration
 

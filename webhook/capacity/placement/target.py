@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.caching import identity_cache
+from webhook.base.caching import identity_cache
+from webhook.base.globs import Globs
 from webhook.capacity.placement.feasible import PodDemands, confined_to, demands_spot, feasible_nodes, opens
 from webhook.capacity.placement.own_nodes import names_nodes, with_pools_of_nodes
 from webhook.capacity.placement.supply import supply_of
@@ -22,7 +23,6 @@ from webhook.capacity.placement.taints import says_spot
 from webhook.capacity.providers.joins import with_used
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL
 from webhook.capacity.providers.pool import CapacityType, Taint
-from webhook.globs import Globs
 from webhook.kube.affinity import PREFERRED, REQUIRED, Tristate, constrained, preferences_of, required_of, terms_of
 from webhook.kube.containers import claims_devices, may_request_devices, requested_of, resources_of
 from webhook.kube.tolerations import tolerates
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from webhook.capacity.placement.supply import SpotNodes, Supply
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
-    from webhook.cluster.protocol import ClusterView
+    from webhook.capacity.view import ClusterView
     from webhook.kube.affinity import Term
     from webhook.kube.pod import Pod, Toleration
 

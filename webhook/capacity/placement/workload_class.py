@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from webhook.kube.containers import declares_port
 
 if TYPE_CHECKING:
-    from webhook.globs import Globs
+    from webhook.base.globs import Globs
     from webhook.kube.pod import Pod
 
 CLASS_LABEL: Final = "spotgate.dev/workload-class"

@@ -19,9 +19,9 @@ from webhook.kube.quantity import canonical_quantity
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from webhook.base.globs import Globs
     from webhook.capacity.providers.reader_schema import LeastSpec
     from webhook.capacity.providers.requirements import Requirements
-    from webhook.globs import Globs
 
 _NOTHING: Final = Decimal(0)
 _WHOLE: Final = Decimal(1)

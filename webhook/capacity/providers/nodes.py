@@ -20,8 +20,8 @@ from webhook.kube.containers import is_zero
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from webhook.base.globs import Globs
     from webhook.capacity.providers.provider import Provider
-    from webhook.globs import Globs
 
 KIND: Final = "node group"
 """The kind of a pool that is read from its Nodes."""

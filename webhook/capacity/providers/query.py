@@ -12,7 +12,7 @@ import jmespath
 from jmespath import functions, visitor
 from jmespath.exceptions import JMESPathError
 
-from webhook.bounds import POOL_ITEMS, QUERY_STEPS, OverBoundError
+from webhook.base.bounds import POOL_ITEMS, QUERY_STEPS, OverBoundError
 from webhook.documents.model import placeholder_before
 from webhook.policy.errors import did_you_mean
 

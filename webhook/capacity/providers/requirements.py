@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from webhook.bounds import POOL_ITEMS
+from webhook.base.bounds import POOL_ITEMS
 from webhook.documents import described
 from webhook.documents.model import placeholder_before, placeholder_in
 

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from webhook.base.globs import Globs
 from webhook.capacity.providers.pool import Taint
 from webhook.capacity.providers.reader_schema import EffectName, NodePoolReaderSpec
-from webhook.globs import Globs
 from webhook.policy.common import Flag, Glob, Model, NonEmpty, Seconds
 from webhook.policy.fields import LabelKey, LabelValue
 from webhook.policy.schema_annotations import EnumDescriptions, Parsed

@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.bounds import HINTED_AT_MOST
-from webhook.decision import Outcome, Violation
+from webhook.base.bounds import HINTED_AT_MOST
+from webhook.base.globs import Globs
 from webhook.documents.yaml_writer import UNBROKEN, dump
-from webhook.globs import Globs
 from webhook.kube.affinity import terms_of
 from webhook.kube.volumes import writable_claim
+from webhook.model.decision import Outcome, Violation
 from webhook.policy.errors import SpecError
 from webhook.policy.match import ResourceRule
 from webhook.rules.concern import EVERYTHING, Concern, Keys
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.capacity.providers.schema import LabelSpec, TaintPatternSpec, TaintSpec
-    from webhook.context import Context
     from webhook.kube.pod import Pod, Toleration
+    from webhook.rules.context import Context
     from webhook.rules.protocol import Facts
-    from webhook.subject import Subject
+    from webhook.rules.subject import Subject
 
 _ALIKE: Final = "rupt"
 """A part of every key that may be an eviction label, misspelt or not: only such keys are compared."""

@@ -11,9 +11,9 @@ import msgspec
 
 from webhook.capacity.placement.target import KEEP_ANNOTATION, KEEP_WORDS
 from webhook.capacity.placement.workload_class import CLASS_LABEL
-from webhook.decision import Outcome, Violation, finding
 from webhook.kube.hooks import hook_sleeps, longest_sleep, spelled, unknown_hook
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
+from webhook.model.decision import Outcome, Violation, finding
 from webhook.policy.errors import did_you_mean
 from webhook.rules.protocol import pod_noun, run_on_demand
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from webhook.capacity.placement.target import NotTargeting, Target
     from webhook.kube.hooks import HookSleep
     from webhook.kube.pod import Handler, Pod
-    from webhook.subject import Subject
+    from webhook.rules.subject import Subject
 
 _GRACE: Final = "spec.terminationGracePeriodSeconds"
 _NOT_THERE: Final = "The mutating webhook was skipped, or something undid its change, or the policy only audits."

@@ -31,12 +31,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from webhook.base.globs import Globs
 from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.target import NotTargeting, Target, kept_fields
 from webhook.capacity.placement.workload_class import CLASS_LABEL, derive_class
 from webhook.capacity.providers.pool import Gpu
-from webhook.cluster.protocol import Needs
-from webhook.globs import Globs
+from webhook.capacity.view import Needs
 from webhook.kube.containers import is_windows, without_pre_stop
 from webhook.kube.edit import exec_sleep, native_sleep
 from webhook.kube.hooks import longest_sleep, unknown_hook
@@ -53,14 +53,14 @@ if TYPE_CHECKING:
 
     from webhook.capacity.placement.budget import GraceBudget
     from webhook.capacity.providers.provider import Provider
-    from webhook.context import Context
-    from webhook.decision import Violation
     from webhook.kube.edit import PodEditor
     from webhook.kube.pod import Handler, Pod
+    from webhook.model.decision import Violation
     from webhook.rules.concern import Concern
+    from webhook.rules.context import Context
     from webhook.rules.graceful_termination.spec import ClassSpec
     from webhook.rules.protocol import Facts
-    from webhook.subject import Subject
+    from webhook.rules.subject import Subject
 
 NATIVE_SLEEP: Final = (1, 30)
 """The first version with ``lifecycle.preStop.sleep`` on by default, in API server and kubelet alike."""

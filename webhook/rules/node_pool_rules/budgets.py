@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.capacity.providers.query import Query
-from webhook.decision import Violation
 from webhook.documents.model import filling_in
+from webhook.model.decision import Violation
 from webhook.rules.node_pool_rules.checks import as_yaml, on_one_line, some
 
 if TYPE_CHECKING:

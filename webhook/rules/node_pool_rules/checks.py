@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.capacity.providers.query import Query
-from webhook.decision import Outcome, Violation
 from webhook.documents.model import filling_in, placeholder_in
 from webhook.documents.yaml_writer import dump
+from webhook.model.decision import Outcome, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from webhook.decision import Trace
+    from webhook.model.decision import Trace
 
 _EXPRESSION: Final = re.compile(r"\$\{([^{}]*)\}")
 _NAMED: Final = 4

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.bounds import POOL_ITEMS
+from webhook.base.bounds import POOL_ITEMS
 from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
 from webhook.capacity.providers.query import Query
 from webhook.capacity.providers.requirements import Requirements, read_requirements
-from webhook.decision import Violation
+from webhook.model.decision import Violation
 from webhook.rules.node_pool_rules.budgets import BUDGETS, judge_pool_budgets, malformed_budgets
 from webhook.rules.node_pool_rules.checks import as_yaml, on_one_line, same, some
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.capacity.providers.pool import CapacityType, Gpu
-from webhook.decision import Violation
 from webhook.documents.model import filling_in, placeholder_in
+from webhook.model.decision import Violation
 from webhook.policy.errors import did_you_mean
 from webhook.rules.node_pool_rules.checks import as_yaml, some
 

@@ -30,7 +30,7 @@ import msgspec
 
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.capacity.providers.query import Query
-from webhook.decision import Outcome
+from webhook.model.decision import Outcome
 from webhook.policy.errors import SpecError, did_you_mean
 from webhook.policy.match import ResourceRule, is_named
 from webhook.policy.terms import Enforcement
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from webhook.capacity.providers.provider import Provider, ResourceReader
-    from webhook.context import Context
-    from webhook.decision import Violation
+    from webhook.model.decision import Violation
     from webhook.policy.common import ResourceRuleSpec
+    from webhook.rules.context import Context
     from webhook.rules.node_pool_rules.spec import CheckSpec, FieldSpec
     from webhook.rules.protocol import Facts
-    from webhook.subject import Subject
+    from webhook.rules.subject import Subject
 
 _OPERATIONS: Final = ("CREATE", "UPDATE")
 _KARPENTER: Final = (GROUP, RESOURCE)

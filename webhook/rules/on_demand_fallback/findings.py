@@ -9,9 +9,9 @@ import msgspec
 from webhook.capacity.providers.joins import same_cluster
 from webhook.capacity.providers.manifest import on_demand_manifest
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
-from webhook.decision import Outcome, Violation
 from webhook.documents.model import filling_in, placeholder_in
 from webhook.documents.yaml_writer import dump
+from webhook.model.decision import Outcome, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from webhook.capacity.placement.fallback import FallbackNeed, Fallbacks
     from webhook.capacity.providers.reader import PoolReader
     from webhook.capacity.providers.schema import RequireName
-    from webhook.cluster.protocol import ClusterView
+    from webhook.capacity.view import ClusterView
 
 _LISTED: Final = 8
 """Pools that a finding names before it only counts the rest: a denial is read in a terminal."""

@@ -35,9 +35,9 @@ from webhook.capacity.placement.fallback import Coverage, Fallbacks
 from webhook.capacity.providers.joins import sizes_in, with_size, with_template, with_template_of
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
-from webhook.cluster.protocol import Needs
-from webhook.decision import Outcome
+from webhook.capacity.view import Needs
 from webhook.kube.filling import items_of, mapping
+from webhook.model.decision import Outcome
 from webhook.policy.errors import SpecError, did_you_mean
 from webhook.policy.match import ResourceRule
 from webhook.rules.on_demand_fallback.findings import (
@@ -58,12 +58,12 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.joins import Sizer
     from webhook.capacity.providers.provider import ResourceReader
     from webhook.capacity.providers.reader import PoolReader
-    from webhook.cluster.protocol import ClusterView
-    from webhook.context import Context
-    from webhook.decision import Violation
-    from webhook.review import Request
+    from webhook.capacity.view import ClusterView
+    from webhook.model.decision import Violation
+    from webhook.model.review import Request
+    from webhook.rules.context import Context
     from webhook.rules.protocol import Facts
-    from webhook.subject import Subject
+    from webhook.rules.subject import Subject
 
 
 class OnDemandFallback(msgspec.Struct, frozen=True):

@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from webhook.base.globs import Globs
 from webhook.capacity.placement.supply import in_play
-from webhook.decision import Violation
-from webhook.globs import Globs
 from webhook.kube.filling import mapping
+from webhook.model.decision import Violation
 from webhook.rules.concern import Concern, Keys
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
 
     from webhook.capacity.providers.provider import Provider
-    from webhook.cluster.protocol import ClusterView
-    from webhook.subject import Subject
+    from webhook.capacity.view import ClusterView
+    from webhook.rules.subject import Subject
 
 _LITERAL: Final = re.compile(r"[^*?[]*")
 """The part of a glob before its first wildcard."""

@@ -13,11 +13,11 @@ import msgspec
 
 from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, NODE_POOL_ANNOTATION
 from webhook.capacity.placement.workload_class import CLASS_LABEL
-from webhook.decision import Outcome, Violation
 from webhook.documents import field_path
 from webhook.kube.filling import mapping
 from webhook.kube.pod import Pod
 from webhook.kube.templates import TEMPLATES_AT_MOST
+from webhook.model.decision import Outcome, Violation
 from webhook.policy.errors import did_you_mean
 from webhook.policy.terms import BREAK_GLASS
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from webhook.kube.templates import Workload
-    from webhook.subject import Subject
+    from webhook.rules.subject import Subject
 
 PODS: Final = "pods"
 PREFIX: Final = "spotgate.dev/"

@@ -30,17 +30,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from webhook.bounds import HINTED_AT_MOST, OverBoundError
+from webhook.base.bounds import HINTED_AT_MOST, OverBoundError
+from webhook.base.globs import Globs
 from webhook.capacity.providers.provider import readers_by_resource
-from webhook.cluster.protocol import Needs
-from webhook.decision import Outcome, Violation
+from webhook.capacity.view import Needs
 from webhook.documents import field_path
-from webhook.globs import Globs
 from webhook.kube.filling import mapping
 from webhook.kube.pod_decoding import pod_from_template
 from webhook.kube.templates import TEMPLATES_AT_MOST
+from webhook.model.decision import Outcome, Violation
+from webhook.model.review import GroupVersionKind, MalformedObjectError
 from webhook.policy.match import ResourceRule, is_namespace
-from webhook.review import GroupVersionKind, MalformedObjectError
 from webhook.rules.concern import Concern, Keys
 from webhook.rules.protocol import PolicyKind
 from webhook.rules.reserved_labels.namespaces import claims, namespace_concern
@@ -57,10 +57,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from webhook.capacity.providers.provider import Provider, ResourceReader
-    from webhook.context import Context
     from webhook.kube.templates import Workload
+    from webhook.rules.context import Context
     from webhook.rules.protocol import Facts
-    from webhook.subject import Subject
+    from webhook.rules.subject import Subject
 
 _LABELS: Final = "metadata.labels"
 _BINDING: Final = GroupVersionKind("", "v1", "Binding")

@@ -17,8 +17,8 @@ from webhook.capacity.placement.target import (
     own_choice,
     own_field,
 )
-from webhook.decision import Outcome, Violation, finding
 from webhook.kube.affinity import REQUIRED, describe, terms_of
+from webhook.model.decision import Outcome, Violation, finding
 from webhook.policy.errors import did_you_mean
 from webhook.rules.protocol import pod_noun
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from webhook.capacity.placement.supply import Supply
     from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.provider import Provider
-    from webhook.cluster.protocol import ClusterView
+    from webhook.capacity.view import ClusterView
     from webhook.kube.pod import Pod, Requirement, Toleration
-    from webhook.subject import Subject
+    from webhook.rules.subject import Subject
 
 _LABEL: Final = f'metadata.labels["{CAPACITY_LABEL}"]'
 _ANNOTATION: Final = f'metadata.annotations["{NODE_POOL_ANNOTATION}"]'

@@ -9,8 +9,8 @@ from webhook.capacity.placement.feasible import EXCLUDED, guarding_taint
 from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, own_field
 from webhook.capacity.providers.nodes import KIND as NODE_GROUP
 from webhook.capacity.providers.pool import CapacityType, Gpu
-from webhook.decision import finding
 from webhook.kube.affinity import Tristate, admits, terms_of, unmet_constraint
+from webhook.model.decision import finding
 from webhook.policy.errors import did_you_mean
 from webhook.rules.protocol import pod_noun, run_on_demand
 from webhook.rules.spot_placement.findings import (
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.pool import Taint
     from webhook.capacity.providers.provider import Provider
-    from webhook.cluster.protocol import ClusterView
-    from webhook.decision import Violation
+    from webhook.capacity.view import ClusterView
     from webhook.kube.affinity import Term
     from webhook.kube.pod import Pod
-    from webhook.subject import Subject
+    from webhook.model.decision import Violation
+    from webhook.rules.subject import Subject
 
 
 def no_pool_fits(

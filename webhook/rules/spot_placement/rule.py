@@ -39,12 +39,12 @@ from webhook.capacity.placement.selector import select
 from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.placement.target import NotTargeting, is_pinned, kept_fields
 from webhook.capacity.providers.pool import Taint
-from webhook.cluster.protocol import Needs
+from webhook.capacity.view import Needs
 from webhook.kube.affinity import terms_of
 from webhook.kube.pod import Requirement
 from webhook.kube.tolerations import any_covers
+from webhook.model.review import NODES
 from webhook.policy.match import PODS_CREATE
-from webhook.review import NODES
 from webhook.rules.concern import Concern, targeting_concern
 from webhook.rules.protocol import PolicyKind
 from webhook.rules.spot_placement import findings
@@ -59,13 +59,13 @@ if TYPE_CHECKING:
     from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.providers.schema import LabelSpec
-    from webhook.context import Context
-    from webhook.decision import Violation
     from webhook.kube.edit import PodEditor
     from webhook.kube.pod import Pod, Toleration
-    from webhook.review import UserInfo
+    from webhook.model.decision import Violation
+    from webhook.model.review import UserInfo
+    from webhook.rules.context import Context
     from webhook.rules.protocol import Facts
-    from webhook.subject import Subject
+    from webhook.rules.subject import Subject
 
 WEIGHT: Final = 100
 """The greatest weight of a preference: spot first, as far as the scheduler follows preferences."""

@@ -12,15 +12,15 @@ import msgspec
 
 from webhook.capacity.placement.budget import unevicted_annotation, unevicted_seconds
 from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND
-from webhook.decision import Outcome, Violation
 from webhook.documents.yaml_writer import UNBROKEN, dump
 from webhook.kube.volumes import on_the_node
+from webhook.model.decision import Outcome, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from webhook.base.globs import Globs
     from webhook.capacity.placement.target import Target
-    from webhook.globs import Globs
     from webhook.kube.autoscalers import Autoscaler
     from webhook.kube.disruption import DisruptionBudget
     from webhook.kube.pod import Pod

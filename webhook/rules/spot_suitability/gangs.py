@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.bounds import OverBoundError
+from webhook.base.bounds import OverBoundError
+from webhook.base.globs import Globs
 from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED, NotTargeting
-from webhook.decision import Violation
 from webhook.documents import field_path
-from webhook.globs import Globs
 from webhook.kube.layouts import member, steps_of
 from webhook.kube.templates import TEMPLATES_AT_MOST, pod_of
-from webhook.review import MalformedObjectError
+from webhook.model.decision import Violation
+from webhook.model.review import MalformedObjectError
 from webhook.rules.spot_suitability.spec import SCHEDULING_GROUP
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from webhook.kube.pod import Pod
     from webhook.kube.templates import FoundTemplate, Workload
     from webhook.rules.spot_suitability.spec import GangSpec
-    from webhook.subject import Subject
+    from webhook.rules.subject import Subject
 
 _SHOWN: Final = 120
 """Characters of a field path that a finding repeats: members of a map may have long names."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 from textwrap import indent
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.decision import Outcome, Violation
 from webhook.documents import field_path
+from webhook.model.decision import Outcome, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from webhook.subject import Subject
+    from webhook.rules.subject import Subject
 
 _JOB: Final = "Job.batch"
 _DISRUPTED: Final = "DisruptionTarget"

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from webhook.base.globs import Globs
 from webhook.capacity.placement.target import NotTargeting, target_of
 from webhook.capacity.placement.workload_class import (
     BATCH,
@@ -45,11 +46,10 @@ from webhook.capacity.placement.workload_class import (
     QUEUE_WORKER,
     is_queue_worker,
 )
-from webhook.cluster.protocol import Needs
-from webhook.decision import Outcome
-from webhook.globs import Globs
+from webhook.capacity.view import Needs
 from webhook.kube.volumes import writable_claim
 from webhook.kube.workload import WorkloadFields
+from webhook.model.decision import Outcome
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.concern import Concern, targeting_concern
 from webhook.rules.protocol import Levels, PolicyKind, run_on_demand
@@ -74,13 +74,13 @@ if TYPE_CHECKING:
 
     from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.provider import Provider
-    from webhook.context import Context
-    from webhook.decision import Violation
     from webhook.kube.autoscalers import Autoscaler
     from webhook.kube.pod import OwnerReference, Pod
+    from webhook.model.decision import Violation
+    from webhook.rules.context import Context
     from webhook.rules.protocol import Facts
     from webhook.rules.spot_suitability.spec import DriverSpec
-    from webhook.subject import Subject
+    from webhook.rules.subject import Subject
 
 KARPENTERS_POOL_LABEL: Final = "karpenter.sh/nodepool"
 _DONE_AGAIN: Final = frozenset({BATCH, CHECKPOINTING, QUEUE_WORKER})

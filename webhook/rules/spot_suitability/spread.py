@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED
-from webhook.decision import Outcome, Violation
 from webhook.kube.layouts import member
+from webhook.model.decision import Outcome, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from webhook.subject import Subject
+    from webhook.rules.subject import Subject
 
 KARPENTERS_SPREAD: Final = "capacity-spread"
 """The label in https://karpenter.sh/docs/concepts/scheduling/#on-demandspot-ratio-split."""

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from webhook.capacity.view import Needs
 from webhook.cel import language
 from webhook.cel.errors import EvaluationError
-from webhook.cluster.protocol import Needs
-from webhook.decision import Outcome, Violation
+from webhook.model.decision import Outcome, Violation
 from webhook.policy.errors import SpecError, SpecErrors
 from webhook.rules.protocol import PolicyKind
 from webhook.rules.validation.spec import ValidationSpec
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from webhook.cel.library import Expression, Language, Values
-    from webhook.context import Context
+    from webhook.rules.context import Context
     from webhook.rules.protocol import Facts
-    from webhook.subject import Subject
+    from webhook.rules.subject import Subject
 
 _MESSAGE_AT_MOST: Final = 5 * 1024
 """Bytes of the result of a messageExpression, as in Kubernetes."""

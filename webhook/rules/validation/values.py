@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.caching import identity_cache
+from webhook.base.caching import identity_cache
 from webhook.cel.errors import HAS_NUL, NOT_KNOWN
 from webhook.policy.match import RequestAttributes
 
 if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
     from webhook.cel.library import Language, Values
-    from webhook.context import Context
-    from webhook.subject import Subject
+    from webhook.rules.context import Context
+    from webhook.rules.subject import Subject
 
 _WITH_POOLS: Final = "cel with pools"
 _WITHOUT_POOLS: Final = "cel"

@@ -1,0 +1,1 @@
+"""Text, globs, bounds, caches, and the terminal: what needs no Kubernetes."""

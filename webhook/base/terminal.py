@@ -1,0 +1,65 @@
+"""Print styled lines: in colour on a terminal that wants it, else plain."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from webhook.base.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Line = list[tuple[str, str]]
+"""Pieces of text, each with a style of rich; an empty style is plain."""
+
+
+def show(lines: Iterable[Line]) -> None:
+    """Print the lines, in colour on a terminal that wants it."""
+    if in_colour():
+        show_in_colour(lines)
+    else:
+        print(plain(lines))
+
+
+def in_colour() -> bool:
+    """Return whether standard output is a terminal that wants colours."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def show_in_colour(lines: Iterable[Line]) -> None:
+    """Print the lines with their styles."""
+    from rich.console import Console  # noqa: PLC0415 - 35 ms that a pipeline need not wait
+    from rich.text import Text  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    for line in lines:
+        console.print(Text.assemble(*((printable(text), style) for text, style in line)), soft_wrap=True)
+
+
+def complain(*texts: str) -> None:
+    """Print problems on standard error, each in one plain line."""
+    print(plain([(text, "")] for text in texts), file=sys.stderr)
+
+
+def plain(lines: Iterable[Line]) -> str:
+    """Return the lines as text without styles, and without spaces at line ends.
+
+    GitHub's runner takes a line of a log for a command where it begins with ``::``, spaces aside. None of ours does,
+    but the name of a file, or a text in a manifest, may.
+    """
+    texts = ("".join(printable(text) for text, _ in line).rstrip() for line in lines)
+    return "\n".join(text.replace("::", ": :", 1) if text.lstrip().startswith("::") else text for text in texts)
+
+
+def as_json(value: object) -> str:
+    """Return a value as JSON for programs, and for people who look at it."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number of things in words: 1 object, 2 objects."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

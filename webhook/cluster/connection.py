@@ -1,0 +1,100 @@
+"""Connect a command to a live cluster, and say where the cluster, or a part of it, can't be read."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from webhook.base.exits import CannotJudgeError
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+    from webhook.cluster.api import Api, ApiError
+
+T = TypeVar("T")
+
+
+def add_connection(parser: ArgumentParser) -> None:
+    """Add ``--kubeconfig`` and ``--context``, with kubectl's defaults."""
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", type=Path, help="of the cluster; default: $KUBECONFIG, else ~/.kube/config"
+    )
+    parser.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
+
+
+async def connect(kubeconfig: Path | None, context: str | None = None) -> Api:
+    """Connect to a cluster as `Api.connect` does. Log lines go to standard error: the output is a report."""
+    import structlog  # noqa: PLC0415 - a third of a second that --help need not wait
+
+    from webhook.cluster.api import Api  # noqa: PLC0415 - as above
+
+    if not structlog.is_configured():
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    return await Api.connect(kubeconfig, context)
+
+
+def run_on_cluster(command: str, options: Namespace, work: Callable[[Api], Awaitable[T]]) -> T:
+    """Run work on the cluster that the options name. Raise CannotJudgeError if the cluster can't be read."""
+    from webhook.capacity.view import UnusableCredentialsError  # noqa: PLC0415
+    from webhook.cluster.api import ApiError  # noqa: PLC0415 - a third of a second that --help need not wait
+
+    async def run() -> T:
+        in_cluster = getattr(options, "in_cluster", False)
+        kubeconfig = None if in_cluster else options.kubeconfig or _default_kubeconfig()
+        api = await connect(kubeconfig, options.context)
+        try:
+            return await work(api)
+        except ApiError as error:
+            fix = f"; allow it, see docs/cli/{command}.md" if error.status == HTTPStatus.FORBIDDEN else ""
+            raise CannotJudgeError(f"spotgate {command}: {unanswered(api, error)}{fix}") from None
+        finally:
+            await api.close()
+
+    try:
+        return asyncio.run(run())
+    except UnusableCredentialsError as error:
+        raise CannotJudgeError(f"spotgate {command}: {error}") from None
+
+
+def unanswered(api: Api, error: ApiError) -> str:
+    """Return why the cluster can't be read, and what to look at where the answer does not say it."""
+    from webhook.cluster.api import NO_ANSWER  # noqa: PLC0415 - as in `run_on_cluster`
+
+    fix = {
+        NO_ANSWER: "; is it the right one (--kubeconfig, --context), and can this machine reach it?",
+        HTTPStatus.UNAUTHORIZED: "; the credentials are expired, or of another cluster: log in anew",
+    }.get(error.status, "")
+    return f"the cluster at {api.url} can't be read: {error}{fix}"
+
+
+def missing_rules(forbidden: Iterable[tuple[str, str]]) -> list[str]:
+    """Return in lines of YAML what a ClusterRole needs so that its users may list these groups and plurals."""
+    groups: dict[str, list[str]] = {}
+    for group, plural in sorted(forbidden):
+        groups.setdefault(group, []).append(plural)
+    rules = ({"apiGroups": [group], "resources": plurals, "verbs": ["list"]} for group, plurals in groups.items())
+    return ["add to a ClusterRole of this user (403 above):", *as_rules(rules)] if groups else []
+
+
+def as_rules(rules: Iterable[Mapping[str, list[str]]]) -> list[str]:
+    """Return rules of a Role in lines of YAML."""
+    lines = []
+    for rule in rules:
+        for number, (key, values) in enumerate(rule.items()):
+            shown = ", ".join(each or '""' for each in values)
+            lines.append(f"{'  - ' if number == 0 else '    '}{key}: [{shown}]")
+    return lines
+
+
+def _default_kubeconfig() -> Path | None:
+    """Return the file that kubectl uses without flags, or those that $KUBECONFIG lists; None in a Pod without any."""
+    listed = [each for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
+    named = listed or [str(Path.home() / ".kube" / "config")]
+    there = [each for each in named if Path(each).exists()]
+    return Path(os.pathsep.join(there or named)) if there or "KUBERNETES_SERVICE_HOST" not in os.environ else None

@@ -1,0 +1,145 @@
+"""Run the command line ``spotgate``, or ``kubectl spotgate``. The module of a command is imported when it runs."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import io
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from webhook import __version__
+from webhook.base.exits import CANNOT_JUDGE, CannotJudgeError
+from webhook.base.terminal import complain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+COMMANDS: Final = {
+    "serve": "run the admission webhook",
+    "check": "judge manifests: files, folders, standard input",
+    "fix": "write into manifests what the webhook would inject",
+    "fn": "judge and change a ResourceList, as a KRM function for kustomize and kpt",
+    "explain": "say why each policy acts or not, and what a reclaim does to the Pods",
+    "review": "answer one AdmissionReview as the webhook does",
+    "test": "run tests of policies",
+    "rehearse": "say what happens when spot nodes go, by the real scheduler",
+    "replay": "judge recorded reviews by other policies, and say what changes",
+    "new": "print an example of a policy file to begin with",
+    "schema": "print the JSON Schema of policy files, for editors",
+    "webhook-config": "print the webhook configurations for the API server",
+    "certs": "show, check or rotate the certificates of an installation",
+    "audit": "judge what exists in a live cluster, and say what would not survive a reclaim",
+    "doctor": "check a live installation, without writing to it",
+    "export": "print policies as Kubernetes' own, which hold without the webhook",
+}
+_INTERRUPTED: Final = 130
+"""The exit code that shells give to a program that Ctrl-C ended."""
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Format help as wide as the texts are."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30, width=100)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line, by default that of this process. Return the exit code.
+
+    0: nothing was found, 1: findings, 2: it could not judge.
+    """
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what may follow
+        _complete()
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what a terminal can't show must not end the command
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except SystemExit as stop:  # argparse has said why
+        return stop.code if isinstance(stop.code, int) else CANNOT_JUDGE
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:  # `spotgate check | head`: whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CANNOT_JUDGE
+    except (CannotJudgeError, OSError) as error:  # OSError: the output's disk is full
+        complain(*str(error).split("\n"))
+        return CANNOT_JUDGE
+    except Exception:  # noqa: BLE001 - Python's own exit code, 1, would say that there are findings
+        import traceback  # noqa: PLC0415
+
+        traceback.print_exc()
+        print("spotgate: this is a bug in spotgate, and nothing was judged", file=sys.stderr)
+        return CANNOT_JUDGE
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    program = "kubectl spotgate" if Path(sys.argv[0]).name.startswith("kubectl-") else "spotgate"
+    command, *rest = arguments or ["--help"]
+    if command not in COMMANDS:
+        _no_command(program).parse_args([command, *rest])
+        return CANNOT_JUDGE
+    options = command_parser(program, command).parse_intermixed_args(rest)
+    code: int = options.run(options)
+    return code
+
+
+def command_parser(program: str, command: str) -> argparse.ArgumentParser:
+    """Build the parser of a command, whose options have the command's ``run``."""
+    module = _module(command)
+    parser = argparse.ArgumentParser(
+        prog=f"{program} {command}",
+        description=module.DESCRIPTION,
+        epilog=module.EPILOG,
+        formatter_class=_Help,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(run=module.run)
+    module.configure(parser)
+    return parser
+
+
+def _module(command: str) -> ModuleType:
+    """Import the module of a command, which takes most of the time of judging one file."""
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for them takes longer than judging a file
+    gc.disable()  # what is imported stays: looking for garbage among it, now and at the end, is a seventh of the time
+    try:
+        return importlib.import_module(f"webhook.commands.{command.replace('-', '_')}")
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def _complete() -> None:
+    """Print what may follow the command line of the shell, and end."""
+    import argcomplete  # noqa: PLC0415 - only for completion
+
+    _, *words = os.environ.get("COMP_LINE", "spotgate").split()
+    argcomplete.autocomplete(_no_command("spotgate", configured=words[0] if words else ""))
+
+
+def _no_command(program: str, configured: str = "") -> argparse.ArgumentParser:
+    """Build the parser for a command line without a known command. One command can have its flags."""
+    parser = argparse.ArgumentParser(
+        prog=program,
+        usage=f"{program} [-h] [--version] COMMAND ...",
+        description="Admission control for Kubernetes workloads on spot capacity.",
+        formatter_class=_Help,
+        epilog=f"`{program} COMMAND --help` explains a command.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"spotgate {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(name, help=summary)
+        if name == configured:
+            _module(name).configure(command)
+    return parser

@@ -1,0 +1,91 @@
+"""Judge what exists in a live cluster: ``spotgate audit``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from webhook.base.exits import CannotJudgeError
+from webhook.base.terminal import complain
+from webhook.cluster.connection import add_connection, missing_rules, run_on_cluster
+from webhook.formats import add_output, outputs_of, write_report
+from webhook.offline.options import add_cluster, add_policies, read_policies, resource_name
+from webhook.offline.report import report_of
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from webhook.cluster.api import Api
+    from webhook.commands.audit.run import Audited
+    from webhook.engine.bundle import Bundle
+    from webhook.offline.report import Report
+
+DESCRIPTION: Final = """\
+Judge what exists in a live cluster, as if each object were created now, and say which workloads
+on spot Nodes would not survive a reclaim today, and why.
+
+Objects are read page by page, and never Secrets and ConfigMaps. What a workload owns (the
+ReplicaSets and Pods of a Deployment) is judged with the workload alone. Nothing is written,
+except with --write-reports.
+"""
+
+EPILOG: Final = """\
+examples:
+  %(prog)s
+  %(prog)s -n shop -n research -o json
+  %(prog)s --fail-on warn -o table -o sarif=audit.sarif
+  %(prog)s --in-cluster --policies shipped --policies /etc/spotgate/own --write-reports
+
+exit codes:
+  0  nothing at or above --fail-on
+  1  findings at or above --fail-on
+  2  it could not judge: the cluster, or a part of it, can't be read, a policy is invalid, reports
+     can't be written, or the command line is wrong
+"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    add_connection(parser)
+    parser.add_argument("--in-cluster", action="store_true", help="with the ServiceAccount of the Pod that it runs in")
+    add_policies(parser)
+    add_cluster(parser)
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        type=resource_name,
+        action="append",
+        default=[],
+        help="only objects in this namespace; can be given again; default: all, and what is in none",
+    )
+    add_output(parser)
+    parser.set_defaults(fail_on="deny")
+    parser.add_argument(
+        "--write-reports",
+        action="store_true",
+        help="write what fails by --fail-on into the cluster: one PolicyReport in each namespace; those that no longer "
+        "apply are deleted",
+    )
+
+
+def run(options: Namespace) -> int:
+    """Judge the objects of the cluster and report the findings."""
+    outputs = outputs_of(options)
+    if options.in_cluster and (options.kubeconfig is not None or options.context is not None):
+        raise CannotJudgeError("error: --in-cluster and --kubeconfig both say which cluster; give one of them")
+    bundle = read_policies(options.policies, cluster=options.cluster)
+    audited, report = run_on_cluster("audit", options, lambda api: _audit(api, options, bundle))
+    return write_report(report, outputs, missing_rules(audited.forbidden))
+
+
+async def _audit(api: Api, options: Namespace, bundle: Bundle) -> tuple[Audited, Report]:
+    from webhook.commands.audit.reports import report_kinds, write_reports  # noqa: PLC0415 - as in `run_on_cluster`
+    from webhook.commands.audit.run import audit  # noqa: PLC0415
+
+    audited = await audit(api, bundle, options.namespace)
+    fine = audited.judged - len(audited.objects)
+    report = report_of(bundle, audited.objects, audited.problems, options, fine=fine, on_spot=audited.on_spot)
+    if options.write_reports and not audited.problems:
+        written, deleted = await write_reports(api, report_kinds(audited.served), report, options.namespace)
+        complain(f"reports: {written} applied, {deleted} deleted")
+    return audited, report

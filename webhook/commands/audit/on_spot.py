@@ -1,0 +1,198 @@
+"""Find the workloads that run on spot Nodes now, and why they would not survive a reclaim.
+
+The reasons are those of the rules: how each running Pod would stop on the Node that it is on (`ReclaimTimeline`), what
+SpotSuitability says of its workload, and what OnDemandFallback says of the node pool.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.capacity.placement.budget import GraceBudgets
+from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION, SPOT, Target
+from webhook.capacity.providers.nodes import provider_of
+from webhook.cluster.source import metadata_of
+from webhook.kube.affinity import Tristate
+from webhook.kube.pod_decoding import decode_pod
+from webhook.offline.report import ReclaimRisk, RiskReason
+from webhook.reclaim.timeline import timeline_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from webhook.capacity.providers.pool import Pool
+    from webhook.capacity.providers.provider import Provider
+    from webhook.capacity.view import ClusterView
+    from webhook.engine.bundle import Bundle
+    from webhook.kube.pod import OwnerReference
+    from webhook.model.decision import Finding
+    from webhook.offline.judge import Identity, Judge
+    from webhook.offline.manifests.objects import Manifest
+
+_SUITABILITY: Final = "SpotSuitability"
+_FALLBACK: Final = "OnDemandFallback"
+_OF_NODES: Final = frozenset({("apps", "DaemonSet"), ("", "Node")})
+"""Owners of Pods that belong to a Node and end with it."""
+
+
+class SpotNode(msgspec.Struct, frozen=True):
+    """Hold the provider and the node pool of a spot Node. The pool is None if nothing declares it."""
+
+    provider: Provider
+    pool: Pool | None
+
+
+class SpotWorkload(msgspec.Struct, kw_only=True):
+    """Describe a workload with Pods on spot Nodes.
+
+    Attributes:
+        version: of its API.
+        pods: the number of these Pods; ``pools`` are the node pools that they run in.
+        early: how many seconds before the end of its grace period the worst of them is killed.
+        reasons: why it would not survive.
+    """
+
+    version: str
+    pods: int = 0
+    pools: list[str] = []
+    early: int = 0
+    reasons: list[RiskReason] = []
+
+
+class OnSpot:
+    """Collect the workloads on spot Nodes while the objects of a cluster are read, Pods first."""
+
+    def __init__(self, bundle: Bundle, view: ClusterView, nodes: Mapping[str, SpotNode], judge: Judge) -> None:
+        self._bundle = bundle
+        self._view = view
+        self._nodes = nodes
+        self._judge = judge
+        self._budgets = GraceBudgets(bundle.providers)
+        self._kinds = {each.name: each.kind for each in bundle.policies}
+        self._workloads: dict[Identity, SpotWorkload] = {}
+        self._without_fallback: dict[str, RiskReason] = {}
+
+    def take_pod(self, identity: Identity, controller: OwnerReference | None, node_name: str, raw: msgspec.Raw) -> None:
+        """Count a Pod that runs on a spot Node."""
+        node = self._nodes.get(node_name)
+        owner = (controller.group, controller.kind) if controller is not None else None
+        if node is None or owner in _OF_NODES:
+            return
+        _, _, namespace, _ = identity
+        if self._bundle.index.system_namespace(namespace, self._view) is Tristate.YES:
+            return
+        self._workloads[identity] = self._of_pod(raw, node)
+        if controller is not None:
+            self.pass_on(identity, controller)
+
+    def _of_pod(self, raw: msgspec.Raw, node: SpotNode) -> SpotWorkload:
+        """Return a Pod as a workload, and whether it gets its whole grace period as it runs."""
+        pools = [node.pool.name] if node.pool is not None and node.pool.name else []
+        workload = SpotWorkload(version="v1", pods=1, pools=pools)
+        pod = decode_pod(raw)
+        anywhere = Target(preferred=False, because="", providers=(node.provider,), pools=None)
+        budget = self._budgets.of_pools([node.pool]) if node.pool is not None else self._budgets.of(anywhere)
+        if budget is None:
+            return workload
+        timeline = timeline_of("", pod, pod, provider=node.provider, pool=node.pool, budget=budget)
+        if pod.annotations.get(timeline.unevicted) == "true":
+            fix = f"remove the annotation `{timeline.unevicted}`, or run it on demand"
+            workload.reasons.append(RiskReason(id="spot-suitability/protection", reason=timeline.verdict, fix=fix))
+        elif timeline.loses and not timeline.unevicted:
+            workload.early = max(-timeline.margin, 0)
+            reason = RiskReason(
+                id=f"graceful-termination/{'sleep-too-long' if timeline.fits else 'over-budget'}",
+                reason=f"a grace period of {timeline.grace} s {timeline.verdict}",
+                fix=f"set `terminationGracePeriodSeconds: {budget.seconds}`, and stop within that",
+            )
+            workload.reasons.append(reason)
+        return workload
+
+    def pass_on(self, identity: Identity, owner: OwnerReference) -> None:
+        """Count the Pods of a workload for the one that owns it."""
+        if (mine := self._workloads.pop(identity, None)) is None:
+            return
+        version = owner.apiVersion.rpartition("/")[2]
+        whose = (owner.group, owner.kind, identity[2], owner.name)
+        its = self._workloads.setdefault(whose, SpotWorkload(version=version))
+        its.pods += mine.pods
+        its.pools += [each for each in mine.pools if each not in its.pools]
+        if mine.reasons and (not its.reasons or mine.early > its.early):
+            its.early, its.reasons = mine.early, mine.reasons
+
+    def take_object(self, identity: Identity, manifest: Manifest, findings: Iterable[Finding]) -> None:
+        """Note why an object with Pods on spot Nodes would not survive, or that a node pool lacks a fallback."""
+        for finding in findings:
+            if self._kinds.get(finding.policy) == _FALLBACK:
+                self._without_fallback.setdefault(manifest.name, _reason(finding))
+        workload = self._workloads.get(identity)
+        if workload is None:
+            return
+        as_spot = self._as_spot(manifest, workload.pools)
+        of_it = findings if as_spot is None else self._judge.judge(as_spot).findings
+        workload.reasons += [_reason(each) for each in of_it if self._kinds.get(each.policy) == _SUITABILITY]
+
+    def _as_spot(self, manifest: Manifest, pools: list[str]) -> Manifest | None:
+        """Return a copy that asks for the spot pool it runs in. Return None if only some of its Pods may run there.
+
+        Rules about spot look only at what asks for it; what merely tolerates spot Nodes runs there all the same.
+        """
+        value = deepcopy(manifest.value)
+        places = [value]
+        if (manifest.group, manifest.kind) != ("", "Pod"):
+            workload = next(
+                each
+                for each in self._bundle.index.workloads.values()
+                if (each.group, each.kind) == (manifest.group, manifest.kind)
+            )
+            found = list(workload.templates(value))
+            if len(found) != 1 or found[0].laid_out is not None:
+                return None
+            places = [found[0].value]
+        metadata = places[0].setdefault("metadata", {})
+        metadata["labels"] = {**(metadata.get("labels") or {}), CAPACITY_LABEL: SPOT}
+        if len(pools) == 1:
+            metadata["annotations"] = {**(metadata.get("annotations") or {}), NODE_POOL_ANNOTATION: pools[0]}
+        return msgspec.structs.replace(manifest, value=value)
+
+    def risks(self) -> Iterator[ReclaimRisk]:
+        """Yield each workload on spot Nodes, by namespace, kind and name, with the reasons against it."""
+        for (group, kind, namespace, name), each in sorted(self._workloads.items(), key=lambda item: item[0][2:]):
+            fallback = (self._without_fallback.get(pool) for pool in each.pools)
+            yield ReclaimRisk(
+                api_version=f"{group}/{each.version}" if group else each.version,
+                kind=kind,
+                namespace=namespace,
+                name=name,
+                pods=each.pods,
+                pools=sorted(each.pools),
+                reasons=[*each.reasons, *(reason for reason in fallback if reason is not None)],
+            )
+
+
+def _reason(finding: Finding) -> RiskReason:
+    return RiskReason(id=finding.id, reason=finding.reason, fix=finding.fix)
+
+
+def spot_nodes(
+    raws: Iterable[msgspec.Raw], view: ClusterView, providers: Mapping[str, Provider]
+) -> dict[str, SpotNode]:
+    """Return the spot Nodes among these, by name: those with a spot label, and those of a spot pool."""
+    pools: dict[tuple[str, str], Pool] = {}
+    for pool in (*view.node_groups, *(view.pools or ())):
+        if not pool.elsewhere and pool.pool_name:
+            pools[pool.provider, pool.pool_name] = pool
+    found: dict[str, SpotNode] = {}
+    for raw in raws:
+        metadata = metadata_of(raw)
+        labels = metadata.labels or {}
+        provider = provider_of(labels, providers.values())
+        if provider is None:
+            continue
+        pool_of_it = pools.get((provider.name, labels.get(provider.pool_name_label, "")))
+        if provider.is_spot_node(labels) or (pool_of_it is not None and pool_of_it.spot):
+            found[metadata.name] = SpotNode(provider, pool_of_it)
+    return found

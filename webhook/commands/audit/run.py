@@ -1,0 +1,297 @@
+"""Judge what exists in a live cluster: read gently, page by page, and never Secrets and ConfigMaps."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.base.exits import CannotJudgeError
+from webhook.cluster.api import JSON_TYPE, ApiError
+from webhook.cluster.discovery import ServedResource, served_resources
+from webhook.cluster.resources import read_cluster, refusals
+from webhook.cluster.source import METADATA_LIST, pages
+from webhook.commands.audit.on_spot import OnSpot, spot_nodes
+from webhook.documents import Document
+from webhook.kube.affinity import Tristate
+from webhook.kube.pod import OwnerReference  # noqa: TC001 - msgspec reads the annotations
+from webhook.kube.resources import Resource
+from webhook.model.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
+from webhook.offline.judge import Judge
+from webhook.offline.kinds import ResourceKinds
+from webhook.offline.manifests.objects import Manifest
+from webhook.offline.report import object_reports
+from webhook.offline.session import Judgements
+from webhook.policy.errors import Problem
+from webhook.rules.context import ASSUMED_VERSION, Context, Phase, utc_now
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+
+    from webhook.capacity.view import ClusterView
+    from webhook.cluster.api import Api
+    from webhook.commands.audit.on_spot import SpotNode
+    from webhook.engine.bundle import Bundle
+    from webhook.engine.index import Index
+    from webhook.offline.judge import Identity
+    from webhook.offline.report import ObjectReport, ReclaimRisk
+
+PAGE_SECONDS: Final = 30.0
+"""Seconds for each answer: a page of 500 Pods is some MB, and an API server under load takes its time."""
+
+_APART: Final = 0.05
+"""Seconds between the starts of two requests: 20 a second, less than half of what kubectl allows itself."""
+
+_PAUSES: Final = (1.0, 2.0, 4.0)
+"""Seconds before each retry; after the last one the failure is final."""
+
+_PASSING: Final = frozenset({0, 429, 500, 502, 503, 504})
+"""No answer, or one that another try may better."""
+
+_NEVER: Final = frozenset({("", "secrets"), ("", "configmaps")})
+"""Never read, whatever a policy matches: who may list them has their contents."""
+
+_FIRST: Final = (("", "pods"), ("apps", "replicasets"), ("batch", "jobs"))
+"""Pods tell which workloads run where, and these two belong to others: they are read before their owners."""
+
+PODS: Final = ("", "pods")
+_RUNNING: Final = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class Reader:
+    """Read from an API server one request at a time, not too fast, and try again what fails in passing."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._last = 0.0
+
+    async def fetch(self, path: str, accept: str = JSON_TYPE) -> bytes:
+        """Return the body of the response to a GET. Raise ApiError."""
+        for pause in _PAUSES:
+            try:
+                return await self._fetch(path, accept)
+            except ApiError as error:
+                if error.status not in _PASSING:
+                    raise
+            await asyncio.sleep(pause)
+        return await self._fetch(path, accept)
+
+    async def _fetch(self, path: str, accept: str) -> bytes:
+        await asyncio.sleep(max(0.0, self._last + _APART - monotonic()))
+        self._last = monotonic()
+        return await self._api.read(path, PAGE_SECONDS, accept)
+
+    async def objects(self, listed: Listed, namespaces: Iterable[str]) -> AsyncIterator[list[msgspec.Raw]]:
+        """Yield the objects of a resource, a page at a time; without namespaces everywhere. Raise ApiError."""
+        served = listed.served
+        accept = METADATA_LIST if listed.metadata_only else JSON_TYPE
+        query = {"fieldSelector": _RUNNING} if listed.key == PODS else {}
+        for namespace in namespaces or ("",):
+            try:
+                found = pages(lambda path: self.fetch(path, accept), served.path_in(namespace), query, renew=True)
+                async for page in found:
+                    yield page.items
+            except msgspec.MsgspecError as error:
+                raise ApiError(f"the API server's answer makes no sense: {error}") from error
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """Describe a resource whose objects, or the pod templates in them, are judged, maybe by their metadata only."""
+
+    served: ServedResource
+    workload: bool
+    metadata_only: bool
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return API group and plural."""
+        return self.served.resource.group, self.served.resource.plural
+
+
+def listed_resources(index: Index, served: Iterable[ServedResource], *, cluster_scoped: bool) -> list[Listed]:
+    """Return the resources that a policy judges when an object is created, in the order in which they are read."""
+    found = _listed(index, served, cluster_scoped=cluster_scoped)
+    return sorted(found, key=lambda each: (_FIRST.index(each.key) if each.key in _FIRST else len(_FIRST), each.key))
+
+
+def _listed(index: Index, served: Iterable[ServedResource], *, cluster_scoped: bool) -> Iterator[Listed]:
+    pools = {(each.group, each.resource) for provider in index.providers.values() for each in provider.readers}
+    for each in served:
+        key = each.resource.group, each.resource.plural
+        if "list" not in each.verbs or key in _NEVER or not (each.resource.namespaced or cluster_scoped):
+            continue
+        resource = GroupVersionResource(each.resource.group, each.version, each.resource.plural)
+        request = Request(uid="", operation="CREATE", kind=GroupVersionKind(), resource=resource)
+        route = index.route(Phase.VALIDATE, request)
+        if route is None or not (route.direct or route.projected):
+            continue
+        any_size = all(each.of.any_size for each in route.direct)
+        whole = bool(route.projected) or key in pools or key == PODS or not any_size
+        yield Listed(served=each, workload=bool(route.projected), metadata_only=not whole)
+
+
+_NODES: Final = Listed(
+    served=ServedResource(
+        resource=Resource("", "Node", "nodes", namespaced=False), version="v1", verbs=frozenset({"list"})
+    ),
+    workload=False,
+    metadata_only=True,
+)
+_NAMESPACES: Final = ("", "namespaces")
+
+
+class Audited(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold what an audit found.
+
+    Attributes:
+        judged: the number of objects that were judged.
+        objects: those with findings.
+        on_spot: the workloads on spot Nodes.
+        problems: what could not be read or judged.
+        forbidden: API group and plural of what may not be listed.
+        served: what the API server serves.
+    """
+
+    judged: int
+    objects: list[ObjectReport]
+    on_spot: list[ReclaimRisk]
+    problems: list[Problem]
+    forbidden: list[tuple[str, str]]
+    served: list[ServedResource]
+
+
+async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str]) -> Audited:
+    """Judge every object of the cluster that a policy looks at, as if it were created now.
+
+    Without ``namespaces``, objects of all are judged, and those in none. Raise ApiError if there is no answer, or the
+    credentials are refused, and CannotJudgeError if a namespace is not there.
+    """
+    reading = await read_cluster(api, bundle.providers, budgets=True, seconds=PAGE_SECONDS)
+    problems = [Problem(api.url, 0, 0, "", text) for text in reading.failures]
+    forbidden = dict(reading.forbidden)
+    view = reading.view
+    if view.namespaces and (missing := next((each for each in namespaces if each not in view.namespaces), "")):
+        raise CannotJudgeError(f"error: -n {missing}: {api.url} has no such namespace")
+    reader = Reader(api)
+    served = await served_resources(reader.fetch)
+    listed = listed_resources(bundle.index, served, cluster_scoped=not namespaces)
+    nodes: dict[str, SpotNode] = {}
+    if _NODES.key not in forbidden:
+        async for page in reader.objects(_NODES, ()):
+            nodes |= spot_nodes(page, view, bundle.providers)
+    judging = _Judging(bundle, view, listed, nodes)
+    for each in listed:
+        try:
+            async for page in reader.objects(each, namespaces):
+                judging.take(each, page)
+        except ApiError as error:
+            problem = Problem(api.url, 0, 0, "", f"{each.served} can't be read: {error}")
+            if error.status == HTTPStatus.FORBIDDEN:
+                forbidden[each.key] = error
+            elif problem not in problems:  # of node pools the reading of the cluster has said so
+                problems.append(problem)
+    problems += judging.problems
+    problems += (Problem(api.url, 0, 0, "", text) for text in refusals(forbidden))
+    return Audited(
+        judged=judging.judged,
+        objects=judging.objects,
+        on_spot=list(judging.on_spot.risks()),
+        problems=problems,
+        forbidden=list(forbidden),
+        served=served,
+    )
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+    ownerReferences: list[OwnerReference] | None = None
+    deletionTimestamp: str | None = None
+
+
+class _Spec(msgspec.Struct):
+    nodeName: str | None = None
+
+
+class _Head(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _PodHead(_Head):
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+class _Judging:
+    """Judge pages of objects.
+
+    Attributes:
+        judged: the number of objects that were judged.
+        objects: those with findings.
+        on_spot: the workloads on spot Nodes.
+        problems: what could not be judged.
+    """
+
+    def __init__(self, bundle: Bundle, view: ClusterView, listed: Iterable[Listed], nodes: dict[str, SpotNode]) -> None:
+        context = Context(phase=Phase.VALIDATE, now=utc_now()).seeing(view, ASSUMED_VERSION)
+        kinds = ResourceKinds(bundle, (), [each.served.resource for each in listed])
+        self._judge = Judge(bundle.index, kinds, context, operation="CREATE", user=UserInfo())
+        self._bundle = bundle
+        self._view = view
+        self._workloads = {(each.served.resource.group, each.served.resource.kind) for each in listed if each.workload}
+        self.judged = 0
+        self.objects: list[ObjectReport] = []
+        self.on_spot = OnSpot(bundle, view, nodes, self._judge)
+        self.problems: list[Problem] = []
+
+    def take(self, listed: Listed, raws: Iterable[msgspec.Raw]) -> None:
+        """Judge one page of objects."""
+        judged = [each for raw in raws if (each := self._take(listed, raw)) is not None]
+        self.judged += len(judged)
+        self.problems += [judgement.problem for _, judgement in judged if judgement.problem is not None]
+        reports = object_reports(Judgements(self._bundle, judged, [], 0, self._view))
+        self.objects += [report for report in reports if report.results]
+
+    def _take(self, listed: Listed, raw: msgspec.Raw) -> tuple[Manifest, Any] | None:
+        """Judge an object. Return None if it is being deleted, the platform's, or judged with what owns it."""
+        is_pod = listed.key == PODS
+        head = msgspec.json.decode(raw, type=_PodHead if is_pod else _Head)
+        resource, metadata = listed.served.resource, head.metadata
+        if metadata.deletionTimestamp is not None or self._is_the_platforms(listed, metadata.name):
+            return None
+        identity: Identity = (resource.group, resource.kind, metadata.namespace, metadata.name)
+        owner = next((each for each in metadata.ownerReferences or () if each.controller), None)
+        if isinstance(head, _PodHead):
+            self.on_spot.take_pod(identity, owner, head.spec.nodeName or "", raw)
+        if owner is not None and (owner.group, owner.kind) in self._workloads:
+            if not is_pod:
+                self.on_spot.pass_on(identity, owner)
+            return None
+        manifest = _as_new(listed, metadata, raw)
+        if listed.key == _NAMESPACES:
+            labels = manifest.value["metadata"].get("labels") or {}
+            for provider in self._bundle.providers.values():
+                for each in provider.system_namespaces.labels:  # by which the platform tells users' namespaces, too
+                    labels.pop(each.key, None)
+        judgement = self._judge.judge(manifest)
+        self.on_spot.take_object(identity, manifest, judgement.findings)
+        return manifest, replace(judgement, patch=())
+
+    def _is_the_platforms(self, listed: Listed, name: str) -> bool:
+        owned = listed.key == _NAMESPACES and self._bundle.index.system_namespace(name, self._view)
+        return owned is Tristate.YES
+
+
+def _as_new(listed: Listed, metadata: _Metadata, raw: msgspec.Raw) -> Manifest:
+    """Return the object as it would be created now: without what the cluster made of it."""
+    kind = listed.served.resource.kind
+    value: dict[str, Any] = {**msgspec.json.decode(raw), "apiVersion": listed.served.api_version, "kind": kind}
+    value.pop("status", None)
+    value["metadata"].pop("managedFields", None)
+    if listed.key == PODS:
+        value["spec"].pop("nodeName", None)
+    place = "/".join(filter(None, (kind, metadata.namespace, metadata.name)))
+    return Manifest(Document(place, 0, value), (), listed.served.api_version, kind, value)

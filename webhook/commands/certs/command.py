@@ -1,0 +1,146 @@
+"""Show, check and rotate the certificates of an installation: ``spotgate certs``."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from webhook.base.exits import FINE, FOUND, CannotJudgeError
+from webhook.base.terminal import as_json, complain, counted, show
+from webhook.cluster.connection import add_connection, run_on_cluster
+from webhook.offline.options import add_table_or_json, object_name
+from webhook.rules.context import utc_now
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from webhook.base.terminal import Line
+    from webhook.cluster.api import Api
+    from webhook.commands.certs.certificates import Item
+
+DESCRIPTION: Final = """\
+Show, check or rotate the certificates of an installation.
+
+Reads the Secret with the certificate that the replicas serve, and the caBundles that the API
+server verifies it with. `check` prints problems alone. `rotate` puts a new CA into the Secret of
+replicas that manage their certificates (serve --tls-secret), and waits until all of them serve
+what it signed; they take the old CA out of the caBundles ten minutes later. Private keys are
+never printed.
+"""
+
+EPILOG: Final = """\
+examples:
+  %(prog)s show
+  %(prog)s check --within 14
+  %(prog)s show --secret spotgate-system/spotgate-tls -o json
+  %(prog)s rotate
+
+exit codes:
+  0  what the replicas serve is trusted, for longer than --within says; rotate: it is done
+  1  something is not; rotate: not within --timeout, but replicas go on with it
+  2  the cluster can't be read, or rotate: the Secret is not one that spotgate manages
+"""
+
+_PAUSE: Final = 1.0
+"""Seconds between two looks at what a rotation has reached."""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("action", choices=("show", "check", "rotate"), help="what to do")
+    add_connection(parser)
+    parser.add_argument(
+        "--secret",
+        metavar="NAMESPACE/NAME",
+        type=object_name,
+        default="spotgate-system/spotgate-certificates",
+        help="where the certificate is; default: %(default)s",
+    )
+    within = "what expires within so many days is a problem; replicas renew sooner; default: %(default)s"
+    parser.add_argument("--within", metavar="DAYS", type=int, default=7, help=within)
+    waits = "how long `rotate` waits for the replicas; default: %(default)s"
+    parser.add_argument("--timeout", metavar="SECONDS", type=float, default=120, help=waits)
+    add_table_or_json(parser)
+
+
+def run(options: Namespace) -> int:
+    """Do what is asked for."""
+    act = _rotate if options.action == "rotate" else _show
+    return run_on_cluster("certs", options, lambda api: act(api, options))
+
+
+async def _show(api: Api, options: Namespace) -> int:
+    from webhook.commands.certs.certificates import judge, read_certificates  # noqa: PLC0415
+
+    now = utc_now()
+    found = await read_certificates(api, *options.secret, now=now)
+    items = [_ending(each, now, options.within) for each in judge(found, now=now)]
+    problems = [each for each in items if each.problem]
+    shown = items if options.action == "show" else problems
+    if options.output == "json":
+        print(as_json({"selfManaged": found.self_managed, "items": shown}))
+    else:
+        fine: Line = [("what the replicas serve is trusted", "")]
+        show(_lines(shown, now) or [fine])
+    return FOUND if problems else FINE
+
+
+def _ending(item: Item, now: datetime, days: int) -> Item:
+    """Return the item, with a problem if it expires within so many days."""
+    if item.problem or item.expires is None or item.expires - now > timedelta(days=days):
+        return item
+    problem = f"it expires in {max((item.expires - now).days, 0)} days"
+    fix = "the log of replicas with --tls-secret says why it is not renewed; any other, renew where it comes from"
+    return replace(item, problem=problem, fix=fix)
+
+
+def _lines(items: Sequence[Item], now: datetime) -> list[Line]:
+    width = max((len(each.what) for each in items), default=0)
+    lines: list[Line] = []
+    for each in items:
+        line: Line = [(f"{each.what:{width}}  ", "bold")]
+        if each.expires is not None:
+            line.append((f"until {each.expires:%Y-%m-%d} ({(each.expires - now).days} days)  ", ""))
+        lines.append([*line, (each.detail, "")])
+        if each.problem:
+            lines.append([("  problem: ", "red"), (each.problem, "")])
+            lines.append([("  fix: ", "green"), (each.fix, "")])
+    return lines
+
+
+async def _rotate(api: Api, options: Namespace) -> int:
+    """Store a new CA and a certificate of it. The replicas do the rest."""
+    from certs.rotation import issue  # noqa: PLC0415 - as in `run_on_cluster`
+    from webhook.cluster.installation import write_secret  # noqa: PLC0415
+    from webhook.commands.certs.certificates import READ_SECONDS, read_certificates  # noqa: PLC0415
+
+    found = await read_certificates(api, *options.secret, now=utc_now())
+    if not found.self_managed or not found.names:
+        raise CannotJudgeError(
+            f"spotgate certs: Secret {'/'.join(options.secret)} holds no CA of spotgate's own: nothing to rotate; "
+            "renew the certificate where it comes from (cert-manager: `cmctl renew`)"
+        )
+    issued = issue(found.names, now=utc_now())
+    namespace, name = options.secret
+    await write_secret(api, namespace, name, issued.to_data(), READ_SECONDS, found.secret.resource_version)
+    print("A new CA is in the Secret. The replicas add it to the caBundles, then serve what it signed.")
+    try:
+        async with asyncio.timeout(options.timeout):
+            while True:
+                found = await read_certificates(api, *options.secret, now=utc_now())
+                if found.replicas and all(found.replicas.values()):
+                    break
+                await asyncio.sleep(_PAUSE)
+    except TimeoutError:
+        late = [name for name, current in found.replicas.items() if not current]
+        complain(
+            f"spotgate certs: after {options.timeout:.0f} s not all replicas serve it: "
+            f"{', '.join(late) or 'none says what it serves'}; they go on with it: see their log"
+        )
+        return FOUND
+    print(f"{counted(len(found.replicas), 'replica')} serve it. The old CA leaves the caBundles in ten minutes.")
+    return FINE

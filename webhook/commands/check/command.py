@@ -1,0 +1,96 @@
+"""Judge manifests before they reach a cluster: ``spotgate check``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from webhook.formats import add_output, format_named, outputs_of, write_report
+from webhook.offline.options import add_inputs, add_operation, add_rendered
+from webhook.offline.project import take_project_file
+from webhook.offline.report import object_reports, report_of
+from webhook.offline.session import judge_each
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+
+DESCRIPTION: Final = """\
+Judge manifests as the webhook would judge them, before they reach a cluster.
+
+Every object in the files is defaulted, changed and judged as the API server would have it done,
+and so are the pod templates inside workloads. The objects are also state for each other: a spot
+pool and its on-demand fallback may arrive together. What the webhook would inject is shown;
+nothing is written.
+"""
+
+EPILOG: Final = """\
+what is unknown:
+  Some things can't be known without a cluster. A policy that needs them says `indeterminate`,
+  and what to pass. Node pools are taken for complete where any is among the files or --state is
+  given, unless --partial is; otherwise they are unknown. With --operation UPDATE an object is
+  compared with the same object in --state; one that is not there is judged as if it were new.
+  With --operation DELETE the objects are deleted one after the other, in the order of the files.
+  With --against REF Git says what was there, and what is no longer. With --kubeconfig all of that
+  is read from the cluster, whose version counts then too.
+
+what is defaulted:
+  Built-in kinds, as Kubernetes 1.37 does it. What only a cluster gives an object is missing, in
+  expressions of a Validation too: uid, creationTimestamp, generation, status, what it allocates
+  (the addresses of a Service), and the defaults of custom resources, which are in their CRDs.
+
+what is skipped:
+  In a folder: hidden files, node_modules, whatever has no `apiVersion` and `kind` at its top level
+  (values, CloudFormation, encrypted files), and Helm templates beside a Chart.yaml. Everywhere:
+  patches of kustomizations, kustomizations, and spotgate's own policy files. A file that has both
+  and can't be parsed is an error, and so is any file that you name. The rest is judged all the
+  same, and node pools are unknown only where that file may describe some.
+
+what is rendered:
+  In a folder: every kustomization that no other one uses, by kustomize or `kubectl kustomize`, and
+  every chart, by `helm template`, if the program is installed. The files that they read are not
+  judged a second time. Rendering uses no network and no plugins, reads nothing outside of the
+  repository, and takes at most 30 seconds and 1 GiB. What can't be rendered is an error: it names
+  the folder and the command that judges it. --no-render takes the files as they are instead.
+
+project file:
+  policies, state, cluster, partial, ignore, chartValues, failOn and kubernetesVersion can be said
+  once, in a .spotgate.yaml in the folder of the first PATH or above it. Flags win.
+
+examples:
+  %(prog)s deploy/
+  %(prog)s --state cluster/ -o json deploy/ nodepools.yaml
+  %(prog)s --changed-since origin/main --against origin/main deploy/
+  %(prog)s --kustomize overlays/prod --helm charts/web
+  helm template chart/ | %(prog)s --fail-on warn --user jane --group developers -
+  %(prog)s --kubeconfig ~/.kube/config --context prod deploy/
+
+exit codes:
+  0  nothing at or above --fail-on
+  1  findings at or above --fail-on
+  2  it could not judge: a file, the state or the cluster can't be read, a folder can't be rendered,
+     there is no object to judge, a policy is invalid, or the command line is wrong
+"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    add_output(parser)
+    add_operation(parser)
+    add_inputs(parser)
+    add_rendered(parser)
+
+
+def run(options: Namespace) -> int:
+    """Judge the manifests and report the findings."""
+    take_project_file(options)
+    outputs = outputs_of(options)
+    judged = judge_each(options, object_reports, trace=any(format_named(name).timelines for name, _ in outputs))
+    report = report_of(
+        judged.bundle,
+        judged.objects,
+        judged.problems,
+        options,
+        skipped=judged.skipped,
+        not_rendered=judged.not_rendered,
+    )
+    return write_report(report, outputs)

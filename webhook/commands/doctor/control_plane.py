@@ -1,0 +1,176 @@
+"""Check clocks, versions, failed calls, and what doctor and spotgate's ServiceAccount may do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from webhook.cluster.resources import all_budgets, all_namespaces, all_nodes, all_pools
+from webhook.commands.doctor.installation import SECONDS, Diagnosis, read_text, samples
+from webhook.rules.graceful_termination.rule import NATIVE_SLEEP
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator
+
+    from webhook.cluster.source import WatchedResource
+    from webhook.commands.doctor.installation import JSON, Installed
+
+_SKEW: Final = 30.0
+"""Seconds: certificates tolerate an hour, but leases, tokens and break-glass times do not."""
+
+_MATCH_CONDITIONS: Final = (1, 30)
+"""The version in which matchConditions of webhooks became stable: the configurations rely on them."""
+
+
+async def check_clocks(installed: Installed) -> AsyncIterator[Diagnosis]:
+    """Compare the clocks of the API server and of the replicas with this machine's."""
+    skews = {each.name: each.skew for each in installed.replicas if each.version is not None}
+    clocks = {"the API server": installed.skew, **skews}
+    off = ", ".join(f"{name} by {skew:+.0f} s" for name, skew in clocks.items() if abs(skew) > _SKEW)
+    fix = "set the clocks by NTP; if all are off, it is this machine's"
+    fine = f"{', '.join(clocks)}: within {_SKEW:.0f} s of this machine"
+    yield Diagnosis.of("clocks", off and f"apart from this machine: {off}", fix, fine, "warn")
+
+
+async def check_versions(installed: Installed) -> AsyncIterator[Diagnosis]:
+    """Compare API server and kubelets with what configurations and policies need."""
+    api_server, kubelet = installed.view.api_server, installed.view.oldest_kubelet
+    if api_server is None:
+        yield Diagnosis("API server", "unknown", "its version can't be read", "allow `get /version`")
+    elif api_server < _MATCH_CONDITIONS:
+        least = _text(_MATCH_CONDITIONS)
+        what = f"version {_text(api_server)} is older than {least}, which made matchConditions stable"
+        yield Diagnosis("API server", "fail", what, f"upgrade it to {least}")
+    else:
+        yield Diagnosis("API server", "ok", f"version {_text(api_server)}")
+    sleeps = {
+        each.spec.method
+        for each in (installed.bundle.documents if installed.bundle else ())
+        if each.kind == "GracefulTermination" and each.spec is not None
+    } - {"exec"}
+    if kubelet is None:
+        why = next((each for each in installed.unread if each.startswith("nodes ")), "the cluster shows no Node")
+        fix = "allow `list nodes`" if ": 403" in why else ""
+        yield Diagnosis("kubelets", "unknown", f"the oldest kubelet is not known: {why}", fix)
+    elif sleeps and kubelet < NATIVE_SLEEP:
+        what = f"the oldest is {_text(kubelet)}: no native sleep before {_text(NATIVE_SLEEP)}, so images need a shell"
+        yield Diagnosis("kubelets", "warn", what, "upgrade the nodes, or set `method: exec` knowingly")
+    else:
+        yield Diagnosis("kubelets", "ok", f"the oldest is {_text(kubelet)}")
+
+
+def _text(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+async def check_failed_calls(installed: Installed) -> AsyncIterator[Diagnosis]:
+    """Report the calls of spotgate that failed since the API server started."""
+    text, _ = await read_text(installed.api, "/metrics")
+    failed: Counter[str] = Counter()
+    for labels, value in samples(text, "apiserver_admission_webhook_fail_open_count"):
+        failed[f"{labels['name']} let through"] += int(value)
+    for labels, value in samples(text, "apiserver_admission_webhook_rejection_count"):
+        if labels["error_type"] == "calling_webhook_error":
+            failed[f"{labels['name']} refused"] += int(value)
+    ours = {what: count for what, count in failed.items() if count and what.partition(" ")[0].endswith(".spotgate.dev")}
+    what = ", ".join(f"{what} {count}" for what, count in sorted(ours.items()))
+    fix = "if the count grows: the API server's log says why; see docs/operate.md" if ours else ""
+    what = f"since the start of the API server that answered: {what or 'none'}"
+    yield Diagnosis("failed calls", "warn" if ours else "ok", what, fix)
+
+
+_REVIEWS: Final = "/apis/authorization.k8s.io/v1"
+_REGISTRATION: Final = "admissionregistration.k8s.io"
+_CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+
+
+class Access(NamedTuple):
+    """Hold one permission."""
+
+    verb: str
+    resource: str
+    group: str = ""
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        what = f"{self.verb} {self.resource}{self.group and f'.{self.group}'}{self.name and f'/{self.name}'}"
+        return f"{what} in {self.namespace}" if self.namespace else what
+
+    def attributes(self) -> JSON:
+        """Return it as the API server asks for it."""
+        if self.resource.startswith("/"):
+            return {"nonResourceAttributes": {"verb": self.verb, "path": self.resource}}
+        resource, _, subresource = self.resource.partition("/")
+        fields = self._asdict() | {"resource": resource, "subresource": subresource}
+        return {"resourceAttributes": {key: value for key, value in fields.items() if value}}
+
+
+async def check_own_permissions(installed: Installed) -> AsyncIterator[Diagnosis]:
+    """Ask which of the things that doctor reads the user may not."""
+    own = installed.namespace
+    wanted = [
+        *(Access("get", resource, _REGISTRATION, name="spotgate") for resource in _CONFIGURATIONS),
+        Access("list", "mutatingwebhookconfigurations", _REGISTRATION),
+        *(Access("get", resource, namespace=own) for resource in ("configmaps", "pods/proxy")),
+        Access("get", "nodes"),
+        Access("create", "pods", namespace="default"),
+        Access("create", "subjectaccessreviews", "authorization.k8s.io"),
+        Access("get", "/metrics"),
+    ]
+    denied = await _denied(installed, "selfsubjectaccessreviews", {}, wanted)
+    fix = "use credentials that may: what needs them is unknown, and says nothing about the installation"
+    yield Diagnosis.of("your permissions", denied and f"you may not: {denied}", fix, "all that doctor reads", "unknown")
+
+
+async def check_account(installed: Installed) -> AsyncIterator[Diagnosis]:
+    """Ask which of the things that spotgate needs its ServiceAccount may not."""
+    if installed.deployment is None:
+        return
+    spec = installed.deployment["spec"]["template"]["spec"]
+    account, own = spec.get("serviceAccountName", "default"), installed.namespace
+    user = {
+        "user": f"system:serviceaccount:{own}:{account}",
+        "groups": ["system:serviceaccounts", f"system:serviceaccounts:{own}", "system:authenticated"],
+    }
+    name = f"ServiceAccount {account}"
+    needed = list(_needed(installed))
+    denied = await _denied(installed, "subjectaccessreviews", user, needed)
+    fix = "apply rbac.yaml of manifests/base, or of the component, again"
+    fine = f"may do the {len(needed)} things that spotgate needs here"
+    yield Diagnosis.of(name, denied and f"it may not: {denied}", fix, fine)
+
+
+def _needed(installed: Installed) -> Iterator[Access]:
+    """Yield what is needed for this bundle, in this cluster: groups that it does not serve need no permission."""
+    bundle = installed.bundle
+    providers = bundle.providers.values() if bundle else ()
+    sources: list[WatchedResource[Any]] = [all_namespaces(), all_nodes(providers), *all_pools(providers)]
+    if bundle and any(policy.needs.budgets for policy in bundle.policies):
+        sources.append(all_budgets())
+    for group, resource in sorted({(each.group, each.resource) for each in sources if each.group in installed.groups}):
+        yield from (Access(verb, resource, group) for verb in ("list", "watch"))
+    verbs = ("get", "patch") if installed.self_managed else ("get",)
+    for resource in _CONFIGURATIONS:
+        yield from (Access(verb, resource, _REGISTRATION, name="spotgate") for verb in verbs)
+    if installed.self_managed:
+        namespace, name = installed.secret()
+        yield from (Access(verb, "secrets", namespace=namespace, name=name) for verb in verbs)
+        yield Access("create", "secrets", namespace=namespace)
+
+
+async def _denied(installed: Installed, kind: str, user: JSON, wanted: Iterable[Access]) -> str:
+    """Return what the user may not, of the wanted things; empty if there is nothing."""
+
+    async def allowed(access: Access) -> bool:
+        body = {"spec": access.attributes() | user}
+        async with installed.api.send("POST", f"{_REVIEWS}/{kind}", body, SECONDS) as response:
+            answer = msgspec.json.decode(await response.read())
+        return bool(answer["status"]["allowed"])
+
+    asked = list(wanted)
+    answers = await asyncio.gather(*map(allowed, asked))
+    return "; ".join(str(each) for each, fine in zip(asked, answers, strict=True) if not fine)

@@ -1,0 +1,175 @@
+"""Show why each policy acts on an object or does not, or what a finding means: ``spotgate explain``."""
+
+from __future__ import annotations
+
+import io
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from webhook.base.exits import CANNOT_JUDGE, FINE, CannotJudgeError
+from webhook.base.terminal import complain, show
+from webhook.engine.bundle import policy_kinds
+from webhook.engine.findings import exemption_from, finding_texts, page_of
+from webhook.offline.options import add_inputs, add_operation, add_rendered, read_policies
+from webhook.offline.project import take_project_file
+from webhook.offline.session import judge
+from webhook.policy.errors import did_you_mean
+from webhook.reclaim.explanation import explanations
+from webhook.reclaim.timeline import ReclaimTimeline
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator
+
+    from webhook.base.terminal import Line
+
+DESCRIPTION: Final = """\
+Say why each policy acts on an object, or does not: in the words of the policy files, with what it
+would inject, and a timeline of what a reclaim does to each Pod that targets spot, against the
+window that the provider gives. Of a node pool: what its provider's reader makes of it, and from
+which fields.
+Of an object in a cluster, as deployment/web with --kubeconfig: the same, as the cluster has it.
+Of the id of a finding, as reserved-labels/reserved: what it means, an example that has it, one that
+does not, and how to be exempt from it. Of a kind of policies or the name of one: its findings.
+"""
+
+EPILOG: Final = """\
+what the words mean:
+  changes                              it injects the fields marked `+`
+  denies, warns, records, can't tell   its weightiest finding: deny, warn, audit, indeterminate
+  passes                               it looked, and has nothing to say
+  exempts                              an entry of its `exempt`, or an Exemption, lets the object
+                                       through
+  skips                                its `match` or one of its `matchConditions` leaves the
+                                       object out: the part that does is named
+  overridden                           another policy of its kind decides, by `overrides` or by
+                                       `provider`
+  off                                  enforcement: off
+
+examples:
+  %(prog)s reserved-labels
+  %(prog)s reserved-labels/reserved
+  %(prog)s --state cluster/ deploy/trainer.yaml
+  %(prog)s --state cluster/ -o html deploy/trainer.yaml > trainer.html
+  %(prog)s deployment/web -n shop --kubeconfig ~/.kube/config
+
+exit codes:
+  0  explained, whatever the verdict is
+  2  something can't be read or judged, or, with -o svg, there is no timeline to draw
+"""
+
+FORMATS: Final = ("text", "svg", "html")
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=FORMATS,
+        default="text",
+        help="text, svg: the timelines as a picture, html: all of it in one file; default: %(default)s",
+    )
+    add_operation(parser)
+    add_inputs(parser)
+    parser.add_argument("-n", "--namespace", metavar="NAME", default="", help="of KIND/NAME; default: the kubeconfig's")
+    add_rendered(parser)
+
+
+def run(options: Namespace) -> int:
+    """Judge with a trace and show it, or show what a finding means."""
+    if finding := _named_finding(options.paths):
+        show(_finding(finding))
+        return FINE
+    if listed := _findings_of(options):
+        show(listed)
+        return FINE
+    _read_live(options)
+    take_project_file(options)
+    judged = judge(options, trace=True)
+    explained = list(explanations(judged))
+    drawn = any(isinstance(line, ReclaimTimeline) for each in explained for line in each.timelines)
+    if drawn or options.output != "svg":
+        import_module(f"webhook.commands.explain.{options.output}").show(explained)
+    elif not judged.problems:
+        raise CannotJudgeError("error: no Pod here runs on spot, so there is no timeline to draw; -o text says why")
+    if judged.problems:
+        sys.stdout.flush()
+        complain(*map(str, sorted(judged.problems)))
+        return CANNOT_JUDGE
+    return FINE
+
+
+def _named_finding(paths: list[str]) -> str:
+    """Return the finding id among the arguments; empty if they are paths.
+
+    Raise CannotJudgeError if an argument looks like an id, and there is no such finding.
+    """
+    if len(paths) != 1 or "/" not in paths[0] or Path(paths[0]).exists():
+        return ""
+    (word,) = paths
+    known = finding_texts()
+    if word in known:
+        return word
+    alike = [each for each in known if each.startswith(f"{word.partition('/')[0]}/")]
+    hint = did_you_mean(word, known, cutoff=0.75)
+    if not hint and not alike:
+        return ""
+    listed = "\n  ".join(alike or known)
+    raise CannotJudgeError(f"error: there is no file and no finding {word}{hint}\nthe findings are:\n  {listed}")
+
+
+def _findings_of(options: Namespace) -> list[Line]:
+    """Return the findings of the kind or the policy that is named; none if the argument is something else."""
+    (word, *others) = options.paths or [""]
+    if others or not word.replace("-", "").isalnum() or Path(word).exists():
+        return []
+    slugs = {each.slug for each in policy_kinds().values() if word in {each.name, each.slug}}
+    if not slugs:
+        slugs = {each.of.slug for each in read_policies(options.policies).policies if each.name == word}
+    return [
+        [(finding_id, "bold"), (f"  {text.means}", "")]
+        for finding_id, text in finding_texts().items()
+        if finding_id.partition("/")[0] in slugs
+    ]
+
+
+def _read_live(options: Namespace) -> None:
+    """Read the object that KIND/NAME names from the cluster, in the place of standard input."""
+    if options.kubeconfig is None or len(options.paths) != 1 or Path(options.paths[0]).exists():
+        return
+    kind, slash, name = options.paths[0].partition("/")
+    if not (slash and kind and name) or "/" in name:
+        return
+    from webhook.commands.explain.live import read_object  # noqa: PLC0415 - slow, and for few
+
+    sys.stdin = io.TextIOWrapper(io.BytesIO(read_object(options, kind, name)))
+    options.paths = ["-"]
+    options.operation = options.operation or "CREATE"  # as if it were applied now: nothing of it is new else
+
+
+def _finding(finding_id: str) -> Iterator[Line]:
+    """Yield the text of the finding."""
+    text = finding_texts()[finding_id]
+    parts = [
+        ("Why it matters", text.matters),
+        ("Found by this policy", text.policies),
+        ("In the cluster", text.state),
+        ("Fails", _with_flags(text.flags, text.failing)),
+        ("Passes", _with_flags(text.flags_when_mended, text.mended)),
+        ("How to be exempt", exemption_from(finding_id)),
+        ("Page", page_of(finding_id)),
+    ]
+    yield [(finding_id, "bold")]
+    yield [(text.means, "")]
+    for title, body in parts:
+        if body:
+            yield []
+            yield [(title, "bold")]
+            yield from ([(f"  {line}", "")] for line in body.rstrip("\n").split("\n"))
+
+
+def _with_flags(flags: str, example: str) -> str:
+    return f"# spotgate check {flags}\n{example}" if flags and example else example

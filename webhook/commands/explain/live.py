@@ -1,0 +1,53 @@
+"""Read the object that ``explain KIND/NAME --kubeconfig FILE`` names, as the cluster has it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from webhook.base.exits import CannotJudgeError
+from webhook.cluster.api import ApiError
+from webhook.cluster.connection import run_on_cluster
+from webhook.cluster.discovery import served_resources
+from webhook.offline.manifests.state import DEFAULT_NAMESPACE
+from webhook.policy.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from webhook.cluster.api import Api
+
+_ANSWER: Final = 10.0
+"""Seconds for each answer."""
+
+_SHORT: Final = {
+    "cj": "cronjobs",
+    "deploy": "deployments",
+    "ds": "daemonsets",
+    "po": "pods",
+    "rs": "replicasets",
+    "sts": "statefulsets",
+}
+"""kubectl's short names of what has Pods."""
+
+
+def read_object(options: Namespace, word: str, name: str) -> bytes:
+    """Return an object of the cluster as JSON. Raise CannotJudgeError if it can't be read, or is not there."""
+    return run_on_cluster("explain", options, partial(_read, word=word, name=name, namespace=options.namespace))
+
+
+async def _read(api: Api, *, word: str, name: str, namespace: str) -> bytes:
+    served = await served_resources(lambda path, accept: api.read(path, _ANSWER, accept))
+    wanted = _SHORT.get(word.casefold(), word.casefold())
+    named = [each for each in served if wanted in {each.resource.kind.casefold(), each.resource.plural, str(each)}]
+    if not named:
+        known = [known for each in served for known in (each.resource.kind.casefold(), each.resource.plural)]
+        raise CannotJudgeError(f"error: the cluster has no kind {word}{did_you_mean(word, known)}")
+    resource = named[0]
+    where = (namespace or api.namespace or DEFAULT_NAMESPACE) if resource.resource.namespaced else ""
+    try:
+        return await api.read(f"{resource.path_in(where)}/{quote(name, safe='')}", _ANSWER)
+    except ApiError as error:
+        of = f" in namespace {where}" if where else ""
+        raise CannotJudgeError(f"error: {resource} {name}{of} can't be read: {error}") from None

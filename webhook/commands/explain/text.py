@@ -1,0 +1,254 @@
+"""Show explanations as text, with timelines drawn in characters: ``explain -o text``."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Final
+
+from webhook.base import terminal
+from webhook.base.text import printable
+from webhook.documents.yaml_writer import dump
+from webhook.model.decision import Outcome
+from webhook.reclaim.explanation import CHANGES, VERBS
+from webhook.reclaim.timeline import AS_WRITTEN, SPANS, ReclaimTimeline, clock, ticks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from webhook.base.terminal import Line
+    from webhook.model.decision import Finding
+    from webhook.offline.additions import Addition
+    from webhook.reclaim.explanation import Explanation, PolicyVerdict, PoolReading, Said
+    from webhook.reclaim.timeline import Lane, SpanName
+
+_WIDTH: Final = 92
+_INDENT: Final = " " * 12
+"""Indentation by the longest word and a space."""
+
+_STYLES: Final = {
+    CHANGES: "bold cyan",
+    VERBS[Outcome.DENY]: "bold red",
+    VERBS[Outcome.WARN]: "bold yellow",
+    VERBS[Outcome.INDETERMINATE]: "bold magenta",
+    VERBS[Outcome.AUDIT]: "bold blue",
+}
+_QUIET: Final = "dim"
+
+
+def show(explained: Iterable[Explanation]) -> None:
+    """Print the explanations."""
+    terminal.show(_lines(explained))
+
+
+def _lines(explained: Iterable[Explanation]) -> Iterator[Line]:
+    for number, each in enumerate(explained):
+        if number:
+            yield from ([], [])
+        yield from _object(each)
+
+
+def _object(explained: Explanation) -> Iterator[Line]:
+    operation = f"  {explained.operation}" if explained.operation else ""
+    yield [(printable(explained.title), "bold underline"), (f"  {explained.file}:{explained.line}{operation}", _QUIET)]
+    for note in explained.notes:
+        yield []
+        yield from _said(note, "")
+    for verdict in explained.verdicts:
+        yield []
+        yield from _verdict(verdict)
+    if explained.others:
+        yield []
+        yield from _wrapped(others_of(explained), "", _QUIET)
+    if explained.pool is not None:
+        yield []
+        yield from _pool(explained.pool)
+    for timeline in explained.timelines:
+        yield []
+        if isinstance(timeline, ReclaimTimeline):
+            yield from _timeline(timeline)
+        else:
+            about = f"{timeline.where}: " if timeline.where else ""
+            yield from _wrapped(f"no timeline: {about}{timeline.because}", "", _QUIET)
+
+
+def others_of(explained: Explanation) -> str:
+    """Return a sentence that lists the policies for other objects."""
+    if not explained.verdicts:
+        return "no policy is for this kind of object"
+    return f"not for this kind of object: {', '.join(explained.others)}"
+
+
+def _verdict(verdict: PolicyVerdict) -> Iterator[Line]:
+    style = _STYLES.get(verdict.word, _QUIET)
+    yield [
+        (f"{verdict.word:<{len(_INDENT)}}", style),
+        (verdict.policy, "bold" if verdict.word in _STYLES else ""),
+        (f"  {verdict.about}", _QUIET),
+    ]
+    for said in verdict.said:
+        yield from _said(said, _INDENT)
+    for addition in verdict.additions:
+        yield from _addition(addition)
+    for finding in verdict.findings:
+        yield from _finding(finding)
+
+
+def _said(said: Said, indent: str) -> Iterator[Line]:
+    if said.where:
+        yield [(f"{indent}{printable(said.where)}:", _QUIET)]
+    for step in said.steps:
+        yield from _wrapped(step, indent + "  " * bool(said.where), _QUIET)
+
+
+def _addition(addition: Addition) -> Iterator[Line]:
+    if not isinstance(addition.value, dict | list):
+        yield [(f"{_INDENT}+ {printable(addition.field)}: {as_yaml(addition.value)}", "cyan")]
+        return
+    yield [(f"{_INDENT}+ {printable(addition.field)}:", "cyan")]
+    for line in as_yaml(addition.value).split("\n"):
+        yield [(f"{_INDENT}    {printable(line)}", "cyan")]
+
+
+def as_yaml(value: object) -> str:
+    """Return a value as YAML, in block style."""
+    return dump(value, width=_WIDTH)
+
+
+def _finding(finding: Finding) -> Iterator[Line]:
+    style = _STYLES[VERBS[finding.outcome]].removeprefix("bold ")
+    yield from _wrapped(f"{finding.outcome}: {finding.reason}", _INDENT, style)
+    if finding.field:
+        yield [(f"{_INDENT}  at {printable(finding.field)}", _QUIET)]
+    for text in filter(None, (finding.lowered, finding.detail)):
+        yield from _wrapped(text, f"{_INDENT}  ", _QUIET)
+    if finding.fix:
+        yield from _wrapped(f"Fix: {finding.fix}", f"{_INDENT}  ", "")
+
+
+def _pool(reading: PoolReading) -> Iterator[Line]:
+    yield [("How the node pool is read", "bold"), (f"  {printable(reading.reader)}", _QUIET)]
+    width = max(len(fact.name) for fact in reading.facts) + 2
+    for fact in reading.facts:
+        said = f"{fact.value}  ({fact.source})" if fact.source else fact.value
+        first, *more = _wrapped(said, " " * (width + 2), "")
+        yield [(f"  {fact.name:<{width}}", _QUIET), ("".join(text for text, _ in first).strip(), "")]
+        yield from more
+
+
+def _timeline(timeline: ReclaimTimeline) -> Iterator[Line]:
+    where = f"  {printable(timeline.where)}" if timeline.where else ""
+    yield [("When the node is reclaimed", "bold"), (where, _QUIET)]
+    yield from _wrapped(f"{timeline.because}.", "  ", _QUIET)
+    yield []
+    yield from timeline_lines(timeline)
+
+
+def _wrapped(text: str, indent: str, style: str) -> Iterator[Line]:
+    """Wrap prose. A text of several lines, as YAML to copy, keeps its lines."""
+    for line in text.split("\n"):
+        if "\n" in text:
+            yield [(f"{indent}{printable(line)}", style)]
+            continue
+        for part in textwrap.wrap(
+            printable(line),
+            _WIDTH,
+            initial_indent=indent,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+            break_long_words=False,
+        ):
+            yield [(part, style)]
+
+
+_AXIS: Final = 60
+"""Characters of the time axis: with the names before it, it fits 80 columns."""
+_NAME: Final = 14
+"""Characters of a lane's name, with the space after it."""
+
+_GOES_ON: Final = "»"
+"""The mark after a lane that is not drawn to its end; the time of the end follows."""
+
+
+def timeline_lines(timeline: ReclaimTimeline) -> Iterator[Line]:
+    """Yield the drawing: an axis, the node, each lane, the legend, the events and how it ends."""
+    scale = _AXIS / timeline.end
+    yield [(" " * _NAME + _axis(timeline.end, scale), "dim")]
+    yield from _node(timeline, scale)
+    for lane in timeline.lanes:
+        yield _lane(lane, scale, timeline.end)
+    yield []
+    used = {span.name for lane in timeline.lanes for span in lane.spans}
+    yield _legend(
+        [name for name in SPANS if name in used], cut=any(lane.spans[-1].end > timeline.end for lane in timeline.lanes)
+    )
+    yield []
+    width = max(len(event.text) for event in timeline.events)
+    for event in timeline.events:
+        style = "bold red" if event.name == "SIGKILL" and not timeline.fits else ""
+        yield [
+            (f"{clock(event.seconds):>6}  ", "bold"),
+            (f"{event.name:<8}  ", style),
+            (f"{printable(event.text):<{width}}  ", style),
+            (event.source, "dim"),
+        ]
+    yield []
+    yield [("  it ", ""), (timeline.verdict, _style(timeline))]
+    if timeline.gone:
+        names = ", ".join(timeline.gone)
+        yield [(f"  gone with the node, whatever the Pod does: volume {printable(names)}", "yellow")]
+
+
+def _style(timeline: ReclaimTimeline) -> str:
+    if timeline.loses:
+        return "bold red"
+    return "green" if timeline.margin >= timeline.wanted else "yellow"
+
+
+def _axis(end: int, scale: float) -> str:
+    axis = ""
+    for tick in ticks(end):
+        axis = f"{axis:<{round(tick * scale)}}{clock(tick)} "
+    return axis.rstrip()
+
+
+def _node(timeline: ReclaimTimeline, scale: float) -> Iterator[Line]:
+    """Draw the events of the node; those that are too close together move on."""
+    moments = [(timeline.cordon, "cordon"), (timeline.drain, "drain"), (timeline.removal, "removal")]
+    if timeline.window < timeline.removal:
+        moments.insert(2, (timeline.window, "time up"))
+    line = ""
+    for seconds, name in moments:
+        column = round(seconds * scale)
+        mark = f"┤{name}" if name == "removal" else f"├{name}"
+        if name == "removal":
+            mark, column = f"{name}┤", max(column - len(name), 0)
+        line = f"{line:<{column}}{mark}" if len(line) <= column else f"{line}{mark}"
+    yield [(f"{'  node':<{_NAME}}", ""), (line, "dim")]
+
+
+def _lane(lane: Lane, scale: float, end: int) -> Line:
+    """Draw the spans of a lane, each of at least one character: a sleep of 5 s in seven minutes shows too."""
+    name = printable(lane.name)
+    room = _NAME - 3
+    name = name if len(name) <= room else f"{name[: room - 1]}…"
+    faint = "dim " if lane.name == AS_WRITTEN else ""
+    line: Line = [(f"  {name:<{room}} ", faint.strip())]
+    column = 0
+    for span in lane.spans:
+        _, _, glyph, style = SPANS[span.name]
+        until = max(round(min(span.end, end) * scale), column + 1)
+        line.append((glyph * (until - column), f"{faint}{style}"))
+        column = until
+    if lane.spans[-1].end > end:
+        line.append((f"{_GOES_ON} {clock(lane.spans[-1].end)}", f"{faint}bold".strip()))
+    return line
+
+
+def _legend(names: list[SpanName], *, cut: bool) -> Line:
+    line: Line = [("  ", "")]
+    for name in names:
+        about, _, glyph, style = SPANS[name]
+        line += [(glyph * 2, style), (f" {about}   ", "dim")]
+    if cut:
+        line += [(_GOES_ON, "bold"), (" goes on until   ", "dim")]
+    return line

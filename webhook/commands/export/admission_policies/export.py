@@ -1,0 +1,99 @@
+"""Export policies as ValidatingAdmissionPolicies, which hold while the webhook is down.
+
+They deny nothing that spotgate admits. They admit what Kubernetes can't express of a policy.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.commands.export.admission_policies import labels, validation
+from webhook.commands.export.admission_policies.matching import ExportedPolicy, Part, as_rule, exported_policies, merged
+from webhook.engine.break_glass import FIELD
+from webhook.engine.bundle import policy_kinds
+from webhook.policy.terms import BREAK_GLASS
+from webhook.registration.cel import JSON, any_glob_matches, policy_and_binding, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import date
+
+    from webhook.engine.bundle import Bundle
+    from webhook.policy.errors import Problem
+
+_WRITES: Final = ("CREATE", "UPDATE")
+_OF_CONTROLLERS: Final = (
+    "!object.?metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false))"
+)
+
+
+def _break_glass(exported: ExportedPolicy) -> Iterator[Part]:
+    """Yield one part if the policy has ``breakGlass``. Groups that other policies name may write it, too."""
+    if not exported.policy.break_glass:
+        return
+    exported.leave_out(("breakGlass",), "it holds past `until`, too: Kubernetes has no clock")
+    globs = dict.fromkeys(glob for each in exported.bundle.policies for glob in each.break_glass.patterns)
+    rules: list[JSON] = []
+    for rule in exported.policy.rules:
+        resources = tuple(path for path in rule.resources if "/" not in path)
+        if resources:
+            narrow = msgspec.structs.replace(rule, resources=resources, operations=_WRITES)
+            rules.append(as_rule(narrow))
+    if not rules:
+        return
+    written = f"[?{quoted(BREAK_GLASS)}].orValue('')"
+    after = f"object.?metadata.?annotations{written}"
+    before = f"(oldObject == null ? '' : oldObject.?metadata.?annotations{written})"
+    member = f"request.userInfo.?groups.orValue([]).exists(group, {any_glob_matches('group', list(globs))})"
+    says = f"only members of these groups may write {FIELD}: {', '.join(globs)}"
+    yield Part(
+        name="break-glass",
+        rules=merged(rules),
+        outcome=exported.policy.enforcement,
+        conditions={"spotgate.dev/no-copies": _OF_CONTROLLERS},
+        validations=[
+            {
+                "expression": f"{after} == '' || {after} == {before} || {member}",
+                "message": says,
+                "reason": "Forbidden",
+            }
+        ],
+    )
+
+
+_PARTS: Final[Mapping[str, Callable[[ExportedPolicy], Iterator[Part]]]] = {
+    "ReservedLabels": labels.parts,
+    "Validation": validation.parts,
+}
+"""The kinds that can be exported; `PolicyKind.not_exported` says why others can't."""
+
+
+def export(bundle: Bundle, today: date) -> tuple[list[JSON], list[Problem]]:
+    """Return the policies with their bindings, and what is left out of them, and why."""
+    printed: list[JSON] = []
+    left_out: list[Problem] = []
+    for exported in exported_policies(bundle, today):
+        policy = exported.policy
+        if policy.kind in _PARTS:
+            exported.leave_out_system_namespaces()
+            for part in chain(_PARTS[policy.kind](exported), _break_glass(exported)):
+                if not part.validations:
+                    continue
+                spec: JSON = {
+                    "failurePolicy": "Fail",
+                    "matchConstraints": exported.constraints(part),
+                    "matchConditions": exported.conditions(part),
+                    "variables": part.variables,
+                    "validations": part.validations,
+                }
+                binding = {"validationActions": [str(part.outcome).capitalize()]}
+                name = f"{policy.name}.{part.name}.spotgate.dev"
+                printed += policy_and_binding("ValidatingAdmissionPolicy", name, spec, binding)
+        else:
+            exported.left_out = []  # nor are its exemptions
+            exported.leave_out((), f"not exported: {policy_kinds()[policy.kind].not_exported}")
+        left_out += exported.left_out
+    return printed, left_out

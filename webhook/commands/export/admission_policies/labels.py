@@ -1,0 +1,170 @@
+"""Export `ReservedLabels`: a policy for each set of places where resources have labels."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, cast
+
+import msgspec
+
+from webhook.base.globs import Globs
+from webhook.capacity.providers.provider import readers_by_resource
+from webhook.commands.export.admission_policies.matching import Part, as_rule, exemption, merged
+from webhook.kube.templates import TemplatePath
+from webhook.policy.match import ResourceRule
+from webhook.registration.cel import JSON, Fields, any_glob_matches, literal, quoted, selects
+from webhook.rules.reserved_labels.own import PODS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from webhook.commands.export.admission_policies.matching import ExportedPolicy
+    from webhook.rules.reserved_labels.rule import ReservedLabels
+
+_WRITES: Final = ("CREATE", "UPDATE")
+_OWN_LABELS: Final = "metadata.labels"
+
+
+class _Place(msgspec.Struct, frozen=True):
+    """Hold the field of a map of labels, and the reserved keys that are allowed in it."""
+
+    field: str
+    allowed: tuple[str, ...]
+
+
+_Group = dict[tuple[_Place, ...], list[tuple[str, JSON]]]
+"""Places -> the resources that have labels there, each with its rule."""
+
+
+def parts(exported: ExportedPolicy) -> Iterator[Part]:
+    """Yield parts for the own labels of objects, then for those of pod templates."""
+    exported.leave_out((), "keys of spotgate.dev that have no effect are not looked for: they are only ever warned of")
+    own: _Group = {}
+    namespaces: _Group = {}
+    for rule in exported.policy.rules:
+        for group in rule.api_groups:
+            for path in rule.resources:
+                of_namespaces = (group, path.partition("/")[0]) == ("", "namespaces")
+                _add(exported, namespaces if of_namespaces else own, rule, group, path)
+    if namespaces and (
+        globs := [g for p in exported.bundle.providers.values() for g in p.system_namespaces.names.patterns]
+    ):
+        why = f"names of namespaces in {', '.join(globs)} are let through: Kubernetes can't be told whose cluster it is"
+        exported.leave_out((), why)
+    templates: _Group = {}
+    allowed = _allowed(exported, PODS)
+    for workload in exported.bundle.index.workloads.values() if exported.policy.judges_templates() else ():
+        of_it = tuple(_Place(f"{path.metadata}.labels", allowed) for path in workload.paths)
+        name = f"templates.{workload.resource}" + (f".{workload.group}" if workload.group else "")
+        written = ResourceRule(api_groups=(workload.group,), resources=(workload.resource,), operations=_WRITES)
+        templates.setdefault(of_it, []).append((name, as_rule(written)))
+    for groups in (own, namespaces, templates):
+        for places, of in groups.items():
+            part = _part(exported, of[0][0], places, [rule for _, rule in of], template=groups is templates)
+            yield replace(part, guards_namespaces=groups is namespaces)
+
+
+def _add(exported: ExportedPolicy, own: _Group, rule: ResourceRule, group: str, path: str) -> None:
+    """Add one resource of one rule to its group."""
+    resource, _, subresource = path.partition("/")
+    operations = tuple(each for each in _WRITES if {each, "*"} & set(rule.operations))
+    if group == "*":
+        why = f"{path} of all API groups: where labels are depends on the resource; name the groups"
+        exported.leave_out(("match", "resourceRules"), why)
+        return
+    readers = readers_by_resource(exported.bundle.providers.values()).get((group, resource))
+    if not operations or (readers is not None and readers.any.listed_in is not None):  # no API server has the latter
+        return
+    places = tuple(_places(exported, group, resource))
+    named = ".".join(filter(None, (resource, subresource.replace("*", "all"), group)))
+    narrow = msgspec.structs.replace(rule, api_groups=(group,), resources=(path,), operations=operations)
+    own.setdefault(places, []).append((named, as_rule(narrow)))
+
+
+def _places(exported: ExportedPolicy, group: str, resource: str) -> Iterator[_Place]:
+    """Yield the places where objects of a resource have labels, beside their pod templates."""
+    index = exported.bundle.index
+    allowed = _allowed(exported, resource)
+    yield _Place(_OWN_LABELS, allowed)
+    if (group, resource) == ("", PODS):
+        return
+    if readers := readers_by_resource(index.providers.values()).get((group, resource)):
+        queries = {each.labels.text: each.labels for each in readers.readers if each.labels is not None}
+        for text, query in queries.items():
+            if query.plain and len(queries) == 1:
+                yield _Place(text, allowed)
+            else:
+                exported.leave_out((), f"labels that {resource} of {group} give their nodes: {text} is no plain field")
+    workload = index.workloads.get((group, resource))
+    for carried in workload.labels if workload is not None else ():
+        yield _Place(carried.path.text, _allowed(exported, carried.resource))
+
+
+def _allowed(exported: ExportedPolicy, resource: str) -> tuple[str, ...]:
+    """Return the globs of keys that are allowed on a resource."""
+    allowed = cast("ReservedLabels", exported.policy.validator).allowed
+    of = PODS if resource == "bindings" else resource
+    return allowed[of].patterns if of in allowed else ()
+
+
+def _part(
+    exported: ExportedPolicy, name: str, places: tuple[_Place, ...], rules: list[JSON], *, template: bool
+) -> Part:
+    fields = Fields()
+    added: dict[str, str] = {}
+    validations: list[JSON] = []
+    for number, place in enumerate(places, start=1):
+        of = f"_{number}" if len(places) > 1 else ""
+        path = TemplatePath(place.field)
+        try:
+            labels, before = fields.maps(path), fields.maps(path, old=True)
+        except ValueError as error:
+            exported.leave_out((), f"labels at {place.field}: {error}")
+            continue
+        added[f"labels{of}"] = labels + (_of_subjects(exported) if template else "")
+        added[f"before{of}"] = before
+        wrong = f"each.filter(key, {_wrong(exported, place, of)})"
+        added[f"added{of}"] = f"variables.labels{of}.map(each, {wrong}).filter(keys, keys.size() > 0)"
+        validations.append(_validation(exported, place, f"variables.added{of}"))
+    return Part(
+        name=name,
+        rules=merged(rules),
+        outcome=exported.policy.enforcement,
+        validations=validations,
+        variables={**fields.variables, **added},
+        template_labels=None if template else "",
+    )
+
+
+def _of_subjects(exported: ExportedPolicy) -> str:
+    """Return a filter for pod templates that are selected, and not exempt, by their labels."""
+    selector = exported.spec.match.object_selector
+    tests = [f"({selects(selector, 'each')})"] if selector is not None else []
+    tests += [f"!({exemption(spec, 'each')})" for spec in exported.exempt if spec.object_selector is not None]
+    return f".filter(each, {' && '.join(tests)})" if tests else ""
+
+
+def _wrong(exported: ExportedPolicy, place: _Place, of: str) -> str:
+    """Return an expression that is true if the label is reserved, not allowed and not unchanged."""
+    domains = "|".join(map(re.escape, exported.spec.domains))
+    tests = [f"key.matches({quoted(f'^([^/]*[.])?({domains})/')})"]
+    tests += [f"!({any_glob_matches('key', place.allowed)})"] if place.allowed else []
+    tests.append(f"!variables.before{of}.exists(before, before[?key].orValue(null) == each[key])")
+    return " && ".join(tests)
+
+
+def _validation(exported: ExportedPolicy, place: _Place, added: str) -> JSON:
+    domains = ", ".join(exported.spec.domains)
+    key = f"{added}[0].min()"
+    says = f"'label ' + {key} + {quoted(f' is in a reserved domain ({domains}), at {place.field}: ')}"
+    rest = "remove it, or use a domain of your own"
+    allowed = Globs(place.allowed)
+    hints = {each: f"did you mean {meant}?" for each, meant in exported.spec.hints.items() if allowed.match(meant)}
+    hint = f"{literal(hints)}[?{key}].orValue({quoted(rest)})" if hints else quoted(rest)
+    return {
+        "expression": f"{added}.size() == 0",
+        "message": f"a label at {place.field} is in a reserved domain ({domains}): {rest}",
+        "messageExpression": f"{says} + {hint}",
+        "reason": "Forbidden",
+    }

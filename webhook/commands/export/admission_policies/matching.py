@@ -1,0 +1,253 @@
+"""Export `match`, `exempt` and `breakGlass` as constraints and conditions of Kubernetes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from webhook.base.globs import Globs, is_glob
+from webhook.engine.enforcement import BUILT_IN_CONTROLLERS, NEVER_DENIED
+from webhook.model.decision import Outcome
+from webhook.policy.document import EXEMPTION
+from webhook.policy.match import SAME_OBJECT, SERVICE_ACCOUNT, resource_matches
+from webhook.policy.terms import BREAK_GLASS
+from webhook.registration.cel import JSON, any_glob_matches, literal, quoted, selects
+from webhook.registration.configurations import NO_MIRROR_PODS, without_system_namespaces
+from webhook.registration.matched_resources import matched_resources
+from webhook.rules.context import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import date
+
+    from webhook.engine.bundle import Bundle
+    from webhook.engine.index import Policy
+    from webhook.policy.common import ExemptSpec, LabelSelectorSpec
+    from webhook.policy.document import PolicyDocument
+    from webhook.policy.errors import Problem
+    from webhook.policy.match import ResourceRule
+
+LABELS_OF_OBJECT: Final = "(object == null ? oldObject : object).?metadata.?labels.orValue({})"
+_ANNOTATIONS: Final = "(object == null ? oldObject : object).?metadata.?annotations"
+_NAMESPACE: Final = "request.?namespace.orValue('')"
+_NAME: Final = "request.?name.orValue('')"
+_GROUPS: Final = "request.userInfo.?groups.orValue([])"
+_USER: Final = "request.userInfo.username"
+_HAS_ITS_OBJECT: Final = f"request.?subResource.orValue('') in {literal(sorted(SAME_OBJECT))}"
+OWN: Final = "spotgate.dev/"
+"""The prefix of the names of spotgate's conditions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Describe a part of a policy that becomes one ValidatingAdmissionPolicy.
+
+    Attributes:
+        name: the suffix of its name: ``pods``, ``templates.deployments.apps``.
+        conditions: its own conditions, before those of every policy; name -> expression.
+        template_labels: the labels of the pod template that it judges; empty: it judges the object itself. None: its
+            expressions deal with label selectors.
+        guards_namespaces: whether it judges Namespaces, also those with the labels of a provider's own.
+    """
+
+    name: str
+    rules: list[JSON]
+    outcome: Outcome
+    validations: list[JSON]
+    variables: dict[str, str] = field(default_factory=dict)
+    conditions: dict[str, str] = field(default_factory=dict)
+    template_labels: str | None = ""
+    guards_namespaces: bool = False
+
+
+class ExportedPolicy:
+    """Describe a policy that is exported, what Kubernetes can't express of it, and the exemptions that hold today."""
+
+    def __init__(self, bundle: Bundle, policy: Policy, document: PolicyDocument, today: date) -> None:
+        self.bundle = bundle
+        self.policy = policy
+        self.document = document
+        self.spec: Any = document.spec
+        self.left_out: list[Problem] = []
+        self.exempt = [spec for spec in self._entries(today) if spec.expires is None or spec.expires >= today]
+
+    def leave_out(self, path: tuple[str | int, ...], why: str) -> None:
+        """Record that a field of ``spec`` is left out, and why; () is the whole ``spec``."""
+        problem = self.document.problem(("spec", *path) if path else (), why)
+        self.left_out.append(msgspec.structs.replace(problem, text=f"{self.policy.name}: {why}"))
+
+    def _entries(self, today: date) -> Iterator[ExemptSpec]:
+        """Yield all exemptions. One that ends holds until the next export, so as not to deny what spotgate admits."""
+        shared = [each for each in self.bundle.documents if each.kind == EXEMPTION]
+        for document, path, spec in (
+            *((self.document, ("spec", "exempt", number), each) for number, each in enumerate(self.spec.exempt)),
+            *((each, ("spec",), each.spec) for each in shared if Globs(each.spec.policies).match(self.policy.name)),
+        ):
+            if spec.expires is not None and spec.expires >= today:
+                until = "until it is exported anew: Kubernetes has no clock"
+                why = f"the exemption holds after {spec.expires}, too, {until}"
+                self.left_out.append(document.problem((*path, "expires"), f"{self.policy.name}: {why}"))
+            yield spec
+
+    def leave_out_system_namespaces(self) -> None:
+        """Record system namespaces that the policy names: spotgate warns there, and the export ignores them."""
+        for number, each in enumerate(self.spec.match.namespaces.include):
+            if self.bundle.index.system_namespaces.match(each):
+                path = ("match", "namespaces", "include", number)
+                self.leave_out(path, f"{each} is a system namespace, and left alone")
+
+    def constraints(self, part: Part) -> JSON:
+        """Return ``matchConstraints``, without the system namespaces, as in the webhook configurations."""
+        match = self.spec.match
+        namespaces = without_system_namespaces(self.bundle)
+        if not part.guards_namespaces:
+            namespaces["matchExpressions"] += self._without_providers()
+        if match.namespace_selector is not None:
+            own = _as_selector(match.namespace_selector)
+            expressions = [*own.pop("matchExpressions", []), *namespaces["matchExpressions"]]
+            namespaces = {**own, "matchExpressions": expressions}
+        constraints: JSON = {
+            "matchPolicy": self._match_policy(part),
+            "resourceRules": part.rules,
+            "namespaceSelector": namespaces,
+        }
+        if self.policy.exclude:
+            # Of all versions, as with `Equivalent`, which is not always the policy.
+            excluded = [msgspec.structs.replace(each, api_versions=("*",)) for each in self.policy.exclude]
+            constraints["excludeResourceRules"] = [as_rule(each) for each in excluded]
+        if match.object_selector is not None and part.template_labels == "":
+            constraints["objectSelector"] = _as_selector(match.object_selector)
+        return constraints
+
+    def _match_policy(self, part: Part) -> str:
+        """Return `Exact` if the webhook gets versions that the rules don't name, for another policy."""
+        matched = matched_resources(self.bundle, Phase.VALIDATE).items()
+        for rule in part.rules:
+            groups, versions = set(rule["apiGroups"]), set(rule["apiVersions"])
+            for (group, path), of_it in matched if "*" not in versions else ():
+                named = not {"*", group}.isdisjoint(groups) and any(_overlap(path, each) for each in rule["resources"])
+                if named and not of_it.versions <= versions:
+                    return "Exact"
+        return "Equivalent"
+
+    def conditions(self, part: Part) -> dict[str, str]:
+        """Return ``matchConditions``: namespaces, exemptions and break-glass."""
+        found = part.conditions | self._namespaces(part)
+        resources = {path.partition("/")[0] for rule in part.rules for path in rule["resources"]}
+        if "pods" in resources:
+            found[f"{OWN}{NO_MIRROR_PODS['name']}"] = NO_MIRROR_PODS["expression"]
+        if "namespaces" in resources:
+            found[f"{OWN}named"] = "request.resource.resource != 'namespaces' || has(request.namespace)"
+        selector = self.spec.match.object_selector
+        if selector is not None and part.template_labels:
+            found[f"{OWN}object-selector"] = selects(selector, part.template_labels)
+        if part.outcome is Outcome.DENY:
+            found |= self._not_denied()
+        labels = LABELS_OF_OBJECT if part.template_labels == "" else part.template_labels
+        # Whether it judges subresources whose object is not that of the resource.
+        others = any(path.partition("/")[2] not in SAME_OBJECT for rule in part.rules for path in rule["resources"])
+        for number, spec in enumerate(self.exempt, start=1):
+            if spec.object_selector is None or labels is not None:
+                of_object = f"{_HAS_ITS_OBJECT} && " if spec.object_selector is not None and others else ""
+                found[f"{OWN}exempt-{number}"] = f"!({of_object}{exemption(spec, labels or '')})"
+        return found
+
+    def _without_providers(self) -> list[JSON]:
+        """Exclude the namespaces of all providers, by label: Kubernetes can't be told which provider is in play."""
+        labels: dict[str, dict[str, None]] = {}
+        for provider in self.bundle.providers.values():
+            for label in provider.system_namespaces.labels:
+                labels.setdefault(label.key, {})[label.value] = None
+        return [{"key": key, "operator": "NotIn", "values": list(values)} for key, values in labels.items()]
+
+    def _namespaces(self, part: Part) -> dict[str, str]:
+        found: dict[str, str] = {}
+        given = self.spec.match.namespaces
+        here = f"{_NAMESPACE} == '' || "
+        if given.include:
+            found[f"{OWN}include"] = here + any_glob_matches(_NAMESPACE, given.include)
+        if given.exclude:
+            found[f"{OWN}exclude"] = f"{here}!({any_glob_matches(_NAMESPACE, given.exclude)})"
+        system = [g for each in self.bundle.providers.values() for g in each.system_namespaces.names.patterns]
+        if system and not part.guards_namespaces:
+            found[f"{OWN}no-system-namespaces"] = f"!({any_glob_matches(_NAMESPACE, system)})"
+        return found
+
+    def _not_denied(self) -> dict[str, str]:
+        """Return conditions that exclude users for whom spotgate lowers a denial to a warning."""
+        users = NEVER_DENIED if self.policy.controller_denies else NEVER_DENIED | BUILT_IN_CONTROLLERS
+        found = {f"{OWN}no-controllers": f"!({any_glob_matches(_USER, sorted(users))})"}
+        if self.policy.break_glass:
+            reason = f"{_ANNOTATIONS}[?{quoted(BREAK_GLASS)}].orValue('').trim()"
+            groups = any_glob_matches("group", self.policy.break_glass.patterns)
+            found[f"{OWN}break-glass"] = f"{reason} == '' || !{_GROUPS}.exists(group, {groups})"
+        return found
+
+
+def exported_policies(bundle: Bundle, today: date) -> Iterator[ExportedPolicy]:
+    """Yield the policies by kind and name."""
+    documents = {each.name: each for each in bundle.documents if each.is_policy}
+    for policy in sorted(bundle.policies, key=lambda each: (each.kind, each.name)):
+        yield ExportedPolicy(bundle, policy, documents[policy.name], today)
+
+
+def exemption(spec: ExemptSpec, labels: str) -> str:
+    """Return an expression that is true if the exemption applies to the request and the labels."""
+    parts = []
+    if spec.users:
+        parts.append(any_glob_matches(_USER, spec.users))
+    if spec.groups:
+        parts.append(f"{_GROUPS}.exists(group, {any_glob_matches('group', spec.groups)})")
+    if spec.service_accounts:
+        if any(map(is_glob, spec.service_accounts)):  # one of which matches ':' too
+            parts.append(f"{_USER}.split(':').size() == 4")
+        parts.append(any_glob_matches(_USER, [f"{SERVICE_ACCOUNT}{each}" for each in spec.service_accounts]))
+    if spec.namespaces:
+        parts.append(f"{_NAMESPACE} != '' && {any_glob_matches(_NAMESPACE, spec.namespaces)}")
+    if spec.names:
+        parts.append(f"{_NAME} != '' && {any_glob_matches(_NAME, spec.names)}")
+    if spec.object_selector is not None:
+        parts.append(selects(spec.object_selector, labels))
+    return " && ".join(parts)
+
+
+def as_rule(rule: ResourceRule) -> JSON:
+    """Return one of ``resourceRules``, with the API server's defaults: else each apply would change it."""
+    written: JSON = {
+        "apiGroups": list(rule.api_groups),
+        "apiVersions": list(rule.api_versions),
+        "operations": list(rule.operations),
+        "resources": list(rule.resources),
+        "scope": rule.scope,
+    }
+    if rule.resource_names:
+        written["resourceNames"] = list(dict.fromkeys(rule.resource_names))  # Kubernetes takes none twice
+    return written
+
+
+def merged(rules: Iterable[JSON]) -> list[JSON]:
+    """Merge rules that differ only in their resources."""
+    found: dict[str, JSON] = {}
+    for rule in rules:
+        alike = str({**rule, "resources": None})
+        same = found.setdefault(alike, {**rule, "resources": []})
+        same["resources"] += [each for each in rule["resources"] if each not in same["resources"]]
+    return list(found.values())
+
+
+def _overlap(one: str, other: str) -> bool:
+    return resource_matches(one, other) or resource_matches(other, one)
+
+
+def _as_selector(spec: LabelSelectorSpec) -> JSON:
+    selector: JSON = {}
+    if spec.match_labels:
+        selector["matchLabels"] = dict(spec.match_labels)
+    if spec.match_expressions:
+        selector["matchExpressions"] = [
+            {"key": each.key, "operator": each.operator, **({"values": list(each.values)} if each.values else {})}
+            for each in spec.match_expressions
+        ]
+    return selector

@@ -1,0 +1,167 @@
+"""Export `Validation`: a policy for objects, and others for the pod templates of workloads."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from webhook.cel.text import Text, substituted, without_strings
+from webhook.commands.export.admission_policies.matching import OWN, Part, as_rule
+from webhook.policy.match import ResourceRule
+from webhook.registration.cel import JSON, literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from webhook.commands.export.admission_policies.matching import ExportedPolicy
+
+_BUILT_IN: Final = frozenset({"", "apps", "batch"})
+_ON_TEMPLATES: Final = {
+    "object": re.compile(r"\s*\.\??\s*(spec\b|metadata\s*\.\??\s*(labels|annotations)\b)"),
+    "request": re.compile(r"\s*\.\??\s*(namespace|userInfo|dryRun)\b"),
+}
+"""Fields that may follow these names where a pod template stands for a Pod, which has a name, kind and request."""
+
+_NAME: Final = re.compile(
+    rf"(?!{re.escape(OWN)})([a-z0-9.-]*[a-z0-9]/)?[A-Za-z0-9]([-\w.]{{0,61}}[A-Za-z0-9])?", re.ASCII
+)
+"""The names of match conditions, beside those that `webhook.commands.export.admission_policies.matching` adds."""
+
+
+def parts(exported: ExportedPolicy) -> Iterator[Part]:
+    """Yield a part for the objects that the policy matches, then parts for their pod templates."""
+    export = _Export(exported)
+    for number, each in enumerate(exported.spec.match_conditions):
+        if why_not := export.why_not(each.expression):
+            exported.leave_out(("matchConditions", number), f"not exported, and so nothing of the policy is: {why_not}")
+            return
+    validations = list(export.exportable())
+    if not validations:
+        return
+    yield export.part("objects", [as_rule(each) for each in exported.policy.rules], validations, {})
+    if exported.policy.judges_templates():
+        yield from export.of_templates(validations)
+
+
+class _Export:
+    def __init__(self, exported: ExportedPolicy) -> None:
+        self.exported = exported
+        self.spec = exported.spec
+        self.variables: dict[str, str] = {}
+        self.foreign: dict[str, str] = {}
+        for each in self.spec.variables:
+            self.variables[each.name], self.foreign[each.name] = each.expression, self.why_not(each.expression)
+        self.params = "params"
+        while self.params in self.variables:
+            self.params += "_"
+
+    def why_not(self, expression: str) -> str:
+        """Return why Kubernetes can't evaluate the expression, or a variable that it reads; empty if it can."""
+        text = Text(expression)
+        if "pools" in text.words:
+            return "it asks for the cluster's node pools"
+        return next(filter(None, map(self.foreign.__getitem__, text.variables)), "")
+
+    def exportable(self) -> Iterator[JSON]:
+        """Yield the validations that need no look-up."""
+        for number, each in enumerate(self.spec.validations):
+            if why_not := self.why_not(each.expression):
+                self.exported.leave_out(("validations", number), f"not exported: {why_not}")
+                continue
+            written: JSON = {"expression": each.expression.strip()}
+            if each.message.strip():
+                written["message"] = each.message.strip()
+            if each.message_expression.strip() and not self.why_not(each.message_expression):
+                written["messageExpression"] = each.message_expression.strip()
+            yield {**written, "reason": each.reason or "Forbidden"}
+
+    def part(
+        self, name: str, rules: list[JSON], validations: Iterable[JSON], given: Mapping[str, str], labels: str = ""
+    ) -> Part:
+        """Return one part. `given` maps names in the expressions to what replaces them."""
+        params = f"dyn({literal(self.spec.params)})"
+        inside = {**given, "params": f"variables.{self.params}"}
+        before = {**given, "params": f"({params})"}
+        variables = {self.params: params} if self.spec.params else {}
+        for each, text in self.variables.items():
+            if not self.foreign[each]:
+                variables[each] = substituted(text, inside)
+        own = {each.name: each.expression.strip() for each in self.spec.match_conditions}
+        conditions, guard = {name: substituted(text, before) for name, text in own.items()}, ""
+        if any(not _NAME.fullmatch(name) or _reads_what_validations_have(text) for name, text in own.items()):
+            # All of them: where one is false it decides, whatever the others come to.
+            conditions, guard = {}, " && ".join(f"({substituted(text, inside)})" for text in own.values())
+        return Part(
+            name=name,
+            rules=rules,
+            outcome=self.exported.policy.enforcement,
+            validations=[_written(each, inside, guard) for each in validations],
+            variables=variables,
+            conditions=conditions,
+            template_labels=labels,
+        )
+
+    def of_templates(self, validations: list[JSON]) -> Iterator[Part]:
+        """Yield parts for the pod templates of built-in workloads. Those of others may lack what every Pod has."""
+        expressions = [
+            *self.variables.values(),
+            *(each.expression for each in self.spec.match_conditions),
+            *(text for each in validations for key, text in each.items() if "xpression" in key),
+        ]
+        if any(map(_names_more, expressions)):
+            why = "pod templates: it reads more of `object` or `request` than a template and a Pod have in common"
+            self.exported.leave_out((), why)
+            return
+        places: dict[str, list[tuple[str, str]]] = {}
+        others = []
+        for workload in self.exported.bundle.index.workloads.values():
+            paths = [each.text for each in workload.paths]
+            if workload.group in _BUILT_IN and len(paths) == 1 and not set("*[") & set(paths[0]):
+                places.setdefault(paths[0], []).append((workload.group, workload.resource))
+            else:
+                others.append(workload.resource)
+        if others:
+            self.exported.leave_out((), f"pod templates of {', '.join(others)}: they may lack what every Pod has")
+        for path, resources in places.items():
+            template, old = f"object.{path}", f"oldObject.{path}"
+            by_group: dict[str, list[str]] = {}
+            for group, resource in resources:
+                by_group.setdefault(group, []).append(resource)
+            rules = [
+                as_rule(ResourceRule(api_groups=(group,), resources=tuple(listed), operations=("CREATE", "UPDATE")))
+                for group, listed in by_group.items()
+            ]
+            group, resource = resources[0]
+            name = ".".join(filter(None, ("templates", resource, group)))
+            given = {"object": template, "oldObject": "dyn(null)"}
+            part = self.part(name, rules, validations, given, f"{template}.?metadata.?labels.orValue({{}})")
+            # One that the request leaves as it is says nothing new.
+            changed = {f"{OWN}changed": f"has({template}) && (oldObject == null || {template} != {old})"}
+            part.conditions.update(changed)
+            yield part
+
+
+def _reads_what_validations_have(condition: str) -> bool:
+    """Return whether the condition reads variables or the namespace, which Kubernetes hides from match conditions."""
+    text = Text(condition)
+    return bool(text.variables) or "namespaceObject" in text.words
+
+
+def _written(validation: JSON, given: Mapping[str, str], guard: str) -> JSON:
+    """Return a validation with its names replaced, which holds where the guard is false."""
+    written = {key: substituted(text, given) if "xpression" in key else text for key, text in validation.items()}
+    if guard:
+        # Not `||`: one whose guard has no result has none, as a match condition.
+        written["expression"] = f"{guard} ? ({written['expression']}) : true"
+    if written["expression"] != validation["expression"]:
+        written.setdefault("message", f"failed expression: {validation['expression']}")
+    return written
+
+
+def _names_more(expression: str) -> bool:
+    names = without_strings(expression)
+    return any(
+        not what.match(names, found.end())
+        for name, what in _ON_TEMPLATES.items()
+        for found in re.finditer(rf"(?<![\w.]){name}\b", names)
+    )

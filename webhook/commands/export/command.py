@@ -1,0 +1,135 @@
+"""Print policies as Kubernetes' own admission policies: ``spotgate export vap|map``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from webhook.base.exits import FINE, CannotJudgeError
+from webhook.base.terminal import complain
+from webhook.base.text import printable
+from webhook.capacity.placement.supply import supply_of
+from webhook.cluster.connection import missing_rules, run_on_cluster
+from webhook.commands.export.admission_policies.export import export
+from webhook.documents.yaml_writer import UNBROKEN, dump_documents
+from webhook.engine.lint import too_wide
+from webhook.offline.options import (
+    add_cluster,
+    add_kubernetes_version,
+    add_list,
+    add_namespace,
+    add_policies,
+    read_policies,
+    read_state,
+)
+from webhook.rules.context import Context, Phase, utc_now
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from webhook.capacity.view import ClusterView
+    from webhook.cluster.api import Api
+    from webhook.engine.bundle import Bundle
+    from webhook.policy.errors import Problem
+
+DESCRIPTION: Final = """\
+Print policies as Kubernetes' own, with their bindings: the API server judges by them itself, so
+that they hold while the webhook is down.
+
+vap: what needs no look-up, as ValidatingAdmissionPolicies (Kubernetes 1.30). They deny nothing
+that spotgate lets through. map: what SpotPlacement and GracefulTermination inject, as a
+MutatingAdmissionPolicy (1.36), for the node pools as they are now: export it again when they
+change. It makes of a Pod what the webhook makes of it, or leaves it alone.
+
+Standard error says what is left out, and why, and so does the head of the output.
+"""
+
+EPILOG: Final = """\
+examples:
+  %(prog)s vap | kubectl apply -f -
+  %(prog)s vap --policies policies/ > validating-admission-policies.yaml
+  %(prog)s map --kubeconfig ~/.kube/config | kubectl apply -f -
+  %(prog)s map --state cluster/ > mutating-admission-policy.yaml
+
+exit codes:
+  0  printed
+  2  a policy is invalid or matches every resource, or the node pools can't be read
+"""
+
+_ANSWER: Final = 10.0
+"""Seconds for each answer of the API server, as `check` has it."""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument(
+        "what",
+        choices=("vap", "map"),
+        help="ValidatingAdmissionPolicies, for Kubernetes 1.30 and later, or a MutatingAdmissionPolicy, from 1.36 on",
+    )
+    add_policies(parser)
+    add_namespace(parser, "where spotgate is, which they leave alone")
+    cluster = parser.add_argument_group("the cluster, for map")
+    manifests = "manifests of its node pools, Namespaces and Nodes; files or folders; can be given again"
+    add_list(cluster, "--state", "PATH", manifests, Path)
+    cluster.add_argument("--kubeconfig", metavar="FILE", type=Path, help="read them from the cluster of this file")
+    cluster.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
+    add_cluster(cluster)
+    add_kubernetes_version(parser)
+
+
+def run(options: Namespace) -> int:
+    """Print the policies that are exported, and say what is left out."""
+    given, live = bool(options.state), options.kubeconfig is not None
+    if options.what == "vap" and (given or live):
+        raise CannotJudgeError("error: --state and --kubeconfig are for map: vap needs no look-up")
+    if options.what == "map" and given == live:
+        raise CannotJudgeError("error: map needs the node pools: give --state or --kubeconfig, one of them")
+    if options.context is not None and not live:
+        raise CannotJudgeError("error: --context is of a kubeconfig; give --kubeconfig too")
+    bundle = read_policies(options.policies, own_namespace=options.namespace, cluster=options.cluster)
+    if problems := list(too_wide(bundle)):
+        raise CannotJudgeError("\n".join(map(str, problems)))
+    if options.what == "map":
+        view = _live_view(options, bundle) if live else read_state(options.state, bundle)
+        exported, left_out, alone = _mutating(options, bundle, view)
+        of = f" and {len(view.pools or ())} node pools"
+    else:
+        exported, left_out = export(bundle, utc_now().date())
+        alone, of = [], ""
+    print(f"# Exported by `spotgate export {options.what}` from policies {bundle.hash}{of}.")
+    for problem in left_out:
+        where = f" ({problem.field})" if problem.field else ""
+        complain(str(problem))
+        print(printable(f"# Not as the webhook has it: {problem.text}{where}"))
+    for text in alone:
+        complain(f"left to the webhook: {text}")
+        print(printable(f"# Left to the webhook: {text}"))
+    print(dump_documents(exported, width=UNBROKEN), end="")
+    return FINE
+
+
+def _mutating(
+    options: Namespace, bundle: Bundle, view: ClusterView
+) -> tuple[list[dict[str, Any]], list[Problem], list[str]]:
+    from webhook.commands.export.mutating_policy.export import SINCE, export  # noqa: PLC0415 - for map alone
+
+    if view.api_server is not None and view.api_server < SINCE:
+        version = ".".join(map(str, view.api_server))
+        complain(f"warning: the cluster has Kubernetes {version}; v1 of MutatingAdmissionPolicies came with 1.36")
+    if not supply_of(view, bundle.providers).spot:
+        complain("warning: no node pool and no Node that was read is spot: is it the right cluster?")
+    return export(bundle, Context(phase=Phase.MUTATE, now=utc_now()).seeing(view, options.kubernetes_version))
+
+
+def _live_view(options: Namespace, bundle: Bundle) -> ClusterView:
+    async def read(api: Api) -> ClusterView:
+        from webhook.cluster.resources import read_cluster  # noqa: PLC0415 - as in `run_on_cluster`
+
+        reading = await read_cluster(api, bundle.providers, budgets=False, seconds=_ANSWER)
+        if reading.problems:
+            problems = (f"error: {api.url}: {each}" for each in reading.problems)
+            raise CannotJudgeError("\n".join([*problems, *missing_rules(reading.forbidden)]))
+        return reading.view
+
+    return run_on_cluster("export", options, read)

@@ -1,0 +1,113 @@
+"""Write what the webhook would inject into the manifests: ``spotgate fix``."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from webhook.base.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
+from webhook.base.terminal import complain
+from webhook.commands.fix.edits import ProblemError, patch_file
+from webhook.documents import parse_field_path
+from webhook.model.decision import ENGINE, Outcome
+from webhook.offline.manifests.files import STDIN
+from webhook.offline.options import add_inputs
+from webhook.offline.project import take_project_file
+from webhook.offline.session import judge
+from webhook.policy.errors import problem_lines
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator
+
+    from webhook.offline.judge import Judgement
+    from webhook.offline.manifests.objects import Manifest
+    from webhook.offline.session import Judgements
+
+DESCRIPTION: Final = """\
+Write what the webhook would inject into the manifests, so that a repository says what will run.
+
+Only what is added changes: comments, quotes, order, indentation and line ends stay as they are. A
+file is written whole or not at all. What would need more than that is refused, with the line.
+Findings are the business of `spotgate check`.
+"""
+
+EPILOG: Final = """\
+what is not rendered:
+  Kustomizations and charts: their files are changed as they are, and a warning names the folders.
+
+what is refused:
+  A change inside of what a YAML alias repeats or `<<` merges in would show in another place, or
+  nowhere: write that part out first.
+
+examples:
+  %(prog)s --diff deploy/
+  %(prog)s --state cluster/ deploy/ nodepools.yaml
+
+exit codes:
+  0  done; with --check and --diff: nothing to write
+  1  with --check and --diff: there is something to write
+  2  a file can't be read, judged, changed in place or written, and the others are changed; or there
+     is no object to judge
+"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--diff", action="store_true", help="show what would be written, and write nothing")
+    instead.add_argument(
+        "--check", action="store_true", help="write nothing; end with 1 if there is something to write"
+    )
+    add_inputs(parser)
+    parser.set_defaults(operation="CREATE")
+
+
+def run(options: Namespace) -> int:
+    """Judge the manifests and write their patches."""
+    if STDIN in options.paths:
+        raise CannotJudgeError("error: fix writes files, and standard input is none; save it as a file first")
+    take_project_file(options)
+    judged = judge(options)
+    problems = list(judged.problems)
+    dry = options.diff or options.check
+    tops = [Path(each).resolve() for each in options.paths]
+    patched: defaultdict[str, list[tuple[Manifest, Judgement]]] = defaultdict(list)
+    for manifest, judgement in judged.objects:
+        if judgement.patch:
+            patched[manifest.file].append((manifest, judgement))
+    changed = 0
+    for file, objects in patched.items():
+        real = Path(file).resolve()
+        if Path(file).is_symlink() and not any(map(real.is_relative_to, tops)):
+            complain(
+                f"{file}: warning: is a link to a file elsewhere, and is not changed; pass {real} too, if it is meant"
+            )
+            continue
+        try:
+            patch_file(file, objects, writes=not dry, shows=options.diff)
+            changed += 1
+        except ProblemError as error:
+            problems.append(error.problem)
+    sys.stdout.flush()
+    if texts := [*_indeterminate(judged), *problem_lines(problems)]:
+        complain(*texts)
+    if problems:
+        return CANNOT_JUDGE
+    return FOUND if changed and dry else FINE
+
+
+def _indeterminate(judged: Judgements) -> Iterator[str]:
+    """Yield why it is unknown what would be injected, once for each reason: nothing to write is no answer then."""
+    injecting = {ENGINE, *(policy.name for policy in judged.bundle.index.policies if policy.mutator is not None)}
+    places: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for manifest, judgement in judged.objects:
+        for finding in judgement.findings:
+            if finding.outcome == Outcome.INDETERMINATE and finding.policy in injecting:
+                line, _ = manifest.position_of(parse_field_path(finding.field))
+                places[finding.reason, finding.fix].append(f"{manifest.file}:{line}")
+    for (reason, fix), (first, *others) in places.items():
+        more = f" (and at {len(others)} more places)" if others else ""
+        yield f"{first}: indeterminate: {reason}; {fix}{more}"

@@ -1,0 +1,115 @@
+"""Write patches of objects into their files: comments, quotes, order and line ends stay."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from copy import deepcopy
+from difflib import unified_diff
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from webhook.base.terminal import plain
+from webhook.base.writing import write_whole
+from webhook.documents import DocumentError, read_documents
+from webhook.documents.edit import EditError, edited
+from webhook.documents.reading import read_file
+from webhook.model.patch import apply_json
+from webhook.policy.errors import Problem
+
+if TYPE_CHECKING:
+    from webhook.documents import Document, JSONValue
+    from webhook.offline.judge import Judgement
+    from webhook.offline.manifests.objects import Manifest
+
+_CHANGED_SINCE: Final = "was changed by somebody else meanwhile; try again"
+_MISREAD: Final = (
+    "can't be changed in place: with what would be added, the text would be read in another way; change it by hand, "
+    "as check shows it"
+)
+
+
+class ProblemError(Exception):
+    """Report a file that can't be changed, and why."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+def patch_file(file: str, objects: list[tuple[Manifest, Judgement]], *, writes: bool, shows: bool) -> None:
+    """Write the patches of a file's objects into it (``writes``), or print what would be written, maybe as a diff.
+
+    Raise ProblemError if the file can't be read, changed in place or written.
+    """
+    try:
+        before = read_file(file)
+        after = _patched(before, file, objects)
+        if writes:
+            write_whole(Path(file), after, expected=before)
+    except OSError as error:
+        raise ProblemError(Problem(file, 0, 0, "", f"can't be written: {error.strerror or error}")) from None
+    if shows:
+        print(unified(file, before.decode(), after.decode()), end="")
+    else:
+        print(plain([[(f"{file}: {'changed' if writes else 'would be changed'}", "")]]))
+
+
+def _patched(data: bytes, file: str, objects: list[tuple[Manifest, Judgement]]) -> bytes:
+    """Return the file's content with the patches of its objects. Raise ProblemError if it can't be changed in place."""
+    wanted = _wanted(objects)
+    try:
+        documents = read_documents(data, file)
+    except DocumentError:
+        raise ProblemError(Problem(file, 0, 0, "", _CHANGED_SINCE)) from None
+    text = data.decode("utf-8-sig")
+    ended = text if text.endswith("\n") else f"{text}\n"  # as it was read
+    for document, value in reversed(wanted):
+        end = document.begin + len(document.source)
+        if ended[document.begin : end] != document.source:
+            raise ProblemError(Problem(file, 0, 0, "", _CHANGED_SINCE))
+        try:
+            new = edited(document.source, document.value, value)
+        except EditError as error:
+            problem = f"can't be changed in place: {error.problem}; {error.fix}"
+            raise ProblemError(Problem(file, document.line + error.line, 1, "", problem)) from None
+        ended = ended[: document.begin] + new + ended[end:]
+    result = ended if text.endswith("\n") else ended.removesuffix("\n")
+    bom = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
+    after = bom + result.encode()
+    _verify(after, documents, file, wanted)
+    return after
+
+
+def _wanted(objects: list[tuple[Manifest, Judgement]]) -> list[tuple[Document, JSONValue]]:
+    """Return each document with a patched object, in order, and the value that it is to have."""
+    wanted: dict[int, tuple[Document, Any]] = {}
+    for manifest, judgement in objects:
+        document = manifest.document
+        _, value = wanted.setdefault(document.begin, (document, deepcopy(document.value)))
+        apply_json(judgement.patch, value)
+    return list(wanted.values())
+
+
+def _verify(after: bytes, before: list[Document], file: str, wanted: list[tuple[Document, JSONValue]]) -> None:
+    """Compare every document of the new content with what it is to be. Raise ProblemError if one is different."""
+    becomes = {document.begin: value for document, value in wanted}
+    values = [becomes.get(document.begin, document.value) for document in before]
+    try:
+        found = [document.value for document in read_documents(after, file)]
+    except DocumentError:
+        found = []
+    if found != values:
+        # Those that come out right are not the reason.
+        wrong = [document for document, value in wanted if value not in found] or [document for document, _ in wanted]
+        raise ProblemError(Problem(file, wrong[0].line, 1, "", _MISREAD))
+
+
+_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
+"""A line as Git counts them: `str.splitlines` knows other line ends too."""
+
+
+def unified(file: str, before: str, after: str) -> str:
+    """Return the diff between two contents of a file."""
+    lines = unified_diff(_LINE.findall(before), _LINE.findall(after), f"a/{file}", f"b/{file}")
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)

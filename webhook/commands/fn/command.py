@@ -1,0 +1,137 @@
+"""Run as a KRM function, which kustomize and kpt call with the objects that they have rendered: ``spotgate fn``."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from copy import deepcopy
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from webhook.base.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
+from webhook.base.terminal import complain
+from webhook.commands.fn.krm_function import FunctionResults, ResourceList
+from webhook.model.decision import Outcome
+from webhook.model.patch import apply_json
+from webhook.offline.manifests.files import STDIN
+from webhook.offline.options import add_inputs
+from webhook.offline.project import take_project_file
+from webhook.offline.session import Session
+from webhook.policy.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+DESCRIPTION: Final = """\
+Judge and change the objects of a ResourceList, as a KRM function in kustomize or kpt.
+
+Reads a ResourceList on standard input and writes one on standard output: with what the webhook
+would inject in its items, and with what it would say as results. Findings are on standard error
+too, since kustomize does not show results. Comments and the order of fields stay.
+
+The functionConfig is a ConfigMap, whose data mean what the flags of `spotgate check` mean. What is
+not said there is taken from a .spotgate.yaml in the folder that the function is run in, or above it.
+"""
+
+EPILOG: Final = """\
+data of the functionConfig:
+  mode               mutate: inject, report no findings; validate: report, change nothing; both:
+                     the default
+  failOn             deny (the default), warn or indeterminate: lowest outcome that is an error
+  policies, state    files or folders, one on each line, from the folder that the function is run
+                     in: kustomize runs it in that of the kustomization, kpt where it was called
+  partial            "true": there are more node pools than the items and the state show
+  kubernetesVersion  of the API server and the kubelets
+  user, group        who makes the request; of groups one on each line
+
+examples:
+  %(prog)s < resources.yaml > changed.yaml
+  kustomize build --enable-alpha-plugins --enable-exec overlays/prod
+  kpt fn eval --exec "%(prog)s" deploy/ -- mode=mutate state=cluster/
+
+exit codes:
+  0  no result is an error
+  1  a result is an error
+  2  it could not judge: what it was given is no ResourceList, an item can't be judged, the
+     functionConfig, a policy or the state is wrong
+"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare no flags: orchestrators pass everything in the ResourceList."""
+    del parser
+
+
+def run(_options: Namespace) -> int:
+    """Judge the items and answer with a ResourceList."""
+    resources = ResourceList()
+    options = _configured(resources.value.get("functionConfig"))
+    judged = Session(options).judge(resources.items())
+    changed = deepcopy(resources.value)
+    injects = options.mode != "validate"
+    if injects:
+        for _, judgement in judged.objects:
+            apply_json(judgement.patch, changed)
+    report = FunctionResults(resources, Outcome[options.fail_on.upper()])
+    report.add_patches(judged.objects, injected=injects)
+    if options.mode != "mutate":
+        report.add_findings(judged.objects)
+    report.add_problems(judged.problems)
+    if report.results:
+        changed["results"] = [*(resources.value.get("results") or []), *report.results]
+    resources.answer(changed)
+    for line in report.lines:
+        complain(line)
+    if judged.problems:
+        return CANNOT_JUDGE
+    return FOUND if report.failed else FINE
+
+
+_LISTS: Final = frozenset({"policies", "state", "group"})
+_KEYS: Final = ("mode", "failOn", "policies", "state", "partial", "kubernetesVersion", "user", "group")
+_FLAGS: Final = {"failOn": "fail-on", "kubernetesVersion": "kubernetes-version"}
+
+
+class _Parser(ArgumentParser):
+    """Read data of the functionConfig as flags, and name the field in errors."""
+
+    def error(self, message: str) -> NoReturn:
+        for key, flag in _FLAGS.items():
+            message = message.replace(f"argument --{flag}", f"argument --{key}")
+        raise CannotJudgeError(f"functionConfig: {message.replace('argument --', 'data.')}")
+
+
+def _configured(given: object) -> Namespace:
+    """Return the functionConfig as options. Raise CannotJudgeError if it is wrong."""
+    parser = _Parser(prog="spotgate fn", add_help=False, allow_abbrev=False)
+    add_inputs(parser)
+    parser.add_argument("--mode", choices=("both", "mutate", "validate"), default="both")
+    parser.add_argument("--fail-on", choices=("deny", "warn", "indeterminate"))
+    parser.set_defaults(operation=None)
+    options = parser.parse_args([*_flags(given), STDIN])
+    take_project_file(options)
+    return options
+
+
+def _flags(given: object) -> list[str]:
+    if given is None:
+        return []
+    if not isinstance(given, dict) or (given.get("apiVersion"), given.get("kind")) != ("v1", "ConfigMap"):
+        raise CannotJudgeError(f"functionConfig: expected a v1 ConfigMap with {', '.join(_KEYS)} in its data")
+    data = given.get("data") or {}
+    if not isinstance(data, dict):
+        raise CannotJudgeError("functionConfig: data: expected a map")
+    flags = []
+    for key, text in data.items():
+        if key not in _KEYS:
+            meant = did_you_mean(key, _KEYS) or f"; there are {', '.join(_KEYS)}"
+            raise CannotJudgeError(f"functionConfig: data.{key}: unknown{meant}")
+        if not isinstance(text, str):
+            raise CannotJudgeError(f"functionConfig: data.{key}: expected text; write it in quotes")
+        if key == "partial":
+            if text not in ("true", "false"):
+                raise CannotJudgeError(f'functionConfig: data.partial: expected "true" or "false", got {text!r}')
+            flags += ["--partial"] if text == "true" else []
+        elif key in _LISTS:
+            flags += [f"--{key}={line.strip()}" for line in text.splitlines() if line.strip()]
+        else:
+            flags.append(f"--{_FLAGS.get(key, key)}={text.strip()}")
+    return flags

@@ -1,0 +1,200 @@
+"""Read the ResourceList of a KRM function on standard input, and write it with results on standard output.
+
+Source: https://github.com/kubernetes-sigs/kustomize/blob/master/cmd/config/docs/api-conventions/functions-spec.md (v1)
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from webhook.base.exits import CannotJudgeError
+from webhook.base.text import printable
+from webhook.documents import DOCUMENT_LIMITS, DocumentError, read_documents
+from webhook.documents.edit import EditError, edited
+from webhook.model.decision import Outcome
+from webhook.offline.additions import addition_of
+from webhook.offline.inputs import read_objects
+from webhook.offline.manifests.files import STDIN, ManifestFile
+from webhook.offline.report import named, without_empty
+from webhook.policy.errors import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from webhook.documents import Document, FieldPath
+    from webhook.offline.judge import Judgement
+    from webhook.offline.manifests.objects import Manifest, Manifests
+
+JSON = dict[str, Any]
+
+_GROUP: Final = "config.kubernetes.io"
+_NO_OBJECT: Final = "not a Kubernetes object, which has `apiVersion` and `kind`; add them or remove the item"
+_ORCHESTRATION: Final = ("internal.config.kubernetes.io/", "config.k8s.io/", "kustomize.config.k8s.io/")
+_LEGACY_ORCHESTRATION: Final = frozenset(
+    f"{_GROUP}/{name}" for name in ("path", "index", "id", "package", "merge-source")
+)
+
+
+class ResourceList:
+    """Hold the ResourceList of standard input: its one document and value. Raise CannotJudgeError if it is none."""
+
+    def __init__(self) -> None:
+        self._data = sys.stdin.buffer.read(DOCUMENT_LIMITS.size + 1)
+        self.document, self.value = _resource_list(self._data)
+
+    def items(self) -> Manifests:
+        """Return the items as objects that can be judged."""
+        found = read_objects([ManifestFile(STDIN, data=self._data)])
+        found.problems += [each.problem((), _NO_OBJECT) for each in found.objects if _is_half_an_object(each)]
+        found.objects = [_as_applied(each) for each in found.objects if not _is_half_an_object(each)]
+        return found
+
+    def answer(self, changed: JSON) -> None:
+        """Write the ResourceList with the changes in its text, so that comments and order stay.
+
+        Raise CannotJudgeError if it can't be changed in place.
+        """
+        try:
+            text = edited(self.document.source, self.document.value, changed)
+        except EditError as error:
+            line = self.document.line + error.line
+            raise CannotJudgeError(f"{STDIN}:{line}: can't be changed in place: {error.problem}; {error.fix}") from None
+        before = self._data.decode("utf-8-sig")[: self.document.begin]
+        sys.stdout.buffer.write(f"{before}{text.removesuffix(chr(10))}\n".encode())
+
+
+def _resource_list(data: bytes) -> tuple[Document, JSON]:
+    """Return the one document of standard input and its value. Raise CannotJudgeError if it is no ResourceList."""
+    try:
+        documents = read_documents(data, STDIN)
+    except DocumentError as error:
+        raise CannotJudgeError(str(error)) from None
+    match documents:
+        case [document]:
+            value: Any = document.value
+        case _:
+            raise CannotJudgeError(
+                f"{STDIN}: expected one ResourceList, got {len(documents)} documents; kustomize and kpt make one; "
+                "for plain manifests there is `spotgate check -`"
+            )
+    kind = (value.get("apiVersion"), value.get("kind")) if isinstance(value, dict) else (None, None)
+    if not str(kind[0]).startswith(f"{_GROUP}/") or kind[1] != "ResourceList":
+        text = "expected a ResourceList of config.kubernetes.io/v1; for plain manifests there is `spotgate check -`"
+        raise CannotJudgeError(str(Problem(STDIN, *document.position(()), "", text)))
+    for field in ("items", "results"):
+        if not isinstance(value.get(field), list | None):
+            raise CannotJudgeError(str(Problem(STDIN, *document.position((field,)), field, "is not a list")))
+    return document, value
+
+
+def _is_half_an_object(manifest: Manifest) -> bool:
+    """Return whether an item has taken its apiVersion or kind from the ResourceList, as items of a List do."""
+    return manifest.group == _GROUP or manifest.kind == "Resource"
+
+
+def _as_applied(manifest: Manifest) -> Manifest:
+    """Return the object as the API server gets it: without the annotations that orchestrators remove again."""
+    annotations = manifest.metadata.get("annotations") or {}
+    kept = {
+        key: text
+        for key, text in annotations.items()
+        if not key.startswith(_ORCHESTRATION) and key not in _LEGACY_ORCHESTRATION
+    }
+    if len(kept) == len(annotations):
+        return manifest
+    return replace(manifest, value={**manifest.value, "metadata": {**manifest.metadata, "annotations": kept}})
+
+
+class FunctionResults:
+    """Collect the results of one run, with the members of the specification of KRM functions.
+
+    Attributes:
+        results: the results, for the orchestrator.
+        lines: the same, for standard error.
+        failed: whether a finding is an error: it is of the outcome ``fail_on``, or of a worse one.
+    """
+
+    def __init__(self, resources: ResourceList, fail_on: Outcome) -> None:
+        self.results: list[JSON] = []
+        self.lines: list[str] = []
+        self.failed = False
+        self._resources = resources
+        self._fail_on = fail_on
+
+    def add_patches(self, objects: Iterable[tuple[Manifest, Judgement]], *, injected: bool) -> None:
+        """Add a result for each field that the webhook injects, and whether it has been injected here."""
+        what = "injected" if injected else "the webhook would inject"
+        for manifest, judgement in objects:
+            for operation in judgement.patch:
+                added = addition_of(operation, len(manifest.path))
+                field = {"path": added.field, "proposedValue": added.value}
+                self._add(f"{what} {added.field}", "info", manifest, field)
+
+    def add_findings(self, objects: Iterable[tuple[Manifest, Judgement]]) -> None:
+        """Add a result for each finding."""
+        for manifest, judgement in objects:
+            for finding in judgement.findings:
+                fails = finding.outcome >= self._fail_on
+                self.failed |= fails
+                severity = "error" if fails else "warning" if finding.outcome is Outcome.WARN else "info"
+                text = [finding.reason, finding.detail, finding.fix and f"Fix: {finding.fix}"]
+                tags = {"policy": finding.policy, "id": finding.id, "outcome": str(finding.outcome)}
+                field = {"path": finding.field} if finding.field else {}
+                file = self._add("\n".join(filter(None, text)), severity, manifest, field, tags)
+                where = f"{file['path']}: " if file else ""
+                name = "/".join(filter(None, (judgement.namespace, manifest.shown_name)))
+                at = f" (at {finding.field})" if finding.field else ""
+                self._say(f"{where}{finding.outcome}  {manifest.kind} {name}  {named(finding.policy, finding.id)}", 0)
+                for line in "\n".join(filter(None, [f"{finding.reason}{at}", *text[1:]])).split("\n"):
+                    self._say(line, 4)
+
+    def add_problems(self, problems: Iterable[Problem]) -> None:
+        """Add a result for each problem in the ResourceList or in a file of the state."""
+        for problem in sorted(problems):
+            file = self._file_at(problem.line) if problem.file == self._resources.document.file else None
+            said = f"{problem.field}: {problem.text}" if problem.field else problem.text
+            result = {"message": said if file else str(problem), "severity": "error", "file": file}
+            self.results.append(without_empty(result))
+            self._say(f"{file['path']}: {said}" if file else str(problem), 0)
+
+    def _add(
+        self, message: str, severity: str, manifest: Manifest, field: JSON, tags: JSON | None = None
+    ) -> JSON | None:
+        """Add a result about an object, by the names that are written, and return the file of the object."""
+        reference = {
+            "apiVersion": manifest.api_version,
+            "kind": manifest.kind,
+            "name": manifest.shown_name,
+            **({"namespace": manifest.namespace} if manifest.namespace else {}),
+        }
+        file = self._file(manifest.path)
+        about = {"resourceRef": reference, "field": field, "file": file, "tags": tags}
+        self.results.append(without_empty({"message": message, "severity": severity, **about}))
+        return file
+
+    def _say(self, line: str, indent: int) -> None:
+        self.lines.append(" " * indent + printable(line))
+
+    def _file(self, path: FieldPath) -> JSON | None:
+        """Return the file of the item at this path, or None. An object in a List has the file of the List."""
+        value: Any = self._resources.value
+        for step in path[:2]:
+            value = value[step]
+        metadata = value.get("metadata") if isinstance(value, dict) else None
+        annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+        if not isinstance(annotations, dict):
+            return None
+        for prefix in (f"internal.{_GROUP}", _GROUP):
+            file, index = annotations.get(f"{prefix}/path"), annotations.get(f"{prefix}/index")
+            if isinstance(file, str) and file:
+                return {"path": file, "index": int(index) if isinstance(index, str) and index.isdecimal() else 0}
+        return None
+
+    def _file_at(self, line: int) -> JSON | None:
+        """Return the file of the item on this line of the ResourceList, or None."""
+        paths = [("items", number) for number in range(len(self._resources.value.get("items") or []))]
+        before = [path for path in paths if self._resources.document.position(path)[0] <= line]
+        return self._file(before[-1]) if before else None

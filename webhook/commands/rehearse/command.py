@@ -1,0 +1,345 @@
+"""Tell what happens when spot nodes go, by the real scheduler, before they do: ``spotgate rehearse``."""
+
+from __future__ import annotations
+
+import os
+import signal
+from argparse import ArgumentTypeError
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final, get_args
+
+from msgspec import structs
+
+from webhook.base.exits import FINE, FOUND, CannotJudgeError
+from webhook.base.terminal import complain
+from webhook.kube.quantity import amount_of
+from webhook.offline.manifests.objects import read_manifests
+from webhook.offline.options import add_cluster, add_policies, object_name, path, read_policies
+from webhook.rehearse.compare import compare, write_base
+from webhook.rehearse.fixes import fixes_of, growth_of, with_fixes
+from webhook.rehearse.inputs.nodes import expect_known_types, grown_nodes
+from webhook.rehearse.inputs.selection import Loss, loss_of, named_pools
+from webhook.rehearse.inputs.snapshot import snapshot_of
+from webhook.rehearse.inputs.source import ClusterSource
+from webhook.rehearse.result import DrainedBy
+from webhook.rehearse.trying import try_fixes
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Sequence
+
+    from webhook.engine.bundle import Bundle
+    from webhook.rehearse.inputs.snapshot import ClusterSnapshot
+    from webhook.rehearse.result import Fix, Rehearsal
+
+DESCRIPTION: Final = """\
+Rehearse a reclaim: say who moves, who stays pending and why, who is killed before it is done, and
+which services fall below their budget, when these nodes go.
+
+kube-scheduler, the controllers, the Eviction API and spotgate are the real ones, on a control plane
+that runs for the rehearsal on this machine; nodes are fake. The provider's window, grace periods,
+start-up and growth are computed, not waited for. Nothing is written to a live cluster.
+"""
+
+EPILOG: Final = """\
+examples:
+  %(prog)s --lose gpu-spot --state cluster/ deploy/
+  %(prog)s --lose zone:eu-west-1a --kubeconfig ~/.kube/config --max-pending 0
+  %(prog)s --lose 30%% --state cluster/ --grow cpu-on-demand=2:90 -o json
+  %(prog)s --lose gpu-spot --state cluster/ deploy/ --compare origin/main
+  %(prog)s --lose gpu-spot --state cluster/ deploy/ --with-fixes -o html > reclaim.html
+  %(prog)s --publish spotgate-system/spotgate-rehearsal
+  %(prog)s --prepare --kubeconfig ~/.kube/config
+
+exit codes:
+  0  rehearsed, and no more Pods are pending or missing than --max-pending allows
+  1  more are
+  2  it could not rehearse
+"""
+
+FORMATS: Final = ("table", "json", "html")
+_SECONDS_TO_START: Final = 30.0
+_RUNS: Final = 3
+_SECONDS_TO_TRY: Final = 180
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument(
+        "paths", metavar="PATH", nargs="*", type=path, help="manifests of workloads: files, folders; - is stdin"
+    )
+    parser.add_argument(
+        "--lose",
+        metavar="WHAT",
+        action="append",
+        default=[],
+        help="a node pool's name; provider:NAME, the spot nodes of a provider; type:NAME or zone:NAME, the spot nodes "
+        "of an instance type or a zone, all of them if none is spot; selector:KEY=VALUE, all Nodes with a label; N%%, "
+        "a share of all spot nodes; N%%of:POOL, N%%of:zone:NAME ..., a share of these nodes, rounded up; a share is "
+        "drawn with a fixed seed, so the same cluster loses the same nodes; can be given again",
+    )
+    parser.add_argument(
+        "--runs",
+        metavar="N",
+        type=_positive,
+        default=_RUNS,
+        help="reclaims to rehearse, as no two are alike; default: %(default)s",
+    )
+    parser.add_argument(
+        "--max-pending",
+        metavar="N",
+        type=_count,
+        help="fail if more Pods are pending or missing at the end; default: any number may",
+    )
+    again = parser.add_mutually_exclusive_group()
+    again.add_argument(
+        "--compare",
+        metavar="REF",
+        help="rehearse also what the merge base of HEAD and this branch has, and say what is worse and better now",
+    )
+    again.add_argument(
+        "--with-fixes",
+        action="store_true",
+        help="rehearse again with the proposed fixes, and show both results side by side; then without each of them, "
+        "to rank the fixes by what they save",
+    )
+    parser.add_argument(
+        "--fix-seconds",
+        metavar="N",
+        type=_count,
+        default=_SECONDS_TO_TRY,
+        help="how long --with-fixes may try them one by one; default: %(default)s",
+    )
+    again.add_argument(
+        "--publish",
+        metavar="NAMESPACE/NAME",
+        type=partial(object_name, kind="ConfigMap", example="spotgate-rehearsal"),
+        help="rehearse each --lose on its own, by default each pool with spot Nodes, and write the results to this "
+        "ConfigMap of the live cluster, and to a PolicyReport of the same name where it has the kind; in a Pod "
+        "without --kubeconfig as its ServiceAccount",
+    )
+    parser.add_argument("-o", "--output", choices=FORMATS, default="table", help="default: table, for people")
+    _add_cluster(parser)
+    _add_model(parser)
+    add_policies(parser)
+    _add_programs(parser)
+
+
+def _add_cluster(parser: ArgumentParser) -> None:
+    cluster = parser.add_argument_group("the cluster")
+    cluster.add_argument(
+        "--state",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="manifests of what it has: Nodes, node pools, budgets, and Pods as they run; files or folders; can be "
+        "given again",
+    )
+    cluster.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        type=Path,
+        help="read it from the cluster that this file names; Secrets and ConfigMaps are not read",
+    )
+    cluster.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
+    add_cluster(cluster)
+
+
+def _add_model(parser: ArgumentParser) -> None:
+    model = parser.add_argument_group("what is modelled")
+    model.add_argument(
+        "--drained-by",
+        choices=get_args(DrainedBy),
+        help="what stops the Pods of the lost nodes: a drainer by the Eviction API, the kubelet as it shuts down, or "
+        "nobody until the machine is gone; default: as the provider's document says",
+    )
+    model.add_argument(
+        "--grow",
+        metavar="POOL=N[:SECONDS]",
+        type=_growth,
+        action="append",
+        default=[],
+        help="N nodes come to the pool, SECONDS after the notice; default: 120; can be given again",
+    )
+    model.add_argument(
+        "--allocatable",
+        metavar="TYPE=RESOURCE=AMOUNT,...",
+        type=_allocatable,
+        action="append",
+        default=[],
+        help="what a node of an instance type, or of a pool, offers: m6i.large=cpu=2,memory=8Gi; can be given again",
+    )
+    model.add_argument(
+        "--startup-seconds",
+        metavar="N",
+        type=_count,
+        default=_SECONDS_TO_START,
+        help="from a Pod's binding until it is ready; in a live cluster what its workload's Pods took; default: 30",
+    )
+    model.add_argument(
+        "--provisioning-seconds",
+        metavar="N",
+        type=_count,
+        help="from the notice until a proposed pool has grown; default: as the provider's document says",
+    )
+    model.add_argument(
+        "--scheduler-config",
+        metavar="FILE",
+        type=Path,
+        help="a KubeSchedulerConfiguration; default: the scheduler's own",
+    )
+
+
+def _add_programs(parser: ArgumentParser) -> None:
+    programs = parser.add_argument_group("the programs of the control plane")
+    programs.add_argument(
+        "--binaries",
+        metavar="DIR",
+        type=Path,
+        help="a folder with them; default: $KUBEBUILDER_ASSETS, else the cache, which is filled where it has none",
+    )
+    programs.add_argument(
+        "--prepare",
+        action="store_true",
+        help="fill the cache and end: build them with Go, which takes minutes, or take them out of container images; "
+        "with --kubeconfig of the minor version of that cluster",
+    )
+
+
+def run(options: Namespace) -> int:
+    """Rehearse and print what happens."""
+    # As Ctrl-C, which ends what was started.
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    if options.prepare:
+        return _prepare(options)
+    if not (options.lose or options.publish):
+        raise CannotJudgeError("spotgate rehearse: error: say what is lost: --lose POOL, 30%, zone:NAME ...")
+    bundle = read_policies(options.policies, cluster=options.cluster)
+    snapshot = _snapshot(options, bundle, [*options.state, *options.paths])
+    expect_known_types(dict(options.allocatable), snapshot.pools, snapshot.nodes)
+    if options.publish is not None:
+        from webhook.commands.rehearse.publish import publish  # noqa: PLC0415 - the Kubernetes client
+
+        def lose(pool: str) -> Rehearsal:
+            loss = loss_of([pool], snapshot, bundle.providers, options.drained_by)
+            return _rehearse(options, bundle, snapshot, loss)
+
+        return publish(options, snapshot.nodes, lose)
+    loss = loss_of(options.lose, snapshot, bundle.providers, options.drained_by)
+    result = _rehearse(options, bundle, snapshot, loss)
+    if options.with_fixes and result.fixes:
+
+        def rehearse_with(fixes: Sequence[Fix], runs: int | None) -> Rehearsal:
+            after = with_fixes(snapshot, fixes, bundle, dict(options.allocatable))
+            growth = growth_of(snapshot, after, bundle, options.provisioning_seconds)
+            return _rehearse(options, bundle, after, loss, growth, runs)
+
+        result = try_fixes(result, rehearse_with, float(options.fix_seconds))
+    elif options.compare is not None:
+        base = _rehearse_base(options, bundle)
+        result = structs.replace(result, comparison=compare(base, result, options.compare))
+    import_module(f"webhook.rehearse.output.{options.output}").show(result)
+    summary, most = result.summary, options.max_pending
+    return FOUND if most is not None and (summary.pending.max or 0) + (summary.missing.max or 0) > most else FINE
+
+
+def _prepare(options: Namespace) -> int:
+    from webhook.rehearse.controlplane.binaries import BinariesError  # noqa: PLC0415
+    from webhook.rehearse.inputs.live import live_version  # noqa: PLC0415 - the Kubernetes client
+    from webhook.rehearse.runs.programs import prepare  # noqa: PLC0415 - not for --help
+
+    try:
+        programs = prepare(None if options.kubeconfig is None else live_version(options))
+    except BinariesError as error:
+        raise CannotJudgeError(f"spotgate rehearse --prepare: {error}") from None
+    complain(f"spotgate: Kubernetes {programs.version} is ready: {programs.origin}")
+    return FINE
+
+
+def _rehearse(
+    options: Namespace,
+    bundle: Bundle,
+    snapshot: ClusterSnapshot,
+    loss: Loss,
+    growth: Sequence[tuple[str, int, float]] = (),
+    runs: int | None = None,
+) -> Rehearsal:
+    """Rehearse with this growth besides the one that was asked for. Raise CannotJudgeError."""
+    from webhook.rehearse.runs.cluster import RehearsalOptions  # noqa: PLC0415 - half a second
+    from webhook.rehearse.runs.programs import find_programs  # noqa: PLC0415
+    from webhook.rehearse.runs.rehearsal import rehearse  # noqa: PLC0415
+
+    allocatable = dict(options.allocatable)
+    grown = grown_nodes([*options.grow, *growth], snapshot.nodes, snapshot.pools, bundle.providers, allocatable)
+    result = rehearse(
+        snapshot,
+        loss,
+        RehearsalOptions(
+            programs=find_programs(options.binaries, snapshot.source.version),
+            bundle=bundle,
+            serve_flags=[*(f"--policies={each}" for each in options.policies), f"--cluster={options.cluster}"],
+            scheduler_config=options.scheduler_config,
+            runs=runs or options.runs,
+            startup=float(options.startup_seconds),
+            grown=grown,
+        ),
+    )
+    return structs.replace(result, fixes=fixes_of(result, snapshot, bundle, startup=float(options.startup_seconds)))
+
+
+def _rehearse_base(options: Namespace, bundle: Bundle) -> Rehearsal:
+    """Rehearse what the manifests were where the branch began; the policies are those of now."""
+    with TemporaryDirectory(prefix="spotgate-") as folder:
+        try:
+            snapshot = _snapshot(
+                options, bundle, write_base(options.compare, [*options.state, *options.paths], Path(folder))
+            )
+            loss = loss_of(options.lose, snapshot, bundle.providers, options.drained_by)
+            return _rehearse(options, bundle, snapshot, loss)
+        except CannotJudgeError as error:
+            raise CannotJudgeError(f"{error}\nin the base, {options.compare}".replace(f"{folder}/", "")) from None
+
+
+def _snapshot(options: Namespace, bundle: Bundle, paths: list[str]) -> ClusterSnapshot:
+    named = [*named_pools(options.lose), *((f"--grow {pool}", pool) for pool, *_ in options.grow)]
+    manifests = read_manifests(paths)
+    if manifests.problems:
+        raise CannotJudgeError("\n".join(map(str, manifests.problems)))
+    source = ClusterSource(manifests=manifests.objects)
+    if options.publish is not None or options.kubeconfig is not None:
+        from webhook.rehearse.inputs.live import live_source  # noqa: PLC0415 - the Kubernetes client
+
+        source = live_source(options, manifests.objects, bundle)
+    return snapshot_of(source, bundle, dict(options.allocatable), named)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"{text!r} is no number: write 0, 1, 2 ...")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    number = _count(text)
+    if not number:
+        raise ArgumentTypeError("at least 1")
+    return number
+
+
+def _growth(text: str) -> tuple[str, int, float]:
+    pool, equals, size = text.rpartition("=")
+    number, _, seconds = size.partition(":")
+    if not (pool and equals and number.isdecimal() and (seconds or "0").isdecimal()):
+        raise ArgumentTypeError(f"{text!r} says no growth: write POOL=N or POOL=N:SECONDS, as in cpu-on-demand=2:90")
+    return pool, int(number), float(seconds or 120)
+
+
+def _allocatable(text: str) -> tuple[str, dict[str, str]]:
+    name, _, rest = text.partition("=")
+    offered = dict(each.split("=", 1) for each in rest.split(",") if "=" in each)
+    if not name or not offered or any(amount_of(each) is None for each in offered.values()):
+        raise ArgumentTypeError(f"{text!r} says no resources: write TYPE=cpu=8,memory=32Gi,nvidia.com/gpu=8")
+    return name, offered

@@ -1,0 +1,109 @@
+"""Rehearse the loss of each spot pool, and publish the results in the cluster: a ConfigMap, and a PolicyReport.
+
+The webhook shows what the ConfigMap says (`webhook.server.rehearsals`). The PolicyReport is for dashboards.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from webhook.base.exits import FINE, FOUND, CannotJudgeError
+from webhook.base.terminal import counted
+from webhook.cluster.api import ApiError
+from webhook.cluster.connection import run_on_cluster
+from webhook.cluster.discovery import ServedResource, served_resources
+from webhook.commands.audit.reports import apply_as, find_report_kinds, report_fields
+from webhook.commands.audit.run import PAGE_SECONDS
+from webhook.kube.resources import Resource
+from webhook.rules.context import utc_now
+from webhook.server.rehearsals import KEY, PoolRehearsal, PublishedRehearsals
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable, Iterable, Iterator
+
+    from webhook.cluster.api import Api
+    from webhook.rehearse.inputs.nodes import RehearsedNode
+    from webhook.rehearse.result import Rehearsal, RehearsalSummary, WorkloadResult
+
+JSON = dict[str, Any]
+
+_CONFIG_MAPS: Final = ServedResource(
+    resource=Resource("", "ConfigMap", "configmaps", namespaced=True), version="v1", verbs=frozenset()
+)
+
+
+def publish(options: Namespace, nodes: Iterable[RehearsedNode], rehearse: Callable[[str], Rehearsal]) -> int:
+    """Rehearse each loss on its own, show and publish the results, and return the exit code.
+
+    Raise CannotJudgeError if a pool can't be rehearsed: then nothing is published.
+    """
+    results: list[JSON] = []
+    pools: list[PoolRehearsal] = []
+    for pool in options.lose or spot_pools(nodes):
+        rehearsal = rehearse(pool)
+        import_module(f"webhook.rehearse.output.{options.output}").show(rehearsal)
+        lost = sum(len(window.nodes) for window in rehearsal.windows)
+        pools.append(PoolRehearsal(pool, lost, *_harm(rehearsal.summary)))
+        results += list(_of_workloads(pool, rehearsal)) or [_result(pool, "pass", "leaves no Pod without room")]
+    published = PublishedRehearsals(utc_now().timestamp(), tuple(pools))
+    run_on_cluster("rehearse", options, lambda api: _publish(api, options.publish, published, results))
+    most = options.max_pending
+    return FOUND if most is not None and any(one.pending > most for one in pools) else FINE
+
+
+def spot_pools(nodes: Iterable[RehearsedNode]) -> list[str]:
+    """Return what `--lose` calls each pool with spot Nodes: its name, or the provider of Nodes that name no pool."""
+    spot = [(node.pool_name, node.provider) for node in nodes if node.spot]
+    return sorted({pool or f"provider:{provider.name}" for pool, provider in spot if provider is not None})
+
+
+def _of_workloads(pool: str, rehearsal: Rehearsal) -> Iterator[JSON]:
+    """Yield a result for each workload that the loss harms."""
+    for workload in rehearsal.workloads:
+        pending, killed = _harm(workload)
+        said = [f"leaves {pending} of {counted(workload.replicas, 'Pod')} without room"] if pending else []
+        said += [f"kills {counted(killed, 'Pod')} early"] if killed else []
+        if said:
+            result = _result(pool, "fail" if pending else "warn", " and ".join(said))
+            named = msgspec.to_builtins(workload)
+            keys = ("apiVersion", "kind", "namespace", "name")
+            result["resources"] = [{key: named[key] for key in keys if named[key]}]
+            result["properties"]["reasons"] = "; ".join(workload.reasons)
+            yield result
+
+
+def _result(pool: str, verdict: str, said: str) -> JSON:
+    return {
+        "source": "spotgate",
+        "policy": "rehearsal",
+        "category": "Rehearsal",
+        "result": verdict,
+        "severity": "info" if verdict == "pass" else "medium",
+        "scored": verdict == "fail",
+        "message": f"losing {pool} {said}",
+        "properties": {"pool": pool},
+    }
+
+
+def _harm(figures: RehearsalSummary | WorkloadResult) -> tuple[int, int]:
+    """Return how many Pods do not run in the end, and how many are killed early, in the worst run."""
+    return int((figures.pending.max or 0) + (figures.missing.max or 0)), int(figures.killed_early.max or 0)
+
+
+async def _publish(api: Api, place: tuple[str, str], published: PublishedRehearsals, results: list[JSON]) -> None:
+    namespace, name = place
+    data = {KEY: msgspec.json.encode(published).decode()}
+    try:
+        await apply_as(name, api, _CONFIG_MAPS, namespace, {"data": data})
+        kinds = find_report_kinds(await served_resources(lambda path, accept: api.read(path, PAGE_SECONDS, accept)))
+        if kinds is not None:
+            await apply_as(name, api, kinds.namespaced, namespace, report_fields(results))
+    except ApiError as error:
+        raise CannotJudgeError(
+            f"spotgate rehearse: --publish {namespace}/{name}: {error}; manifests/components/rehearsal has the "
+            "ConfigMap, and the Role that may write it"
+        ) from None

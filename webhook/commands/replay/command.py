@@ -1,0 +1,106 @@
+"""Judge recorded reviews by other policies, before those are rolled out: ``spotgate replay``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from webhook.base import terminal
+from webhook.base.exits import CANNOT_JUDGE, FINE, FOUND
+from webhook.commands.replay.replay import (
+    Policies,
+    change_lines,
+    changes_json,
+    changes_of_plain,
+    changes_of_recorded,
+    read_reviews,
+)
+from webhook.offline.options import (
+    add_kubernetes_version,
+    add_list,
+    add_policies,
+    add_table_or_json,
+    path,
+    policies_path,
+    read_policies,
+    read_state,
+)
+from webhook.policy.errors import Problem
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Sequence
+
+    from webhook.commands.replay.replay import AnswerChange
+
+DESCRIPTION: Final = """\
+Judge recorded reviews by other policies, and say which verdicts and patches change.
+
+Reads what `spotgate serve --record` wrote, and AdmissionReviews as the API server sends them. A
+recorded review is judged with the cluster, the Kubernetes versions and the time of its recording.
+"""
+
+EPILOG: Final = """\
+examples:
+  %(prog)s recordings/ --policies policies/
+  %(prog)s recordings/ --policies policies/ --against ../main/policies/ -o json
+  %(prog)s review.json --policies policies/ --against ../main/policies/ --state cluster/
+
+exit codes:
+  0  nothing changes
+  1  something does
+  2  some reviews can't be judged (the others are), or policies or state can't be used
+"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("files", metavar="FILE", nargs="+", type=path, help="files, folders; - is standard input")
+    add_policies(parser)
+    recorded = "default: with what was answered when the review was recorded"
+    add_list(
+        parser,
+        "--against",
+        "PATH",
+        f"compare with what these policies answer; `shipped` names those of spotgate; can be given again; {recorded}",
+        policies_path,
+    )
+    default = "default: as it was recorded, for other reviews unknown"
+    add_list(
+        parser, "--state", "PATH", f"manifests of the cluster; files or folders; can be given again; {default}", Path
+    )
+    add_kubernetes_version(parser)
+    add_table_or_json(parser)
+
+
+def run(options: Namespace) -> int:
+    """Judge the reviews again and print what changes."""
+    new = _policies(options.policies, options)
+    old = _policies(options.against, options) if options.against else None
+    problems: list[Problem] = []
+    changes: list[AnswerChange] = []
+    reviews = 0
+    for review in read_reviews(options.files, problems):
+        if review.recorded is not None:
+            changes += changes_of_recorded(review, review.recorded, new, old)
+        elif old is not None:
+            changes += changes_of_plain(review, new, old)
+        else:
+            text = "says nothing of how it was answered; name the policies to compare with: --against"
+            problems.append(Problem(review.file, review.line, 1, "", text))
+            continue
+        reviews += 1
+    if options.output == "json":
+        print(changes_json(changes, reviews, problems))
+    else:
+        terminal.show(change_lines(changes, reviews))
+    if problems:
+        terminal.complain(*map(str, problems))
+        return CANNOT_JUDGE
+    return FOUND if changes else FINE
+
+
+def _policies(paths: Sequence[Path], options: Namespace) -> Policies:
+    bundle = read_policies(paths)
+    view = read_state(options.state, bundle) if options.state else None
+    return Policies(bundle, view, options.kubernetes_version)

@@ -1,0 +1,84 @@
+"""Answer one AdmissionReview, byte for byte as the server does: ``spotgate review``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from webhook.base.exits import FINE, CannotJudgeError
+from webhook.documents.reading import read_file
+from webhook.engine.engine import decide
+from webhook.engine.response import respond
+from webhook.model.review import BadReviewError, decode_review
+from webhook.offline.options import (
+    add_cluster,
+    add_kubernetes_version,
+    add_list,
+    add_policies,
+    read_policies,
+    read_state,
+)
+from webhook.offline.review_errors import position_of
+from webhook.rules.context import Context, Phase, utc_now
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+DESCRIPTION: Final = """\
+Answer one AdmissionReview as the webhook does.
+
+Reads the JSON that the API server would send, and writes what it would get back: byte for byte
+the body of the HTTP response, with no newline at its end. Whether the request is allowed is in
+there, not in the exit code.
+"""
+
+EPILOG: Final = """\
+examples:
+  %(prog)s --phase mutate review.json
+  %(prog)s --state cluster/ - < review.json
+
+exit codes:
+  0  the review was answered: allowed, denied or patched
+  2  FILE is no AdmissionReview, or policies or state can't be used
+"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("file", metavar="FILE", help="the AdmissionReview, JSON; - is standard input")
+    parser.add_argument(
+        "--phase",
+        choices=[str(phase) for phase in Phase],
+        default=str(Phase.VALIDATE),
+        help="which of the two webhooks answers: mutate gives patches, validate (the default) gives findings",
+    )
+    add_policies(parser)
+    has = "node pools, Namespaces, Nodes, PodDisruptionBudgets; files or folders; can be given again"
+    unknown = "default: the cluster is unknown, as to a webhook that can't reach it"
+    add_list(parser, "--state", "PATH", f"manifests of the cluster: {has}; {unknown}", Path)
+    add_cluster(parser)
+    add_kubernetes_version(parser)
+
+
+def run(options: Namespace) -> int:
+    """Answer the review."""
+    data = _read(options.file)
+    try:
+        request = decode_review(data)
+    except BadReviewError as error:
+        line, column = position_of(data, str(error))
+        raise CannotJudgeError(f"{options.file}:{line}:{column}: {error}") from None
+    bundle = read_policies(options.policies, cluster=options.cluster)
+    view = read_state(options.state, bundle)
+    phase = Phase(options.phase)
+    context = Context(phase=phase, now=utc_now()).seeing(view, options.kubernetes_version)
+    sys.stdout.buffer.write(respond(request.uid, decide(request, bundle.index, context), phase))
+    return FINE
+
+
+def _read(file: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == "-" else read_file(file, pipes=True)
+    except OSError as error:
+        raise CannotJudgeError(f"{file}: can't be read: {error.strerror or error}") from None

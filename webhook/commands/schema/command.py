@@ -1,0 +1,129 @@
+"""Print the JSON Schema of policy files, from the models that read the files: ``spotgate schema``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
+
+from webhook.base.exits import FINE
+from webhook.base.terminal import as_json
+from webhook.engine.bundle import document_kinds
+from webhook.policy.common import Metadata
+from webhook.policy.policy_test import KIND, PolicyTestSpec
+from webhook.policy.terms import API_VERSION
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from pydantic import BaseModel
+    from pydantic_core.core_schema import CoreSchema
+
+DESCRIPTION: Final = """\
+Print the JSON Schema (draft 7) of policy files, for editors: completion, explanations, and
+mistakes underlined.
+"""
+
+EPILOG: Final = """\
+examples:
+  %(prog)s > schema.json
+
+  With the YAML language server (VS Code, Neovim, JetBrains ...), as the first line of a policy file:
+  # yaml-language-server: $schema=schema.json
+
+exit codes:
+  0  always
+"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare no flags."""
+    del parser
+
+
+def run(options: Namespace) -> int:
+    """Print the schema."""
+    del options
+    print(as_json(editor_schema()))
+    return FINE
+
+
+DIALECT: Final = "http://json-schema.org/draft-07/schema#"
+"""The newest dialect that every editor knows."""
+
+_DEFINITIONS: Final = "#/definitions/"
+
+
+class _Generator(GenerateJsonSchema):
+    """Generate schemas without titles, which repeat the fields' names, and which editors show."""
+
+    def field_title_should_be_set(self, schema: CoreSchema) -> bool:  # noqa: ARG002
+        return False
+
+
+def spec_models() -> dict[str, type[BaseModel]]:
+    """Return the model of ``spec`` for every kind of document."""
+    return {**document_kinds(), KIND: PolicyTestSpec}
+
+
+def policy_schema() -> dict[str, Any]:
+    """Return one schema for all documents of policy files, and for PolicyTests; ``kind`` selects the part."""
+    kinds = spec_models()
+    models: list[type[BaseModel]] = [Metadata, *kinds.values()]
+    references, generated = models_json_schema(
+        [(model, "validation") for model in models],
+        ref_template=_DEFINITIONS + "{model}",
+        schema_generator=_Generator,
+    )
+    metadata = references[Metadata, "validation"]
+    documents = {
+        name: _document(name, model, metadata, references[model, "validation"]) for name, model in kinds.items()
+    }
+    return {
+        "$schema": DIALECT,
+        "title": "spotgate policy",
+        "type": "object",
+        "properties": {
+            "apiVersion": {"description": "The version of the policy language.", "const": API_VERSION},
+            "kind": {
+                "description": "What the document is.",
+                "enum": list(kinds),
+                "enumDescriptions": [model.__doc__ for model in kinds.values()],
+            },
+        },
+        "required": ["apiVersion", "kind", "metadata"],
+        "oneOf": [{"$ref": _DEFINITIONS + name} for name in documents],
+        "definitions": {
+            **documents,
+            **generated["$defs"],
+        },
+    }
+
+
+def editor_schema() -> dict[str, Any]:
+    """Return `policy_schema` without defaults that are lists or mappings.
+
+    Editors insert them as text, and YAML reads another: ``- *cache*`` is an alias.
+    """
+    schema = policy_schema()
+    for definition in schema["definitions"].values():
+        for field in definition.get("properties", {}).values():
+            if isinstance(field.get("default"), list | dict):
+                del field["default"]
+    return schema
+
+
+def _document(kind: str, model: type[BaseModel], metadata: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+    required = any(field.is_required() for field in model.model_fields.values())
+    return {
+        "description": model.__doc__,
+        "type": "object",
+        "properties": {
+            "apiVersion": {"description": "The version of the policy language.", "const": API_VERSION},
+            "kind": {"description": model.__doc__, "const": kind},
+            "metadata": {**metadata, "description": "Name and notes of the document."},
+            "spec": {**spec, "description": model.__doc__},
+        },
+        "required": ["apiVersion", "kind", "metadata", *(["spec"] if required else [])],
+        "additionalProperties": False,
+    }

@@ -1,0 +1,145 @@
+"""Run the webhook: ``spotgate serve``."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from argparse import ArgumentTypeError
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from webhook.base.exits import FINE, CannotJudgeError
+from webhook.offline.options import add_cluster, add_list, add_policies, object_name
+from webhook.server.serve import Address, ServeOptions, serve
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+DESCRIPTION: Final = """\
+Run the admission webhook.
+
+Answers the API server's AdmissionReviews over TLS: POST /mutate and POST /validate. A second
+port, plain HTTP, is for operators: /healthz, /readyz, /metrics, /version, and a page at /.
+Policies, state and certificate are read again when their files change; if what is there then
+can't be used, the last good one stays in force.
+"""
+
+EPILOG: Final = """\
+examples:
+  %(prog)s --tls-cert tls.crt --tls-key tls.key --policies policies/
+  %(prog)s --self-signed --listen 127.0.0.1:8443 --ops 127.0.0.1:8080 --state cluster/
+
+exit codes:
+  0  a signal ended it, and every request was answered
+  2  policies, state, certificate or addresses can't be used
+"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    _add_certificate(parser)
+    _add_callers(parser)
+    _add_addresses(parser)
+    add_policies(parser)
+    _add_state(parser)
+    parser.add_argument(
+        "--record",
+        metavar="DIR",
+        type=Path,
+        help="record what is decided in this folder, for `spotgate replay`: never Secrets, ConfigMaps, tokens, nor "
+        "values of environment variables",
+    )
+    parser.add_argument(
+        "--rehearsal",
+        metavar="FILE",
+        type=Path,
+        help="what `spotgate rehearse --publish` has written last: shown in the metrics and on the operators' page; it "
+        "need not be there",
+    )
+
+
+def _add_certificate(parser: ArgumentParser) -> None:
+    certificate = parser.add_argument_group("certificate (files, a Secret or --self-signed)")
+    certificate.add_argument(
+        "--tls-cert", metavar="FILE", type=Path, help="the certificate, PEM, with its intermediates"
+    )
+    certificate.add_argument("--tls-key", metavar="FILE", type=Path, help="its private key, PEM")
+    certificate.add_argument(
+        "--tls-secret",
+        metavar="NAMESPACE/NAME",
+        type=object_name,
+        help="keep a CA and the certificate in this Secret of the live cluster, renew them, and keep the caBundles of "
+        "the webhook configurations right",
+    )
+    certificate.add_argument(
+        "--self-signed", action="store_true", help="make a certificate for this run, for trying out; logs the CA"
+    )
+    must = "a DNS name or IP address that the certificate must be for, such as spotgate.spotgate-system.svc"
+    add_list(certificate, "--tls-name", "NAME", f"{must}; can be given again")
+
+
+def _add_callers(parser: ArgumentParser) -> None:
+    callers = parser.add_argument_group("who may call (default: everybody who reaches the port)")
+    callers.add_argument(
+        "--client-ca",
+        metavar="FILE",
+        type=Path,
+        help="answer only callers with a client certificate of these CAs, PEM; read again when it changes",
+    )
+    only = "of these, only callers whose certificate has this common name or DNS name; can be given again"
+    add_list(callers, "--client-name", "NAME", only)
+
+
+def _add_addresses(parser: ArgumentParser) -> None:
+    addresses = parser.add_argument_group("addresses")
+    for flag, what, port in (("--listen", "TLS", 8443), ("--ops", "operators'", 8080)):
+        text, default = f"the {what} port; default: %(default)s", f"0.0.0.0:{port}"
+        addresses.add_argument(flag, metavar="HOST:PORT", type=_address, default=default, help=text)
+
+
+def _add_state(parser: ArgumentParser) -> None:
+    state = parser.add_argument_group("the cluster's state (at most one of these; default: it is unknown)")
+    state.add_argument("--in-cluster", action="store_true", help="of the cluster in which this runs, as its Pod")
+    state.add_argument("--kubeconfig", metavar="FILE", type=Path, help="of the cluster that this file names")
+    state.add_argument(
+        "--state",
+        metavar="PATH",
+        type=Path,
+        nargs="+",
+        action="extend",
+        default=[],
+        help="what manifests show: node pools, Namespaces, Nodes, PodDisruptionBudgets; files or folders",
+    )
+    add_cluster(state)
+
+
+def run(options: Namespace) -> int:
+    """Serve until a signal ends it."""
+    files = [each is not None for each in (options.tls_cert, options.tls_key)]
+    ways = (any(files), options.tls_secret is not None, options.self_signed)
+    if sum(ways) != 1 or any(files) != all(files):
+        raise CannotJudgeError(
+            "spotgate serve: error: give either --tls-cert and --tls-key, or --tls-secret, or --self-signed; in "
+            "a cluster a component for certificates does (docs/certificates.md)"
+        )
+    if options.tls_secret is not None and not (options.tls_name and (options.in_cluster or options.kubeconfig)):
+        raise CannotJudgeError(
+            "spotgate serve: error: --tls-secret needs --tls-name, such as spotgate.spotgate-system.svc, and "
+            "--in-cluster or --kubeconfig"
+        )
+    if sum(map(bool, (options.in_cluster, options.kubeconfig, options.state))) > 1:
+        raise CannotJudgeError("spotgate serve: error: give at most one of --in-cluster, --kubeconfig and --state")
+    if options.client_name and options.client_ca is None:
+        raise CannotJudgeError("spotgate serve: error: --client-name needs --client-ca: whose names are they?")
+    # The kernel keeps signals without a handler from process 1 of a container: until the server has one, this is it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(FINE))
+    flags = {each.name for each in fields(ServeOptions)}
+    return serve(ServeOptions(**{name: value for name, value in vars(options).items() if name in flags}))
+
+
+def _address(text: str) -> Address:
+    try:
+        return Address.parse(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None

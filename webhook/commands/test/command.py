@@ -1,0 +1,88 @@
+"""Run PolicyTests on the engine that judges requests: ``spotgate test``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from webhook.base.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
+from webhook.base.terminal import complain
+from webhook.commands.test.coverage import coverage
+from webhook.commands.test.output import FORMATS, PolicyTestReport, show
+from webhook.commands.test.run import Runner, read_tests
+from webhook.engine.bundle import OWN_NAMESPACE, SHIPPED
+from webhook.offline.options import add_policies, read_policies
+from webhook.rules.context import utc_now
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+DESCRIPTION: Final = """\
+Run tests of policies: documents of kind PolicyTest, wherever they are in the files and folders.
+
+Each of their cases is an object in some surroundings, and what the policies are to answer. It is
+defaulted, changed and judged as the API server would have it done.
+"""
+
+EPILOG: Final = """\
+which policies:
+  Those of --policies. Without it: the shipped ones and those among the paths, as in a cluster, of
+  which those among the paths judge a case that names no others; without any there, the shipped ones.
+  Folders called `tests` hold no policies.
+
+examples:
+  %(prog)s policies/
+  %(prog)s --coverage policies/
+  %(prog)s --policies policies/ -o junit team-a/tests/
+
+exit codes:
+  0  every case came out as expected
+  1  some did not
+  2  it could not judge: a test or a policy is invalid, a file can't be read, there is no test, or
+     the command line is wrong
+"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("paths", metavar="DIR", nargs="+", type=Path, help="folders, or files, with PolicyTests")
+    default = "`shipped` names those of spotgate; can be given again; default: the shipped ones and those among DIR"
+    add_policies(parser, default)
+    parser.add_argument("-o", "--output", choices=("table", *FORMATS), default="table", help="default: %(default)s")
+    parser.add_argument("--coverage", action="store_true", help="say what of each policy no case reaches")
+    parser.add_argument("--update", action="store_true", help="write golden files instead of comparing with them")
+
+
+def run(options: Namespace) -> int:
+    """Run the tests."""
+    tests = read_tests(options.paths)
+    problems = sorted(tests.problems)
+    paths = options.policies or (options.paths if tests.brings_policies else [])
+    own = tests.brings_policies and not options.policies
+    bundle = read_policies([SHIPPED, *paths] if own else paths, own_namespace=OWN_NAMESPACE)
+    names = {each.name for each in bundle.own if each.is_policy} if own else set()
+    tested = tuple(each.name for each in bundle.policies if each.name in names) if names else None
+    if not tests.documents and not problems:
+        raise CannotJudgeError(f"{', '.join(map(str, options.paths))}: holds no PolicyTest; see spotgate test --help")
+    if tests.documents and not paths:
+        where = ", ".join(map(str, options.paths))
+        text = "holds no policies, so those that ship with spotgate are tested; name others with --policies"
+        complain(f"{where}: warning: {text}")
+    runner = Runner(bundle, tested, now=utc_now(), update=options.update)
+    results = [result for test in tests.documents for result in runner.run(test)]
+    covered = coverage(bundle, [result.reached for result in results], tested) if options.coverage else None
+    against = ", ".join(map(str, paths)) or "the policies that ship with spotgate"
+    report = PolicyTestReport(against, results, problems, covered)
+    if options.output == "table":
+        show(report)
+    else:
+        print(FORMATS[options.output](report))
+    problems += [problem for result in results for problem in result.problems]
+    warned = [warning for result in results for warning in result.warnings]
+    if problems or warned:
+        sys.stdout.flush()
+        complain(*map(str, dict.fromkeys((*warned, *problems))))
+    if problems:
+        return CANNOT_JUDGE
+    return FINE if all(result.passed for result in results) else FOUND

@@ -1,0 +1,232 @@
+"""Run policy tests on the engine that ``check`` uses."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.base.exits import CannotJudgeError
+from webhook.commands.test.case import (
+    CannotRunError,
+    PolicyTestCase,
+    differences,
+    golden_difference,
+    matched_by_none,
+    silent_policies,
+)
+from webhook.commands.test.coverage import Reached, Watch
+from webhook.documents import DocumentError
+from webhook.engine.bundle import document_kinds
+from webhook.model.decision import Verdict
+from webhook.model.patch import apply_json, pointer
+from webhook.model.review import UserInfo
+from webhook.offline.judge import Judge
+from webhook.offline.kinds import ResourceKinds
+from webhook.offline.manifests.objects import read_manifests
+from webhook.offline.manifests.state import view_of
+from webhook.policy.document import policy_files
+from webhook.policy.errors import PolicyErrors, did_you_mean
+from webhook.policy.loader import validate_document
+from webhook.policy.policy_test import KIND, PolicyTestSpec
+from webhook.policy.terms import API_VERSION
+from webhook.rules.context import ASSUMED_VERSION, Context, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from webhook.engine.bundle import Bundle
+    from webhook.model.decision import Finding
+    from webhook.offline.manifests.objects import Manifest, Manifests
+    from webhook.policy.document import PolicyDocument
+    from webhook.policy.errors import Problem
+
+
+class Tests(msgspec.Struct, frozen=True):
+    """Hold the policy tests in some folders, what of them is invalid, and whether there are policies beside them."""
+
+    documents: list[PolicyDocument]
+    problems: list[Problem]
+    brings_policies: bool
+
+
+class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold the result of a case, and its coverage of each policy.
+
+    Attributes:
+        problems: why the case could not be run; then nothing else counts.
+        silent: why policies found nothing where that was not expected, each as a sentence.
+        warnings: why a case that passes proves nothing.
+    """
+
+    file: str
+    line: int
+    test: str
+    case: str
+    findings: tuple[Finding, ...] = ()
+    mismatches: tuple[Problem, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    silent: tuple[str, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    seconds: float = 0
+    reached: dict[str, Reached] = {}
+
+    @property
+    def passed(self) -> bool:
+        """Return whether the case came out as expected."""
+        return not self.mismatches and not self.problems
+
+
+def read_tests(paths: Sequence[Path]) -> Tests:
+    """Read the PolicyTests in these files and folders, which may hold other documents too."""
+    found = read_manifests(paths)
+    problems = list(found.problems)
+    tests = []
+    policies = False
+    try:
+        files = set(map(str, policy_files(paths)))
+    except PolicyErrors as errors:
+        raise CannotJudgeError(str(errors)) from None
+    group = API_VERSION.partition("/")[0]
+    for manifest in found.objects:
+        if manifest.kind != KIND and manifest.group != group:
+            continue
+        if manifest.kind != KIND and manifest.kind in document_kinds():
+            policies |= manifest.file in files
+        elif manifest.path:
+            problems.append(manifest.problem((), "write each PolicyTest as a document of its own, not in a list"))
+        elif manifest.kind == KIND:
+            mistakes: list[Problem] = []
+            test = validate_document(manifest.document, {KIND: PolicyTestSpec}, mistakes)
+            problems += mistakes
+            if test is not None and not mistakes:
+                tests.append(test)
+        else:
+            known = (KIND, *document_kinds())
+            text = f"unknown kind {manifest.kind!r}{did_you_mean(manifest.kind, known)}"
+            problems.append(manifest.problem(("kind",), text))
+    return Tests(tests, problems, policies)
+
+
+class Runner:
+    """Run cases. Files that several of them need are read once.
+
+    ``tested`` names the policies that judge a case that names none; None: all. ``now`` is the time of cases that name
+    no day. ``update`` writes golden files.
+    """
+
+    def __init__(
+        self, bundle: Bundle, tested: tuple[str, ...] | None = None, *, now: datetime, update: bool = False
+    ) -> None:
+        self._bundle = bundle
+        self._tested = tested
+        self._now = now
+        self._update = update
+        self._watches: dict[tuple[str, ...] | None, Watch] = {}
+        self._states: dict[Path, Manifests] = {}
+
+    def run(self, test: PolicyDocument) -> list[CaseResult]:
+        """Run every case of a document."""
+        spec: PolicyTestSpec = test.spec
+        return [self._run(PolicyTestCase(test, number)) for number in range(len(spec.cases))]
+
+    def _run(self, case: PolicyTestCase) -> CaseResult:
+        begun = perf_counter()
+        result = CaseResult(file=case.test.document.file, line=case.line, test=case.test.name, case=case.spec.name)
+        try:
+            result = self._judged(case, result)
+        except CannotRunError as error:
+            result = replace(result, problems=error.problems)
+        return replace(result, seconds=perf_counter() - begun)
+
+    def _judged(self, case: PolicyTestCase, result: CaseResult) -> CaseResult:
+        state = self._state(case)
+        kinds = ResourceKinds(self._bundle, state)
+        subject, before = case.subject(kinds), case.before(kinds)
+        things = [*state, *filter(None, (case.namespace(), before)), subject]
+        view = view_of(things, self._bundle.providers, complete=case.spec.state is not None)
+        view = replace(view, why_unknown="The test gives no state.", remedy="give it `state`, if only `{}`")
+        context = Context(phase=Phase.VALIDATE, now=case.now(self._now), trace=True)
+        context = context.seeing(view, case.spec.kubernetes_version or ASSUMED_VERSION)
+        watch = self._watch(case)
+        user = UserInfo(case.spec.user, case.spec.groups)
+        there = [before] if before is not None else []
+        judge = Judge(watch.index, kinds, context, operation=case.operation, user=user, before=there)
+        judgement = judge.judge(subject)
+        reached = watch.taken(judgement.trace)
+        if judgement.problem is not None:
+            raise CannotRunError(judgement.problem)
+        prefix = pointer(subject.path)
+        own = [{**each, "path": each["path"].removeprefix(prefix)} for each in judgement.patch]
+        after: dict[str, Any] = apply_json(own, deepcopy(subject.value))
+        expected, findings = case.spec.expect, judgement.findings
+        mismatches = [
+            case.test.problem(case.at("expect", *path), text)
+            for path, text in differences(expected, findings, subject.value, after)
+        ]
+        if expected.golden is not None and (text := self._golden_difference(case, expected.golden, after)):
+            mismatches.append(case.test.problem(case.at("expect", "golden"), text))
+        missed = set(expected.policies or ()).difference(finding.policy for finding in findings)
+        warnings: list[Problem] = []
+        if not mismatches and expected.outcome is Verdict.ALLOWED and (why := matched_by_none(judgement, watch.index)):
+            text = f"warning: allowed whatever the policies say: {why}"
+            warnings.append(case.test.problem(case.at("expect", "outcome"), text))
+        return replace(
+            result,
+            findings=findings,
+            mismatches=tuple(mismatches),
+            silent=tuple(silent_policies(subject, judgement, watch.index, missed or case.spec.policies or ()))
+            if mismatches and (missed or not findings)
+            else (),
+            warnings=tuple(warnings),
+            reached=reached,
+        )
+
+    def _watch(self, case: PolicyTestCase) -> Watch:
+        """Return the policies that the case names, or those under test, recording their coverage."""
+        names = case.spec.policies or self._tested
+        known = [policy.name for policy in self._bundle.policies]
+        for number, name in enumerate(names or ()):
+            if name not in known:
+                text = f"there is no policy {name!r}, or it is off{did_you_mean(name, known)}"
+                raise case.cannot_run(case.at("policies", number), text)
+        if names not in self._watches:
+            self._watches[names] = Watch(self._bundle, names)
+        return self._watches[names]
+
+    def _state(self, case: PolicyTestCase) -> list[Manifest]:
+        """Return the objects that the cluster has already."""
+        files = case.spec.state.files if case.spec.state is not None else ()
+        objects: list[Manifest] = []
+        for number, name in enumerate(files):
+            path = _beside(case, name)
+            if path.exists() and not (path.is_file() or path.is_dir()):
+                raise case.cannot_run(case.at("state", "files", number), "is neither a regular file nor a folder")
+            if path not in self._states:
+                self._states[path] = read_manifests([path])
+            if self._states[path].problems:
+                here = case.test.problem(case.at("state", "files", number), "can't be read, see there")
+                raise CannotRunError(*self._states[path].problems, here)
+            objects += self._states[path].objects
+        return [*objects, *case.inline_state()]
+
+    def _golden_difference(self, case: PolicyTestCase, name: str, after: dict[str, Any]) -> str:
+        file = _beside(case, name)
+        folder = Path(case.test.document.file).parent
+        if self._update and not file.resolve().is_relative_to(folder.resolve()):
+            text = f"--update writes only in the folder of the test, {folder}, and below it"
+            raise case.cannot_run(case.at("expect", "golden"), text)
+        try:
+            return golden_difference(file, after, update=self._update)
+        except (OSError, ValueError, DocumentError) as error:
+            raise case.cannot_run(case.at("expect", "golden"), f"can't be used: {error}") from None
+
+
+def _beside(case: PolicyTestCase, name: str) -> Path:
+    """Return the path of a file that is named relative to the file of the test."""
+    return Path(case.test.document.file).parent / name

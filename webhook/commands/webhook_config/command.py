@@ -1,0 +1,131 @@
+"""Print the configurations that have the API server call the webhook: ``spotgate webhook-config``."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from webhook import __version__
+from webhook.base.exits import FINE, CannotJudgeError
+from webhook.documents.yaml_writer import UNBROKEN, dump, dump_documents
+from webhook.engine.bundle import SHIPPED
+from webhook.engine.lint import too_wide
+from webhook.offline.options import add_namespace, add_policies, read_policies, resource_name
+from webhook.policy.document import policy_files
+from webhook.registration.configurations import configurations, ignore_differences, unconditional_resources
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Sequence
+
+DESCRIPTION: Final = """\
+Print the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, as YAML.
+
+They ask about what may concern a policy and nothing else: render them again when policies or
+facts change. Pods are mutated and workloads judged with failurePolicy Ignore, node pools with
+Fail: without the webhook Pods still start, and no on-demand fallback is lost.
+"""
+
+EPILOG: Final = """\
+examples:
+  %(prog)s --ca-file ca.crt --ca-only | kubectl apply --server-side --field-manager=spotgate-ca -f -
+  %(prog)s --policies policies/ | kubectl apply --server-side -f -
+  %(prog)s --service-name spotgate --namespace platform
+  %(prog)s --ignore-differences >> application.yaml
+
+exit codes:
+  0  printed
+  2  a policy is invalid or matches every resource, or the CA file can't be used
+"""
+
+VERSION: Final = "spotgate.dev/version"
+OWN_POLICIES: Final = "spotgate.dev/own-policies"
+"""The annotations by which the chart finds out that its value `webhooks` does not belong to its value `policies`."""
+
+_REQUIRED: Final = ("name", "clientConfig", "sideEffects", "admissionReviewVersions")
+"""Required fields of a webhook. Without rules, which are not among them, the API server does not call it."""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    add_policies(parser)
+    parser.add_argument(
+        "--service-name",
+        metavar="NAME",
+        type=resource_name,
+        default="spotgate",
+        help="of the Service; default: %(default)s",
+    )
+    add_namespace(parser, "where it is")
+    parser.add_argument(
+        "--ca-file",
+        metavar="FILE",
+        type=Path,
+        help="CA certificates, PEM, that vouch for the webhook; default: no caBundle, for something else to fill in",
+    )
+    parser.add_argument(
+        "--ca-only",
+        action="store_true",
+        help="print the caBundle without rules, so that applying the rules again never removes it: nothing is asked "
+        "until they are applied too; without --ca-file, what replicas with --tls-secret put their CA into",
+    )
+    parser.add_argument(
+        "--ignore-differences",
+        action="store_true",
+        help="print something else: what the mutating webhook adds, as ignoreDifferences of an Application of Argo CD",
+    )
+
+
+def run(options: Namespace) -> int:
+    """Print the configurations."""
+    bundle = read_policies(options.policies, own_namespace=options.namespace)
+    if options.ignore_differences:
+        ignored = {"ignoreDifferences": ignore_differences(bundle)}
+        print(dump(ignored, width=UNBROKEN))
+        return FINE
+    if problems := list(too_wide(bundle)):
+        raise CannotJudgeError("\n".join(map(str, problems)))
+    client: dict[str, Any] = {"service": {"name": options.service_name, "namespace": options.namespace, "port": 443}}
+    if options.ca_file is not None:
+        client["caBundle"] = _ca_bundle(options.ca_file)
+    print(f"# Rendered by `spotgate webhook-config` from policies {bundle.hash}.")
+    for policy, resources in unconditional_resources(bundle).items():
+        print(
+            f"# Policy {policy} does not say what may concern it: all {', '.join(resources)} that it matches are sent."
+        )
+    rendered = configurations(bundle, client)
+    for each in rendered:
+        if options.ca_only:
+            each["webhooks"] = [{key: webhook[key] for key in _REQUIRED} for webhook in each["webhooks"]]
+        else:  # the CA is applied by another field manager, which must not own annotations that change
+            each["metadata"]["annotations"] = {VERSION: __version__, OWN_POLICIES: _digest(options.policies)}
+    print(dump_documents(rendered, width=UNBROKEN, short_in_brackets=True), end="")
+    return FINE
+
+
+def _digest(paths: Sequence[Path]) -> str:
+    """Return a SHA-256 of all policy files but the shipped ones, as the chart computes it from its value `policies`.
+
+    Neither names nor folders count: it is that of the sorted sums of the files.
+    """
+    own = policy_files([path for path in paths if path != SHIPPED])
+    sums = sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in own)
+    return hashlib.sha256("\n".join(sums).encode()).hexdigest()
+
+
+def _ca_bundle(file: Path) -> str:
+    """Return the certificates of a PEM file, without anything else that may be in it."""
+    from cryptography import x509  # noqa: PLC0415 - only for those who name a file
+    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415
+
+    try:
+        certificates = x509.load_pem_x509_certificates(file.read_bytes())
+    except OSError as error:
+        raise CannotJudgeError(f"{file}: can't be read: {error.strerror or error}") from None
+    except ValueError:
+        raise CannotJudgeError(
+            f"{file}: holds no certificate that can be read; pass the CA's certificate as PEM"
+        ) from None
+    return base64.b64encode(b"".join(each.public_bytes(Encoding.PEM) for each in certificates)).decode()

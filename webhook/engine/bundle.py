@@ -1,0 +1,345 @@
+"""Load policy files into a bundle: validated, compiled and indexed as a whole, and rejected as a whole.
+
+A policy set is a list of sources. The shipped policies are one of them, and a document of the same kind and name
+replaces a shipped one as a whole. Every command and the server compose their policies here. Facts (capacity providers,
+pod templates) that a set does not bring itself come from the shipped policies, also where these are not a source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import os
+import pkgutil
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import orjson
+from msgspec.structs import replace
+
+import webhook.policy
+import webhook.rules
+from webhook.base.globs import Globs
+from webhook.capacity.providers.provider import Provider
+from webhook.capacity.providers.schema import CapacityProviderSpec
+from webhook.engine.index import Index, Policy
+from webhook.model.decision import Outcome
+from webhook.policy.common import ExemptionSpec, ModeSpec, TargetingSpec
+from webhook.policy.document import EXEMPTION, FACTS, MODE, policy_files
+from webhook.policy.errors import PolicyErrors, Problem, SpecError, SpecErrors, did_you_mean
+from webhook.policy.loader import duplicates, load_documents
+from webhook.policy.match import Exemption, Matcher, ResourceRule
+from webhook.policy.precedence import ALONE, standings
+from webhook.policy.terms import Enforcement
+from webhook.policy.workloads import WorkloadTemplatesSpec, workloads_in
+from webhook.rules.protocol import Facts, Mutator, PolicyKind, Validator
+from webhook.rules.spot_placement.spec import SpotPlacementSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pydantic import BaseModel
+
+    from webhook.capacity.providers.reader import PoolReader
+    from webhook.policy.common import ExemptSpec, PolicySpec, ResourceRuleSpec
+    from webhook.policy.document import PolicyDocument
+    from webhook.policy.precedence import Standing
+
+SHIPPED: Final = Path(webhook.rules.__file__).resolve().parents[2] / "policies"
+"""The policies that ship with spotgate: beside the packages, in a checkout as in site-packages."""
+
+_SHIPPED_FACTS: Final = (SHIPPED / "providers", SHIPPED / "workloads.yaml")
+
+OWN_NAMESPACE: Final = "spotgate-system"
+"""The namespace in which spotgate runs by default."""
+
+
+@cache
+def policy_kinds() -> Mapping[str, PolicyKind]:
+    """Return every policy kind by name: the ``KIND`` in ``rule.py`` of each folder in `webhook.rules`."""
+    folders = [each.name for each in pkgutil.iter_modules(webhook.rules.__path__) if each.ispkg]
+    kinds: list[PolicyKind] = [importlib.import_module(f"webhook.rules.{name}.rule").KIND for name in folders]
+    return {kind.name: kind for kind in sorted(kinds, key=lambda kind: kind.name)}
+
+
+def example_files() -> dict[str, Path]:
+    """Return the example of every kind of document, by kind. The pages in docs/ show the same."""
+    others = Path(webhook.policy.__file__).with_name("examples").glob("*.yaml")
+    of_kinds = {name: _folder(kind) / "example.yaml" for name, kind in policy_kinds().items()}
+    return dict(sorted(({file.stem: file for file in others} | of_kinds).items()))
+
+
+def _folder(kind: PolicyKind) -> Path:
+    return Path(inspect.getfile(kind.compile)).parent
+
+
+def document_kinds() -> dict[str, type[BaseModel]]:
+    """Return the model of ``spec`` for every kind of document that a policy file may hold."""
+    return {
+        "CapacityProvider": CapacityProviderSpec,
+        "WorkloadTemplates": WorkloadTemplatesSpec,
+        EXEMPTION: ExemptionSpec,
+        MODE: ModeSpec,
+        **{name: kind.spec for name, kind in policy_kinds().items()},
+    }
+
+
+class Bundle(msgspec.Struct, frozen=True):
+    """Hold a validated set of policies and facts.
+
+    Attributes:
+        index: the compiled policies.
+        hash: the hash of all files; the same files give the same hash.
+        documents: policies, exemptions and facts as they were written.
+        replacing: those of the documents that replace a shipped one.
+        mode: how far all policies go.
+    """
+
+    index: Index
+    hash: str
+    documents: tuple[PolicyDocument, ...]
+    replacing: tuple[PolicyDocument, ...] = ()
+    mode: ModeSpec = ModeSpec.model_construct()
+
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        """Return the compiled policies that are not switched off, by kind and name."""
+        return self.index.policies
+
+    @property
+    def own(self) -> tuple[PolicyDocument, ...]:
+        """Return the documents that the shipped folder does not hold."""
+        return tuple(each for each in self.documents if not _is_shipped(each))
+
+    @property
+    def providers(self) -> Mapping[str, Provider]:
+        """Return the capacity providers by name."""
+        return self.index.providers
+
+    @property
+    def readers(self) -> tuple[PoolReader, ...]:
+        """Return the readers of all node-pool kinds."""
+        return tuple(reader for provider in self.providers.values() for reader in provider.readers)
+
+
+def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "", cluster: str = "") -> Bundle:
+    """Load the policies in these files and folders, or the shipped ones if none are given.
+
+    Args:
+        paths: files, and folders of which every ``*.yaml`` below is read.
+        own_namespace: where spotgate itself runs; default: the Pod's (``POD_NAMESPACE``), else spotgate-system.
+        cluster: the name of this cluster, in place of what providers say (``thisCluster``).
+
+    Raises:
+        PolicyErrors: everything that is wrong, with file, line and field.
+    """
+    shipped = not paths or SHIPPED in paths
+    own = [path for path in paths if path != SHIPPED]
+    # Of several folders, too: one that was emptied by mistake must not switch its policies off.
+    problems = [
+        Problem(str(path), 0, 0, "", "holds no policy; name a folder with policy files (*.yaml)")
+        for path in paths
+        if path.is_dir() and not policy_files((path,))
+    ]
+    where = ", ".join(map(str, paths or (SHIPPED,)))
+    documents, replacing = _composed(policy_files(own), where, problems, shipped=shipped)
+    return replace(_bundle(documents, problems, own_namespace, cluster), replacing=replacing)
+
+
+def _composed(
+    files: Sequence[Path], where: str, problems: list[Problem], *, shipped: bool
+) -> tuple[list[PolicyDocument], tuple[PolicyDocument, ...]]:
+    """Return the valid documents, with the shipped ones that are not replaced, and those that replace a shipped one.
+
+    Args:
+        files: the policy files of the user.
+        where: what the user named, for errors.
+        problems: the list to which mistakes are added.
+        shipped: the shipped policies are meant too, and not only the shipped facts.
+    """
+    kinds = document_kinds()
+    documents = load_documents(files, kinds, problems)
+    # Where a checkout is edited, these files are the user's too, and may be among those that the user names.
+    base_files = [each for each in policy_files((SHIPPED,) if shipped else _SHIPPED_FACTS) if each not in files]
+    base = load_documents(base_files, kinds if shipped else {name: kinds[name] for name in FACTS}, problems)
+    brought = {(document.kind, document.name): document for document in documents}
+    replacing = tuple(brought[key] for each in base if (key := (each.kind, each.name)) in brought)
+    base = [each for each in base if (each.kind, each.name) not in brought]
+    if shipped:
+        problems += [each for each in duplicates([*base, *documents]) if each not in problems]
+    if not shipped and not any(each.is_policy for each in documents) and not problems:
+        problems.append(Problem(where, 0, 0, "", _no_policy(documents)))
+    documents = [*base, *documents]
+    if any(each.spec is None for each in documents if each.kind in FACTS):
+        raise PolicyErrors(problems)  # What policies say of facts that are not there is no mistake of theirs.
+    return documents, replacing
+
+
+def _no_policy(documents: Sequence[PolicyDocument]) -> str:
+    others = {EXEMPTION: "exemptions", MODE: "a mode"}
+    what = " and ".join(
+        ["facts", *(text for kind, text in others.items() if any(each.kind == kind for each in documents))]
+    )
+    return f"holds only {what}, and no policy; name the policies too: `--policies shipped` for those of spotgate"
+
+
+def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_namespace: str, cluster: str) -> Bundle:
+    """Compile and index the documents. Raise PolicyErrors if there are problems."""
+    names = [each.name for each in documents if each.is_policy]
+    documents = [each for each in documents if each.spec is not None]
+
+    # What a taint means is a fact of the cluster: every policy must see the Pod on the same pools.
+    spot_taints = [
+        taint
+        for each in documents
+        if isinstance(each.spec, SpotPlacementSpec) and each.spec.enforcement is not Enforcement.OFF
+        for taint in each.spec.spot_taints
+    ]
+    providers = {
+        each.name: Provider.of(each.name, each.spec, spot_taints, cluster)
+        for each in documents
+        if each.kind == "CapacityProvider"
+    }
+    facts = Facts(providers, workloads_in(each.spec for each in documents if each.kind == "WorkloadTemplates"))
+    written = [each for each in documents if each.kind in policy_kinds()]
+    exemptions = [each for each in documents if each.kind == EXEMPTION]
+    problems += _unmatched_names(exemptions, names)
+    shared = [
+        (Globs(each.spec.policies), _exemption(each, ("spec",), each.spec, f"{EXEMPTION} {each.name}"))
+        for each in exemptions
+    ]
+    mode = _mode([each for each in documents if each.kind == MODE], problems)
+    standing = standings(written, _is_shipped, problems)
+    policies: list[Policy] = []
+    for document in written:
+        try:
+            policy = _compile(document, facts, shared, standing.get(document.name, ALONE))
+        except (SpecError, SpecErrors) as error:
+            found = error.errors if isinstance(error, SpecErrors) else (error,)
+            problems += (document.spec_problem(each) for each in found if not document.is_reported(each))
+            continue
+        if document.spec.enforcement is not Enforcement.OFF:
+            enforcement = min(policy.enforcement, Outcome[mode.enforcement.upper()])
+            policies.append(replace(policy, enforcement=enforcement, declared=policy.enforcement))
+    if problems:
+        raise PolicyErrors(problems)
+
+    namespace = own_namespace or os.environ.get("POD_NAMESPACE") or OWN_NAMESPACE
+    policies.sort(key=lambda policy: (policy.of.order, policy.kind, policy.name))
+    return Bundle(
+        index=Index(policies, facts.workloads, providers, namespace),
+        hash=_hash(documents),
+        documents=tuple(documents),
+        mode=mode,
+    )
+
+
+def _mode(documents: Sequence[PolicyDocument], problems: list[Problem]) -> ModeSpec:
+    """Return the mode of a bundle. A second one is a problem: the order of files must not decide which one holds."""
+    for each in documents[1:]:
+        first = f"{_shown(documents[0])}:{documents[0].document.line}"
+        problems.append(each.problem(("kind",), f"there is another {MODE}, at {first}; keep one"))
+    return documents[0].spec if documents else ModeSpec.model_construct()
+
+
+def _unmatched_names(exemptions: Iterable[PolicyDocument], names: Sequence[str]) -> Iterable[Problem]:
+    """Yield a problem for each pattern of an Exemption document that matches no policy."""
+    for document in exemptions:
+        for number, glob in enumerate(document.spec.policies):
+            if not any(map(Globs((glob,)).match, names)):
+                known = ", ".join(sorted(names)) or "none"
+                text = f"no policy is named {glob}{did_you_mean(glob, names)}; there are: {known}"
+                yield document.problem(("spec", "policies", number), text)
+
+
+def _exemption(document: PolicyDocument, path: tuple[str | int, ...], spec: ExemptSpec, name: str) -> Exemption:
+    line, _ = document.document.position(path)
+    return Exemption(spec, name, f"{_shown(document)}:{line}")
+
+
+def _is_shipped(document: PolicyDocument) -> bool:
+    return Path(document.document.file).is_relative_to(SHIPPED)
+
+
+def _shown(document: PolicyDocument) -> str:
+    """Return the path of the file for the hash and messages, shortened for shipped files."""
+    file = Path(document.document.file)
+    return str(file.relative_to(SHIPPED.parent) if _is_shipped(document) else file)
+
+
+def _compile(
+    document: PolicyDocument, facts: Facts, shared: Iterable[tuple[Globs, Exemption]], standing: Standing
+) -> Policy:
+    kind = policy_kinds()[document.kind]
+    spec: PolicySpec = document.spec
+    claims: tuple[str, ...] = ()
+    if isinstance(spec, TargetingSpec):
+        facts.expect_providers(claims := spec.provider)
+        if standing.rivals:  # which provider this cluster has is then not said by any of them
+            spec = spec.model_copy(update={"provider": ()})
+    rule = kind.compile(spec, facts)
+    mutator = rule if isinstance(rule, Mutator) else None
+    if kind.pods_only or mutator is not None:
+        _refuse_other_than_pods(spec, changes=mutator is not None)
+    declared = spec.match.resource_rules
+    return Policy(
+        name=document.name,
+        kind=document.kind,
+        of=kind,
+        enforcement=Outcome[spec.enforcement.name] if spec.enforcement is not Enforcement.OFF else Outcome.AUDIT,
+        rules=kind.rules(facts) if declared is None else tuple(map(_rule, declared)),
+        exclude=tuple(map(_rule, spec.match.exclude_resource_rules)),
+        matcher=Matcher(spec.match),
+        exemptions=(
+            *(
+                _exemption(document, ("spec", "exempt", number), entry, f"exempt[{number}]")
+                for number, entry in enumerate(spec.exempt)
+            ),
+            *(exemption for policies, exemption in shared if policies.match(document.name)),
+        ),
+        break_glass=Globs(spec.break_glass.groups if spec.break_glass else ()),
+        controller_denies=spec.controller_created == "deny",
+        mutator=mutator,
+        validator=rule if isinstance(rule, Validator) else None,
+        needs=getattr(rule, "needs", kind.needs),
+        standing=standing,
+        claims=claims,
+    )
+
+
+def _rule(spec: ResourceRuleSpec) -> ResourceRule:
+    return ResourceRule(**dict(spec))
+
+
+def _refuse_other_than_pods(spec: PolicySpec, *, changes: bool) -> None:
+    """Raise SpecError if a rule about Pods matches other resources, or operations on which it cannot act.
+
+    The rule would take the labels of a workload for those of a Pod, and finds no object on DELETE.
+
+    The API server refuses changes to a Pod's scheduling and shutdown after CREATE: a patch would fail the request.
+
+    Source: https://kubernetes.io/docs/concepts/workloads/pods/#pod-update-and-replacement
+    """
+    for number, rule in enumerate(spec.match.resource_rules or ()):
+        path = ("match", "resourceRules", number)
+        if changes and rule.operations != ("CREATE",):
+            text = "this kind changes Pods, which can only be done on CREATE: write [CREATE]"
+            raise SpecError((*path, "operations"), text)
+        if not {"CREATE", "UPDATE"}.issuperset(rule.operations):
+            raise SpecError((*path, "operations"), "this kind judges what a Pod is to be: write [CREATE, UPDATE]")
+        if rule.api_groups != ("",) or rule.resources != ("pods",):
+            raise SpecError(
+                path,
+                'this kind looks at Pods alone: write apiGroups: [""] and resources: [pods]; '
+                "the pod templates of workloads are judged with them",
+            )
+
+
+def _hash(documents: Iterable[PolicyDocument]) -> str:
+    digest = hashlib.sha256()
+    for each in sorted(documents, key=lambda document: (document.kind, document.name)):
+        digest.update(orjson.dumps(each.document.value, option=orjson.OPT_SORT_KEYS))
+    return digest.hexdigest()[:16]

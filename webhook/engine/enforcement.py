@@ -1,0 +1,289 @@
+"""Turn violations into findings. Enforcement, break-glass and unknown state can only lower an outcome."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from textwrap import dedent, indent
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from webhook.base.bounds import TEXT_AT_MOST
+from webhook.documents import field_path
+from webhook.documents.values import resolve
+from webhook.engine.break_glass import FIELD, is_copy, may_break, reason_of, why_void
+from webhook.model.decision import ENGINE, Finding, Outcome
+from webhook.policy.terms import BREAK_GLASS
+from webhook.rules.subject import bounded_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from webhook.capacity.view import ClusterView
+    from webhook.engine.index import Policy
+    from webhook.model.decision import Violation
+    from webhook.rules.context import Context
+    from webhook.rules.subject import Subject
+
+
+_ACCOUNT: Final = "system:serviceaccount:kube-system:"
+
+BUILT_IN_CONTROLLERS: Final = frozenset(
+    {"system:kube-controller-manager"}
+    | {
+        f"{_ACCOUNT}{name}-controller"
+        for name in ("replicaset", "replication", "deployment", "statefulset", "daemon-set", "job", "cronjob")
+    }
+)
+"""Users that replace the Pods of workloads that may be older than a policy; they can't act on a denial."""
+
+NEVER_DENIED: Final = frozenset({f"{_ACCOUNT}namespace-controller", f"{_ACCOUNT}generic-garbage-collector"})
+"""Users that clean up; a denial would leave a namespace or an orphan behind for ever."""
+
+NOT_DENIED: Final = "Not denied: "
+BY_BREAK_GLASS: Final = "break-glass by "
+"""Begin what a finding says of a denial that became a warning."""
+
+
+class UnknownMatch(NamedTuple):
+    """Say why it is unknown whether a policy matches an object.
+
+    Attributes:
+        id: the id of the finding that reports it.
+        reason: what is unknown.
+        otherwise: the condition under which its findings count, as the beginning of a sentence.
+        fix: how to make it known.
+    """
+
+    id: str
+    reason: str
+    otherwise: str
+    fix: str
+
+    @classmethod
+    def of_selector(cls, namespace: str) -> UnknownMatch:
+        """Return the reason for a namespace whose labels are unknown."""
+        return cls(
+            "object/namespace-unknown",
+            f"match.namespaceSelector asks for labels of namespace {namespace}, which are not known",
+            "If it selects the namespace",
+            f"give the manifest of Namespace {namespace}, among the files or with --state",
+        )
+
+    @classmethod
+    def of_override(cls, namespace: str, other: str) -> UnknownMatch:
+        """Return the reason for a policy that another one may override in a namespace whose labels are unknown."""
+        known = cls.of_selector(namespace)
+        reason = f"policy {other} decides if labels of namespace {namespace} select it, and they are not known"
+        return known._replace(reason=reason, otherwise=f"If {other} does not match")
+
+    @classmethod
+    def of_owner(cls, namespace: str, view: ClusterView) -> UnknownMatch:
+        """Return the reason for a namespace that a provider owns if the cluster is one of that provider's."""
+        return cls(
+            "object/namespace-owner-unknown",
+            f"namespace {namespace} may be one of the platform's own, which are never touched",
+            f"{view.why_unknown} If it is not the platform's",
+            view.remedy,
+        )
+
+
+class FindingBuilder:
+    """Build all findings of one request.
+
+    Args:
+        subject: the object of the request.
+        context: of the decision.
+        audit: its audit annotations; who overrides a denial is added.
+        only_warns: nothing is denied in this namespace.
+        of_workload: the object has pod templates.
+    """
+
+    def __init__(
+        self, subject: Subject, context: Context, audit: dict[str, str], *, only_warns: bool, of_workload: bool
+    ) -> None:
+        self._request = subject.request
+        self._subject = subject
+        self._context = context
+        self._audit = audit
+        self._only_warns = only_warns
+        self._of_workload = of_workload
+
+    def finding(
+        self,
+        policy: Policy,
+        violation: Violation,
+        subject: Subject,
+        *,
+        unknown_match: UnknownMatch | None,
+    ) -> Finding:
+        """Return the finding for a violation.
+
+        Args:
+            policy: the policy whose rule found it.
+            violation: the violation that the rule emitted.
+            subject: the subject of the rule.
+            unknown_match: why it is unknown whether the policy matches, if it is.
+        """
+        most = min(violation.outcome, policy.of.template_outcome) if subject.template else violation.outcome
+        outcome = min(most, policy.enforcement)
+        if unknown_match:
+            violation = _if_it_looks(policy, violation, outcome, unknown_match)
+        detail = violation.detail
+        if violation.unknown:
+            most = min(most, Outcome.INDETERMINATE if self._context.offline else policy.of.unknown_outcome)
+            outcome = min(most, outcome)
+        would_deny = outcome < min(most, policy.declared) is Outcome.DENY and not self._never_denied(policy)
+        if outcome is Outcome.DENY:
+            lowered = self._why_not_denied(policy)
+            if lowered:
+                outcome = Outcome.WARN
+            note = f"{NOT_DENIED}{lowered}." if lowered else self._why_break_glass_fails(policy)
+            detail = " ".join(filter(None, (detail, note)))
+        return Finding(
+            policy=policy.name,
+            id=unknown_match.id if unknown_match else f"{policy.of.slug}/{violation.id}",
+            outcome=outcome,
+            reason=_cut(violation.reason),
+            detail=_cut(detail),
+            field=_cut(violation.field if violation.outside else subject.field(violation.field)),
+            fix=_cut(_fix(violation, subject)),
+            lowered=_why_lowered(policy, violation, subject) if self._context.trace else "",
+            would_deny=would_deny,
+        )
+
+    def _never_denied(self, policy: Policy) -> bool:
+        """Return whether the policy denies nothing here or to this user, whatever its enforcement."""
+        user = self._request.user_info.username
+        replaces = user in BUILT_IN_CONTROLLERS and not policy.controller_denies
+        return self._only_warns or replaces or user in NEVER_DENIED
+
+    def _why_not_denied(self, policy: Policy) -> str:
+        """Return why a denial becomes a warning, or an empty string if it stays a denial.
+
+        The audit annotations name the user for whom it becomes one.
+        """
+        if self._only_warns:
+            return f"{self._request.namespace} is a system namespace"
+        user = self._request.user_info.username
+        if user in NEVER_DENIED:
+            return f"{user} cleans up"
+        if user in BUILT_IN_CONTROLLERS and not policy.controller_denies:
+            self._audit["controller-created"] = user
+            return f"{user} replaces the Pods of workloads that may be older than the policy"
+        if self._emergency is not None and not self._why_void and may_break(self._request, [policy.break_glass]):
+            self._audit["break-glass"] = f"{user}: {_cut(self._emergency)}"
+            return f"{BY_BREAK_GLASS}{user or 'an unknown user'}: {_cut(self._emergency)}"
+        return ""
+
+    @property
+    def _emergency(self) -> str | None:
+        """Return the reason that the object's break-glass annotation gives, or None if it has none."""
+        return reason_of(self._subject.metadata)
+
+    @cached_property
+    def _why_void(self) -> str:
+        """Return why break-glass is void for every user, or an empty string if it is valid."""
+        if is_copy(self._request, of_workload=self._of_workload):
+            return "a controller made the object, and may have copied it"
+        return why_void(self._emergency or "", self._context.now)
+
+    def break_glass_written(self, policies: Sequence[Policy]) -> Finding | None:
+        """Return a finding if the user adds or changes the break-glass annotation without permission.
+
+        The annotation would wait for a request of a member, and then take effect. Return None if the user may write it.
+
+        Args:
+            policies: that look at the object and have ``breakGlass``.
+        """
+        request, old = self._request, self._request.old_object
+        before = reason_of(bounded_metadata(old))
+        if not policies or self._emergency in {None, before}:
+            return None
+        if request.user_info.username in NEVER_DENIED | BUILT_IN_CONTROLLERS:
+            return None
+        if is_copy(request, of_workload=self._of_workload):
+            return None
+        if may_break(request, [each.break_glass for each in policies]):
+            return None
+        outcome = max(each.enforcement for each in policies)
+        groups = ", ".join(dict.fromkeys(group for each in policies for group in each.break_glass.patterns))
+        known = request.user_info.groups or not self._context.offline
+        asking = request.user_info.username or "the user"
+        return Finding(
+            policy=ENGINE,
+            id="object/break-glass-forbidden",
+            outcome=outcome if known else min(outcome, Outcome.INDETERMINATE),
+            reason=f"only members of these groups may write the annotation {BREAK_GLASS}: {groups}",
+            detail=f"{asking} is in none of them, and the annotation would take effect in a member's later request."
+            if known
+            else "Nothing says who asks.",
+            field=FIELD,
+            fix="leave it as it was, or ask one of them" if known else "pass --user and --group",
+        )
+
+    def _why_break_glass_fails(self, policy: Policy) -> str:
+        """Return why break-glass does not help this user, as a sentence; empty if nobody asked for it."""
+        if self._emergency is None:
+            return ""
+        user = self._request.user_info
+        self._audit["break-glass-refused"] = f"{user.username}: {_cut(self._emergency)}"
+        if self._why_void:
+            why = self._why_void
+        elif not policy.break_glass:
+            why = f"policy {policy.name} has no breakGlass"
+        elif self._context.offline and not user.groups:
+            why = "nothing says who asks: pass --user and --group"
+        else:
+            why = f"{user.username or 'the user'} is in none of these groups: {', '.join(policy.break_glass.patterns)}"
+        return f"{BREAK_GLASS} has no effect: {why}."
+
+
+def _if_it_looks(policy: Policy, violation: Violation, outcome: Outcome, unknown_match: UnknownMatch) -> Violation:
+    """Return the violation reworded: it counts only if the policy matches."""
+    if policy.mutator is not None:
+        said = "Nothing was injected. As it is"
+    else:
+        said = f"{unknown_match.otherwise}, this is `{Outcome.INDETERMINATE if violation.unknown else outcome}`"
+    return replace(
+        violation,
+        reason=unknown_match.reason,
+        detail=f"{said}: {violation.reason.rstrip('.')}. {violation.detail}".rstrip(),
+        fix=unknown_match.fix,
+        yaml="",
+        unknown=True,
+    )
+
+
+def _fix(violation: Violation, subject: Subject) -> str:
+    """Return how to fix the violation; YAML to write is shown at its place in the object of the request."""
+    lead, yaml, path = violation.fix, violation.yaml, subject.path
+    if not yaml:
+        return lead
+    root, colon, members = yaml.partition(":\n")
+    if subject.found is not None and subject.found.laid_out is not None and colon:
+        yaml, path = dedent(members), subject.found.laid_out.root(root)
+    if not all(map(_is_plain, path)):
+        return f"{lead} (at {field_path(path)}):\n{yaml}"
+    for step in reversed(path):
+        yaml = f"{step}:\n{indent(yaml, '  ')}"
+    return f"{lead}:\n{yaml}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_AT_MOST else f"{text[:TEXT_AT_MOST]}..."
+
+
+def _is_plain(step: str | int) -> bool:
+    """Return whether the step is a key that YAML writes without quotes; an index is not."""
+    return isinstance(step, str) and step.isidentifier() and resolve(step) == step
+
+
+def _why_lowered(policy: Policy, violation: Violation, subject: Subject) -> str:
+    """Return why the outcome is below the policy's enforcement, as a phrase; empty if it is not."""
+    outcome = min(violation.outcome, policy.enforcement)
+    if subject.template and policy.of.template_outcome < outcome:
+        return f"{policy.of.template_outcome}, not {outcome}: it is about a pod template"
+    if violation.outcome < policy.enforcement:
+        return f"{violation.outcome}, not {policy.enforcement}: this finding is never more than that"
+    return ""

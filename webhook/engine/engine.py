@@ -1,0 +1,379 @@
+"""Decide requests, purely and synchronously.
+
+Server, command line, policy tests and audit all call `decide`; only what they fetch beforehand differs.
+
+Rules emit violations and change Pods through an editor. The engine turns those into a decision: it applies system
+namespaces, match, exemptions, enforcement, pod templates, controllers' Pods, break-glass and unknown state.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from webhook.base.bounds import DECODED_AT_MOST, READ_AT_MOST, OverBoundError
+from webhook.documents import field_path
+from webhook.engine.enforcement import FindingBuilder, UnknownMatch
+from webhook.engine.matching import Matching
+from webhook.kube.affinity import Tristate
+from webhook.kube.defaults import LABELLED_BY_TEMPLATE
+from webhook.kube.edit import PodEditor
+from webhook.model.decision import ENGINE, NO_TRACE, NOTHING, Decision, Finding, Outcome, Trace, Violation
+from webhook.model.review import MalformedObjectError, changes_metadata_only
+from webhook.policy.match import is_namespace, namespace_of
+from webhook.rules.context import Phase
+from webhook.rules.protocol import NO_NEEDS
+from webhook.rules.subject import Subject, template_subjects
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from webhook.capacity.view import Needs
+    from webhook.engine.index import Index, Policy, Route
+    from webhook.kube.templates import FoundTemplate, Workload
+    from webhook.model.patch import Operation
+    from webhook.model.review import Request
+    from webhook.rules.context import Context
+
+VIOLATIONS_AT_MOST: Final = 100
+"""Violations of one policy on one object. Nobody reads more, and 60,000 labels must not cost seconds."""
+
+
+def needs(route: Route | None) -> Needs:
+    """Return what must be known of the cluster to decide a request of this route."""
+    return route.needs if route is not None else NO_NEEDS
+
+
+def decide(request: Request, index: Index, context: Context) -> Decision:
+    """Decide one request: patch operations in the mutate phase, findings in the validate phase.
+
+    Never raise for the content of a request: an object that can't be parsed is denied.
+    """
+    return decide_on(index.route(context.phase, request), request, index, context)
+
+
+def decide_on(route: Route | None, request: Request, index: Index, context: Context) -> Decision:
+    """Decide one request as `decide` does, given its route, which the caller resolves first to fetch what it needs."""
+    if route is None:
+        return NOTHING
+    evaluation = _Evaluation(request, index, context, route)
+    if evaluation.only_warns:
+        evaluation.warn_in_system_namespace(route.direct)
+        return evaluation.decision()
+    # A trace tells of the policies that are left out, too.
+    direct, projected = (route.direct, route.projected) if context.trace else route.within(evaluation.namespace or "")
+    try:
+        evaluation.judge(direct, projected)
+    except MalformedObjectError as error:
+        return _malformed(error)
+    return evaluation.decision()
+
+
+def _malformed(error: MalformedObjectError) -> Decision:
+    finding = Finding(
+        policy=ENGINE,
+        id="object/unreadable",
+        outcome=Outcome.DENY,
+        reason=f"the object can't be read: {error.problem}",
+        field=error.field,
+        fix=error.fix,
+    )
+    return Decision(findings=(finding,), malformed=True)
+
+
+def _once(findings: list[Finding]) -> list[Finding]:
+    """Return the findings; of those that several policies report alike, only the one with the greatest outcome."""
+    if len(findings) < 2:  # noqa: PLR2004 - nothing to compare
+        return findings
+    strongest: dict[tuple[str, ...], Finding] = {}
+    for each in findings:
+        key = (each.id, each.field, each.reason, each.detail, each.fix)
+        known = strongest.setdefault(key, each)
+        if (each.outcome, each.would_deny) > (known.outcome, known.would_deny):
+            strongest[key] = each
+    return list(strongest.values())
+
+
+class _Evaluation:
+    """Hold the state of one decision while it is made.
+
+    Attributes:
+        only_warns: the object is in a system namespace: nothing is changed or denied.
+        in_provider_namespace: the object is a Namespace of a provider's own.
+        owner_unknown: whether a provider owns the namespace is unknown.
+    """
+
+    def __init__(self, request: Request, index: Index, context: Context, route: Route) -> None:
+        self.request = request
+        self.namespace = namespace_of(request)
+        self.route = route
+        owned = index.system_namespace(self.namespace or "", context.view)
+        self.in_provider_namespace = owned is Tristate.YES and index.is_provider_namespace(request)
+        self.only_warns = owned is Tristate.YES and not self.in_provider_namespace
+        self.owner_unknown = owned is Tristate.UNKNOWN
+        self.index = index
+        self.context = context
+        self.trace = Trace() if context.trace else NO_TRACE
+        self.subject = Subject(request, self.trace, READ_AT_MOST if route.expressions else DECODED_AT_MOST)
+        self.matching = Matching(request, self.subject, self.namespace, route, index, context)
+        self.findings: list[Finding] = []
+        self.operations: list[Operation] = []
+        self.audit: dict[str, str] = {}
+        self.unknown = 0
+
+    def judge(self, direct: tuple[Policy, ...], projected: tuple[Policy, ...]) -> None:
+        """Apply the direct policies to the object itself, and the projected ones to the Pods of its pod templates."""
+        try:
+            self._judge(direct, projected)
+        except OverBoundError as error:
+            self._judge_labels(error, direct, projected)
+
+    def _judge(self, direct: tuple[Policy, ...], projected: tuple[Policy, ...]) -> None:
+        workload = self.route.workload
+        if self.subject.is_mirror_pod:
+            self.trace.say("a mirror Pod is never touched: with it a kubelet only shows what it runs already")
+        elif self.context.phase is Phase.MUTATE:
+            self.operations += self._mutate(direct, self.subject)
+            if self.context.patch_templates and workload is not None:
+                self.mutate_templates(workload, projected)
+        else:
+            self._validate(direct, self.subject)
+            self.guard_break_glass(self.route.guards)
+            if workload is not None:
+                self.validate_templates(workload, projected)
+
+    def _judge_labels(self, error: OverBoundError, direct: tuple[Policy, ...], projected: tuple[Policy, ...]) -> None:
+        """Judge only the labels of an object that is over a bound, and report that nothing else was judged.
+
+        The object is denied if one of the policies that would judge it denies, unless the request changes only
+        metadata and status: a request that removes a finalizer must be admitted.
+        """
+        self.findings.clear()
+        self.operations.clear()
+        self.audit.clear()
+        self.trace.say("not judged: %s", error)
+        if self.context.phase is Phase.MUTATE:
+            return
+        subject = self.subject = self.matching.whole = self.subject.with_labels_only()
+        self._validate(tuple(policy for policy in direct if policy.of.any_size), subject)
+        self.guard_break_glass(self.route.guards)
+        over = Violation(
+            id="too-large",
+            reason=error.reason,
+            field=error.field,
+            detail="Nothing was injected, and only labels were judged.",
+            fix="no object that works needs so much: take out what is not needed, or split the object",
+        )
+        most = Outcome.WARN if changes_metadata_only(self.request) else Outcome.DENY
+        outcomes = [
+            *((each, most) for each in direct),
+            *((each, min(most, each.of.template_outcome)) for each in projected),
+        ]
+        found = [
+            self._builder.finding(policy, replace(over, outcome=outcome), subject, unknown_match=None)
+            for policy, outcome in outcomes
+            if policy.validator is not None
+            and not self._is_foreign(policy)
+            and not self.matching.decider(policy, subject)
+            and not self._is_exempt(policy, subject)
+        ]
+        if found:
+            self.findings.append(
+                replace(max(found, key=lambda each: each.outcome), policy=ENGINE, id="object/too-large")
+            )
+
+    def decision(self) -> Decision:
+        self.findings = _once(self.findings)
+        said: dict[tuple[str, str], int] = {}
+        for each in self.findings:
+            key = each.policy, f"{each.outcome} {each.id}: {each.reason}"
+            said[key] = said.get(key, 0) + 1
+        for (policy, text), count in said.items():
+            counted = f"{text} ({count} x)" if count > 1 else text
+            self.audit[policy] = "; ".join(filter(None, (self.audit.get(policy), counted)))
+        return Decision(
+            findings=tuple(self.findings),
+            patch=tuple(self.operations),
+            audit=self.audit,
+            unknown=self.unknown,
+            steps=tuple(self.trace.steps),
+        )
+
+    def warn_in_system_namespace(self, policies: tuple[Policy, ...]) -> None:
+        """Warn in a system namespace, if a policy names that namespace; never change or deny anything."""
+        named = tuple(policy for policy in policies if policy.matcher.names(self.namespace or ""))
+        if not named or self.context.phase is Phase.MUTATE:
+            self.trace.say("namespace %s is a system namespace: never touched", self.namespace)
+            return
+        try:
+            self._validate(named, self.subject)
+        except MalformedObjectError as error:
+            self.trace.say("not judged: the object can't be read: %s", error.problem)
+        except OverBoundError as error:
+            self.trace.say("not judged: %s", error)
+
+    def guard_break_glass(self, policies: tuple[Policy, ...]) -> None:
+        """Find a break-glass annotation that the user may not write under any policy on the object."""
+        if not policies:
+            return
+        namespace_labels = None if self.matching.namespace_is_unknown else self.matching.namespace_labels
+        labels = self.subject.labels
+        looking = [
+            each
+            for each in policies
+            if not each.matcher.why_not(self.namespace, namespace_labels, labels)
+            and not self.matching.decider(each, self.subject)
+        ]
+        if found := self._builder.break_glass_written(looking):
+            self.findings.append(found)
+
+    def mutate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
+        for found, subject in self._templates(workload, ()):
+            self.operations += found.operations(self._mutate(policies, subject))
+
+    def validate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
+        counting = tuple(policy for policy in policies if policy.of.counts_replicas)
+        for found, subject in self._templates(workload, counting):
+            said = len(self.trace.steps)
+            subject.changes = self._mutate(policies, subject)
+            if subject.unchanged:
+                del self.trace.steps[said:]  # nothing comes of it: it stays as it is
+            self._validate(counting if subject.unchanged else policies, subject)
+            if self.request.kind.kind in LABELLED_BY_TEMPLATE:
+                self._leave_out_copied(subject.pod.labels, found.path)
+
+    def _leave_out_copied(self, labels: Mapping[str, str], path: tuple[str | int, ...]) -> None:
+        """Remove findings on labels that the API server copies from the pod template: they are reported there.
+
+        It gives a Job without labels those of its template.
+        """
+        if next(self.subject.labels()).items() <= labels.items():
+            said = {(each.policy, each.field) for each in self.findings}
+            self.findings = [
+                each
+                for each in self.findings
+                if not each.field.startswith("metadata.labels")
+                or (each.policy, f"{field_path(path)}.{each.field}") not in said
+            ]
+
+    def _templates(self, workload: Workload, counting: tuple[Policy, ...]) -> Iterator[tuple[FoundTemplate, Subject]]:
+        """Yield each pod template with the Pod that it will become.
+
+        A template that an UPDATE does not change is judged again only by policies that count the Pods made of it.
+        """
+        for found, subject in template_subjects(self.subject, workload, recounting=bool(counting)):
+            if isinstance(subject, Subject):
+                yield found, subject
+            elif subject is None:
+                self._say_of_template(found, "the request leaves it as it is: it is not judged again")
+            elif self.context.offline:
+                raise subject
+            else:
+                # The API server has no types for most custom resources: their own controller refuses the Pods.
+                self._unreadable(subject)
+
+    def _say_of_template(self, found: FoundTemplate, text: str) -> None:
+        if self.trace.kept:
+            self.trace.policy, self.trace.where = "", field_path(found.path)
+            self.trace.say(text)
+
+    def _unreadable(self, error: MalformedObjectError) -> None:
+        self.unknown += 1
+        reason = f"the pod template can't be read and was not judged: {error.problem}"
+        self.findings.append(
+            Finding(
+                policy=ENGINE,
+                id="object/template-unreadable",
+                outcome=Outcome.WARN,
+                reason=reason,
+                field=error.field,
+            )
+        )
+
+    def _mutate(self, policies: tuple[Policy, ...], subject: Subject) -> list[Operation]:
+        """Apply the mutating policies to the subject's Pod. Return the operations."""
+        editor: PodEditor | None = None
+        for policy in policies:
+            if policy.mutator is None or not self._applies(policy, subject):
+                continue
+            if policy.enforcement is Outcome.AUDIT:
+                subject.trace.say("enforcement is audit: nothing is changed")
+                continue
+            if self._unknown_match(policy, subject):
+                continue
+            if editor is None:
+                editor = PodEditor(subject.pod)
+            editor.policy = policy.name
+            policy.mutator.mutate(subject, editor, self.context)
+        return editor.operations if editor is not None else []
+
+    def _validate(self, policies: tuple[Policy, ...], subject: Subject) -> None:
+        for policy in policies:
+            if policy.validator is None or not self._applies(policy, subject):
+                continue
+            for violation in islice(policy.validator.validate(subject, self.context), VIOLATIONS_AT_MOST):
+                unknown_match = self._unknown_match(policy, subject)
+                self.unknown += violation.unknown or unknown_match is not None
+                finding = self._builder.finding(policy, violation, subject, unknown_match=unknown_match)
+                # What several templates inherit from the object is reported once.
+                if not subject.template or finding not in self.findings:
+                    self.findings.append(finding)
+
+    def _applies(self, policy: Policy, subject: Subject) -> bool:
+        """Return whether the policy matches the subject, decides on it, and does not exempt it."""
+        if self.trace.kept:
+            self.trace.policy, self.trace.where = policy.name, field_path(subject.path)
+        if self._is_foreign(policy):
+            self.trace.say("%s is a namespace of the provider's own: never touched", self.namespace)
+            return False
+        if why_not := self.matching.why_not(policy, subject):
+            self.trace.say("%s", why_not)
+            return False
+        if self.matching.is_unknown(policy):
+            text = "the labels of namespace %s are not known: judged as if match.namespaceSelector selected it"
+            self.trace.say(text, self.request.namespace)
+        if decider := self.matching.decider(policy, subject):
+            self.trace.say("overridden: %s decides", decider)
+            return False
+        return not self._is_exempt(policy, subject)
+
+    def _is_foreign(self, policy: Policy) -> bool:
+        """Return whether the namespace is a provider's own and the policy does not guard such namespaces."""
+        return self.in_provider_namespace and not policy.of.guards_namespaces
+
+    def _is_exempt(self, policy: Policy, subject: Subject) -> bool:
+        """Return whether the policy, or one that it overrides and that matches too, exempts the subject."""
+        exemptions = policy.exemptions
+        if overridden := self.matching.overridden(policy, subject):
+            exemptions += tuple(exemption for each in overridden for exemption in each.exemptions)
+            self.trace.say("decides in place of %s", ", ".join(each.name for each in overridden))
+        for exemption in dict.fromkeys(exemptions):
+            failing = exemption.failing(self.request, subject.labels, self.context.now.date())
+            if not failing:
+                self.trace.say("%s", exemption.said)
+                self._record(policy.name, exemption.said)
+                return True
+            self.trace.say('not exempt by %s "%s": its part %s does not hold', exemption.name, exemption, failing)
+        return False
+
+    @cached_property
+    def _builder(self) -> FindingBuilder:
+        of_workload = (self.request.resource.group, self.request.path) in self.index.workloads
+        return FindingBuilder(
+            self.subject, self.context, self.audit, only_warns=self.only_warns, of_workload=of_workload
+        )
+
+    def _unknown_match(self, policy: Policy, subject: Subject) -> UnknownMatch | None:
+        """Return why it is unknown whether the policy matches and decides, or None if it is known."""
+        if self.owner_unknown and not (is_namespace(self.request) and policy.of.guards_namespaces):
+            return UnknownMatch.of_owner(self.namespace or "", self.context.view)
+        return self.matching.unknown(policy, subject)
+
+    def _record(self, policy: str, said: str) -> None:
+        """Add the exemption that applied to the audit annotations, once for several pod templates."""
+        known = self.audit.get(policy, "")
+        if f"; {said};" not in f"; {known};":
+            self.audit[policy] = "; ".join(filter(None, (known, said)))

@@ -1,0 +1,398 @@
+"""Index compiled policies by phase, operation, group and resource: a request that none matches costs one look-up."""
+
+from __future__ import annotations
+
+from functools import reduce
+from itertools import product
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.base.globs import Globs
+from webhook.capacity.placement.supply import in_play
+from webhook.capacity.view import Needs
+from webhook.kube.affinity import Tristate
+from webhook.kube.resources import NAMESPACE_NAME_LABEL
+from webhook.model.decision import Outcome
+from webhook.model.review import OPERATIONS
+from webhook.policy.match import RequestAttributes, is_named, is_namespace, namespace_of
+from webhook.policy.precedence import ALONE, Standing
+from webhook.rules.context import Phase
+from webhook.rules.protocol import NO_NEEDS, Mutator, Validator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from webhook.capacity.providers.provider import Provider
+    from webhook.capacity.view import ClusterView
+    from webhook.kube.templates import Workload
+    from webhook.model.review import Request
+    from webhook.policy.match import Exemption, Matcher, ResourceRule
+    from webhook.rules.protocol import PolicyKind
+
+SYSTEM_NAMESPACES: Final = ("kube-system", "kube-node-lease")
+"""Namespaces that no policy affects: a webhook that stops these stops the recovery of the cluster."""
+
+_CACHED_AT_MOST: Final = 4096
+"""Entries of a cache: routes of resources that only wildcard rules match, and namespaces of a route. A cluster has a
+few hundred resources and some thousand namespaces; results beyond that are computed each time."""
+
+
+_NAME_AT_MOST: Final = 253
+"""Characters of the longest name that Kubernetes accepts: longer ones are not cached."""
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold a compiled policy.
+
+    Attributes:
+        of: the kind of the policy.
+        enforcement: the greatest outcome of a finding.
+        declared: the same without the mode of the cluster.
+        rules: the resource rules; those in ``exclude`` are subtracted.
+        matcher: the other parts of ``match``.
+        exemptions: its own exemptions, then those of Exemption documents.
+        break_glass: groups that may turn a denial into a warning.
+        controller_denies: requests of built-in controllers are denied, too.
+        mutator: the rule, if it changes Pods.
+        validator: the rule, if it judges.
+        needs: what the rule must know of the cluster.
+        standing: which policies of its kind it overrides, or shares Pods with by provider.
+        claims: the providers that it names.
+    """
+
+    name: str
+    kind: str
+    of: PolicyKind
+    enforcement: Outcome
+    rules: tuple[ResourceRule, ...]
+    exclude: tuple[ResourceRule, ...]
+    matcher: Matcher
+    exemptions: tuple[Exemption, ...]
+    break_glass: Globs
+    controller_denies: bool
+    mutator: Mutator | None
+    validator: Validator | None
+    needs: Needs
+    declared: Outcome = Outcome.DENY
+    standing: Standing = ALONE
+    claims: tuple[str, ...] = ()
+
+    def matches(self, operation: str, group: str, path: str) -> bool:
+        """Return whether the policy may match requests of this kind; `why_not_request` compares the rest."""
+        named = any(rule.names(operation, group, path) for rule in self.rules)
+        return named and self._excluding(operation, group, path) is None
+
+    def matches_templates(self) -> bool:
+        """Return whether the policy may match the Pods that are made of pod templates."""
+        return self.matches(*_POD) and any(rule.names(*_POD) and not rule.mismatch(_TEMPLATE) for rule in self.rules)
+
+    def judges_templates(self) -> bool:
+        """Return whether the policy judges pod templates as the Pods that they become."""
+        excluded = any(each.names(*_POD) and not each.mismatch(_TEMPLATE) for each in self.exclude)
+        return self.matches_templates() and not excluded
+
+    def excludes(self, operation: str, group: str, path: str) -> bool:
+        """Return whether the policy excludes all requests of this kind."""
+        return self._excluding(operation, group, path) is not None
+
+    def _excluding(self, operation: str, group: str, path: str) -> int | None:
+        """Return the number of the rule that excludes all requests of this kind, or None."""
+        numbered = enumerate(self.exclude)
+        return next((n for n, rule in numbered if rule.names(operation, group, path) and not rule.restricted), None)
+
+    @property
+    def restricted(self) -> bool:
+        """Return whether each request must be compared with the rules."""
+        return any(rule.restricted for rule in (*self.rules, *self.exclude))
+
+    def within(self, namespace: str) -> Policy:
+        """Return the policy without exemptions that hold only in other namespaces."""
+        exemptions = tuple(each for each in self.exemptions if each.is_for(namespace))
+        return self if len(exemptions) == len(self.exemptions) else replace(self, exemptions=exemptions)
+
+    def why_not(self, operation: str, group: str, path: str) -> str:
+        """Return which part of ``match`` excludes requests of this kind; empty if none does, or nothing names them."""
+        if (number := self._excluding(operation, group, path)) is not None:
+            return f"match.excludeResourceRules[{number}] names {path} on {operation}"
+        others = [other for other in OPERATIONS if other != operation and self.matches(other, group, path)]
+        if others and not self.matches(operation, group, path):
+            return f"match.resourceRules names {path} on {', '.join(others)}, not on {operation}"
+        return ""
+
+    def why_not_request(self, request: Request, *, template: bool) -> str:
+        """Return which rule that names the request's kind does not match this request; empty if they match.
+
+        Args:
+            request: the request.
+            template: compare a pod template in its object, whose Pod has no name yet.
+        """
+        asked = ((request.operation, request.resource.group, request.path), RequestAttributes.of(request))
+        kind, attributes = (_POD, _TEMPLATE) if template else asked
+        why_not = ""
+        for number, rule in enumerate(self.rules):
+            if not rule.names(*kind):
+                continue
+            mismatch = rule.mismatch(attributes)
+            if not mismatch:
+                why_not = ""
+                break
+            why_not = why_not or f"match.resourceRules[{number}].{mismatch}"
+        if why_not:
+            return why_not
+        for number, rule in enumerate(self.exclude):
+            for each, of_each in dict.fromkeys((asked, (kind, attributes))):
+                if rule.excludes(each, of_each):
+                    return f"match.excludeResourceRules[{number}] names this request for {each[2]}"
+        return ""
+
+
+_POD: Final = ("CREATE", "", "pods")
+_WITH_TEMPLATES: Final = ("CREATE", "UPDATE")
+_TEMPLATE: Final = RequestAttributes("v1", "", in_namespace=True)
+"""The attributes of the Pods that are made of a pod template; their names are generated."""
+
+
+class Contest(msgspec.Struct, frozen=True):
+    """Hold the other policies that may decide in place of a policy, or in whose place it decides.
+
+    Attributes:
+        over: those that override it.
+        under: those that it overrides: their exemptions hold for it.
+        rivals: those that only their providers tell from it.
+    """
+
+    over: tuple[Policy, ...]
+    under: tuple[Policy, ...]
+    rivals: tuple[Policy, ...]
+
+
+def _contests(policies: tuple[Policy, ...]) -> dict[str, Contest]:
+    """Return the contest of each policy that has one with another of these, by name."""
+    if all(policy.standing is ALONE for policy in policies):
+        return {}
+    contests = {
+        policy.name: Contest(
+            tuple(each for each in policies if policy.name in each.standing.overrides),
+            tuple(each for each in policies if each.name in policy.standing.overrides),
+            tuple(each for each in policies if each.name in policy.standing.rivals),
+        )
+        for policy in policies
+    }
+    return {name: each for name, each in contests.items() if each.over or each.under or each.rivals}
+
+
+class Route(msgspec.Struct, frozen=True):
+    """Hold the policies that apply to requests of one kind.
+
+    Attributes:
+        direct: policies that match the object itself.
+        projected: policies that match its pod templates.
+        workload: the paths of the pod templates.
+        guards: policies with ``breakGlass`` that match the object on any operation.
+        needs: what all of them together must know of the cluster.
+        restricted: some policy names API versions, names or a scope, so each request must be compared with it.
+        expressions: expressions iterate over the object: a team's own, or those of a node pool's reader.
+        contests: which of the direct, and which of the projected policies decide in place of others.
+    """
+
+    direct: tuple[Policy, ...]
+    projected: tuple[Policy, ...]
+    workload: Workload | None
+    guards: tuple[Policy, ...]
+    needs: Needs
+    restricted: bool
+    expressions: bool
+    contests: tuple[Mapping[str, Contest], Mapping[str, Contest]]
+    _within: dict[str, tuple[tuple[Policy, ...], tuple[Policy, ...]]] = {}
+
+    def within(self, namespace: str) -> tuple[tuple[Policy, ...], tuple[Policy, ...]]:
+        """Return the ``direct`` and ``projected`` policies whose ``match.namespaces`` admits the namespace.
+
+        The result is cached: neither policies nor exemptions for other namespaces cost anything.
+        """
+        if not namespace:
+            return self.direct, self.projected
+        found = self._within.get(namespace)
+        if found is None:
+            direct, projected = (
+                tuple(policy.within(namespace) for policy in policies if not policy.matcher.why_not_in(namespace))
+                for policies in (self.direct, self.projected)
+            )
+            found = direct, projected
+            if len(self._within) < _CACHED_AT_MOST and len(namespace) <= _NAME_AT_MOST:
+                self._within[namespace] = found
+        return found
+
+
+RouteKey = tuple[str, str, str, str]
+"""(phase, operation, API group, resource or resource/subresource)"""
+
+
+class Index:
+    """Find the policies of a bundle for a request."""
+
+    def __init__(
+        self,
+        policies: Sequence[Policy],
+        workloads: Iterable[Workload],
+        providers: Mapping[str, Provider],
+        own_namespace: str,
+    ) -> None:
+        self.policies = tuple(policies)
+        self.workloads = {(workload.group, workload.resource): workload for workload in workloads}
+        self.providers = providers
+        self._owning = tuple(
+            each
+            for each in providers.values()
+            if each.system_namespaces.names.patterns or each.system_namespaces.labels
+        )
+        self.system_namespaces = Globs((*SYSTEM_NAMESPACES, own_namespace))
+        self._wildcards = any(
+            "*" in item for policy in policies for rule in policy.rules for item in (*rule.api_groups, *rule.resources)
+        )
+        self._pools = frozenset(
+            (reader.group, reader.resource) for provider in providers.values() for reader in provider.readers
+        )
+        self._routes: dict[RouteKey, Route | None] = {}
+        self._of_templates = tuple(policy for policy in self.policies if policy.matches_templates())
+        self._restricted = frozenset((policy.kind, policy.name) for policy in self.policies if policy.restricted)
+        self._declared = self._declared_resources()
+
+    def route(self, phase: Phase, request: Request) -> Route | None:
+        """Return the policies for this request, or None if no policy matches its kind."""
+        key = (phase, request.operation, request.resource.group, request.path)
+        if key in self._routes:
+            return self._routes[key]
+        _, _, group, path = key
+        is_declared = (group, path) in self._declared
+        if not is_declared and not self._wildcards:
+            return None
+        routes = self._routes_of(group, path)
+        if is_declared or (len(self._routes) < _CACHED_AT_MOST and len(group) + len(path) <= 2 * _NAME_AT_MOST):
+            self._routes |= routes
+        return routes.get(key)
+
+    def left_out(self, request: Request) -> list[tuple[Policy, str]]:
+        """Return the policies that match neither the request nor its pod templates, each with the reason.
+
+        The reason is in the words of the policy file, and empty if the policy is for other kinds of objects. The trace
+        records the reasons of the other policies.
+        """
+        phases = (self.route(phase, request) for phase in Phase)
+        looking = {policy.name for route in phases if route for policy in (*route.direct, *route.projected)}
+        group, path = request.resource.group, request.path
+        return [
+            (policy, policy.why_not(request.operation, group, path) or self._why_no_template(policy, request))
+            for policy in self.policies
+            if policy.name not in looking
+        ]
+
+    def _why_no_template(self, policy: Policy, request: Request) -> str:
+        if (request.resource.group, request.path) not in self.workloads:
+            return ""
+        if policy.matches_templates() and request.operation not in _WITH_TEMPLATES:
+            return f"pod templates are looked at on {' and '.join(_WITH_TEMPLATES)}, not on {request.operation}"
+        return policy.why_not(*_POD)
+
+    def namespace_labels(self, namespace: str, view: ClusterView) -> Mapping[str, str]:
+        """Return the labels of a namespace; of an unknown one, only its name."""
+        return view.namespaces.get(namespace) or {NAMESPACE_NAME_LABEL: namespace}
+
+    def system_namespace(self, namespace: str, view: ClusterView) -> Tristate:
+        """Return whether the namespace is a system namespace.
+
+        A provider's own namespaces count if that provider is in play; this is unknown while the node pools are.
+        """
+        if not namespace:
+            return Tristate.NO
+        if self.system_namespaces.match(namespace):
+            return Tristate.YES
+        labels = view.namespaces.get(namespace) or {}
+        owners = [each.name for each in self._owning if each.owns_namespace(namespace, labels)]
+        if not owners:
+            return Tristate.NO
+        if not in_play(view, self.providers).isdisjoint(owners):
+            return Tristate.YES
+        return Tristate.NO if view.pools is not None else Tristate.UNKNOWN
+
+    def is_in_system_namespace(self, request: Request, view: ClusterView) -> bool:
+        """Return whether the object is in a system namespace, where no policy changes or denies anything."""
+        owned = self.system_namespace(namespace_of(request) or "", view)
+        return owned is Tristate.YES and not self.is_provider_namespace(request)
+
+    def is_provider_namespace(self, request: Request) -> bool:
+        """Return whether the object of a request about a system namespace is a Namespace that a provider owns.
+
+        Such a Namespace is not in itself: policies say who may create one.
+        """
+        return is_namespace(request) and not self.system_namespaces.match(namespace_of(request) or "")
+
+    def _declared_resources(self) -> set[tuple[str, str]]:
+        """Return the API group and path of each resource that a policy or a WorkloadTemplates document names."""
+        named = {
+            each
+            for policy in self.policies
+            for rule in policy.rules
+            for each in product(rule.api_groups, rule.resources)
+        }
+        return {(group, path) for group, path in named | self.workloads.keys() if "*" not in group + path}
+
+    def _routes_of(self, group: str, path: str) -> dict[RouteKey, Route | None]:
+        """Return all routes of one resource."""
+        named = [
+            (
+                policy,
+                {operation for rule in policy.rules if is_named(rule, group, path) for operation in rule.operations},
+            )
+            for policy in self.policies
+        ]
+        matching = {
+            operation: [
+                policy
+                for policy, operations in named
+                if not operations.isdisjoint({operation, "*"}) and not policy.excludes(operation, group, path)
+            ]
+            for operation in OPERATIONS
+        }
+        return {
+            (phase, operation, group, path): self._route(phase, operation, group, path, matching)
+            for phase in Phase
+            for operation in OPERATIONS
+        }
+
+    def _route(
+        self, phase: Phase, operation: str, group: str, path: str, matching: Mapping[str, Sequence[Policy]]
+    ) -> Route | None:
+        def is_able(policy: Policy) -> bool:
+            return (policy.mutator if phase is Phase.MUTATE else policy.validator) is not None
+
+        direct = tuple(filter(is_able, matching[operation]))
+        workload = self.workloads.get((group, path)) if operation in _WITH_TEMPLATES else None
+        projected = tuple(
+            policy
+            for policy in (self._of_templates if workload is not None else ())
+            if not policy.excludes(operation, group, path) and (phase is Phase.VALIDATE or is_able(policy))
+        )
+        writing = phase is Phase.VALIDATE and operation in _WITH_TEMPLATES and "/" not in path
+        guards = tuple(
+            policy
+            for policy in (self.policies if writing else ())
+            if policy.break_glass
+            and is_able(policy)
+            and (policy in projected or any(policy in each for each in matching.values()))
+        )
+        if not direct and not projected and not guards:
+            return None
+        chosen = (*direct, *projected)
+        return Route(
+            direct,
+            projected,
+            workload,
+            guards,
+            reduce(Needs.__or__, (policy.needs for policy in chosen), NO_NEEDS),
+            any((policy.kind, policy.name) in self._restricted for policy in chosen),
+            (group, path) in self._pools or any(policy.of.expressions for policy in chosen),
+            (_contests(direct), _contests(projected)),
+        )

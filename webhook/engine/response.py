@@ -1,0 +1,142 @@
+"""Build the AdmissionReview response, here and nowhere else.
+
+Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#response
+"""
+
+from __future__ import annotations
+
+import base64
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+from msgspec.structs import replace
+
+from webhook.base.text import printable
+from webhook.documents import DocumentError, read_documents
+from webhook.documents.yaml_writer import dump_on_one_line
+from webhook.model.decision import Outcome
+from webhook.model.review import API_VERSION, KIND
+from webhook.rules.context import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from webhook.model.decision import Decision, Finding
+
+WARNING_LENGTH: Final = 120
+"""Characters of one warning that every client shows whole (the API's own advice)."""
+
+WARNINGS_TOTAL: Final = 4096
+"""Runes of all warnings together; beyond it the API server cuts each to 256."""
+
+MESSAGE_LENGTH: Final = 16 * 1024
+"""Characters of a denial, and of an audit annotation. They are sent in a Status, printed on a terminal and logged; a
+Pod with a thousand bad labels must not make megabytes of them."""
+
+
+_INDENT: Final = "    "
+_FIX: Final = "  Fix: "
+_PLACES: Final = 3
+"""Further places of a finding that are named; the rest is counted."""
+
+
+def respond(uid: str, decision: Decision, phase: Phase) -> bytes:
+    """Return the response for a decision."""
+    denials = decision.of(Outcome.DENY)
+    response: dict[str, Any] = {"uid": uid, "allowed": not denials}
+    if denials:
+        code, reason = (400, "BadRequest") if decision.malformed else (403, "Forbidden")
+        response["status"] = _status(code, reason, _message(denials))
+    elif decision.patch and phase is Phase.MUTATE:
+        patch = orjson.dumps([operation.as_json() for operation in decision.patch])
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(patch).decode()
+    if warnings := _warnings(decision.of(Outcome.WARN)):
+        response["warnings"] = warnings
+    if decision.audit:
+        response["auditAnnotations"] = {key: printable(text[:MESSAGE_LENGTH]) for key, text in decision.audit.items()}
+    return _review(response)
+
+
+def errored(uid: str, code: int, message: str) -> bytes:
+    """Return the response for a review that could not be decided; ``uid`` may be empty if none could be read."""
+    return _review({"uid": uid, "allowed": False, "status": _status(code, "InternalError", message)})
+
+
+def _review(response: dict[str, Any]) -> bytes:
+    return orjson.dumps({"apiVersion": API_VERSION, "kind": KIND, "response": response})
+
+
+def _status(code: int, reason: str, message: str) -> dict[str, Any]:
+    return {"status": "Failure", "code": code, "reason": reason, "message": message}
+
+
+def _message(denials: Iterable[Finding]) -> str:
+    text = "\n".join(_messages(denials))
+    if len(text) <= MESSAGE_LENGTH:
+        return text
+    cut = text.rfind("\n", 0, MESSAGE_LENGTH)
+    return text[: cut if cut > 0 else MESSAGE_LENGTH] + "\n... and more of the same"
+
+
+def _messages(findings: Iterable[Finding]) -> Iterator[str]:
+    """Yield the text of each finding; one that several pod templates of the object have once, with its places."""
+    alike: dict[tuple[str, str, str], list[Finding]] = {}
+    for finding in findings:
+        alike.setdefault((finding.policy, finding.id, finding.reason), []).append(finding)
+    for first, *others in alike.values():
+        text = first.message()
+        if places := [each.field for each in others if each.field]:
+            rest = f" and {len(places) - _PLACES} more" if len(places) > _PLACES else ""
+            text += f"\n  Also at {', '.join(places[:_PLACES])}{rest}."
+        yield printable(text, keep="\n")
+
+
+def _warnings(findings: Iterable[Finding]) -> list[str]:
+    """Return findings as lines that clients show whole; a finding that no longer fits is left out as a whole.
+
+    The API server and kubectl show a line once, kubectl also if it is about several objects. So a fix is one line, and
+    a line that repeats ends in spaces. Source: https://github.com/kubernetes/client-go/blob/master/rest/warnings.go
+    """
+    warnings: dict[str, None] = {}
+    left = WARNINGS_TOTAL
+    for text in _messages(replace(finding, fix=_on_one_line(finding.fix)) for finding in findings):
+        parts = text.split("\n")
+        lines = [line for part in parts for line in ([part] if part.startswith(_FIX) else _wrapped(part))]
+        needed = sum(map(len, lines))
+        if needed > left:
+            break
+        left -= needed
+        for line in lines:
+            while line in warnings:
+                line += " "  # noqa: PLW2901
+            warnings[line] = None
+    return list(warnings)
+
+
+@lru_cache(maxsize=256)  # 0.1 to 0.4 ms each; a workload that is applied again has the same fixes
+def _on_one_line(fix: str) -> str:
+    """Return a fix with the YAML below it in brackets."""
+    lead, colon, block = fix.partition(":\n")
+    if colon:
+        try:
+            (document,) = read_documents(block.encode(), "")
+        except (DocumentError, ValueError):  # a text that was cut, or is no YAML
+            pass
+        else:
+            if isinstance(document.value, dict | list):
+                return f"{lead}: {dump_on_one_line(document.value)}"
+    return " ".join(fix.split("\n"))
+
+
+def _wrapped(text: str) -> Iterator[str]:
+    """Yield the text in lines; `textwrap` takes ten times as long, a sixth of a decision that warns of a workload."""
+    while len(text) > WARNING_LENGTH:
+        cut = text.rfind(" ", len(_INDENT), WARNING_LENGTH + 1)
+        word = text[cut + 1 :].partition(" ")[0]
+        if cut < 0 or len(_INDENT) + len(word) > WARNING_LENGTH:  # it fits into no line
+            cut = WARNING_LENGTH
+        yield text[:cut].rstrip()
+        text = _INDENT + text[cut:].lstrip()
+    yield text

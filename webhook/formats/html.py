@@ -1,0 +1,191 @@
+"""Write a page for people who are responsible for many workloads, in one file: ``check -o html``.
+
+Findings with the same reason, or of one entry of their policy kind, are shown together with all their places. So are
+equal patches and timelines.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from inspect import cleandoc
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+from markupsafe import Markup
+from msgspec.structs import replace
+
+from webhook.base.terminal import counted
+from webhook.engine.bundle import policy_kinds
+from webhook.formats import Format
+from webhook.offline.report import NOBODY, alike, entry_of, title_of
+from webhook.pages import page
+from webhook.pages.drawing import STYLE
+from webhook.reclaim import svg
+from webhook.reclaim.html import as_field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from webhook.offline.additions import Addition
+    from webhook.offline.report import ObjectReport, Report, Result
+
+    Found = tuple[ObjectReport, Result]
+
+OUTCOMES: Final = ("deny", "warn", "indeterminate", "audit")
+_MEANINGS: Final = {
+    "deny": "would be denied",
+    "warn": "admitted with a warning",
+    "indeterminate": "can't be decided from the files",
+    "audit": "only recorded",
+}
+_OPEN_AT_MOST: Final = 25
+"""Entries up to which denials are shown open."""
+
+_ROWS: Final = 12
+"""Rows of a table that are shown; the rest is folded."""
+
+_DRAWN_AT_MOST: Final = 30
+
+
+class Place(NamedTuple):
+    """Hold the place of an object: its title, namespace and team, file and line, and maybe a field of it."""
+
+    title: str
+    namespace: str
+    team: str
+    where: str
+    field: str = ""
+
+
+def render(report: Report) -> str:
+    """Return the report as a page."""
+    found = [(each, result) for each in report.objects for result in each.results]
+    parts = _parts(report, found)
+    drawn = _drawn(report)
+    counts = report.summary
+    return page(
+        "check.html",
+        style=STYLE,
+        script="check.js",
+        MEANINGS=_MEANINGS,
+        SHOWN=_ROWS,
+        verdict=_verdict(report),
+        summary=_summary(report),
+        counts=counts,
+        found=[outcome for outcome in OUTCOMES if counts[outcome]],
+        unreadable=alike(report.unreadable, lambda each: each.text),
+        warnings=alike(report.warnings, lambda each: each.text),
+        policies=parts,
+        opened=sum(len(part["groups"]) for part in parts) <= _OPEN_AT_MOST,
+        by_policy=_rows(found, _policy),
+        by_namespace=_rows(found, lambda pair: pair[0].namespace or NOBODY),
+        by_team=_rows(found, lambda pair: pair[0].team),
+        namespaces=sorted({each.namespace or NOBODY for each in report.objects}),
+        teams=sorted({each.team for each in report.objects}),
+        cut_off=drawn[:_DRAWN_AT_MOST],
+        undrawn=len(drawn[_DRAWN_AT_MOST:]),
+        injected=_injected(report),
+        as_field=as_field,
+    )
+
+
+def _verdict(report: Report) -> str:
+    denied = sum(any(result.outcome == "deny" for result in each.results) for each in report.objects)
+    if denied:
+        return f"{denied} of {counted(report.summary['documents'], 'object')} would be denied"
+    if report.unreadable:
+        return "Not everything could be judged"
+    return "Nothing would be denied" if report.results else "No findings"
+
+
+def _summary(report: Report) -> str:
+    files = len({each.file for each in report.objects})
+    parts = [f"{counted(report.summary['documents'], 'object')} in {counted(files, 'file')}"]
+    if report.patched:
+        parts.append(f"{len(report.patched)} would be changed by the webhook")
+    if report.skipped:
+        parts.append(f"{report.skipped} skipped")
+    if report.not_rendered:
+        parts.append(f"{counted(report.not_rendered, 'folder')} not rendered")
+    return "; ".join(parts)
+
+
+def _rows(found: Iterable[Found], name_of: Callable[[Found], str]) -> list[tuple[str, Counter[str]]]:
+    """Return the number of findings of each outcome by policy, namespace or team, most denials first."""
+    rows = [(name, Counter(each.outcome for _, each in pairs)) for name, pairs in alike(found, name_of).items()]
+    return sorted(rows, key=lambda row: (*(-row[1][outcome] for outcome in OUTCOMES), row[0]))
+
+
+def _policy(found: Found) -> str:
+    return found[1].policy
+
+
+def _entry(found: Found) -> tuple[str, str]:
+    return found[1].outcome, entry_of(found[1]) or f"{found[1].id}: {found[1].reason}"
+
+
+def _parts(report: Report, found: list[Found]) -> list[dict[str, Any]]:
+    """Return the policies with findings, each with groups of findings of the same `_entry`."""
+    by_policy = alike(found, _policy)
+    kinds = policy_kinds()
+    parts: list[dict[str, Any]] = []
+    for name, _ in _rows(found, _policy):
+        groups = alike(by_policy[name], _entry)
+        ordered = sorted(map(_group, groups.values()), key=lambda group: OUTCOMES.index(group["outcome"]))
+        kind = report.kinds.get(name, "")
+        about = cleandoc(kinds[kind].spec.__doc__ or "") if kind in kinds else ""
+        parts.append({"name": name, "kind": kind, "about": about, "groups": ordered})
+    return parts
+
+
+def _group(found: list[Found]) -> dict[str, Any]:
+    """Return one entry: a detail that is the same everywhere, and variants by detail and fix with their places."""
+    first = found[0][1]
+    several = len({result.reason for _, result in found}) > 1
+
+    def variant(pair: Found) -> tuple[str, str]:
+        result = pair[1]
+        return f"{result.reason}\n{result.detail}" if several else result.detail, result.fix
+
+    variants: list[dict[str, Any]] = [
+        {"detail": detail, "fix": fix, "places": [_place(each, result.line, result.field) for each, result in pairs]}
+        for (detail, fix), pairs in alike(found, variant).items()
+    ]
+    detail = first.detail if all(each["detail"] == first.detail for each in variants) else ""
+    places = [place for each in variants for place in each["places"]]
+    return {
+        "id": ", ".join(dict.fromkeys(result.id for _, result in found)),
+        "outcome": first.outcome,
+        "reason": entry_of(first) if several else first.reason,
+        "detail": detail,
+        "variants": [each | {"detail": "" if detail else each["detail"]} for each in variants],
+        "places": places,
+    }
+
+
+def _drawn(report: Report) -> list[tuple[Markup, list[Place]]]:
+    """Return the picture of each timeline, and the places of its objects."""
+    found = [(_place(each, each.line, line.where), line) for each in report.objects for line in each.cut_off]
+    drawn = []
+    for timeline, pairs in alike(found, lambda pair: replace(pair[1], where="")).items():
+        what = pairs[0][0].title if len(pairs) == 1 else f"{len(pairs)} workloads"
+        picture = svg.element(f"{what}, on {timeline.provider}", timeline)
+        drawn.append((Markup(picture), [place for place, _ in pairs]))  # noqa: S704 - it escapes
+    return drawn
+
+
+def _injected(report: Report) -> list[tuple[tuple[Addition, ...], list[Place]]]:
+    """Return what is added to objects, and the places of the objects to which the same is added."""
+    changed = [each for each in report.objects if each.additions]
+    groups = alike(changed, lambda each: msgspec.json.encode(each.additions)).values()
+    return [(group[0].additions, [_place(each, each.line) for each in group]) for group in groups]
+
+
+def _place(judged: ObjectReport, line: int, field: str = "") -> Place:
+    where = f"{judged.file}:{line}"
+    return Place(title_of(judged), judged.namespace or NOBODY, judged.team, where, field)
+
+
+FORMAT: Final = Format(
+    about="those who answer for many workloads: a page to open, search and hand on", render=render, timelines=True
+)

@@ -1,0 +1,45 @@
+"""Write the report for programs: ``check -o json``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from webhook.base.terminal import as_json
+from webhook.formats import Format
+from webhook.offline.report import problem_members
+
+if TYPE_CHECKING:
+    from webhook.offline.report import Report, Result
+
+_OF_OBJECTS: Final = ("file", "line", "kind", "namespace", "name", "patch")
+
+
+def render(report: Report) -> str:
+    """Return the report as a JSON object.
+
+    ``unreadable`` and ``warnings`` are left out if they are empty, ``onSpot`` if no live cluster was asked.
+    """
+    shown: dict[str, Any] = {
+        "results": list(map(_result, report.results)),
+        "patches": [{name: getattr(each, name) for name in _OF_OBJECTS} for each in report.patched],
+        "summary": report.summary,
+    }
+    if report.unreadable:
+        shown["unreadable"] = list(map(problem_members, report.unreadable))
+    if report.warnings:
+        shown["warnings"] = list(map(problem_members, report.warnings))
+    if report.on_spot is not None:
+        shown["onSpot"] = report.on_spot
+    return as_json(shown)
+
+
+def _result(result: Result) -> dict[str, Any]:
+    """Return the documented members: all but the column."""
+    members: dict[str, Any] = msgspec.to_builtins(result)
+    del members["column"]
+    return members
+
+
+FORMAT: Final = Format(about="programs", render=render)

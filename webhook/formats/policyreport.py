@@ -1,0 +1,119 @@
+"""Write reports of the Kubernetes policy working group, which dashboards read: ``-o policyreport``.
+
+A PolicyReport for each namespace that objects are in, a ClusterPolicyReport for what is in none: with no results where
+nothing was found, so that applying it takes back what an older one said. What is found becomes a result:
+
+    deny            fail, severity high
+    warn            warn, severity medium
+    audit           warn, severity low
+    indeterminate   error, severity info: the policy could not be evaluated
+
+What could not be judged is an error without a resource, in the ClusterPolicyReport. Only a ``fail`` is scored.
+
+Source: https://github.com/kubernetes-sigs/wg-policy-prototypes, wgpolicyk8s.io/v1alpha2
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from webhook.documents.yaml_writer import dump_documents
+from webhook.formats import Format
+from webhook.offline.report import without_empty
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from webhook.offline.report import Report, Result
+    from webhook.policy.errors import Problem
+
+JSON = dict[str, Any]
+
+_API_VERSION: Final = "wgpolicyk8s.io/v1alpha2"
+_SOURCE: Final = "spotgate"
+_RESULTS: Final = {
+    "deny": ("fail", "high"),
+    "warn": ("warn", "medium"),
+    "audit": ("warn", "low"),
+    "indeterminate": ("error", "info"),
+}
+SUMMARY: Final = ("pass", "fail", "warn", "error", "skip")
+_AT_MOST: Final = 500
+"""Results in one report: with 2 KB each they stay below the 1.5 MiB that etcd takes."""
+
+
+def render(report: Report) -> str:
+    """Return the reports as YAML documents: the ClusterPolicyReport, then the namespaces in order."""
+    results: dict[str, list[JSON]] = {each.namespace: [] for each in report.objects}
+    if report.unreadable:
+        results[""] = [_unread(each) for each in report.unreadable]
+    for result in report.results:
+        results[result.namespace].append(result_of(result, report.kinds.get(result.policy, "")))
+    name = "spotgate-check" if report.on_spot is None else "spotgate-audit"
+    documents = [each for namespace in sorted(results) for each in _reports(name, namespace, results[namespace])]
+    return dump_documents(documents, width=120).rstrip("\n")
+
+
+def _reports(name: str, namespace: str, results: list[JSON]) -> Iterator[JSON]:
+    for number, begin in enumerate(range(0, max(len(results), 1), _AT_MOST), start=1):
+        some = results[begin : begin + _AT_MOST]
+        counts = Counter(result["result"] for result in some)
+        yield {
+            "apiVersion": _API_VERSION,
+            "kind": "PolicyReport" if namespace else "ClusterPolicyReport",
+            "metadata": {
+                "name": name if number == 1 else f"{name}-{number}",
+                **({"namespace": namespace} if namespace else {}),
+                "labels": {"app.kubernetes.io/managed-by": _SOURCE},
+            },
+            "summary": {name: counts[name] for name in SUMMARY},
+            "results": some,
+        }
+
+
+def result_of(result: Result, category: str) -> JSON:
+    """Return a finding as a result of a report; ``category`` is the kind of its policy."""
+    verdict, severity = _RESULTS[result.outcome]
+    resource = {
+        "apiVersion": result.api_version,
+        "kind": result.kind,
+        "namespace": result.namespace,
+        "name": result.name,
+    }
+    properties = {
+        "outcome": result.outcome,
+        "file": result.file,
+        "line": str(result.line or ""),
+        "field": result.field,
+        "detail": result.detail,
+        "fix": result.fix,
+    }
+    return {
+        "source": _SOURCE,
+        "policy": result.policy,
+        "rule": result.id,
+        **({"category": category} if category else {}),
+        "result": verdict,
+        "severity": severity,
+        "scored": verdict == "fail",
+        "message": result.reason,
+        "resources": [without_empty(resource)],
+        "properties": without_empty(properties),
+    }
+
+
+def _unread(problem: Problem) -> JSON:
+    properties = {"file": problem.file, "line": str(problem.line or ""), "field": problem.field}
+    return {
+        "source": _SOURCE,
+        "policy": _SOURCE,
+        "result": "error",
+        "severity": "info",
+        "scored": False,
+        "message": problem.text,
+        "properties": without_empty(properties),
+    }
+
+
+FORMAT: Final = Format(about="dashboards: PolicyReports of the Kubernetes policy working group", render=render)

@@ -1,0 +1,116 @@
+"""Write a log for code scanning, which GitHub shows on the lines of a pull request: ``check -o sarif``.
+
+Only what was found is a result: code scanning takes every result for an alert, whatever its ``kind``. Each has exactly
+one location. Above the number that code scanning takes the gravest are kept; a notification counts the rest.
+
+Source: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html, and for the limits
+https://docs.github.com/en/code-security/code-scanning/troubleshooting-sarif-uploads/results-exceed-limit
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from webhook import __version__
+from webhook.base.terminal import as_json
+from webhook.engine.findings import as_markdown, finding_texts, page_of
+from webhook.formats import Format
+from webhook.offline.manifests.files import STDIN
+from webhook.offline.report import fingerprints, title_of
+
+if TYPE_CHECKING:
+    from webhook.offline.report import Report, Result
+    from webhook.policy.errors import Problem
+
+JSON = dict[str, Any]
+
+_SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_LEVELS: Final = {"deny": "error", "warn": "warning", "indeterminate": "note", "audit": "note"}
+_FINGERPRINT: Final = "spotgate/v1"
+
+
+def render(report: Report) -> str:
+    """Return a log of one run, with a rule for each id that was found."""
+    found = list(dict.fromkeys(result.id for result in report.results))
+    rules = [_rule(finding_id) for finding_id in found]
+    numbers = {finding_id: number for number, finding_id in enumerate(found)}
+    paths = report.paths
+    results = [
+        _result(result, numbers[result.id], fingerprint, paths[result.file])
+        for result, fingerprint in zip(report.results, fingerprints(report.results), strict=True)
+    ]
+    run = {
+        "tool": {
+            "driver": {"name": "spotgate", "semanticVersion": __version__, "rules": rules},
+        },
+        "columnKind": "unicodeCodePoints",
+        "invocations": [
+            {
+                "executionSuccessful": not report.unreadable,
+                "toolExecutionNotifications": [
+                    *(_unread(each, paths[each.file]) for each in report.unreadable),
+                    *({**_unread(each, paths[each.file]), "level": "warning"} for each in report.warnings),
+                ],
+            }
+        ],
+        "results": results,
+    }
+    return as_json({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
+
+
+def _rule(finding_id: str) -> JSON:
+    text = finding_texts()[finding_id]
+    return {
+        "id": finding_id,
+        "shortDescription": {"text": text.means},
+        "fullDescription": {"text": f"{text.means} {text.matters}"},
+        "help": {
+            "text": f"{text.matters} For an example and what to do: spotgate explain {finding_id}",
+            "markdown": as_markdown(finding_id),
+        },
+        **({"helpUri": page} if (page := page_of(finding_id)) else {}),
+        "properties": {"tags": ["kubernetes", "spot"]},
+    }
+
+
+def _unread(problem: Problem, path: str) -> JSON:
+    return {
+        "level": "error",
+        "message": {"text": problem.text},
+        "locations": [_location(path, problem.line, problem.column)],
+    }
+
+
+def _result(result: Result, rule: int, fingerprint: str, path: str) -> JSON:
+    name = title_of(result)
+    location = _location(path, result.line, result.column)
+    location["logicalLocations"] = [{"fullyQualifiedName": f"{name} {result.field}".rstrip(), "kind": "object"}]
+    return {
+        "ruleId": result.id,
+        "ruleIndex": rule,
+        "level": _LEVELS[result.outcome],
+        "message": {"text": f"{result.reason}\n{result.explanation()}".rstrip()},
+        "locations": [location],
+        "partialFingerprints": {_FINGERPRINT: fingerprint},
+        "properties": {
+            "policy": result.policy,
+            "outcome": result.outcome,
+            "field": result.field,
+            "object": name,
+        },
+    }
+
+
+def _location(path: str, line: int, column: int) -> JSON:
+    artifact = {"uri": "stdin"} if path == STDIN else {"uri": quote(path), "uriBaseId": "%SRCROOT%"}
+    physical: JSON = {"artifactLocation": artifact}
+    if line:
+        physical["region"] = {"startLine": line, "startColumn": max(column, 1)}
+    return {"physicalLocation": physical}
+
+
+FORMAT: Final = Format(
+    about="code scanning (SARIF 2.1.0): a rule for each id, and fingerprints that stay when lines move",
+    render=render,
+)

@@ -1,0 +1,209 @@
+"""Write text for people, on a terminal or in the log of a pipeline: ``check -o table``. No line is cut.
+
+Findings with the same id, or of one entry of their policy kind, are shown together. So are equal patches. With
+``--verbose`` each has its own entry.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.base import terminal
+from webhook.base.terminal import counted, plain
+from webhook.base.text import printable
+from webhook.formats import Format
+from webhook.offline.report import alike, entry_of, named, title_of
+from webhook.policy.errors import problem_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sized
+
+    from webhook.base.terminal import Line
+    from webhook.offline.report import ObjectReport, ReclaimRisk, Report, Result
+
+_PLAIN: Final = ""
+_STRONG: Final = "bold"
+_FAINT: Final = "dim"
+_UNREADABLE: Final = "bold red"
+_LISTED: Final = 3
+"""Places, reasons and objects of one entry that are listed; the rest is counted."""
+_ALL: Final = "`-o table --verbose` shows all"
+_NOT_JUDGED: Final = (
+    "  not judged: whether Pods find room elsewhere; try `spotgate rehearse --lose {} --kubeconfig FILE`"
+)
+_STYLES: Final = {"deny": "bold red", "warn": "yellow", "indeterminate": "magenta", "audit": "cyan"}
+
+
+def show(report: Report) -> None:
+    """Print the report: in colour on a terminal that wants it, else plain."""
+    terminal.show(_lines(report))
+
+
+def render(report: Report) -> str:
+    """Return the report as plain text, with what can't be judged, which standard error shows otherwise."""
+    return plain(_lines(report, [*_unreadable(report)]))
+
+
+def _lines(report: Report, unreadable: Iterable[Line] = ()) -> Iterator[Line]:
+    """Yield the report, with the lines about what can't be judged behind the findings."""
+    for results in _grouped(report):
+        yield from _finding(results[0]) if len(results) == 1 else _group(results)
+        yield []
+    if report.patched:
+        yield [("spotgate would inject:", _STRONG)]
+        key = id if report.verbose else _added
+        for changed in alike(report.patched, key).values():
+            yield from _injected(changed)
+        yield []
+    if report.on_spot is not None:
+        yield from _on_spot(report.on_spot, verbose=report.verbose, all_read=not report.unreadable)
+    yield from unreadable
+    yield _totals(report)
+
+
+def _grouped(report: Report) -> Iterable[list[Result]]:
+    """Return the findings of each policy, entry and outcome, denials first; with ``--verbose`` each by itself."""
+    if report.verbose:
+        return ([result] for result in report.results)
+    groups = alike(report.results, lambda result: (result.outcome, result.policy, entry_of(result) or result.id))
+    order = list(_STYLES)
+    return sorted(groups.values(), key=lambda results: order.index(results[0].outcome))
+
+
+def _added(changed: ObjectReport) -> bytes:
+    return msgspec.json.encode(changed.additions)
+
+
+def _unreadable(report: Report) -> Iterator[Line]:
+    if report.unreadable:
+        yield [("can't be judged:", _STRONG)]
+        yield from ([(f"  {line}", _PLAIN)] for line in problem_lines(report.unreadable, alone=report.verbose))
+        yield []
+
+
+def _finding(result: Result) -> Iterator[Line]:
+    yield [
+        (_place(result), _STRONG),
+        ("  ", _PLAIN),
+        (result.outcome, _STYLES[result.outcome]),
+        (f"  {_object(result)}  " if result.line else "  ", _PLAIN),
+        (named(result.policy, result.id), _FAINT),
+    ]
+    at = f" (at {result.field})" if result.field else ""
+    yield [(f"    {result.reason}{at}", _PLAIN)]
+    if result.detail:
+        yield from _indented(result.detail, _FAINT)
+    if result.fix:
+        yield from _indented(f"Fix: {result.fix}", _PLAIN)
+
+
+def _group(results: list[Result]) -> Iterator[Line]:
+    first = results[0]
+    ids = alike(results, lambda each: each.id)
+    objects = [its[0] for its in alike(results, lambda each: (each.file, _object(each))).values()]
+    shown, name = (results, first.id) if len(ids) == 1 else (objects, entry_of(first))
+    named_too = len(shown) <= _LISTED
+    places = list(
+        dict.fromkeys(f"{_place(each)} {_object(each)}" if named_too and each.line else _place(each) for each in shown)
+    )
+    yield [
+        (first.outcome, _STYLES[first.outcome]),
+        (f"  {len(shown)} x {named(first.policy, name)}: ", _STRONG),
+        (f"{', '.join(places[:_LISTED])}{_more(places)}", _PLAIN),
+    ]
+    for its in ids.values():
+        if len(ids) > 1:
+            yield [(f"  {len(its)} x {its[0].id}", _FAINT)]
+        yield from _explanation(its)
+
+
+def _explanation(results: list[Result]) -> Iterator[Line]:
+    """Yield the reasons of findings with one id, and the detail and the fix of the first about each field."""
+    first = results[0]
+    reasons = alike(results, lambda each: each.reason)
+    at = f" (at {first.field})" if first.field and all(each.field == first.field for each in results) else ""
+    for reason, its in islice(reasons.items(), _LISTED):
+        where = f": {_place(its[0])}{f' and {len(its) - 1} more' if len(its) > 1 else ''}" if len(reasons) > 1 else ""
+        yield [(f"    {reason}{at}{where}", _PLAIN)]
+    if len(reasons) > _LISTED:
+        yield [(f"    and {counted(len(reasons) - _LISTED, 'other reason')}", _PLAIN)]
+    fields = alike(results, lambda each: each.field) if len(reasons) > 1 else {"": results}
+    said = {(its[0].detail, its[0].fix): its[0] for its in reversed(fields.values())}
+    for one in islice(reversed(said.values()), _LISTED):
+        if one.detail:
+            yield from _indented(one.detail, _FAINT)
+        if one.fix:
+            whose = f" for {_object(one)} at {_place(one)}" if one.line else f" for {_place(one)}"
+            whose = "" if all(each.fix == one.fix for each in results) else whose
+            yield from _indented(f"Fix{whose}: {one.fix}", _PLAIN)
+
+
+def _more(things: Sized) -> str:
+    """Return how many things are not listed, and how to see them; empty if all are."""
+    return f" and {len(things) - _LISTED} more; {_ALL}" if len(things) > _LISTED else ""
+
+
+def _injected(changed: list[ObjectReport]) -> Iterator[Line]:
+    for each in changed[:_LISTED]:
+        yield [("  ", _PLAIN), (_place(each), _STRONG), (f"  {_object(each)}", _PLAIN)]
+    if more := _more(changed):
+        yield [(f" {more}", _PLAIN)]
+    for added in changed[0].additions:
+        yield [(f"    {printable(added.field)}: {json.dumps(added.value)}", _PLAIN)]
+
+
+def _on_spot(workloads: list[ReclaimRisk], *, verbose: bool, all_read: bool) -> Iterator[Line]:
+    """Yield the workloads on spot Nodes that would not survive a reclaim: once for each list of reasons."""
+    at_risk = [each for each in workloads if each.reasons]
+    of = counted(len(workloads), "workload")
+    known = "" if all_read else ", as far as the cluster could be read"
+    yield [(f"would not survive a reclaim today: {len(at_risk)} of {of} on spot Nodes{known}", _STRONG)]
+    for group in alike(at_risk, id if verbose else _reasons).values():
+        for each in group[:_LISTED]:
+            where = f" on {', '.join(each.pools)}" if each.pools else ""
+            yield [(f"  {_object(each)}", _STRONG), (f": {counted(each.pods, 'Pod')}{where}", _PLAIN)]
+        if more := _more(group):
+            yield [(f" {more}", _PLAIN)]
+        yield from ([(f"    {reason.reason}  ", _PLAIN), (reason.id, _FAINT)] for reason in group[0].reasons)
+    if workloads:
+        yield [(_NOT_JUDGED.format(min((pool for each in workloads for pool in each.pools), default="POOL")), _FAINT)]
+    yield []
+
+
+def _reasons(risk: ReclaimRisk) -> tuple[tuple[str, str], ...]:
+    return tuple((reason.id, reason.reason) for reason in risk.reasons)
+
+
+def _totals(report: Report) -> Line:
+    summary = report.summary
+    skipped = f", {report.skipped} skipped" if report.skipped else ""
+    skipped += f", {counted(report.not_rendered, 'folder')} not rendered" if report.not_rendered else ""
+    line = [(f"{counted(summary['documents'], 'object')}{skipped}: ", _PLAIN)]
+    found = [(f"{summary[outcome]} {outcome}", style) for outcome, style in _STYLES.items() if summary[outcome]]
+    if report.unreadable:
+        found.append((f"{len(report.unreadable)} can't be judged", _UNREADABLE))
+    for index, piece in enumerate(found or [("no findings", _PLAIN)]):
+        line += [(", ", _PLAIN), piece] if index else [piece]
+    if report.patched:
+        line.append((f"; {counted(summary['patched'], 'object')} would be changed", _PLAIN))
+    return line
+
+
+def _place(about: Result | ObjectReport) -> str:
+    return f"{about.file}:{about.line}" if about.line else about.file
+
+
+def _object(about: Result | ObjectReport | ReclaimRisk) -> str:
+    return printable(title_of(about))
+
+
+def _indented(text: str, style: str) -> Iterator[Line]:
+    for line in text.split("\n"):
+        yield [("    ", _PLAIN), (printable(line), style)]
+
+
+FORMAT: Final = Format(about="people; the default", render=render, show=show)

@@ -1,0 +1,179 @@
+"""Hold the result of a review: findings, patch operations, audit annotations, and the trace for ``explain``."""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+from textwrap import indent
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from webhook.model.patch import Operation
+
+
+ENGINE: Final = "spotgate"
+"""The policy name in findings of the engine itself."""
+
+
+class Outcome(IntEnum):
+    """Name the effect of a finding on the request, from the least to the greatest."""
+
+    AUDIT = 0
+    INDETERMINATE = 1
+    WARN = 2
+    DENY = 3
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+class Verdict(StrEnum):
+    """Name the effect of all findings together on the request."""
+
+    ALLOWED = "allowed"
+    AUDITED = "audited"
+    INDETERMINATE = "indeterminate"
+    WARNED = "warned"
+    DENIED = "denied"
+
+
+_VERDICTS: Final = {
+    None: Verdict.ALLOWED,
+    Outcome.AUDIT: Verdict.AUDITED,
+    Outcome.INDETERMINATE: Verdict.INDETERMINATE,
+    Outcome.WARN: Verdict.WARNED,
+    Outcome.DENY: Verdict.DENIED,
+}
+
+
+def verdict_of(outcomes: Iterable[Outcome]) -> Verdict:
+    """Return the verdict for a request with findings of these outcomes."""
+    return _VERDICTS[max(outcomes, default=None)]
+
+
+class Violation(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold a finding as a rule emits it, before enforcement, exemptions and break-glass.
+
+    Attributes:
+        id: the second part of the finding's id, in words. Its text is in the kind's ``findings.yaml``.
+        reason: one short sentence that is always shown; at most about 100 characters.
+        field: the offending field, as ``metadata.labels["a/b"]``, relative to what the rule was given.
+        outside: the field is outside the pod template that the rule was given, relative to the object of the request.
+        detail: the explanation; may be empty.
+        fix: the instruction that fixes it; may be empty.
+        yaml: the YAML that the fix adds, relative to what the rule was given; may be empty. It is shown below the fix,
+            at its place in the object of the request.
+        outcome: the greatest outcome of the finding; the policy's enforcement can only lower it.
+        unknown: the rule needs state that is unknown; nothing may be wrong with the object.
+        part: the part of the policy's ``spec`` that found it, as ``validations[0]``, for rules that have parts.
+    """
+
+    id: str
+    reason: str
+    field: str = ""
+    outside: bool = False
+    detail: str = ""
+    fix: str = ""
+    yaml: str = ""
+    outcome: Outcome = Outcome.DENY
+    unknown: bool = False
+    part: str = ""
+
+
+def finding(what: str, reason: str, field: str, detail: str, fix: str, outcome: Outcome = Outcome.WARN) -> Violation:
+    """Return a violation of a rule that changes Pods: at most a warning, unless it says otherwise."""
+    return Violation(id=what, reason=reason, field=field, detail=detail, fix=fix, outcome=outcome)
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold a finding after enforcement: what is wrong, its outcome for this request, the field, and how to fix it.
+
+    Attributes:
+        id: the stable id: the policy kind in kebab case and what was found, as ``reserved-labels/reserved``, or
+            ``object/...`` for findings of no policy kind.
+        lowered: why the outcome is below the policy's enforcement, as a phrase; only with a trace, and unless the
+            detail says it.
+        would_deny: only the mode of the cluster keeps it from denying.
+    """
+
+    policy: str
+    id: str
+    outcome: Outcome
+    reason: str
+    detail: str = ""
+    field: str = ""
+    fix: str = ""
+    lowered: str = ""
+    would_deny: bool = False
+
+    def message(self) -> str:
+        """Return the finding as text: reason, field and id on the first line, detail and fix below."""
+        at = f" (at {self.field})" if self.field else ""
+        first = f"[{self.policy}] {self.reason}{at} [{self.id}]"
+        lines = [first.replace("\n", " ")]  # users' text may be in it, and must not look like a line of ours
+        if self.detail:
+            lines.append(indent(self.detail, "  "))
+        if self.fix:
+            # A fix may be YAML to copy: it keeps its shape.
+            first, *rest = self.fix.split("\n")
+            lines += [f"  Fix: {first}", *(f"    {line}" for line in rest)]
+        return "\n".join(lines)
+
+
+class Trace:
+    """Record why rules did or did not act, as steps of ``(policy, where, text)``; the engine sets policy and where.
+
+    Attributes:
+        kept: steps are recorded; else each is discarded before it is formatted.
+    """
+
+    __slots__ = ("kept", "policy", "steps", "where")
+
+    def __init__(self, *, kept: bool = True) -> None:
+        self.kept = kept
+        self.steps: list[tuple[str, str, str]] = []
+        self.policy = ""
+        self.where = ""
+
+    def say(self, text: str, *args: object) -> None:
+        """Record one step: a %-format and its arguments."""
+        if self.kept:
+            self.steps.append((self.policy, self.where, text % args if args else text))
+
+
+NO_TRACE: Final = Trace(kept=False)
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """Hold the decision on one request.
+
+    Attributes:
+        findings: in the order of the policies' names, then of the rule.
+        patch: JSONPatch operations (RFC 6902) for the object of the request, each with the policy it came from.
+        audit: audit annotations; keys without ``/``, the same for the same review.
+        malformed: the object could not be parsed, so the request is denied.
+        unknown: the number of findings on unknown state.
+        steps: the trace, empty unless asked for.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    patch: tuple[Operation, ...] = ()
+    audit: Mapping[str, str] = msgspec.field(default_factory=dict)
+    malformed: bool = False
+    unknown: int = 0
+    steps: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def denied(self) -> bool:
+        """Return whether at least one finding denies the request."""
+        return any(finding.outcome is Outcome.DENY for finding in self.findings)
+
+    def of(self, outcome: Outcome) -> tuple[Finding, ...]:
+        """Return the findings with this outcome."""
+        return tuple([finding for finding in self.findings if finding.outcome is outcome])
+
+
+NOTHING: Final = Decision()

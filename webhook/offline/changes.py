@@ -1,0 +1,148 @@
+"""Find the objects that a branch changes, adds and removes, compared with the commit in Git that it comes from."""
+
+from __future__ import annotations
+
+import json
+import os
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec.structs import replace
+
+from webhook.base.terminal import complain
+from webhook.offline.git import base_of
+from webhook.offline.judge import written_identity
+from webhook.offline.manifests.files import ManifestFile, is_wanted, is_wanted_file
+from webhook.offline.manifests.kustomizations import CHART, Rendered, is_kustomization, patches_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from webhook.offline.manifests.files import Ignored
+    from webhook.offline.manifests.objects import Manifest, Manifests
+
+Read: TypeAlias = "Callable[[Iterable[ManifestFile]], Manifests]"
+
+
+class Changes:
+    """Hold the changes of the working tree since its branch left another one. Files that Git does not know are new.
+
+    Attributes:
+        old: the objects that were in files that have changed since.
+
+    Raise CannotJudgeError if Git can't tell.
+    """
+
+    def __init__(
+        self,
+        flag: str,
+        ref: str,
+        *,
+        folder: Path,
+        paths: Sequence[str],
+        ignored: Ignored,
+        read: Read,
+        rendered: Mapping[str, Collection[str]],
+    ) -> None:
+        self._base = base_of(flag, ref, folder)
+        self._ignored = ignored
+        tops = (Path(path) for path in paths)
+        self._tops = [(top, self._path(str(top))) for top in tops if not ignored.covers_given(top)]
+        self._unchanged: dict[str, bool] = {}
+        self._read = read
+        self._rendered = rendered
+        self.old = self._read_old(ref)
+        self._texts = {_text(each) for each in self.old}
+
+    def _read_old(self, ref: str) -> list[Manifest]:
+        """Return the objects that were in files that have changed since."""
+        sources = {
+            path: source for path in self._base.changed & self._base.files.keys() if (source := self._source(path))
+        }
+        for read in chain.from_iterable(self._rendered.values()):
+            sources.pop(self._path(read), None)  # the objects in it have other names where they are rendered
+        patches = patches_of(self._base.read(filter(is_kustomization, self._base.files))) if sources else frozenset()
+        contents = self._base.read(sorted(sources.keys() - patches))
+        found = self._read([replace(sources[path], size=len(data), data=data) for path, data in contents])
+        for problem in found.problems:
+            complain(f"warning: where the branch left {ref}: {problem}")
+        return found.objects
+
+    def touches(self, manifest: Manifest) -> bool:
+        """Return whether the document, or the item of a list, has been changed or added, and not only moved."""
+        if isinstance(manifest.document, Rendered):
+            return not self.is_unchanged(manifest)
+        return not self.is_unchanged(manifest) and _text(manifest) not in self._texts
+
+    def removed_everywhere(self, removed: Iterable[Manifest]) -> list[Manifest]:
+        """Return the removed objects that no other file of the repository has now, and warn of the others."""
+        found = self._read(list(self._elsewhere()))
+        places = {written_identity(each): f"{each.file}:{each.line}" for each in found.objects}
+        gone = []
+        for each in removed:
+            if (place := places.get(written_identity(each))) is None:
+                gone.append(each)
+                continue
+            text = f"{each.kind} {each.name} is at {place} now, outside of what was given, and is not judged"
+            complain(f"{each.file}:{each.line}: warning: {text}; pass that file too")
+        return gone
+
+    def _elsewhere(self) -> Iterator[ManifestFile]:
+        """Yield changed and added files of the repository that are outside of the paths."""
+        root = self._base.root
+        for path in sorted({*self._base.changed, *self._base.new()}):
+            file = root / path
+            if self._source(path) is None and self._is_wanted(path, file, root) and file.is_file():
+                yield ManifestFile(os.path.relpath(file), in_folder=True)
+
+    def is_unchanged(self, manifest: Manifest) -> bool:
+        """Return whether the base commit has the file as the working tree has it, or all files that were rendered."""
+        document = manifest.document
+        files = self._rendered[document.command] if isinstance(document, Rendered) else (manifest.file,)
+        return bool(files) and all(map(self._is_unchanged, files))
+
+    def _is_unchanged(self, file: str) -> bool:
+        if file not in self._unchanged:
+            path = self._path(file)
+            self._unchanged[file] = path in self._base.files and path not in self._base.changed
+        return self._unchanged[file]
+
+    def _path(self, file: str) -> str:
+        """Return the path of a file from the root of the repository, with ``..`` if it is elsewhere."""
+        return Path(os.path.relpath(os.path.realpath(file), self._base.root)).as_posix()
+
+    def _source(self, path: str) -> ManifestFile | None:
+        """Return the file as it would be found below the paths, or None if it is not below them."""
+        for top, of_top in self._tops:
+            if path == of_top:
+                return ManifestFile(str(top))
+            below = path if of_top == "." else path.removeprefix(f"{of_top}/")
+            if below == path and of_top != ".":
+                continue
+            file = top / below
+            if self._is_wanted(path, file, top):
+                return ManifestFile(str(file), in_folder=True)
+        return None
+
+    def _is_wanted(self, path: str, file: Path, top: Path) -> bool:
+        """Return whether the file would be read if ``top`` were given."""
+        folders = list(file.parents)[: len(file.relative_to(top).parts) - 1]
+        return (
+            is_wanted_file(file, top, self._ignored)
+            and all(is_wanted(folder, top, self._ignored) for folder in folders)
+            and not self._is_helm_template(path)
+        )
+
+    def _is_helm_template(self, path: str) -> bool:
+        return any(
+            folder.name == "templates" and (folder.parent / CHART).as_posix() in self._base.files
+            for folder in Path(path).parents
+        )
+
+
+def _text(manifest: Manifest) -> str:
+    """Return the text of a document, or of an item. Git may keep other line ends than the working tree has."""
+    if manifest.path:
+        return json.dumps(manifest.value)
+    return manifest.document.source.replace("\r\n", "\n")

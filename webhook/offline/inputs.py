@@ -1,0 +1,254 @@
+"""Read what is judged: manifests in files and folders, on standard input, or rendered by kustomize and Helm."""
+
+from __future__ import annotations
+
+import os
+import sys
+from posixpath import dirname
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from webhook.base.globs import Globs
+from webhook.base.terminal import complain, counted
+from webhook.model.decision import ENGINE, Finding, Outcome
+from webhook.offline.judge import written_identity
+from webhook.offline.manifests.files import Ignored, find_manifest_files
+from webhook.offline.manifests.kustomizations import KUSTOMIZE_GROUP, Root, roots_of
+from webhook.offline.manifests.objects import Manifests, read_manifest_files
+from webhook.offline.manifests.state import with_listed_pools
+from webhook.offline.project import folder_of, repository_of
+from webhook.policy.errors import Problem, escaped_name, problem_lines
+from webhook.policy.terms import API_VERSION
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Collection, Iterable, Sequence
+    from pathlib import Path
+
+    from webhook.capacity.providers.provider import Provider
+    from webhook.offline.changes import Changes
+    from webhook.offline.judge import Identity
+    from webhook.offline.manifests.files import ManifestFile, ManifestFiles
+    from webhook.offline.manifests.objects import Manifest
+
+
+class Inputs:
+    """Hold the manifests that the flags name.
+
+    Attributes:
+        sources: files and rendered documents.
+        problems: what can't be found, read or rendered.
+        not_rendered: kustomizations and charts that are deliberately not rendered.
+        skipped: number of files that are Helm templates.
+
+    Raise CannotJudgeError if Git can't tell what has changed.
+    """
+
+    def __init__(self, options: Namespace, providers: Collection[Provider]) -> None:
+        self._options = options
+        self._providers = providers
+        self._count = 0
+        ignored = Ignored(Globs(options.ignore), options.project)
+        found = find_manifest_files(options.paths, ignored)
+        for link in found.left_out:
+            target = escaped_name(os.path.realpath(link))
+            text = f"is a link to a folder elsewhere, and is not followed; pass {target} too, if it is meant"
+            print(f"{escaped_name(str(link))}: warning: {text}", file=sys.stderr)
+        for problem in found.dangling:
+            print(f"{problem.file}: warning: {problem.text}", file=sys.stderr)
+        self.problems = list(found.problems)
+        self.not_rendered: list[Problem] = []
+        self._reads: dict[str, frozenset[str]] = {}
+        self._rendered: list[ManifestFile] = []
+        if found.renderable or options.kustomize or options.helm:
+            self._render(found)
+        self.sources = [*found.files, *self._rendered]
+        self.skipped = found.skipped
+        self._changed = self._changes("--changed-since", options.changed_since, ignored)
+        self._base = self._changes("--against", options.against, ignored)
+
+    def _render(self, found: ManifestFiles) -> None:
+        """Render what the flags name, and what was found in folders, whose files are then left out."""
+        options = self._options
+        flags = (*((each, False) for each in options.kustomize), *((each, True) for each in options.helm))
+        named = {os.path.realpath(folder): (folder, is_chart) for folder, is_chart in flags}
+        roots = []
+        for root in roots_of(found.renderable, _boundary(folder_of(options))):
+            if named.pop(os.path.realpath(root.folder), None):
+                roots.append(replace(root, place=root.folder, refused="", trusted=True))
+            elif options.render:
+                roots.append(root)
+            else:
+                self.not_rendered.append(Problem(escaped_name(root.place), 0, 0, "", _NOT_RENDERED))
+        roots += (Root(folder=each, place=each, is_chart=is_chart, trusted=True) for each, is_chart in named.values())
+        if self.not_rendered:
+            complain(*(f"warning: {line}" for line in problem_lines(self.not_rendered)))
+        if not roots:
+            return
+        from webhook.offline.rendering import Rendering  # noqa: PLC0415 - for repositories that have some
+
+        done = Rendering(roots, options)
+        self.problems += done.problems
+        self._rendered = done.sources
+        self._reads = {root.command: root.reads for root in done.rendered}
+        found.leave_out(frozenset().union(*self._reads.values()))
+
+    def _changes(self, flag: str, ref: str | None, ignored: Ignored) -> Changes | None:
+        if ref is None:
+            return None
+        from webhook.offline.changes import Changes  # noqa: PLC0415 - for few
+
+        paths = self._options.paths
+        folder = folder_of(self._options)
+        return Changes(flag, ref, folder=folder, paths=paths, ignored=ignored, read=self._read, rendered=self._reads)
+
+    def _read(self, sources: Iterable[ManifestFile]) -> Manifests:
+        found = read_objects(sources, self._count)
+        self._count = found.count
+        return replace(found, objects=with_listed_pools(found.objects, self._providers))
+
+    def read(self, sources: Iterable[ManifestFile]) -> Manifests:
+        """Read some sources. Raise DocumentError if a part of a file is broken."""
+        found = self._read(sources)
+        in_folders = {escaped_name(each.file) for each in sources if each.in_folder}
+        found.problems = [_or_ignored(each) if each.file in in_folders else each for each in found.problems]
+        return found
+
+    @property
+    def stored(self) -> list[Manifest]:
+        """Return the objects that the cluster has from files that have changed since, as far as Git knows them."""
+        return [] if self._base is None else self._base.old
+
+    @property
+    def compares(self) -> bool:
+        """Return whether the names of all objects count: with ``--against`` one that is missing is deleted."""
+        return self._base is not None
+
+    def is_stored(self, manifest: Manifest) -> bool:
+        """Return whether the cluster has the object as it is: Git says that its file has not changed."""
+        return self._base is not None and bool(manifest.name) and self._base.is_unchanged(manifest)
+
+    def requests(self, objects: Iterable[Manifest]) -> list[tuple[Manifest, str]]:
+        """Return each object with the operation by which the API server would get it."""
+        stored = {written_identity(each) for each in self.stored if each.name}
+
+        def operation_of(each: Manifest) -> str:
+            return "UPDATE" if self.is_stored(each) or (stored and written_identity(each) in stored) else "CREATE"
+
+        return [(each, self._options.operation or operation_of(each)) for each in objects]
+
+    def removals(self, found: Manifests) -> list[tuple[Manifest, str]]:
+        """Return the objects that the files no longer have, each with its operation."""
+        if self._base is None:
+            return []
+        given = set(map(written_identity, found.objects))
+        unread = tuple(f"{problem.file}/" for problem in (*self.problems, *found.problems))
+        removed = {
+            written_identity(each): each
+            for each in self._base.old
+            if each.name and written_identity(each) not in given and not f"{each.file}/".startswith(unread)
+        }
+        return [(each, "DELETE") for each in self._base.removed_everywhere(removed.values())] if removed else []
+
+    def is_judged(self, manifest: Manifest, operation: str = "") -> bool:
+        """Return whether a request is judged: with ``--changed-since`` only changes are."""
+        return self._changed is None or self.is_removed(operation) or self._changed.touches(manifest)
+
+    def is_removed(self, operation: str) -> bool:
+        """Return whether an object is deleted because the files no longer have it."""
+        return self._base is not None and operation == "DELETE"
+
+
+_NOT_RENDERED: Final = (
+    "is not rendered, and its files are taken as they are; `kustomize build DIR | spotgate check -`, or "
+    "`helm template DIR | spotgate check -`, judges what is applied"
+)
+
+
+def _boundary(folder: Path) -> str:
+    """Return the real folder that rendering must not read outside of: without Git, the working folder or this one."""
+    here, root = os.path.realpath("."), repository_of(folder)
+    return here if not os.path.lexists(f"{root}/.git") and f"{root}/".startswith(f"{here}/") else root
+
+
+def together(parts: Sequence[Manifests]) -> Manifests:
+    """Return everything that was read, in the order of the parts."""
+    return Manifests(
+        objects=[each for part in parts for each in part.objects],
+        skipped=sum(part.skipped for part in parts),
+        problems=[each for part in parts for each in part.problems],
+        unread=[each for part in parts for each in part.unread],
+    )
+
+
+def _or_ignored(problem: Problem) -> Problem:
+    """Return the problem of a whole document in a folder, and say how to leave its file out."""
+    if problem.field:
+        return problem
+    return replace(problem, text=f"{problem.text}; or leave the file out with --ignore")
+
+
+_NOT_APPLIED: Final = frozenset({API_VERSION.partition("/")[0], KUSTOMIZE_GROUP})
+
+
+def read_objects(sources: Iterable[ManifestFile], count: int = 0) -> Manifests:
+    """Return the objects of the sources, without policies and kustomizations. ``count`` were read before."""
+    found = Manifests(count=count)
+    read_manifest_files(sources, found)
+    objects = [each for each in found.objects if each.group not in _NOT_APPLIED]
+    found.skipped += len(found.objects) - len(objects)
+    found.objects = objects
+    return found
+
+
+_LISTED: Final = 5
+"""Places and clusters that a finding names; it counts the rest."""
+
+
+class Places:
+    """Hold the finding about node pools that are at several places, and the first such place that is judged."""
+
+    def __init__(self, pools: Iterable[Manifest], judged: Iterable[Manifest]) -> None:
+        places: dict[Identity, dict[str, Manifest]] = {}
+        for each in pools:
+            places.setdefault(written_identity(each), {})[_place(each)] = each
+        again = [each for each in judged if len(places[written_identity(each)]) > 1]
+        repeated = [places[identity] for identity in dict.fromkeys(map(written_identity, again))]
+        self._first = (written_identity(again[0]), _place(again[0])) if again else None
+        self._finding = _duplicates(again[0], repeated) if again else None
+
+    def duplicate(self, manifest: Manifest) -> Finding | None:
+        """Return the finding at the first judged place of a node pool that is at several places, or None."""
+        is_first = self._first is not None and (written_identity(manifest), _place(manifest)) == self._first
+        return self._finding if is_first else None
+
+
+def _duplicates(manifest: Manifest, pools: list[dict[str, Manifest]]) -> Finding:
+    """Return the one finding about node pools that are at several places, at the first place of the first of them."""
+    elsewhere = [each for each in pools[0] if each != _place(manifest)]
+    more = f", and {counted(len(pools) - 1, 'other node pool')} too" if len(pools) > 1 else ""
+    folders = max(({dirname(each.file) or "." for each in pool.values()} for pool in pools), key=len)
+    clusters = sorted(folders)
+    pool = f"{manifest.kind} {manifest.name}"
+    several = f"{len(clusters)} clusters in this tree: {_listed(clusters)}"
+    return Finding(
+        policy=ENGINE,
+        id="object/duplicate",
+        outcome=Outcome.WARN,
+        reason=several if len(clusters) > 1 else f"{pool} is in the files more than once",
+        field="metadata.name",
+        detail=f"{pool} is at {_listed(elsewhere)} too{more}. All files are judged as one cluster: the "
+        "last one counts for all others, and the pools of both are taken for each other's fallback.",
+        fix="judge each cluster by itself: one run for the folder of each",
+    )
+
+
+def _listed(texts: list[str]) -> str:
+    """Return the first of some texts, and the number of the others."""
+    rest = len(texts) - _LISTED
+    return ", ".join([*texts[:_LISTED], *([f"{rest} more"] if rest > 0 else [])])
+
+
+def _place(manifest: Manifest) -> str:
+    return f"{manifest.file}:{manifest.line}"

@@ -1,0 +1,352 @@
+"""Judge objects of files as the API server has them judged: defaulted, mutated, then validated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.documents import parse_field_path, parse_pointer
+from webhook.documents.model import filling_in
+from webhook.engine.engine import decide
+from webhook.kube.defaults import TEXTS, complete_pod, default_workload, drop_nulls
+from webhook.kube.defaults_objects import default_object
+from webhook.kube.resources import Resource, plural_of, resource_of
+from webhook.model.decision import ENGINE, Finding, Outcome
+from webhook.model.patch import apply_all, pointer
+from webhook.model.review import GroupVersionKind, GroupVersionResource, Request
+from webhook.offline.kinds import UnknownTemplates
+from webhook.offline.manifests.state import DEFAULT_NAMESPACE, ListedPool
+from webhook.rules.context import Context, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from webhook.engine.index import Index
+    from webhook.model.decision import Decision
+    from webhook.model.patch import Operation
+    from webhook.model.review import UserInfo
+    from webhook.offline.kinds import ResourceKinds
+    from webhook.offline.manifests.objects import Manifest
+    from webhook.policy.errors import Problem
+
+_NULL: Final = msgspec.Raw(b"null")
+_GENERATED_FROM_AT_MOST: Final = 58
+"""Characters of a generateName before the five that the API server adds."""
+
+_NAMELESS: Final = Finding(
+    policy=ENGINE,
+    id="object/nameless",
+    outcome=Outcome.WARN,
+    reason="the object has no name",
+    field="metadata.name",
+    detail="Nothing is created without a name, or an object's `generateName`.",
+    fix="give it a name",
+)
+
+Identity = tuple[str, str, str, str]
+"""API group, kind, namespace and name of an object."""
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold the judgement of one object.
+
+    Attributes:
+        namespace: where it would be created; empty for cluster-scoped objects.
+        patch: JSONPatch for its document, as that is written.
+        problem: why it could not be judged.
+        trace: how the judgement came about; only where the context asks for a trace, and the object could be judged.
+    """
+
+    namespace: str = ""
+    findings: tuple[Finding, ...] = ()
+    patch: tuple[dict[str, Any], ...] = ()
+    problem: Problem | None = None
+    trace: PhaseDecisions | None = None
+
+
+class PhaseDecisions(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold the requests and decisions behind a judgement.
+
+    Attributes:
+        request: the request that was validated, with what the mutating webhook would inject in its object.
+        before: the object as it came to the mutating webhook.
+        mutation: the decision of the mutating webhook.
+        validation: the decision of the validating webhook.
+    """
+
+    request: Request
+    before: msgspec.Raw
+    mutation: Decision
+    validation: Decision
+
+
+class Judge:
+    """Judge objects one by one. For DELETE their order counts.
+
+    ``before`` are the objects that the cluster has already. One that is not among them is judged as new by UPDATE, and
+    as stored by DELETE.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        kinds: ResourceKinds,
+        context: Context,
+        *,
+        operation: str,
+        user: UserInfo,
+        before: Iterable[Manifest] = (),
+    ) -> None:
+        self._index = index
+        self._kinds = kinds
+        self._mutate = replace(context, phase=Phase.MUTATE, offline=True, patch_templates=True)
+        self._validate = replace(context, phase=Phase.VALIDATE, offline=True)
+        self._operation = operation
+        self._user = user
+        self._unknown_templates = UnknownTemplates(index)
+        self._passed: dict[Resource, bool] = {}
+        self._before = {identity_of(each, self._namespace(each)): each for each in before}
+
+    def judge(self, manifest: Manifest, *, is_stored: bool = False) -> Judgement:
+        """Judge one object. ``is_stored``: the cluster has it as it is."""
+        resource = self._kinds.resource(manifest)
+        judged = self._judge_unknown(manifest) if resource is None else self._judge(manifest, resource, is_stored)
+        if judged.problem is None and self._operation != "DELETE":
+            note = self._unknown_templates.finding(manifest, resource)
+            if note is not None:
+                judged = replace(judged, findings=(*judged.findings, note))
+        if not isinstance(manifest, ListedPool):
+            return judged
+        findings = (replace(each, field=manifest.written_field(each.field)) for each in judged.findings)
+        return replace(judged, findings=tuple(findings))
+
+    def _judge(self, manifest: Manifest, resource: Resource, is_stored: bool) -> Judgement:  # noqa: FBT001 - private
+        namespace = self._namespace(manifest)
+        if self._passes(manifest, resource):
+            return Judgement(namespace=namespace, findings=() if manifest.shown_name else (_NAMELESS,))
+        value = defaulted(manifest, namespace)
+        before = defaulted(manifest, namespace) if is_stored else self._stored(manifest, namespace)
+        if before is not None and _is_built_in(manifest):
+            value = _unchanged(value, before)
+        request = self._request(manifest, resource, value, before)
+        written = request.object
+        mutation = decide(request, self._index, self._mutate)
+        if mutation.patch:
+            _apply(value, mutation.patch)
+            request.object = _raw(value)
+        if generated := self._generated_name(manifest):
+            request.name = value["metadata"]["name"] = generated
+            default_object(manifest.group, manifest.kind, value)  # a Namespace has its name as a label
+            request.object = _raw(value)
+        decision = mutation if mutation.malformed else decide(request, self._index, self._validate)
+        if decision.malformed:
+            return Judgement(problem=_malformed(manifest, decision.findings[0]))
+        if self._operation == "DELETE" and not decision.of(Outcome.DENY):
+            self._forget(manifest)
+        return Judgement(
+            namespace=namespace,
+            findings=decision.findings if manifest.shown_name else (*decision.findings, _NAMELESS),
+            patch=as_written(mutation.patch, manifest),
+            trace=PhaseDecisions(request=request, before=written, mutation=mutation, validation=decision)
+            if self._mutate.trace
+            else None,
+        )
+
+    def _passes(self, manifest: Manifest, resource: Resource) -> bool:
+        """Return whether no policy looks at such an object, and nothing follows from it: most kinds are so."""
+        if resource not in self._passed:
+            request = self._request(manifest, resource, {}, None)
+            unseen = all(self._index.route(phase, request) is None for phase in Phase)
+            self._passed[resource] = unseen and self._operation != "DELETE" and not self._mutate.trace
+        return self._passed[resource]
+
+    def _judge_unknown(self, manifest: Manifest) -> Judgement:
+        """Judge an object of a kind whose resource is unknown: no policy can look at it."""
+        if (replaced := self._kinds.replaced(manifest)) is not None:
+            return Judgement(namespace=manifest.namespace, findings=(replaced,))
+        if meant := self._kinds.meant(manifest):
+            text = f"{manifest.api_version} has no kind {manifest.kind}; did you mean apiVersion: {' or '.join(meant)}?"
+            problem = manifest.problem(("apiVersion",), text)
+            # What else is wrong with it is said too: an example that somebody copied is seldom wrong in one line only.
+            judged = self.judge(replace(manifest, api_version=meant[0])) if len(meant) == 1 else Judgement()
+            return replace(judged, problem=problem, patch=())
+        if known := self._kinds.pools(manifest.kind):
+            finding = Finding(
+                policy=ENGINE,
+                id="object/unread-pool",
+                outcome=Outcome.INDETERMINATE,
+                reason=f"not judged: no CapacityProvider reads {manifest.kind} of {manifest.api_version}",
+                field="apiVersion",
+                fix=f"write {' or '.join(known)} if it is one of these, or describe it in a CapacityProvider",
+            )
+            return Judgement(namespace=manifest.namespace, findings=(finding,))
+        guess = Resource(manifest.group, manifest.kind, plural_of(manifest.kind), namespaced=True)
+        if self._index.route(Phase.VALIDATE, self._request(manifest, guess, {}, None)) is None:
+            return Judgement(namespace=manifest.namespace)
+        finding = Finding(
+            policy=ENGINE,
+            id="object/unknown-kind",
+            outcome=Outcome.INDETERMINATE,
+            reason=f"not judged: nothing says which resource kind {manifest.kind} of {manifest.api_version} is",
+            field="kind",
+            fix=f"pass its CustomResourceDefinition with --state, for policies that match {guess.plural}",
+        )
+        return Judgement(namespace=manifest.namespace, findings=(finding,))
+
+    def _namespace(self, manifest: Manifest) -> str:
+        resource = self._kinds.resource(manifest)
+        if resource is None:
+            return manifest.namespace
+        return (manifest.namespace or DEFAULT_NAMESPACE) if resource.namespaced else ""
+
+    def _generated_name(self, manifest: Manifest) -> str:
+        """Return a name as the API server generates it between its two webhooks; empty if it generates none.
+
+        Empty for a node pool too: the cluster's state has it by what its name begins with.
+        """
+        if manifest.name or self._operation != "CREATE" or self._kinds.pools(manifest.kind):
+            return ""
+        begin = manifest.shown_name[:_GENERATED_FROM_AT_MOST]
+        return f"{begin}xxxxx" if begin else ""
+
+    def _stored(self, manifest: Manifest, namespace: str) -> dict[str, Any] | None:
+        """Return the object that an UPDATE changes or a DELETE deletes, or None if it is not known."""
+        stored = self._before.get(identity_of(manifest, namespace)) if self._operation != "CREATE" else None
+        return None if stored is None else defaulted(stored, namespace)
+
+    def _forget(self, manifest: Manifest) -> None:
+        """Remove a deleted node pool, or one whose size the object gives, from the cluster of later judgements."""
+        kind = (manifest.group, manifest.kind)
+        namespace = self._namespace(manifest)
+        readers = [reader for provider in self._index.providers.values() for reader in provider.readers]
+        gone = {
+            (reader.provider, reader.kind, namespace, manifest.name)
+            for reader in readers
+            if (reader.group, reader.kind) == kind
+        }
+        sizes = any(reader.sizer is not None and (reader.sizer.group, reader.sizer.kind) == kind for reader in readers)
+        by = (manifest.kind, namespace, manifest.name) if sizes else None
+        view = self._validate.view
+        if (gone or by) and view.pools is not None:
+            pools = tuple(
+                pool for pool in view.pools if pool.identity not in gone and (pool.size is None or pool.size.by != by)
+            )
+            self._validate = replace(self._validate, view=replace(view, pools=pools))
+
+    def _request(
+        self, manifest: Manifest, resource: Resource, value: dict[str, Any], before: dict[str, Any] | None
+    ) -> Request:
+        # The API server has it that a Namespace is in itself.
+        is_namespace = (resource.group, resource.plural) == ("", "namespaces")
+        namespace = manifest.name if is_namespace else self._namespace(manifest)
+        deleted = self._operation == "DELETE"
+        old = value if deleted and before is None else before
+        return Request(
+            uid=f"{manifest.file}:{manifest.document.line}{pointer(manifest.path)}",
+            operation=self._operation,
+            kind=GroupVersionKind(resource.group, manifest.version, resource.kind),
+            resource=GroupVersionResource(resource.group, manifest.version, resource.plural),
+            name=manifest.name,
+            namespace=namespace,
+            user_info=self._user,
+            object=_NULL if deleted else _raw(value),
+            old_object=_NULL if old is None else _raw(old),
+        )
+
+
+def identity_of(manifest: Manifest, namespace: str) -> Identity:
+    """Return the identity of an object, whatever file it is in."""
+    return (manifest.group, manifest.kind, namespace, manifest.name)
+
+
+def written_identity(manifest: Manifest) -> Identity:
+    """Return the identity of a manifest as it is written, for comparison with other manifests alone."""
+    return identity_of(manifest, manifest.namespace or DEFAULT_NAMESPACE)
+
+
+def _is_built_in(manifest: Manifest) -> bool:
+    """Return whether the API server knows the fields of the object."""
+    return resource_of(manifest.group, manifest.kind) is not None
+
+
+def _raw(value: Mapping[str, Any]) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))
+
+
+def defaulted(manifest: Manifest, namespace: str) -> dict[str, Any]:
+    """Return the object as the API server sends it to a webhook."""
+    encoded = _raw(manifest.value)
+    value: dict[str, Any] = msgspec.json.decode(encoded)
+    metadata = value["metadata"] = value.get("metadata") or {}
+    if b"null" in bytes(encoded):  # seldom, and faster than to look through the value
+        # Nulls in a custom resource stay, unless its CRD says something else.
+        drop_nulls(value if _is_built_in(manifest) else metadata)
+    if namespace:
+        metadata["namespace"] = namespace
+    if (manifest.group, manifest.kind) == ("", "Pod"):
+        complete_pod(value)
+    default_workload(manifest.group, manifest.kind, value)
+    default_object(manifest.group, manifest.kind, value)
+    return value
+
+
+def _unchanged(value: Any, before: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return the value, unchanged where it differs only in members that an API server does not store."""
+    if _without_empty(value) == _without_empty(before):
+        return before
+    if not isinstance(value, dict) or not isinstance(before, dict):
+        return value
+    same = before.keys() - TEXTS
+    return {key: _unchanged(each, before[key]) if key in same else each for key, each in value.items()}
+
+
+def _without_empty(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return the value without members that are zero or empty, except in a mapping of texts."""
+    if isinstance(value, list):
+        return [_without_empty(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    members = ((key, each if key in TEXTS else _without_empty(each)) for key, each in value.items())
+    return {key: each for key, each in members if each}
+
+
+def _apply(value: dict[str, Any], operations: Iterable[Operation]) -> list[Operation]:
+    """Change the object in place. Return the operations, with missing parents added to them."""
+    applied = []
+    for operation in operations:
+        fitting = _with_parents(operation, value)
+        apply_all([fitting], value)
+        applied.append(fitting)
+    return applied
+
+
+def as_written(operations: tuple[Operation, ...], manifest: Manifest) -> tuple[dict[str, Any], ...]:
+    """Return the operations for the document of the file, which has no defaults and no parents made by them."""
+    if not operations:
+        return ()
+    fitting = _apply(msgspec.json.decode(_raw(manifest.value)), operations)
+    return tuple({**each.as_json(), "path": pointer(manifest.path) + each.path} for each in fitting)
+
+
+def _with_parents(operation: Operation, value: Any) -> Operation:  # noqa: ANN401 - JSON
+    """Return the addition with those parents in its value that are missing or null."""
+    path = parse_pointer(operation.path)
+    for depth, step in enumerate(path[:-1]):
+        value = value[int(step)] if isinstance(value, list) else value.get(str(step))
+        if value is None:
+            added = operation.value
+            for inner in reversed(path[depth + 1 :]):
+                added = [added] if inner == "-" else {str(inner): added}
+            return replace(operation, path=pointer(path[: depth + 1]), value=added)
+    return operation
+
+
+def _malformed(manifest: Manifest, finding: Finding) -> Problem:
+    path = parse_field_path(finding.field)
+    value: Any = manifest.value
+    for step in path:
+        known = isinstance(value, dict) or (isinstance(value, list) and step in range(len(value)))
+        value = (value.get(step) if isinstance(value, dict) else value[step]) if known else None
+    return replace(manifest.problem(path, f"{finding.reason}; {filling_in(value) or finding.fix}"), field=finding.field)

@@ -1,0 +1,172 @@
+"""Find the resource of a kind without an API server, and pod templates in objects of kinds that no document describes.
+
+No policy about Pods looks at these: who labels one for spot would take the silence of ``check`` for consent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from webhook.capacity.providers.provider import pool_resources
+from webhook.documents import field_path
+from webhook.kube.resources import CRD_GROUP, CRD_KIND, Resource, plural_of, resource_of, resource_of_crd
+from webhook.model.decision import ENGINE, Finding, Outcome
+from webhook.rules.concern import concern_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from webhook.engine.bundle import Bundle
+    from webhook.engine.index import Index
+    from webhook.offline.manifests.objects import Manifest
+    from webhook.rules.concern import Keys
+
+_ALIKE: Final = 0.75
+"""Likeness from which a group counts as misspelt: ``karpenter.io`` does, another project's group does not."""
+
+
+class ResourceKinds:
+    """Hold the resources of built-in kinds, node pools, workloads, CRDs among the manifests, and given ones."""
+
+    def __init__(self, bundle: Bundle, manifests: Iterable[Manifest], given: Iterable[Resource] = ()) -> None:
+        workloads = bundle.index.workloads.values()
+        crds = (each.value for each in manifests if (each.group, each.kind) == (CRD_GROUP, CRD_KIND))
+        self._known = {
+            (each.group, each.kind): each
+            for each in (
+                *pool_resources(bundle.providers.values()),
+                *(Resource(each.group, each.kind, each.resource, namespaced=each.namespaced) for each in workloads),
+                *filter(None, map(resource_of_crd, crds)),
+                *given,
+            )
+        }
+        self._workloads = {each.kind: f"{each.group}/..." for each in workloads if each.group}
+        self._readers = bundle.readers
+        self._replaced = {(reader.group, old): reader for reader in bundle.readers for old in reader.replaces}
+
+    def resource(self, manifest: Manifest) -> Resource | None:
+        """Return the resource of an object, or None if it is unknown, or a node pool of a kind that was replaced."""
+        if (manifest.group, manifest.kind) in self._replaced:
+            return None
+        return resource_of(manifest.group, manifest.kind) or self._known.get((manifest.group, manifest.kind))
+
+    def meant(self, manifest: Manifest) -> list[str]:
+        """Return the apiVersions that may be meant in place of an unknown one.
+
+        In the core group: that of a workload, or those of node pools of this kind, if possible with the fields that the
+        object has. In another group: that of a node pool of this kind whose group is much like it.
+        """
+        readers = [each for each in self._readers if each.kind == manifest.kind]
+        if manifest.group:
+            close = get_close_matches(manifest.group, {each.group for each in readers}, n=1, cutoff=_ALIKE)
+            return sorted({f"{each.group}/{each.versions[0]}" for each in readers if each.group in close})
+        fitting = [each for each in readers if each.capacity_query(manifest.value)] or readers
+        if pools := {f"{each.group}/{each.versions[0]}" for each in fitting}:
+            return sorted(pools)
+        return [self._workloads[manifest.kind]] if manifest.kind in self._workloads else []
+
+    def as_meant(self, manifest: Manifest) -> Manifest:
+        """Return the object; if its kind is unknown and only one apiVersion can be meant, with that one."""
+        if self.resource(manifest) is not None or len(meant := self.meant(manifest)) != 1:
+            return manifest
+        return replace(manifest, api_version=meant[0])
+
+    def replaced(self, manifest: Manifest) -> Finding | None:
+        """Return the finding for a node pool of a kind that another one has replaced. Return None for other objects."""
+        if (reader := self._replaced.get((manifest.group, manifest.kind))) is None:
+            return None
+        year = reader.replaces[manifest.kind]
+        return Finding(
+            policy=ENGINE,
+            id="object/replaced-kind",
+            outcome=Outcome.WARN,
+            reason=f"{manifest.kind} was replaced by {reader.kind} in {year}; it is not judged",
+            field="kind",
+            fix=f"write it as a {reader.kind} of {reader.group}/{reader.versions[0]}",
+        )
+
+    def pools(self, kind: str) -> list[str]:
+        """Return the apiVersions of node pools of this kind."""
+        return sorted({f"{each.group}/{each.versions[0]}" for each in self._readers if each.kind == kind})
+
+
+Path = tuple[str | int, ...]
+
+SEARCHED_AT_MOST: Final = 10_000
+"""Maps and lists of one object that are searched, the outer ones first. The largest workloads have some thousand; YAML
+aliases can make billions of a few lines."""
+
+_OWN_GROUP: Final = "spotgate.dev"
+_OF_PODS: Final = frozenset({
+    *("containers", "initContainers", "nodeSelector", "tolerations", "affinity", "priorityClassName", "restartPolicy"),
+    *("schedulerName", "serviceAccountName", "terminationGracePeriodSeconds", "topologySpreadConstraints"),
+})  # fmt: skip
+"""Members of a Pod's spec by which it is told from the spec of a Machine, a PersistentVolumeClaim and the like."""
+
+
+class UnknownTemplates:
+    """Find the pod templates that no policy looks at, of objects of unknown kinds."""
+
+    def __init__(self, index: Index) -> None:
+        rules = (rule for each in index.policies for rule in (each.mutator, each.validator) if rule is not None)
+        concern = concern_of(rules, "", "pods")
+        self._keys: Mapping[str, Keys] = {"labels": concern.labels, "annotations": concern.annotations}
+        self._known = {(each.group, each.kind) for each in index.workloads.values()}
+
+    def finding(self, manifest: Manifest, resource: Resource | None) -> Finding | None:
+        """Return the finding for the first pod template with a key that concerns a policy, or None."""
+        group, kind = manifest.group, manifest.kind
+        if group in {"", _OWN_GROUP} or (group, kind) in self._known or resource_of(group, kind) is not None:
+            return None
+        path, member, key = next(self._labelled(manifest.value), ((), "", ""))
+        if not path:
+            return None
+        plural = plural_of(kind) if resource is None else resource.plural
+        return Finding(
+            policy=ENGINE,
+            id="object/template-unknown",
+            outcome=Outcome.AUDIT,
+            reason=f"judged only when its Pods are created: no WorkloadTemplates describes {kind} of {group}",
+            field=field_path((*path, "metadata", member, key)),
+            detail="It looks like a pod template, and has a key that policies look at.",
+            fix="if these are Pods, add the kind to the policies:\n"
+            "apiVersion: spotgate.dev/v1\n"
+            "kind: WorkloadTemplates\n"
+            f"metadata: {{name: {plural}}}\n"
+            "spec:\n"
+            "  workloads:\n"
+            f'    - {{group: {group}, kind: {kind}, resource: {plural}, templates: ["{_template_path(path)}"]}}',
+        )
+
+    def _labelled(self, value: Mapping[str, Any]) -> Iterator[tuple[Path, str, str]]:
+        """Yield the path of each pod template with such a key, and the key with the member of the metadata it is in."""
+        waiting: deque[tuple[Path, Any]] = deque([((), value)])
+        for _ in range(SEARCHED_AT_MOST):
+            if not waiting:
+                return
+            path, each = waiting.popleft()
+            inside: Iterable[tuple[str | int, Any]] = enumerate(each) if isinstance(each, list) else each.items()
+            spec = each.get("spec") if path and isinstance(each, dict) else None
+            if isinstance(spec, dict) and not _OF_PODS.isdisjoint(spec):
+                yield from ((path, member, key) for member, key in self._telling(each.get("metadata")))
+            waiting.extend(((*path, step), inner) for step, inner in inside if isinstance(inner, dict | list))
+
+    def _telling(self, metadata: object) -> Iterator[tuple[str, str]]:
+        for member, keys in self._keys.items():
+            written = metadata.get(member) if isinstance(metadata, dict) else None
+            for key in written if isinstance(written, dict) else ():
+                if key in keys:
+                    yield member, key
+
+
+def _template_path(path: Path) -> str:
+    """Return the path as WorkloadTemplates write it, with ``[*]`` for items, and ``*`` for names of members."""
+    text = ""
+    for step in path:
+        plain = isinstance(step, str) and step.isalnum() and step.isascii() and step[0].isalpha()
+        text += "[*]" if isinstance(step, int) else f".{step if plain else '*'}"
+    return text.removeprefix(".")

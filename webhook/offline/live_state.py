@@ -1,0 +1,196 @@
+"""Read the live cluster that ``--kubeconfig`` names, once. Nothing is ever written to it.
+
+Imported only where a kubeconfig is given: what it imports takes a third of a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import aiohttp
+import msgspec
+from msgspec.structs import replace
+
+from webhook.base.exits import CannotJudgeError
+from webhook.capacity.providers.joins import merge_pools
+from webhook.capacity.view import UnusableCredentialsError
+from webhook.cluster.api import Api, ApiError
+from webhook.cluster.connection import connect, unanswered
+from webhook.cluster.resources import read_cluster
+from webhook.model.review import OPERATIONS
+from webhook.offline.manifests.state import DEFAULT_NAMESPACE, view_of
+from webhook.policy.errors import Problem
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from webhook.capacity.providers.provider import Provider
+    from webhook.capacity.view import ClusterView
+    from webhook.engine.bundle import Bundle
+    from webhook.kube.disruption import DisruptionBudget
+    from webhook.kube.resources import Resource
+    from webhook.offline.kinds import ResourceKinds
+    from webhook.offline.manifests.objects import Manifest
+
+_ANSWER: Final = 10.0
+"""Seconds for each answer of the API server: a page of 500 Nodes is 10 MB."""
+
+_LOGIN: Final = 60.0
+"""Seconds for the program that a kubeconfig may name to log in, which may ask in a browser."""
+
+_AT_ONCE: Final = 8
+"""Objects that are read at the same time: each takes a connection, and others use the API server too."""
+
+
+class Live(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold the cluster, and the objects as `kubectl` would send them to it.
+
+    Attributes:
+        requests: the given objects with their operations; each has its namespace, and one to be deleted is as in the
+            cluster.
+        stored: those of the objects that are in the cluster, as they are there.
+        problems: what could not be read.
+    """
+
+    view: ClusterView
+    requests: list[tuple[Manifest, str]]
+    stored: list[Manifest]
+    problems: list[Problem]
+
+
+def read_live(options: Namespace, objects: Sequence[Manifest], bundle: Bundle, kinds: ResourceKinds) -> Live:
+    """Read the cluster that these objects are judged against.
+
+    ``operation`` among the options is CREATE, for which no objects are read, UPDATE, DELETE, or None: whatever applying
+    them is. Raise CannotJudgeError if the kubeconfig can't be used, the API server does not answer, or it refuses the
+    credentials.
+    """
+    try:
+        return asyncio.run(_read(options, objects, bundle, kinds))
+    except UnusableCredentialsError as error:
+        raise CannotJudgeError(str(error)) from None
+
+
+def applied(view: ClusterView, objects: Iterable[Manifest], providers: Mapping[str, Provider]) -> ClusterView:
+    """Return the cluster after these objects have been applied to it."""
+    given = view_of(objects, providers, complete=True, offline=False)
+    kubelets = [each for each in (view.oldest_kubelet, given.oldest_kubelet) if each is not None]
+    return replace(
+        view,
+        pools=None if view.pools is None else merge_pools(view.pools, given.pools or ()),
+        namespaces=dict(view.namespaces)
+        | {name: {**view.namespaces.get(name, {}), **labels} for name, labels in given.namespaces.items()},
+        providers=view.providers | given.providers,
+        spot_providers=view.spot_providers | given.spot_providers,
+        node_groups=view.node_groups or given.node_groups,
+        nodes={**given.nodes, **view.nodes},
+        oldest_kubelet=min(kubelets, default=None),
+        budgets=_budgets(view, given),
+        autoscalers=given.autoscalers,
+    )
+
+
+def _budgets(view: ClusterView, given: ClusterView) -> dict[str, tuple[DisruptionBudget, ...]] | None:
+    """Return the budgets of the cluster, replaced by given ones of the same name, or None if they are unknown."""
+    if view.budgets is None or given.budgets is None:
+        return None
+    found = {namespace: {each.name: each for each in budgets} for namespace, budgets in view.budgets.items()}
+    for namespace, budgets in given.budgets.items():
+        found.setdefault(namespace, {}).update((each.name, each) for each in budgets)
+    return {namespace: tuple(each.values()) for namespace, each in found.items()}
+
+
+async def _read(options: Namespace, objects: Sequence[Manifest], bundle: Bundle, kinds: ResourceKinds) -> Live:
+    kubeconfig, operation = options.kubeconfig, options.operation
+    api = await _connect(kubeconfig, options.context)
+    try:
+        budgets = any(policy.needs.budgets for policy in bundle.policies)
+        reading = await read_cluster(api, bundle.providers, budgets=budgets, seconds=_ANSWER)
+        problems = [Problem(str(kubeconfig), 0, 0, "", text) for text in reading.problems]
+        sent = [_sent(each, kinds.resource(each), api.namespace or DEFAULT_NAMESPACE) for each in objects]
+        stored: list[Manifest | None] = [None] * len(sent)
+        if operation != "CREATE":
+            stored = await _find(api, sent, bundle, kinds, problems)
+    except ApiError as error:
+        raise CannotJudgeError(f"{kubeconfig}: {unanswered(api, error)}") from None
+    finally:
+        await api.close()
+    if operation == "DELETE":
+        sent = [in_cluster or each for each, in_cluster in zip(sent, stored, strict=True)]
+    return Live(
+        view=reading.view,
+        requests=[
+            (each, operation or ("CREATE" if found is None else "UPDATE"))
+            for each, found in zip(sent, stored, strict=True)
+        ],
+        stored=[each for each in stored if each is not None],
+        problems=problems,
+    )
+
+
+async def _connect(kubeconfig: Path, context: str | None) -> Api:
+    try:
+        async with asyncio.timeout(_LOGIN):
+            return await connect(kubeconfig, context)
+    except TimeoutError:
+        text = f"{kubeconfig}: the program that it names for logging in has not ended after {_LOGIN:.0f} s"
+        raise CannotJudgeError(text) from None
+
+
+def _sent(manifest: Manifest, resource: Resource | None, namespace: str) -> Manifest:
+    """Return the object as `kubectl` sends it: with a namespace."""
+    if resource is None or not resource.namespaced or manifest.namespace or not manifest.metadata:
+        return manifest
+    metadata = {**manifest.metadata, "namespace": namespace}
+    return replace(manifest, value={**manifest.value, "metadata": metadata})
+
+
+async def _find(
+    api: Api, sent: Iterable[Manifest], bundle: Bundle, kinds: ResourceKinds, problems: list[Problem]
+) -> list[Manifest | None]:
+    """Return each object as it is in the cluster, or None if it is not there."""
+    turn = asyncio.Semaphore(_AT_ONCE)
+
+    async def find(manifest: Manifest) -> Manifest | None:
+        resource = kinds.resource(manifest)
+        if resource is None or not manifest.name or not _is_looked_at(resource, bundle):
+            return None
+        async with turn:
+            try:
+                value = await _get(api, manifest, resource)
+            except ApiError as error:
+                text = f"what the cluster has of this object can't be read: {error}"
+                problems.append(manifest.problem((), text))
+                return None
+        return None if value is None else replace(manifest, value=value)
+
+    return await asyncio.gather(*map(find, sent))
+
+
+async def _get(api: Api, manifest: Manifest, resource: Resource) -> dict[str, Any] | None:
+    """Return the object as it is in the cluster, or None if it is not there. Raise ApiError."""
+    within = f"/namespaces/{quote(manifest.namespace, safe='')}" if resource.namespaced else ""
+    prefix = f"/apis/{resource.group}" if resource.group else "/api"
+    path = f"{prefix}/{manifest.version}{within}/{resource.plural}/{quote(manifest.name, safe='')}"
+    try:
+        async with api.get(path, aiohttp.ClientTimeout(total=_ANSWER)) as response:
+            return msgspec.json.decode(await response.read(), type=dict[str, Any])
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return None
+        raise
+
+
+def _is_looked_at(resource: Resource, bundle: Bundle) -> bool:
+    """Return whether a policy may look at such objects: no Secrets are read that no policy needs."""
+    index = bundle.index
+    return (resource.group, resource.plural) in index.workloads or any(
+        policy.matches(operation, resource.group, resource.plural)
+        for policy in index.policies
+        for operation in OPERATIONS
+    )

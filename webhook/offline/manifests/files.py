@@ -1,0 +1,270 @@
+"""Find the files that manifests are read from: given ones, those below folders, and standard input.
+
+Files that kustomizations name as patches are left out: they look like Kubernetes objects, and are parts of some.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+from posixpath import dirname
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.documents import DOCUMENT_LIMITS
+from webhook.documents.reading import read_file
+from webhook.offline.manifests.kustomizations import CHART, KUSTOMIZATIONS, patches_of
+from webhook.policy.document import SUFFIXES
+from webhook.policy.errors import unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Hashable, Iterable, Iterator
+
+    from webhook.base.globs import Globs
+    from webhook.documents import Document
+    from webhook.policy.errors import Problem
+
+STDIN: Final = "-"
+_NEVER: Final = frozenset({"node_modules"})
+"""Folders with files of others, which are never read."""
+
+_RENDERABLE: Final = frozenset({*KUSTOMIZATIONS, CHART})
+
+
+class ManifestFile(msgspec.Struct, frozen=True):
+    """Describe a file to read, or a part of one: whole documents.
+
+    Attributes:
+        file: as it was given; ``-`` is standard input.
+        in_folder: a folder was given, and not the file itself.
+        size: bytes, if known.
+        data: its content; None: not read yet.
+        whole: it is a whole file.
+        line: the number of lines of the file before ``data``.
+        begin: the number of characters of the file before ``data``.
+        documents: its content, parsed already; ``data`` is empty then.
+    """
+
+    file: str
+    in_folder: bool = False
+    size: int = 0
+    data: bytes | None = None
+    whole: bool = True
+    line: int = 0
+    begin: int = 0
+    documents: tuple[Document, ...] | None = None
+
+    def read(self) -> bytes:
+        """Return the content, or as much of it as shows that it is too large."""
+        if self.data is not None:
+            return self.data
+        if self.file == STDIN:
+            return sys.stdin.buffer.read(DOCUMENT_LIMITS.size + 1)
+        return read_file(self.file, pipes=not self.in_folder, whole=False)
+
+    def taken_in(self) -> ManifestFile:
+        """Return the file with its data, or without if it can't be read: that is reported when its objects are read."""
+        try:
+            data = self.read()
+        except OSError:
+            return self
+        return replace(self, data=data, size=len(data))
+
+
+class ManifestFiles(msgspec.Struct):
+    """Hold the files that were found below the paths.
+
+    Attributes:
+        files: in the order of the paths, and of their names below a folder.
+        left_to_others: Helm templates, and patches of kustomizations.
+        renderable: kustomizations and the files that describe charts, in folders.
+        problems: folders and files that can't be read.
+        dangling: links in folders that lead nowhere: nothing to judge, and perhaps a part of the cluster's state.
+        left_out: links to folders elsewhere, which are not followed.
+        folders: the real folders that the files and their links are in.
+    """
+
+    files: list[ManifestFile] = []
+    left_to_others: list[str] = []
+    renderable: list[str] = []
+    problems: list[Problem] = []
+    dangling: list[Problem] = []
+    left_out: list[Path] = []
+    folders: set[str] = set()
+
+    @property
+    def skipped(self) -> int:
+        """Return the number of Helm templates, and of patches of kustomizations."""
+        return len(self.left_to_others)
+
+    def leave_out(self, rendered: Collection[str]) -> None:
+        """Leave out the files that were read to render others, by their real paths, except files that were given."""
+        self.files = [each for each in self.files if not each.in_folder or os.path.realpath(each.file) not in rendered]
+        self.left_to_others = [each for each in self.left_to_others if os.path.realpath(each) not in rendered]
+
+
+class Ignored(msgspec.Struct, frozen=True):
+    """Hold the files and folders that the user has excluded.
+
+    Attributes:
+        globs: of names and paths.
+        folder: paths may be written from here too; empty: they may not.
+    """
+
+    globs: Globs
+    folder: str = ""
+
+    def covers(self, path: Path, top: Path) -> bool:
+        """Return whether a glob matches the name of a file or folder, its path, or its path below ``top``."""
+        if not self.globs:
+            return False
+        below = path.relative_to(top).as_posix()
+        project = Path(os.path.relpath(path, self.folder)).as_posix() if self.folder else below
+        return any(map(self.globs.match, (path.name, str(path), below, project)))
+
+    def covers_given(self, path: Path) -> bool:
+        """Return whether a glob matches a given path or a folder above it, up to the project's or working folder."""
+        if not self.globs:
+            return False
+        base = Path(self.folder or Path.cwd())
+        whole = Path(os.path.abspath(path))  # noqa: PTH100 - a link stays one
+        inside = (each for each in (whole, *whole.parents) if each != base and each.is_relative_to(base))
+        return any(self.covers(each, each.parent) for each in (path, *(Path(os.path.relpath(each)) for each in inside)))
+
+
+def find_manifest_files(paths: Iterable[str | Path], ignored: Ignored) -> ManifestFiles:
+    """Return the files that `read_manifests` reads, each once, whatever links or spellings of its path lead to it.
+
+    Where a file is found by its own name too, it goes by that: it is what Git knows, and where a reviewer looks.
+    """
+    found = ManifestFiles()
+    files: dict[Hashable, ManifestFile] = {}
+    for identity, source in _files(paths, ignored, found):
+        first = files.setdefault(identity, source)
+        if first is not source and Path(first.file).is_symlink() and not Path(source.file).is_symlink():
+            del files[identity]
+            files[identity] = replace(source, in_folder=source.in_folder and first.in_folder)
+    patches = patches_of(_kustomizations_above(found.folders))
+    for each in files.values():
+        if patches and os.path.realpath(each.file) in patches:
+            found.left_to_others.append(each.file)
+        else:
+            found.files.append(each)
+    return found
+
+
+def _files(
+    paths: Iterable[str | Path], ignored: Ignored, found: ManifestFiles
+) -> Iterator[tuple[Hashable, ManifestFile]]:
+    for text in map(str, paths):
+        path = Path(text)
+        if text != STDIN and ignored.covers_given(path):
+            continue
+        if path.is_dir():
+            yield from _below(path, ignored, found)
+        elif text == STDIN:
+            yield text, ManifestFile(text).taken_in()
+        elif path.is_file():
+            status = path.stat()
+            found.folders |= {os.path.realpath(path.parent), dirname(os.path.realpath(path))}
+            yield (status.st_dev, status.st_ino), ManifestFile(text, size=status.st_size)
+        else:  # a pipe that somebody named is read: `check <(helm template chart/)`
+            yield text, ManifestFile(text)
+
+
+def _below(top: Path, ignored: Ignored, found: ManifestFiles) -> Iterator[tuple[Hashable, ManifestFile]]:
+    real = os.path.realpath(top)
+    below = [str(top)]
+    while below:
+        folder = below.pop()
+        try:
+            with os.scandir(folder) as listing:
+                entries = sorted(listing, key=lambda each: each.name)
+        except OSError as error:
+            found.problems.append(unreadable(folder, error))
+            continue
+        folders = [each for each in entries if _is_folder(each) and is_wanted(Path(each.path), top, ignored)]
+        for link in filter(os.DirEntry.is_symlink, folders):
+            if not Path(os.path.realpath(link)).is_relative_to(real):  # else it is read where it is
+                found.left_out.append(Path(link))
+        below += (_shown(each) for each in reversed(folders) if not each.is_symlink())
+        files = [each for each in entries if not _is_folder(each) and _is_wanted_name(each.name)]
+        if ignored.globs:
+            files = [each for each in files if not ignored.covers(Path(each.path), top)]
+        found.renderable += (_shown(each) for each in files if each.name in _RENDERABLE)
+        files = [each for each in files if _is_manifest(each.name)]
+        if files and _holds_helm_templates(Path(folder)):
+            found.left_to_others += map(_shown, files)
+        elif files:
+            yield from _inside(folder, files, found)
+
+
+def _inside(
+    folder: str, files: list[os.DirEntry[str]], found: ManifestFiles
+) -> Iterator[tuple[Hashable, ManifestFile]]:
+    links = filter(os.DirEntry.is_symlink, files)
+    found.folders |= {os.path.realpath(folder), *(dirname(os.path.realpath(each)) for each in links)}
+    for file in files:
+        try:
+            status = file.stat()
+        except OSError as error:
+            dangling = isinstance(error, FileNotFoundError) and file.is_symlink()
+            (found.dangling if dangling else found.problems).append(unreadable(_shown(file), error))
+            continue
+        if stat.S_ISREG(status.st_mode):  # a pipe would be waited for
+            yield (status.st_dev, status.st_ino), ManifestFile(_shown(file), in_folder=True, size=status.st_size)
+
+
+def _shown(entry: os.DirEntry[str]) -> str:
+    """Return the path of an entry as `pathlib` writes it, without the dot of the working folder."""
+    return entry.path.removeprefix("./")
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a folder, or a link to one; a link that leads nowhere is none."""
+    return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()  # noqa: PTH112 - for many files
+
+
+def is_wanted(path: Path, top: Path, ignored: Ignored) -> bool:
+    """Return whether a file or folder below ``top`` is not hidden, and not among those that are never read."""
+    return not path.name.startswith(".") and path.name not in _NEVER and not ignored.covers(path, top)
+
+
+def is_wanted_file(path: Path, top: Path, ignored: Ignored) -> bool:
+    """Return whether a file below ``top`` is read: it is visible, and its suffix is one of manifests."""
+    return _is_manifest(path.name) and is_wanted(path, top, ignored)
+
+
+def _is_wanted_name(name: str) -> bool:
+    return _is_manifest(name) or name in _RENDERABLE
+
+
+def _is_manifest(name: str) -> bool:
+    return name.lower().endswith(SUFFIXES) and not name.startswith(".")
+
+
+def _holds_helm_templates(folder: Path) -> bool:
+    """Return whether the folder is ``templates`` beside a ``Chart.yaml``, or below such a folder."""
+    folder = folder.absolute()
+    return any(each.name == "templates" and (each.parent / CHART).is_file() for each in (folder, *folder.parents))
+
+
+def _kustomizations_above(folders: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield the path and the content of each kustomization in these folders and above them, within their repository."""
+    seen: set[str] = set()
+    for folder in folders:
+        for each in (Path(folder), *Path(folder).parents):
+            if str(each) in seen:
+                break
+            seen.add(str(each))
+            for file in (each / name for name in KUSTOMIZATIONS):
+                try:
+                    yield str(file), read_file(file)
+                except OSError:  # nearly always: it is not there
+                    continue
+            if (each / ".git").exists():
+                break

@@ -1,0 +1,358 @@
+"""Read Kubernetes objects from files and folders, for ``check`` and for ``--state``."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.base.globs import Globs
+from webhook.capacity.providers.nodes import Node
+from webhook.documents import (
+    Document,
+    DocumentError,
+    described,
+    field_path,
+    parse_field_path,
+    read_documents,
+)
+from webhook.documents.model import RENDER, placeholder_in
+from webhook.kube.defaults import drop_nulls
+from webhook.model.review import MalformedObjectError
+from webhook.offline.manifests.broken import kinds_in, names_object
+from webhook.offline.manifests.files import STDIN, Ignored, find_manifest_files
+from webhook.policy.errors import Problem, escaped_name, unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from webhook.documents import FieldPath
+    from webhook.offline.manifests.files import ManifestFile
+
+__all__ = ["STDIN", "Manifest", "Manifests", "read_manifest_files", "read_manifests"]
+
+_NOTHING: Final = Ignored(Globs(()))
+
+PROBLEMS_AT_MOST: Final = 100
+"""Problems of one file that are reported: more than a user corrects before the next run. A file of 64 MiB can have
+some 10 million."""
+
+OBJECTS_AT_MOST: Final = 250_000
+"""Objects, and documents that are none, which one process reads: ten times what 94 public repositories hold together
+(24,786). An object of 555 bytes takes 4.6 KB and 0.1 ms to read, so this many take 1.2 GB and half a minute."""
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """Describe one Kubernetes object of a file.
+
+    Attributes:
+        document: the document it is, or is an item of.
+        path: where in the document: nothing, or ``("items", 3)`` in a List.
+        api_version, kind: its own, or what the list that it is in says.
+    """
+
+    document: Document
+    path: FieldPath
+    api_version: str
+    kind: str
+    value: dict[str, Any]
+
+    @property
+    def file(self) -> str:
+        """Return the file, as it was given."""
+        return self.document.file
+
+    @property
+    def group(self) -> str:
+        """Return the API group; empty for the core group."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def version(self) -> str:
+        """Return the API version without its group."""
+        return self.api_version.rpartition("/")[2]
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Return the ``metadata``; empty where there is none."""
+        found = self.value.get("metadata")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def name(self) -> str:
+        """Return the name, empty if the API server generates one."""
+        return self.metadata.get("name") or ""
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace as it is written, if any."""
+        return self.metadata.get("namespace") or ""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Return the labels. A null is an empty string, as in the API server."""
+        return {key: text or "" for key, text in (self.metadata.get("labels") or {}).items()}
+
+    @property
+    def shown_name(self) -> str:
+        """Return the name for people: ``generateName`` if the API server generates it."""
+        return self.name or self.metadata.get("generateName") or ""
+
+    @property
+    def line(self) -> int:
+        """Return the line where the object begins, from 1."""
+        return self.document.position(self.path)[0] if self.path else self.document.line
+
+    @property
+    def named(self) -> Manifest:
+        """Return the object with nothing but its place, its kind and its name."""
+        metadata = {key: self.metadata[key] for key in ("name", "namespace", "generateName") if key in self.metadata}
+        document = Document(self.file, self.line, None)
+        return Manifest(document, (), self.api_version, self.kind, {"metadata": metadata})
+
+    def position_of(self, path: FieldPath) -> tuple[int, int]:
+        """Return line and column, from 1, of a field, or of its deepest ancestor that exists."""
+        return self.document.position((*self.path, *path))
+
+    def problem(self, path: FieldPath, text: str) -> Problem:
+        """Return a problem with a field of the object."""
+        line, column = self.document.position((*self.path, *path))
+        return Problem(self.file, line, column, field_path(path), text)
+
+
+class Unread(msgspec.Struct, frozen=True):
+    """Describe a file or object that could not be read.
+
+    Attributes:
+        kinds: the kinds of objects that it may hold; None if it may hold any.
+    """
+
+    file: str
+    kinds: frozenset[str] | None = None
+
+    def may_hold(self, kinds: Iterable[str]) -> bool:
+        """Return whether it may hold an object of one of these kinds."""
+        return self.kinds is None or not self.kinds.isdisjoint(kinds)
+
+
+class Manifests(msgspec.Struct):
+    """Hold the objects that were found in files and folders.
+
+    Attributes:
+        objects: in the order of the paths, of the files' names below a folder, and of the file.
+        skipped: documents in folders that are no Kubernetes objects, and files that are Helm templates.
+        problems: what could not be read; everything else was.
+        unread: the kinds of objects that may be in what could not be read.
+        count: number of objects and documents that were read.
+        lost: number of problems with the file that is being read.
+    """
+
+    objects: list[Manifest] = []
+    skipped: int = 0
+    problems: list[Problem] = []
+    unread: list[Unread] = []
+    count: int = 0
+    lost: int = 0
+
+    def add_one(self) -> None:
+        """Count an object, or a document that is none. Raise TooManyError if there are too many."""
+        self.count += 1
+        if self.count > OBJECTS_AT_MOST:
+            text = f"the files hold more than {OBJECTS_AT_MOST} objects; judge one folder at a time, or --ignore some"
+            raise TooManyError(text)
+
+    def lose(self, problem: Problem, kinds: frozenset[str] | None) -> None:
+        """Add a problem because of which objects of these kinds may be missing, or of any kind if that is None.
+
+        Raise TooManyError if the file has too many.
+        """
+        if self.lost >= PROBLEMS_AT_MOST:
+            raise TooManyError(f"more than {PROBLEMS_AT_MOST} problems; correct these, or pass another file")
+        self.lost += 1
+        self.problems.append(problem)
+        self.unread.append(Unread(problem.file, kinds))
+
+
+class TooManyError(Exception):
+    """Report objects or problems that are too many. The text says what to do."""
+
+
+def read_manifests(paths: Iterable[str | Path]) -> Manifests:
+    """Read every Kubernetes object in these files and folders. Mistakes are in the result; nothing is raised.
+
+    A path is a file, a folder (every ``*.yaml``, ``*.yml`` and ``*.json`` below), or ``-`` for standard input.
+    """
+    sources = find_manifest_files(paths, _NOTHING)
+    found = Manifests(skipped=sources.skipped)
+    for problem in (*sources.problems, *sources.dangling):
+        found.lose(problem, None)
+    read_manifest_files(sources.files, found)
+    return found
+
+
+def read_manifest_files(sources: Iterable[ManifestFile], found: Manifests) -> None:
+    """Add the objects of these files.
+
+    Raise DocumentError if a part of a file cannot be read. What is wrong is to be said of the whole file.
+    """
+    for source in sources:
+        found.lost = 0
+        try:
+            _read(source, found)
+        except TooManyError as error:
+            found.lost = 0
+            found.lose(Problem(escaped_name(source.file), 0, 0, "", str(error)), None)
+            if found.count > OBJECTS_AT_MOST:
+                return
+
+
+def _read(source: ManifestFile, found: Manifests) -> None:
+    shown = escaped_name(source.file)
+    try:
+        data = b"" if source.documents else source.read()
+        if source.file == STDIN and source.whole and not data.strip():
+            text = "nothing came through the pipe; the program before it may have failed: see what it says"
+            found.lose(Problem(shown, 0, 0, "", text), None)
+            return
+        documents = source.documents or read_documents(data, shown)
+    except OSError as error:
+        found.lose(unreadable(source.file, error), None)
+        return
+    except DocumentError as error:
+        if not source.whole:
+            raise
+        if source.in_folder and not names_object(data):
+            found.skipped += 1
+            return
+        problem = Problem(shown, error.line, error.column, "", f"{error.problem}; {error.fix}")
+        found.lose(problem, kinds_in(data))
+        return
+    for part in documents:
+        document = replace(part, line=part.line + source.line, begin=part.begin + source.begin) if source.line else part
+        found.add_one()
+        if _is_object(document.value):
+            _add(document, (), document.value, "", found)
+        elif source.in_folder and not _is_misspelt_object(document.value):
+            found.skipped += 1
+        else:
+            text = (
+                "not a Kubernetes object, which has `apiVersion` and `kind`; remove the document or pass another file"
+            )
+            found.lose(Problem(shown, *document.position(()), "", text), _kinds_of(document.value))
+
+
+def _kinds_of(value: Any) -> frozenset[str] | None:  # noqa: ANN401 - JSON
+    """Return the kind of something that is no object. Return None if it may be any."""
+    if not isinstance(value, dict):
+        return frozenset()
+    kind = value.get("kind")
+    if isinstance(kind, str) and kind:
+        return frozenset({kind})
+    return None if "kind" in value or "apiVersion" in value or "metadata" in value else frozenset()
+
+
+def _is_object(value: Any) -> bool:  # noqa: ANN401 - JSON
+    return isinstance(value, dict) and all(isinstance(value.get(key), str) and value[key] for key in _TYPE)
+
+
+def _is_misspelt_object(value: Any) -> bool:  # noqa: ANN401 - JSON
+    """Return whether a value has ``apiVersion`` and ``kind``, but in other letter case, or not as text."""
+    return isinstance(value, dict) and "metadata" in value and {*map(str.casefold, value)} >= _FOLDED
+
+
+def _add(document: Document, path: FieldPath, value: Any, inherited: str, found: Manifests) -> None:  # noqa: ANN401
+    """Add an object, or the items of a list.
+
+    ``inherited`` is what a ``PodList`` says of its items, as ``v1 Pod``.
+    """
+    if inherited and isinstance(value, dict):
+        api_version, _, kind = inherited.partition(" ")
+        value = {"apiVersion": api_version, "kind": kind} | value
+    if not _is_object(value):
+        line, column = document.position(path)
+        text = "not a Kubernetes object, which has `apiVersion` and `kind`; add them or remove the item"
+        found.lose(Problem(document.file, line, column, field_path(path), text), _kinds_of(value))
+        return
+    manifest = Manifest(document, path, value["apiVersion"], value["kind"], value)
+    items = value.get("items")
+    if manifest.kind == "List" and not isinstance(items, list | None):
+        problem = manifest.problem(("items",), "is not a list; write each object as an item with `- `")
+        found.lose(problem, None)
+        return
+    if manifest.kind.endswith("List") and isinstance(items, list | None) and "items" in value:
+        kind = manifest.kind.removesuffix("List")
+        for index, item in enumerate(items or ()):
+            found.add_one()
+            _add(document, (*path, "items", index), item, f"{manifest.api_version} {kind}" if kind else "", found)
+        return
+    if wrong := problem_with(manifest):
+        found.lose(wrong, frozenset({manifest.kind}))
+    else:
+        found.objects.append(manifest)
+
+
+def problem_with(manifest: Manifest) -> Problem | None:
+    """Return the problem with an object's metadata, or with a Node. Nothing else may read an object that has one."""
+    return _metadata_problem(manifest) or _node_problem(manifest)
+
+
+def _metadata_problem(manifest: Manifest) -> Problem | None:
+    """Return the problem with an object's metadata, which the API server refuses before any webhook sees it."""
+    metadata = manifest.value.get("metadata")
+    if metadata is None:
+        return None
+    if not isinstance(metadata, dict):
+        return manifest.problem(("metadata",), f"expected a map, got {_described(metadata)}")
+    for key in ("name", "generateName", "namespace"):
+        if not isinstance(metadata.get(key), str | None):
+            return _expected_text(manifest, ("metadata", key), metadata[key])
+    for key in ("labels", "annotations"):
+        entries = metadata.get(key)
+        if not isinstance(entries, dict | None):
+            return manifest.problem(("metadata", key), f"expected a map, got {_described(entries)}")
+        for name, text in (entries or {}).items():
+            if not isinstance(text, str | None):
+                return _expected_text(manifest, ("metadata", key, name), text)
+    return None
+
+
+def node_of(manifest: Manifest) -> Node:
+    """Return what is read of a Node beside its metadata.
+
+    Raise MalformedObjectError if it does not have the types of a Node.
+    """
+    value = deepcopy({key: manifest.value[key] for key in ("spec", "status") if key in manifest.value})
+    drop_nulls(value)
+    try:
+        return msgspec.convert(value, Node)
+    except msgspec.ValidationError as error:
+        raise MalformedObjectError.of(error, value=value) from None
+
+
+def _node_problem(manifest: Manifest) -> Problem | None:
+    """Return the problem with a Node: without its taints it would seem to take every Pod."""
+    if (manifest.api_version, manifest.kind) != ("v1", "Node"):
+        return None
+    try:
+        node_of(manifest)
+    except MalformedObjectError as error:
+        text = f"{error.problem}; {error.fix}"
+        return Problem(manifest.file, *manifest.position_of(parse_field_path(error.field)), error.field, text)
+    return None
+
+
+def _expected_text(manifest: Manifest, path: FieldPath, value: Any) -> Problem:  # noqa: ANN401 - JSON
+    return manifest.problem(path, f"expected text, got {described(value)}; write it in quotes")
+
+
+def _described(value: Any) -> str:  # noqa: ANN401 - JSON
+    """Return what stands in place of a map, and how to fill in a placeholder."""
+    placeholder = placeholder_in(value)
+    return f"the placeholder {placeholder}: {RENDER}" if placeholder else described(value)
+
+
+_TYPE: Final = ("apiVersion", "kind")
+_FOLDED: Final = {*map(str.casefold, _TYPE)}

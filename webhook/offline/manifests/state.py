@@ -1,0 +1,201 @@
+"""Read the state of a cluster from manifests: its node pools, the labels of its namespaces, and its Nodes.
+
+Node pools may be items of a list in one file: the node groups of eksctl's ClusterConfig.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from webhook.capacity.providers.joins import assume_here, join, sizes_in
+from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
+from webhook.capacity.view import FixedState
+from webhook.cluster.view import by_namespace, cluster_view, namespace_labels, node_facts, node_summary
+from webhook.documents import described, field_path
+from webhook.kube import autoscalers, disruption
+from webhook.kube.autoscalers import autoscaler_from
+from webhook.kube.resources import CRD_KIND
+from webhook.model.review import MalformedObjectError
+from webhook.offline.manifests.objects import Manifest, node_of, read_manifests
+from webhook.policy.errors import problem_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from webhook.capacity.providers.pool import Pool, Size
+    from webhook.capacity.providers.provider import Provider
+    from webhook.capacity.providers.reader import PoolReader
+    from webhook.capacity.view import ClusterView
+    from webhook.cluster.view import NodeFacts
+    from webhook.documents import FieldPath
+    from webhook.kube.autoscalers import Autoscaler
+    from webhook.kube.disruption import DisruptionBudget
+    from webhook.policy.errors import Problem
+
+DEFAULT_NAMESPACE: Final = "default"
+"""The namespace of an object that names none."""
+
+
+class StateErrors(Exception):  # noqa: N818 - it is several
+    """Report manifests of the cluster's state that can't be read. ``str()`` has a line for each problem."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(problem_lines(self.problems)))
+
+
+class FileState(FixedState):
+    """Hold the `ClusterState` that files describe, read once: the caller watches them.
+
+    Everything that is not in the files is not in the cluster. Raise StateErrors with everything that can't be read,
+    with file and line.
+    """
+
+    def __init__(self, paths: Iterable[Path], providers: Mapping[str, Provider]) -> None:
+        manifests = read_manifests(paths)
+        if manifests.problems:
+            raise StateErrors(manifests.problems)
+        super().__init__(view_of(manifests.objects, providers, complete=True))
+
+
+def telling_kinds(providers: Iterable[Provider]) -> frozenset[str]:
+    """Return the kinds of objects that say something about others: the state of the cluster, and other kinds."""
+    readers = [reader for provider in providers for reader in provider.readers]
+    return frozenset(
+        {
+            *("Namespace", "Node", CRD_KIND, disruption.KIND, *autoscalers.KINDS),
+            *(reader.kind for reader in readers),
+            *(reader.sizer.kind for reader in readers if reader.sizer is not None),
+            *(reader.listed_in.kind for reader in readers if reader.listed_in is not None),
+        }
+    )
+
+
+def view_of(
+    manifests: Iterable[Manifest], providers: Mapping[str, Provider], *, complete: bool, offline: bool = True
+) -> ClusterView:
+    """Return the view of a cluster that has these objects.
+
+    Of two objects with the same identity the later counts. ``complete``: the cluster has no other node pools and
+    PodDisruptionBudgets; else only if there is one among them. ``offline``: the objects are all that is known, so pools
+    that describe one cluster describe this one, unless there are Nodes or a provider says which cluster this is.
+    """
+    readers = {(each.any.group, each.any.kind): each for each in readers_by_resource(providers.values()).values()}
+    sizers = {(each[0].group, each[0].kind): each for each in sizers_by_resource(providers.values()).values()}
+    pools: dict[tuple[str, ...], Pool] = {}
+    sizes: dict[tuple[str, str, str], tuple[Size, ...]] = {}
+    namespaces: dict[str, dict[str, str]] = {}
+    nodes: list[NodeFacts] = []
+    budgets: dict[tuple[str, str], DisruptionBudget | None] = {}
+    scaling: dict[tuple[str, str], Autoscaler] = {}
+    for manifest in with_listed_pools(manifests, providers.values()):
+        if reader := readers.get((manifest.group, manifest.kind)):
+            pool = reader.read(_with_namespace(manifest) if reader.any.namespaced else manifest.value)
+            pools[pool.identity] = pool
+        elif given := sizers.get((manifest.group, manifest.kind)):
+            value = _with_namespace(manifest)
+            sizes[manifest.kind, value["metadata"]["namespace"], manifest.name] = sizes_in(value, given)
+        elif (manifest.api_version, manifest.kind) == ("v1", "Namespace"):
+            # Applying a Namespace leaves the labels that its manifest does not name.
+            there = namespaces.get(manifest.name, {})
+            namespaces[manifest.name] = namespace_labels(manifest.name, {**there, **manifest.labels})
+        elif (manifest.api_version, manifest.kind) == ("v1", "Node"):
+            nodes.append(node_facts(manifest.labels, node_of(manifest), providers.values(), manifest.name))
+        elif (manifest.group, manifest.kind) == (disruption.GROUP, disruption.KIND):
+            budgets[manifest.namespace or DEFAULT_NAMESPACE, manifest.name] = _budget(manifest)
+        elif autoscaler := autoscaler_from(manifest.group, manifest.kind, manifest.name, manifest.value):
+            scaling[manifest.namespace or DEFAULT_NAMESPACE, f"{manifest.kind}/{manifest.name}"] = autoscaler
+    joined, templates = join((*pools.values(), *sizes.values()))
+    if offline and not nodes and not any(reader.any.facts.this_cluster for reader in readers.values()):
+        joined = assume_here(joined)
+    known = {key: budget for key, budget in budgets.items() if budget is not None}
+    view = cluster_view(
+        pools=joined if complete or joined else None,
+        templates=templates,
+        namespaces=namespaces,
+        nodes=node_summary(nodes),
+        why_unknown="No node pool is among the files.",
+        remedy="pass the manifests of the cluster's node pools with --state",
+        budgets=by_namespace(known) if (complete or known) and len(known) == len(budgets) else None,
+    )
+    return replace(view, autoscalers=by_namespace(scaling))
+
+
+def _with_namespace(manifest: Manifest) -> dict[str, Any]:
+    """Return the object with its namespace."""
+    return {**manifest.value, "metadata": {**manifest.metadata, "namespace": manifest.namespace or DEFAULT_NAMESPACE}}
+
+
+def _budget(manifest: Manifest) -> DisruptionBudget | None:
+    """Return the disruption budget, or None if it can't be read: what it covers is unknown then."""
+    try:
+        return disruption.budget_from(manifest.value)
+    except MalformedObjectError:
+        return None
+
+
+class ListedPool(Manifest, frozen=True):
+    """Show a node pool as an object: ``spec`` is the item, and the namespace the name of the object that lists it."""
+
+    def position_of(self, path: FieldPath) -> tuple[int, int]:
+        """Return line and column, from 1, of a field as `written_field` names it."""
+        return self.document.position(path or self.path)
+
+    def written_field(self, field: str) -> str:
+        """Return the field of the object that lists the pool."""
+        item = field_path(self.path)
+        if field.startswith("metadata"):
+            return f"{item}.name"
+        return f"{item}{field.removeprefix('spec')}" if field.startswith("spec") else item
+
+
+def with_listed_pools(manifests: Iterable[Manifest], providers: Iterable[Provider]) -> list[Manifest]:
+    """Return the manifests, and behind each the node pools that it lists."""
+    lists = _lists(providers)
+    found: list[Manifest] = []
+    for manifest in manifests:
+        found.append(manifest)
+        for reader, field in lists.get((manifest.group, manifest.kind), ()):
+            found += _listed(manifest, reader, field)
+    return found
+
+
+def list_problems(manifests: Iterable[Manifest], providers: Iterable[Provider]) -> Iterator[Problem]:
+    """Yield the problems with lists that are none, and with items of which no pool can be made."""
+    lists = _lists(providers)
+    for manifest in manifests:
+        for _, field in lists.get((manifest.group, manifest.kind), ()):
+            items = manifest.value.get(field)
+            if not isinstance(items, list | None):
+                yield manifest.problem((field,), f"expected a list, got {described(items)}")
+                continue
+            for index, item in enumerate(items or ()):
+                if not isinstance(item, dict):
+                    yield manifest.problem((field, index), f"expected a map, got {described(item)}")
+
+
+def _lists(providers: Iterable[Provider]) -> dict[tuple[str, str], list[tuple[PoolReader, str]]]:
+    """Return the readers of listed pools, each with the field of the list, by API group and kind of what lists them."""
+    lists: dict[tuple[str, str], list[tuple[PoolReader, str]]] = {}
+    for reader in (reader for provider in providers for reader in provider.readers):
+        if (listed := reader.listed_in) is not None:
+            lists.setdefault((reader.group, listed.kind), []).append((reader, listed.field))
+    return lists
+
+
+def _listed(manifest: Manifest, reader: PoolReader, field: str) -> Iterator[ListedPool]:
+    items = manifest.value.get(field)
+    for index, item in enumerate(items if isinstance(items, list) else ()):
+        if not isinstance(item, dict):
+            continue
+        name = item.get("name")
+        value = {
+            "apiVersion": manifest.api_version,
+            "kind": reader.kind,
+            "metadata": {"name": name if isinstance(name, str) else "", "namespace": manifest.name},
+            "spec": item,
+        }
+        yield ListedPool(manifest.document, (*manifest.path, field, index), manifest.api_version, reader.kind, value)

@@ -1,0 +1,208 @@
+"""Declare flags that several commands have."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from posixpath import normpath
+from typing import TYPE_CHECKING, Final
+
+from webhook.base.exits import CannotJudgeError
+from webhook.base.globs import problem_with
+from webhook.base.terminal import complain
+from webhook.engine.bundle import OWN_NAMESPACE, SHIPPED, load_bundle
+from webhook.engine.lint import warnings
+from webhook.kube.versions import parse_version
+from webhook.offline.manifests.state import FileState, StateErrors
+from webhook.policy.errors import PolicyErrors
+from webhook.rules.context import ASSUMED_VERSION, NOTHING_KNOWN, utc_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from webhook.capacity.view import ClusterView
+    from webhook.engine.bundle import Bundle
+
+SHIPPED_WORD: Final = "shipped"
+_SHIPPED: Final = (
+    "can be given again; default: `shipped`, the policies that come with spotgate, which can be named beside others: "
+    "what they say of the same kind and name counts"
+)
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def path(text: str) -> str:
+    """Return a path from the command line. Raise ArgumentTypeError if it is empty, as an unset variable makes it."""
+    if not text:
+        raise argparse.ArgumentTypeError("a path is empty: write . for the working directory")
+    return text
+
+
+def add_operation(parser: argparse.ArgumentParser) -> None:
+    """Add ``--operation`` and ``--against``, for commands that can judge more than a CREATE."""
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument(
+        "--operation",
+        choices=("CREATE", "UPDATE", "DELETE"),
+        help="default: CREATE; with --kubeconfig what applying the object is: UPDATE where it is there already",
+    )
+    either.add_argument(
+        "--against",
+        metavar="REF",
+        help="what merging the branch does: UPDATE of objects that Git has where it left REF, CREATE of others, DELETE "
+        "of those that are no longer in the files",
+    )
+
+
+def add_rendered(parser: argparse.ArgumentParser) -> None:
+    """Add ``--no-render``, ``--kustomize``, ``--helm`` and ``--helm-values``, for commands that write no manifests."""
+    rendered = parser.add_argument_group("what other programs render; they are to be installed")
+    rendered.add_argument(
+        "--no-render",
+        dest="render",
+        action="store_false",
+        default=True,
+        help="don't render kustomizations and charts in folders: take their files as they are, and say so",
+    )
+    add_list(rendered, "--kustomize", "DIR", "judge what `kustomize build DIR` prints; can be given again")
+    add_list(rendered, "--helm", "CHART", "judge what `helm template CHART` prints; can be given again")
+    add_list(rendered, "--helm-values", "FILE", "values for these charts; can be given again")
+
+
+def add_inputs(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of a judging session: objects, cluster, user. `take_project_file` completes their values."""
+    parser.add_argument("paths", metavar="PATH", nargs="*", type=path, help="files, folders; - is standard input")
+    leave_out = "leave out files and folders with this name or path; can be given again"
+    add_list(parser, "--ignore", "GLOB", leave_out, _glob)
+    parser.add_argument(
+        "--changed-since",
+        metavar="REF",
+        help="only documents that were changed or added since the branch left REF, committed or not; others are state",
+    )
+    add_policies(parser)
+    add_kubernetes_version(parser)
+    cluster = parser.add_argument_group("the cluster that the objects are meant for")
+    has = "node pools, Namespaces, Nodes, PodDisruptionBudgets, autoscalers; files or folders; can be given again"
+    add_list(cluster, "--state", "PATH", f"manifests of what it has: {has}")
+    add_cluster(cluster)
+    cluster.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        type=Path,
+        help="read it from the cluster that this file names: node pools, Namespaces, Nodes, and the objects, "
+        "as they are there; nothing is written to it",
+    )
+    cluster.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
+    cluster.add_argument("--partial", action="store_true", help="there are more node pools than the files show")
+    request = parser.add_argument_group("the request that the webhook would see")
+    request.add_argument("--user", default="", help="user name; default: unknown, and no exemption by user holds")
+    add_list(request, "--group", "GROUP", "group of the user; can be given again")
+    parser.set_defaults(kubernetes_version=None, project="", against=None, kustomize=[], helm=[], helm_values=[])
+    parser.set_defaults(render=False, chart_values={})
+
+
+def _glob(text: str) -> str:
+    if problem := problem_with(text):
+        raise argparse.ArgumentTypeError(problem)
+    return normpath(text)
+
+
+def add_policies(parser: argparse.ArgumentParser, default: str = _SHIPPED) -> None:
+    """Add ``--policies PATH``, which can be given again."""
+    text = f"policy files, or a folder of them; {default}"
+    add_list(parser, "--policies", "PATH", text, policies_path)
+
+
+def add_list(
+    group: argparse._ActionsContainer, flag: str, metavar: str, text: str, kind: Callable[[str], object] = str
+) -> None:
+    """Add a flag that can be given again: the option is the list of its values."""
+    group.add_argument(flag, metavar=metavar, type=kind, action="append", default=[], help=text)
+
+
+def add_namespace(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add ``--namespace NAME``, where spotgate is."""
+    default = f"{text}; default: %(default)s"
+    parser.add_argument("--namespace", metavar="NAME", type=resource_name, default=OWN_NAMESPACE, help=default)
+
+
+def add_table_or_json(parser: argparse.ArgumentParser) -> None:
+    """Add ``-o table|json``."""
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: %(default)s")
+
+
+def policies_path(text: str) -> Path:
+    """Return the path of policies. ``shipped`` stands for those that come with spotgate."""
+    return SHIPPED if text == SHIPPED_WORD else Path(text)
+
+
+def add_cluster(group: argparse._ActionsContainer) -> None:
+    """Add ``--cluster NAME``."""
+    group.add_argument(
+        "--cluster",
+        metavar="NAME",
+        default="",
+        help="its name, as node pools name theirs: prod, infra/prod, or the provider's path of it; pools of other "
+        "clusters take no Pods; default: `thisCluster` of the provider, or the one cluster that files describe",
+    )
+
+
+def add_kubernetes_version(parser: argparse.ArgumentParser) -> None:
+    """Add ``--kubernetes-version VERSION``."""
+    parser.add_argument(
+        "--kubernetes-version",
+        metavar="VERSION",
+        type=kubernetes_version,
+        default=ASSUMED_VERSION,
+        help="of the API server and the kubelets; default: %s.%s" % ASSUMED_VERSION,  # noqa: UP031
+    )
+
+
+def resource_name(text: str) -> str:
+    """Return the name of a Service or namespace. Raise ArgumentTypeError if the text is none."""
+    if not _NAME.fullmatch(text):
+        problem = f"{text!r} is no name of a Service or namespace: lower-case letters, digits and '-'"
+        raise argparse.ArgumentTypeError(problem)
+    return text
+
+
+def object_name(text: str, kind: str = "Secret", example: str = "spotgate-certificates") -> tuple[str, str]:
+    """Return namespace and name of an object, written as NAMESPACE/NAME. Raise ArgumentTypeError if it is none."""
+    namespace, _, name = text.partition("/")
+    if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
+        problem = f"{text!r} names no {kind}; write NAMESPACE/NAME, as in spotgate-system/{example}"
+        raise argparse.ArgumentTypeError(problem)
+    return namespace, name
+
+
+def kubernetes_version(text: str) -> tuple[int, int]:
+    """Parse a Kubernetes version into (major, minor). Raise ArgumentTypeError if the text is none."""
+    try:
+        return parse_version(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def read_policies(paths: Sequence[Path], *, own_namespace: str = "", cluster: str = "") -> Bundle:
+    """Load the policies in these files and folders, or the shipped ones, and warn of those without effect.
+
+    Raise CannotJudgeError if a policy is invalid; the text lists all mistakes.
+    """
+    try:
+        bundle = load_bundle(paths, own_namespace=own_namespace, cluster=cluster)
+    except PolicyErrors as errors:
+        raise CannotJudgeError(str(errors)) from None
+    for warning in warnings(bundle, utc_now().date()):
+        complain(str(warning))
+    return bundle
+
+
+def read_state(paths: Sequence[Path], bundle: Bundle) -> ClusterView:
+    """Read the cluster that manifests describe. Raise CannotJudgeError if one can't be read; the text lists all."""
+    if not paths:
+        return NOTHING_KNOWN
+    try:
+        return FileState(paths, bundle.providers).view()
+    except StateErrors as errors:
+        raise CannotJudgeError(str(errors)) from None

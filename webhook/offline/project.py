@@ -1,0 +1,187 @@
+"""Complete the flags from ``.spotgate.yaml``: settings of a project in place of flags that every call would need."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from posixpath import normpath
+from typing import TYPE_CHECKING, Final, Literal
+
+from pydantic import Field
+
+from webhook.base.exits import CannotJudgeError
+from webhook.documents import DocumentError, field_path, read_documents
+from webhook.offline.manifests.files import STDIN, ManifestFile
+from webhook.offline.options import SHIPPED_WORD, policies_path
+from webhook.policy.common import Flag, Glob, KubernetesVersion, Model, NonEmpty
+from webhook.policy.document import files_below, is_named_like_policy
+from webhook.policy.errors import Problem
+from webhook.policy.loader import MISTAKES_AT_MOST, validate_model
+from webhook.rules.context import ASSUMED_VERSION
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator, Sequence
+
+    from webhook.documents import Document, FieldPath
+
+FILE: Final = ".spotgate.yaml"
+
+
+def take_project_file(options: Namespace) -> None:
+    """Complete the flags from the project file, then with their defaults.
+
+    Raise CannotJudgeError if the file is invalid; the text lists all mistakes.
+    """
+    file = _find(folder_of(options))
+    project = ProjectFile.model_construct()
+    if file is not None:
+        options.project = str(file.parent)
+        written = read_project_file(file)
+        paths = {
+            "policies": [_policies_from_here(file, each) for each in written.policies],
+            "state": [_from_here(file, each) for each in written.state],
+            "ignore": [normpath(each) for each in written.ignore],
+        }
+        project = written.model_copy(update=paths)
+    for field in ProjectFile.model_fields:
+        if field in options:
+            setattr(options, field, getattr(options, field) or getattr(project, field))
+
+
+def folder_of(options: Namespace) -> Path:
+    """Return the folder of the first path that is named."""
+    named = [path for path in (*options.paths, *options.kustomize, *options.helm) if path != STDIN]
+    first = Path(os.path.abspath(named[0] if named else "."))  # noqa: PTH100 - `..` is to be gone
+    return next(each for each in (first, *first.parents) if each.is_dir())
+
+
+def _find(folder: Path) -> Path | None:
+    """Return the project file in the folder or the next one above it, up to the root of the Git repository."""
+    for each in (folder, *folder.parents):
+        if os.path.lexists(each / FILE):
+            return each / FILE
+        if (each / ".git").exists():
+            break
+    return None
+
+
+def repository_of(folder: Path) -> str:
+    """Return the real path of the repository that a folder is in; without Git, of the folder."""
+    return os.path.realpath(next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder))
+
+
+def _leads_out(path: Path, root: str) -> bool:
+    """Return whether a path, with its links followed, is outside of the repository."""
+    return not Path(os.path.realpath(path)).is_relative_to(root)
+
+
+def _problem_with(path: str, folder: Path, root: str) -> str:
+    """Return why a path of the project file can't be read; empty if it can. A pull request may name any."""
+    file = folder / path
+    try:
+        if Path(path).is_absolute() or _leads_out(file, root):
+            return f"{path!r} is outside of this repository; name a file or folder in it, or pass the path as a flag"
+        is_there = file.exists()
+    except (OSError, ValueError):  # too long, or with a null byte
+        is_there = False
+    if not is_there:
+        return f"there is no {path!r} next to this file; paths are relative to it"
+    if not (file.is_file() or file.is_dir()):
+        return f"{path!r} is neither a regular file nor a folder; name one"
+    links = (each for each in files_below(file) if is_named_like_policy(each) and each.is_symlink())
+    if link := next((each for each in links if _leads_out(each, root)), None):
+        return f"{path!r} holds {link.relative_to(file)}, a link out of this repository; remove it"
+    return ""
+
+
+def _policies_from_here(file: Path, path: str) -> Path:
+    return policies_path(path if path == SHIPPED_WORD else _from_here(file, path))
+
+
+def _from_here(file: Path, path: str) -> str:
+    """Return a path that is relative to the file as one that is relative to the working directory."""
+    return os.path.relpath(file.parent / path)
+
+
+class ProjectFile(Model):
+    """Settings for check, fix, fn and explain. A flag takes the place of a setting."""
+
+    policies: tuple[NonEmpty, ...] = Field(
+        default=(),
+        description="Policy files and folders, relative to this file; `shipped`, the default, names those that come "
+        "with spotgate.",
+    )
+    state: tuple[NonEmpty, ...] = Field(
+        default=(), description="Manifests of what the cluster has: files and folders, relative to this file."
+    )
+    cluster: str = Field(
+        default="", description="Name of the cluster that the objects are meant for, as node pools name theirs."
+    )
+    partial: Flag = Field(default=False, description="The cluster has more node pools than the files show.")
+    ignore: tuple[Glob, ...] = Field(
+        default=(), description="Files and folders to leave out: globs of names, or of paths from this file."
+    )
+    chart_values: dict[NonEmpty, tuple[NonEmpty, ...]] = Field(
+        default={}, description="Values files by the folder of the chart that they are for, relative to this file."
+    )
+    fail_on: Literal["deny", "warn", "indeterminate"] = Field(
+        default="deny", description="Lowest outcome that makes the exit code of check 1."
+    )
+    kubernetes_version: KubernetesVersion = Field(
+        default=ASSUMED_VERSION, description="Of the API server and the kubelets, in quotes."
+    )
+
+
+def read_project_file(file: Path) -> ProjectFile:
+    """Read the project file. Raise CannotJudgeError if it is invalid; the text lists all mistakes."""
+    shown = os.path.relpath(file)
+    try:
+        if _leads_out(file, repository_of(file.parent)):
+            raise CannotJudgeError(f"{shown}: is a link out of this repository; put the file itself here")
+        if not file.is_file():
+            raise CannotJudgeError(f"{shown}: is no file that can be read; mend it, or remove it")
+        documents = read_documents(ManifestFile(str(file)).read(), shown)
+    except OSError as error:
+        raise CannotJudgeError(f"{shown}: can't be read: {error.strerror or error}; mend it, or remove it") from None
+    except DocumentError as error:
+        raise CannotJudgeError(str(error)) from None
+    if not documents:
+        return ProjectFile()
+    problems: list[Problem] = []
+    project = _project(documents, file, problems)
+    if project is None or problems:
+        raise CannotJudgeError("\n".join(map(str, sorted(problems))))
+    return project
+
+
+def _project(documents: Sequence[Document], file: Path, problems: list[Problem]) -> ProjectFile | None:
+    document = documents[0]
+
+    def problem(path: FieldPath, text: str, where: Document = document) -> None:
+        problems.append(Problem(where.file, *where.position(path), field_path(path), text))
+
+    if len(documents) > 1:
+        problem((), "is a second document; one says all", documents[1])
+    if not isinstance(document.value, dict):
+        problem((), "is no mapping; write `policies: [...]`, for example")
+        return None
+    project = validate_model(ProjectFile, document.value, (), problem)
+    root = repository_of(file.parent)
+    if project is not None:
+        for field, path in _paths_of(project):
+            if len(problems) > MISTAKES_AT_MOST:
+                break
+            if (field[0], path) != ("policies", SHIPPED_WORD) and (text := _problem_with(path, file.parent, root)):
+                problem(field, text)
+    return project
+
+
+def _paths_of(project: ProjectFile) -> Iterator[tuple[FieldPath, str]]:
+    """Yield each path that the file names, with its field."""
+    lists: dict[FieldPath, tuple[str, ...]] = {("policies",): project.policies, ("state",): project.state}
+    for chart, values in project.chart_values.items():
+        yield ("chartValues", chart), chart
+        lists["chartValues", chart] = values
+    for field, paths in lists.items():
+        yield from (((*field, number), path) for number, path in enumerate(paths))

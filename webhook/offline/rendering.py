@@ -1,0 +1,207 @@
+"""Render kustomizations and charts with kustomize, kubectl and Helm. Findings name the files that objects come from."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from webhook.documents import Document, DocumentError, read_documents
+from webhook.documents.reading import read_file
+from webhook.offline.confined import OUTPUT_AT_MOST, SECONDS, FailureError, environment, run_limited
+from webhook.offline.manifests.files import ManifestFile
+from webhook.offline.manifests.kustomizations import KUSTOMIZATIONS, Rendered
+from webhook.policy.errors import Problem, escaped_name
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator, Sequence
+
+    from webhook.documents import JSONValue
+    from webhook.offline.manifests.kustomizations import Root
+
+SECONDS_IF_TRUSTED: Final = 120
+"""Limit for a folder or chart that the user names, whose parts may have to be fetched from the network."""
+
+SECONDS_IN_ALL: Final = 300
+"""Limit of one run. A root takes 0.1 to 0.5 s."""
+
+_AT_ONCE: Final = 4
+
+_SWITCHES: Final = {
+    "plugins are disabled": "--enable-alpha-plugins --enable-exec",
+    "external plugins disabled": "--enable-alpha-plugins --enable-exec",
+    "must specify --enable-helm": "--enable-helm",
+}
+"""Part of kustomize's error where it would run other programs -> the flags that permit it: the user decides."""
+
+_WRAPPED: Final = re.compile(r"Error: accumulating resources: .*? path '[^']*': ", re.DOTALL)
+"""What kustomize's errors begin with, because the folder is a resource of a kustomization in a temporary folder."""
+
+_ORIGIN: Final = "config.kubernetes.io/origin"
+_TEMPLATE: Final = re.compile(r"^# Source: [^/\n]+/(.+?)\r?$", re.MULTILINE)
+
+
+class Rendering:
+    """The output of kustomize, kubectl, and Helm for kustomizations and charts.
+
+    Attributes:
+        sources: the documents; what several roots print alike is there once.
+        rendered: the roots that were rendered.
+        problems: why the others were not.
+    """
+
+    def __init__(self, roots: Sequence[Root], options: Namespace) -> None:
+        self.sources: list[ManifestFile] = []
+        self.rendered: list[Root] = []
+        self.problems: list[Problem] = []
+        self._options = options
+        self._until = time.monotonic() + SECONDS_IN_ALL
+        self._bytes = 2 * OUTPUT_AT_MOST
+        self._files: dict[str, list[Document]] = {}
+        seen: set[tuple[str, bytes]] = set()
+        pool = ThreadPoolExecutor(min(_AT_ONCE, os.cpu_count() or 1))
+        try:
+            for root, printed in zip(roots, pool.map(self._printed, roots), strict=True):
+                if isinstance(printed, str):
+                    self._fail(root, printed)
+                    continue
+                self.rendered.append(root)
+                for document in printed:
+                    identity = (document.file, msgspec.json.encode(document.value))
+                    if identity not in seen:
+                        size = len(identity[1])
+                        self.sources.append(ManifestFile(document.file, size=size, data=b"", documents=(document,)))
+                    seen.add(identity)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _fail(self, root: Root, why: str) -> None:
+        flags = next((flags for words, flags in _SWITCHES.items() if words in why), "")
+        command = root.command.replace("build", f"build {flags}", 1) if flags else root.command
+        text = f"can't be rendered: {why}; to judge it: `{command} | spotgate check -`"
+        self.problems.append(Problem(escaped_name(root.place), 0, 0, "", text))
+
+    def _printed(self, root: Root) -> list[Rendered] | str:
+        """Return the documents that a root prints, or why there are none."""
+        try:
+            with tempfile.TemporaryDirectory(prefix="spotgate-") as home:
+                data = self._run(root, os.path.realpath(home))
+            self._bytes -= len(data)
+            if self._bytes < 0:
+                return "all folders together print too much; judge one at a time"
+            documents = read_documents(data, root.place)
+        except FailureError as error:
+            return str(error)
+        except (OSError, UnicodeError) as error:  # a name that is no UTF-8
+            return escaped_name(str(error))
+        except DocumentError as error:
+            return f"line {error.line} of what it prints: {error.problem}; {error.fix}"
+        placed, text, end, template = [], data.decode("utf-8-sig"), 0, ""
+        for each in documents:
+            for found in _TEMPLATE.finditer(text, end, each.begin):
+                template = found[1]
+            end = each.begin + len(each.source)
+            origin = template if root.is_chart else _take_origin(each)
+            file = os.path.normpath(Path(root.folder if root.is_chart else os.path.realpath(home), origin))
+            placed.append(self._placed(root, each, file))
+        return placed
+
+    def _run(self, root: Root, home: str) -> bytes:
+        """Return what a root prints. Raise FailureError if it must not or can't be rendered."""
+        if root.refused:
+            raise FailureError(escaped_name(root.refused))
+        program = shutil.which("helm") if root.is_chart else shutil.which("kustomize") or shutil.which("kubectl")
+        if program is None:
+            names = "`helm` is not" if root.is_chart else "neither `kustomize` nor `kubectl` is"
+            raise FailureError(f"{names} installed")
+        seconds = min(SECONDS_IF_TRUSTED if root.trusted else SECONDS, self._until - time.monotonic())
+        if seconds <= 0:
+            raise FailureError(f"all folders together take more than {SECONDS_IN_ALL} s; judge one at a time")
+        command = [str(Path(program).absolute())]
+        if root.is_chart:
+            version = "{}.{}.0".format(*self._options.kubernetes_version)
+            # The schema of a chart's values can refer to others on the network.
+            command += ["template", "--include-crds", *(() if root.trusted else ("--skip-schema-validation",))]
+            command += [f"--kube-version={version}", *(f"--values={file}" for file in self._values(root, home)), "."]
+            folder = root.folder
+        else:
+            # kustomize adds the origin of each object, a path that is relative to the kustomization that is built.
+            resource = os.path.relpath(os.path.realpath(root.folder), home)
+            lines = {"resources": [resource], "buildMetadata": ["originAnnotations"]}
+            Path(home, KUSTOMIZATIONS[0]).write_bytes(msgspec.json.encode(lines))
+            command += ["kustomize" if Path(program).name == "kubectl" else "build", "."]
+            folder = home
+        try:
+            return run_limited(
+                command, folder=folder, home=home, seconds=seconds, env=None if root.trusted else environment(home)
+            )
+        except FailureError as error:
+            raise FailureError(_WRAPPED.sub("", str(error), count=1)) from None
+
+    def _values(self, root: Root, home: str) -> Iterator[str]:
+        """Yield the values files of a chart, which the project file and flags name.
+
+        Those of the project file get a name of ours, because Helm takes a name with a comma for two.
+        """
+        project = self._options.project or "."
+        for folder, files in self._options.chart_values.items():
+            if os.path.realpath(Path(project, folder)) == os.path.realpath(root.folder):
+                for number, file in enumerate(files):
+                    link = Path(home, f"values-{number}.yaml")
+                    link.symlink_to(os.path.realpath(Path(project, file)))
+                    yield str(link)
+        if root.trusted:
+            yield from map(os.path.realpath, self._options.helm_values)
+
+    def _placed(self, root: Root, printed: Document, file: str) -> Rendered:
+        """Return a document with its place in the file that it comes from, as far as that is known."""
+        # A stranger's files can say that an object comes from anywhere.
+        if not Path(file).is_file() or not (root.trusted or os.path.realpath(file) in root.reads):
+            file, source = root.place, None
+        else:
+            file = file if Path(root.folder).is_absolute() else os.path.relpath(file)
+            source = None if root.is_chart else self._source(file, printed.value)
+        place = (1, "", 0) if source is None else (source.line, source.source, source.offset)
+        line, text, offset = place
+        return Rendered(escaped_name(file), line, printed.value, text, offset, command=root.command)
+
+    def _source(self, file: str, value: JSONValue) -> Document | None:
+        """Return the document of a file that an object comes from: of its kind, with a name that is in its name."""
+        if file not in self._files:
+            try:
+                self._files[file] = read_documents(read_file(file), file)
+            except (OSError, DocumentError):
+                self._files[file] = []
+        kind, name = _kind_and_name(value)
+        alike = ((each, *_kind_and_name(each.value)) for each in self._files[file])
+        named = [(len(its), each) for each, of, its in alike if of == kind and its in name]
+        return max(named, key=itemgetter(0), default=(0, None))[1]
+
+
+def _kind_and_name(value: JSONValue) -> tuple[str, str]:
+    members: dict[str, Any] = value if isinstance(value, dict) else {}
+    metadata = members.get("metadata")
+    return str(members.get("kind")), str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
+
+
+def _take_origin(document: Document) -> str:
+    """Remove kustomize's origin annotation, and return the path in it; empty if the file is from elsewhere."""
+    value: Any = document.value
+    for key in ("metadata", "annotations"):
+        value = value.get(key) if isinstance(value, dict) else None
+    text = value.pop(_ORIGIN, None) if isinstance(value, dict) else None
+    try:
+        origin: Any = read_documents(str(text).encode(), "")[0].value
+    except (DocumentError, IndexError):
+        return ""
+    path = (origin.get("path") or origin.get("configuredIn")) if isinstance(origin, dict) else None
+    return path if isinstance(path, str) else ""

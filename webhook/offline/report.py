@@ -1,0 +1,337 @@
+"""Report what ``check`` and ``audit`` found: the model, how it is built from judgements, and helpers of formats."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+
+from webhook.documents import parse_field_path
+from webhook.engine.bundle import policy_kinds
+from webhook.engine.lint import warnings
+from webhook.model.decision import Outcome
+from webhook.offline.additions import Addition, addition_of
+from webhook.offline.manifests.files import STDIN
+from webhook.policy.errors import Problem  # noqa: TC001 - msgspec reads the annotations
+from webhook.reclaim.timeline import ReclaimTimeline
+from webhook.rules.context import utc_now
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from webhook.engine.bundle import Bundle
+    from webhook.offline.judge import Judgement
+    from webhook.offline.manifests.objects import Manifest
+    from webhook.offline.session import Judgements
+
+T = TypeVar("T")
+Key = TypeVar("Key")
+
+TEAM: Final = "team"
+PART_OF: Final = "app.kubernetes.io/part-of"
+NOBODY: Final = "(none)"
+_CHECKOUTS: Final = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
+"""Variables in which GitHub and GitLab name the folder of the repository."""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Hold a finding with its object, and the file, line and column of its field.
+
+    Attributes:
+        namespace: where the object would be created; empty for cluster-scoped objects.
+    """
+
+    file: str
+    line: int
+    column: int
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    policy: str
+    id: str
+    outcome: str
+    reason: str
+    detail: str
+    field: str
+    fix: str
+
+    def explanation(self) -> str:
+        """Return field, detail and fix as text, for formats that show the reason elsewhere."""
+        where = f"At {self.field}." if self.field else ""
+        return "\n".join(part for part in (where, self.detail, self.fix and f"Fix: {self.fix}") if part)
+
+
+class ObjectReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold the report of one object.
+
+    Attributes:
+        patch: JSONPatch (RFC 6902) that the webhook would make, for the document as it is in the file.
+        additions: what that adds, as fields of the object.
+        cut_off: the reclaims that do not leave its Pods their whole grace period; only where a format draws them.
+    """
+
+    file: str
+    line: int
+    kind: str
+    namespace: str
+    name: str
+    results: list[Result]
+    team: str = ""
+    patch: tuple[dict[str, Any], ...] = ()
+    additions: tuple[Addition, ...] = ()
+    cut_off: tuple[ReclaimTimeline, ...] = ()
+
+
+class RiskReason(msgspec.Struct, frozen=True, kw_only=True):
+    """Say why a workload would not survive a reclaim: the id, reason and fix of a finding."""
+
+    id: str
+    reason: str
+    fix: str
+
+
+class ReclaimRisk(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Describe a workload with Pods on spot Nodes, and why it would not survive a reclaim, if anything is known."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    pods: int
+    pools: list[str]
+    reasons: list[RiskReason]
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold the report of one run.
+
+    Attributes:
+        objects: all objects that were judged; of a live cluster those with findings.
+        fine: the number of objects that were judged and are not among these.
+        skipped: the number of documents that are no objects, Helm templates, and policy files.
+        not_rendered: the number of kustomizations and charts that are deliberately not rendered.
+        unreadable: files, and objects in them, that could not be judged. Standard error says the same.
+        kinds: the kind of each policy, by its name.
+        warnings: parts of policy files that have no effect, exemptions that end, and what is deliberately not rendered.
+            Standard error says the same.
+        fail_on: the lowest outcome that fails the run.
+        verbose: the table shows every finding by itself.
+        on_spot: the workloads that run on spot Nodes, where a live cluster was asked.
+    """
+
+    objects: list[ObjectReport]
+    fine: int = 0
+    skipped: int = 0
+    not_rendered: int = 0
+    unreadable: list[Problem] = []
+    kinds: dict[str, str] = {}
+    warnings: list[Problem] = []
+    fail_on: str = "deny"
+    verbose: bool = False
+    on_spot: list[ReclaimRisk] | None = None
+
+    def fails(self, result: Result) -> bool:
+        """Return whether a finding makes the exit code 1."""
+        return Outcome[result.outcome.upper()] >= Outcome[self.fail_on.upper()]
+
+    @property
+    def results(self) -> list[Result]:
+        """Return all findings, in the order of the objects."""
+        return [result for each in self.objects for result in each.results]
+
+    @property
+    def patched(self) -> list[ObjectReport]:
+        """Return the objects that the webhook would change."""
+        return [each for each in self.objects if each.patch]
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """Return the numbers of objects, of findings by outcome, and of objects that would be changed."""
+        counts = Counter(result.outcome for result in self.results)
+        return {
+            "documents": len(self.objects) + self.fine,
+            "skipped": self.skipped,
+            **{outcome: counts[outcome] for outcome in ("deny", "warn", "audit", "indeterminate")},
+            "patched": len(self.patched),
+        }
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """Return the path in the repository of each file that the report names."""
+        return repository_paths(each.file for said in (self.results, self.unreadable, self.warnings) for each in said)
+
+
+def report_of(
+    bundle: Bundle,
+    objects: list[ObjectReport],
+    problems: Iterable[Problem],
+    options: Namespace,
+    *,
+    fine: int = 0,
+    skipped: int = 0,
+    not_rendered: Sequence[Problem] = (),
+    on_spot: list[ReclaimRisk] | None = None,
+) -> Report:
+    """Return the report on these objects, with the warnings about its policies."""
+    about_policies = (
+        msgspec.structs.replace(each, text=each.text.removeprefix("warning: "))
+        for each in warnings(bundle, utc_now().date())
+    )
+    return Report(
+        objects=objects,
+        fine=fine,
+        skipped=skipped,
+        unreadable=sorted(problems),
+        kinds={each.name: each.kind for each in bundle.documents if each.is_policy},
+        not_rendered=len(not_rendered),
+        warnings=[*about_policies, *not_rendered],
+        fail_on=options.fail_on,
+        verbose=options.verbose,
+        on_spot=on_spot,
+    )
+
+
+def object_reports(judged: Judgements) -> list[ObjectReport]:
+    """Return the report of each object that was judged."""
+    return [_object_report(manifest, judgement, judged) for manifest, judgement in judged.objects]
+
+
+def _object_report(manifest: Manifest, judgement: Judgement, judged: Judgements) -> ObjectReport:
+    namespace = judgement.namespace
+    return ObjectReport(
+        file=manifest.file,
+        line=manifest.line,
+        kind=manifest.kind,
+        namespace=namespace,
+        name=manifest.shown_name,
+        results=list(_results(manifest, judgement)),
+        team=team_of(manifest.labels, judged.view.namespaces.get(namespace, {}), namespace),
+        patch=judgement.patch,
+        additions=tuple(addition_of(operation, len(manifest.path)) for operation in judgement.patch),
+        cut_off=tuple(_cut_off(judgement, judged)),
+    )
+
+
+def _results(manifest: Manifest, judgement: Judgement) -> Iterator[Result]:
+    for finding in judgement.findings:
+        line, column = manifest.position_of(parse_field_path(finding.field))
+        yield Result(
+            file=manifest.file,
+            line=line,
+            column=column,
+            api_version=manifest.api_version,
+            kind=manifest.kind,
+            namespace=judgement.namespace,
+            name=manifest.shown_name,
+            policy=finding.policy,
+            id=finding.id,
+            outcome=str(finding.outcome),
+            reason=finding.reason,
+            detail=finding.detail,
+            field=finding.field,
+            fix=finding.fix,
+        )
+
+
+def _cut_off(judgement: Judgement, judged: Judgements) -> Iterator[ReclaimTimeline]:
+    if judgement.trace is None:
+        return
+    from webhook.reclaim.timeline import reclaims  # noqa: PLC0415 - only where they are drawn
+
+    for each in reclaims(judgement.trace, judged.bundle, judged.view):
+        if isinstance(each, ReclaimTimeline) and not each.fits:
+            yield each
+
+
+def team_of(labels: Mapping[str, str], namespace_labels: Mapping[str, str], namespace: str) -> str:
+    """Return the team that an object belongs to.
+
+    The label ``team``, in a domain (``example.com/team``) or in none, of the object or else of its namespace; without
+    it ``app.kubernetes.io/part-of`` of the object; without that the namespace.
+    """
+    for found in (labels, namespace_labels):
+        for key in sorted(found):
+            if key.rpartition("/")[2] == TEAM and found[key]:
+                return found[key]
+    return labels.get(PART_OF) or namespace or NOBODY
+
+
+def title_of(thing: Result | ObjectReport | ReclaimRisk) -> str:
+    """Return kind, namespace and name of an object."""
+    name = f"{thing.namespace}/{thing.name}" if thing.namespace else thing.name
+    return f"{thing.kind} {name}".rstrip()
+
+
+def named(policy: str, id_: str) -> str:
+    """Return the name of the policy and the id of the finding; only the id if that begins with the name."""
+    return id_ if id_.startswith(f"{policy}/") else f"{policy}  {id_}"
+
+
+@cache
+def _entries() -> Mapping[str, str]:
+    kinds = policy_kinds().values()
+    return {f"{kind.slug}/{name}": title for kind in kinds for name, title in kind.entries.items()}
+
+
+def entry_of(result: Result) -> str:
+    """Return the title of the entry that the finding shares with others; empty if it shares none."""
+    return _entries().get(result.id, "")
+
+
+def problem_members(problem: Problem) -> dict[str, Any]:
+    """Return the members that JSON shows of a problem."""
+    return {"file": problem.file, "line": problem.line, "field": problem.field, "message": problem.text}
+
+
+def without_empty(members: Mapping[str, T]) -> dict[str, T]:
+    """Return the members that are not empty."""
+    return {key: each for key, each in members.items() if each}
+
+
+def alike(things: Iterable[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
+    """Group things by a key, in their order."""
+    groups: dict[Key, list[T]] = {}
+    for each in things:
+        groups.setdefault(key(each), []).append(each)
+    return groups
+
+
+def fingerprints(results: Sequence[Result]) -> Iterator[str]:
+    """Yield a value for each finding by which platforms recognize it: unique, and independent of lines and wordings."""
+    paths = repository_paths(result.file for result in results)
+    seen: Counter[str] = Counter()
+    for result in results:
+        thing = f"{result.api_version} {result.kind} {result.namespace}/{result.name}"
+        identity = f"{result.policy}\n{result.id}\n{paths[result.file]}\n{thing}\n{result.field}"
+        seen[identity] += 1
+        yield hashlib.sha256(f"{identity}\n{seen[identity]}".encode()).hexdigest()[:32]
+
+
+def repository_paths(files: Iterable[str]) -> dict[str, str]:
+    """Return for each file its path from the root of the repository, with ``/``.
+
+    The root is what the platform names, if that is a repository; else the next folder above with a ``.git``; else what
+    the platform names, or the working directory. A file that is not below it has its path from the working directory.
+    """
+    roots: dict[Path, Path] = {}
+    paths = {STDIN: STDIN}
+    for file in set(files) - {STDIN}:
+        whole = Path(os.path.abspath(file))  # noqa: PTH100 - a link stays one
+        root = roots.get(whole.parent) or roots.setdefault(whole.parent, _root(whole.parent))
+        path = whole.relative_to(root) if whole.is_relative_to(root) else Path(os.path.relpath(whole))
+        paths[file] = path.as_posix()
+    return paths
+
+
+def _root(folder: Path) -> Path:
+    checkouts = [Path(os.environ[name]) for name in _CHECKOUTS if os.environ.get(name)]
+    named_there = [each for each in checkouts if folder.is_relative_to(each)]
+    found = [each for each in (*named_there, folder, *folder.parents) if (each / ".git").exists()]
+    return [*found, *named_there, Path.cwd()][0]

@@ -1,0 +1,320 @@
+"""Judge for `check`, `fix`, `fn` and `explain`: which objects, against which cluster, for which user."""
+
+from __future__ import annotations
+
+import gc
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.base.exits import CannotJudgeError
+from webhook.base.terminal import counted
+from webhook.capacity.providers.provider import pool_resources
+from webhook.documents import DocumentError
+from webhook.kube import disruption
+from webhook.kube.resources import CRD_KIND
+from webhook.model.review import UserInfo
+from webhook.offline.inputs import Inputs, Places, together
+from webhook.offline.judge import Judge
+from webhook.offline.kinds import ResourceKinds
+from webhook.offline.manifests.kustomizations import Rendered
+from webhook.offline.manifests.objects import Unread, read_manifests
+from webhook.offline.manifests.state import list_problems, telling_kinds, view_of
+from webhook.offline.options import read_policies
+from webhook.offline.parallel import chunks_of, in_processes
+from webhook.policy.errors import Problem, escaped_name
+from webhook.rules.context import Context, Phase, utc_now
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+
+    from webhook.capacity.view import ClusterView
+    from webhook.engine.bundle import Bundle
+    from webhook.offline.judge import Judgement
+    from webhook.offline.live_state import Live
+    from webhook.offline.manifests.files import ManifestFile
+    from webhook.offline.manifests.objects import Manifest, Manifests
+
+ObjectResult = TypeVar("ObjectResult")
+
+
+class Judgements(msgspec.Struct, frozen=True):
+    """Hold the judgements of a session.
+
+    Attributes:
+        objects: each object with its judgement, in the order of the files.
+        problems: what could not be read or judged; everything else was.
+        skipped: number of documents that are no objects, Helm templates, and policy files.
+        not_rendered: the kustomizations and charts that are deliberately not rendered.
+    """
+
+    bundle: Bundle
+    objects: list[tuple[Manifest, Judgement]]
+    problems: list[Problem]
+    skipped: int
+    view: ClusterView
+    not_rendered: Sequence[Problem] = ()
+
+
+class Results(msgspec.Struct, Generic[ObjectResult], frozen=True):
+    """Hold what `judge_each` made of the judgements.
+
+    Attributes:
+        objects: the result of each object, in the order of the files.
+        problems, skipped, not_rendered: as in `Judgements`.
+    """
+
+    bundle: Bundle
+    objects: list[ObjectResult]
+    problems: list[Problem]
+    skipped: int
+    not_rendered: Sequence[Problem] = ()
+
+
+@contextmanager
+def _keeping_everything() -> Iterator[None]:
+    """Look for no garbage: what is read and found stays, and to look through it takes a tenth of the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@_keeping_everything()
+def judge(options: Namespace, *, trace: bool = False) -> Judgements:
+    """Read and judge everything that the flags name.
+
+    Without ``operation`` among the options each object is applied. ``trace`` keeps how each judgement came about. Raise
+    CannotJudgeError if the policies or the flags are wrong.
+    """
+    session = Session(options, trace=trace)
+    judged = session.judge(session.inputs.read(session.inputs.sources))
+    problems = [*judged.problems, *session.nothing_judged(judged)]
+    return replace(judged, problems=problems, not_rendered=session.inputs.not_rendered)
+
+
+@_keeping_everything()
+def judge_each(
+    options: Namespace, summarize: Callable[[Judgements], list[ObjectResult]], *, trace: bool = False
+) -> Results[ObjectResult]:
+    """Judge as `judge` does, in several processes where there are many objects.
+
+    ``summarize`` makes the result of each object; only results leave a process. Raise CannotJudgeError if the policies
+    or the flags are wrong, or a process was killed.
+    """
+    session = Session(options, trace=trace)
+    judged = _judge_each(session, summarize)
+    problems = [*judged.problems, *session.nothing_judged(judged)]
+    return replace(judged, problems=problems, not_rendered=session.inputs.not_rendered)
+
+
+def _judge_each(session: Session, summarize: Callable[[Judgements], list[ObjectResult]]) -> Results[ObjectResult]:
+    sources = session.inputs.sources
+
+    def read_and_judge(
+        chunk: list[ManifestFile],
+    ) -> Generator[Manifests | tuple[list[ObjectResult], list[Problem]], Case, None]:
+        found = session.inputs.read(chunk)
+        case = yield session.summary(found)
+        judged = session.judge_requests(session.inputs.requests(found.objects), case)
+        yield summarize(judged), judged.problems
+
+    def agree(found: list[Manifests]) -> Case:
+        return session.prepare(together(found))
+
+    chunks = chunks_of(sources)
+    if not session.divisible or len(chunks) == 1:
+        judged = session.judge(session.inputs.read(sources))
+        return Results(session.bundle, summarize(judged), judged.problems, judged.skipped)
+    try:
+        case, parts = in_processes(read_and_judge, chunks, agree)
+    except DocumentError:  # in a part of a file: what is wrong is to be said of the whole file
+        case, parts = in_processes(read_and_judge, chunks_of(sources, cut=False), agree)
+    removed = session.judge_requests(case.removals, case)
+    parts.append((summarize(removed), removed.problems))
+    return Results(
+        session.bundle,
+        [each for results, _ in parts for each in results],
+        [*case.problems, *(problem for _, problems in parts for problem in problems)],
+        case.skipped,
+    )
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold what objects are judged against, as far as it depends on all of them.
+
+    Attributes:
+        definitions: the CustomResourceDefinitions among them.
+        places: where node pools are in the files.
+        removals: objects that the files no longer have, each with its operation.
+        live: what a live cluster has, if it was read.
+        problems, skipped: of reading, as in `Judgements`.
+    """
+
+    context: Context
+    definitions: list[Manifest]
+    places: Places
+    removals: list[tuple[Manifest, str]]
+    live: Live | None
+    problems: list[Problem]
+    skipped: int
+
+
+class Session:
+    """Hold the flags of a command, with the policies, the state and the places of the inputs that they name.
+
+    Raise CannotJudgeError if the policies or the flags are wrong.
+    """
+
+    def __init__(self, options: Namespace, *, trace: bool = False) -> None:
+        if problem := _contradiction(options):
+            raise CannotJudgeError(f"error: {problem}")
+        self._options = options
+        self._context = Context(phase=Phase.VALIDATE, now=utc_now(), api_server=options.kubernetes_version, trace=trace)
+        self._user = UserInfo(options.user, tuple(options.group))
+        self.bundle = read_policies(options.policies, cluster=options.cluster)
+        self.inputs = Inputs(options, self.bundle.providers.values())
+        self._state = read_manifests(options.state)
+        self._telling = telling_kinds(self.bundle.providers.values())
+
+    @property
+    def divisible(self) -> bool:
+        """Return whether objects can be judged apart: deletions have an order, and a live cluster is read once."""
+        return self._options.kubeconfig is None and self._options.operation != "DELETE"
+
+    def nothing_judged(self, judged: Judgements | Results[Any]) -> list[Problem]:
+        """Return the problem that there was nothing to judge. A branch may have changed nothing."""
+        compared = self._options.changed_since is not None and self.inputs.sources
+        if judged.objects or judged.problems or compared:
+            return []
+        paths = [*self._options.paths, *self._options.kustomize, *self._options.helm]
+        skipped = f"{counted(judged.skipped, 'file or document')} skipped" if judged.skipped else "no manifests"
+        text = f"nothing was judged: there are no Kubernetes objects here ({skipped}); pass what is applied"
+        return [Problem(escaped_name(paths[0]), 0, 0, "", text)]
+
+    def summary(self, found: Manifests) -> Manifests:
+        """Return what was read, without the objects that say nothing about others, or with their names alone."""
+        return replace(
+            found,
+            objects=[
+                each if each.kind in self._telling else each.named
+                for each in found.objects
+                if each.kind in self._telling or self.inputs.compares
+            ],
+        )
+
+    def judge(self, found: Manifests) -> Judgements:
+        """Judge everything that was read."""
+        case = self.prepare(found)
+        requests = self.inputs.requests(found.objects) if case.live is None else case.live.requests
+        judged = self.judge_requests([*requests, *case.removals], case)
+        return replace(judged, problems=[*case.problems, *judged.problems])
+
+    def prepare(self, found: Manifests) -> Case:
+        """Return what the objects are judged against, given all of them or the summary of all."""
+        options, state = self._options, self._state.objects
+        problems = [*self.inputs.problems, *self._state.problems, *found.problems]
+        unread = [*(Unread(each.file) for each in self.inputs.problems), *found.unread, *self._state.unread]
+        problems += list_problems([*state, *found.objects], self.bundle.providers.values())
+        kinds = ResourceKinds(self.bundle, [*state, *found.objects])
+        live = None
+        if options.kubeconfig is None:
+            view = self._view([kinds.as_meant(each) for each in found.objects])
+        else:
+            from webhook.offline.live_state import applied, read_live  # noqa: PLC0415 - slow, and for few
+
+            live = read_live(options, found.objects, self.bundle, kinds)
+            problems += live.problems
+            view = applied(live.view, [*state, *(each for each, _ in live.requests)], self.bundle.providers)
+        if any(each.may_hold({disruption.KIND}) for each in unread):
+            view = replace(view, budgets=None)
+        pool_kinds = {(each.group, each.kind) for each in pool_resources(self.bundle.providers.values())}
+        showing = {kind for _, kind in pool_kinds}
+        if not view.pools:  # Nodes stand for pools where none is declared.
+            showing.add("Node")
+        unread = [each for each in unread if each.may_hold(showing)]
+        view = _with_unknown_pools(view, partial=options.partial, unread=unread)
+        pools = [each for each in found.objects if (each.group, each.kind) in pool_kinds and each.name]
+        return Case(
+            context=self._context.seeing(view, options.kubernetes_version),
+            definitions=[each for each in found.objects if each.kind == CRD_KIND],
+            places=Places(pools, filter(self.inputs.is_judged, pools)),
+            removals=self.inputs.removals(found),
+            live=live,
+            problems=problems,
+            skipped=self.inputs.skipped + found.skipped,
+        )
+
+    def judge_requests(self, requests: Iterable[tuple[Manifest, str]], case: Case) -> Judgements:
+        """Judge objects with their operations. What could not be read is not among the problems."""
+        state = self._state.objects
+        before = [*state, *self.inputs.stored] if case.live is None else [*case.live.stored, *state]
+        kinds = ResourceKinds(self.bundle, [*state, *case.definitions])
+        judges: dict[str, Judge] = {}
+        judged, problems = [], []
+        for each, operation in requests:
+            if not self.inputs.is_judged(each, operation):
+                continue
+            if operation not in judges:
+                judges[operation] = Judge(
+                    self.bundle.index, kinds, case.context, operation=operation, user=self._user, before=before
+                )
+            judgement = judges[operation].judge(each, is_stored=self.inputs.is_stored(each))
+            if self.inputs.is_removed(operation):
+                judgement = _noted(judgement, "The files have it no longer: merging deletes it.")
+            elif isinstance(each.document, Rendered):
+                judgement = _noted(judgement, f"In what `{each.document.command}` prints.")
+            if not self.inputs.is_removed(operation) and (duplicate := case.places.duplicate(each)) is not None:
+                judgement = replace(judgement, findings=(*judgement.findings, duplicate))
+            judged.append((each, judgement))
+            if judgement.problem is not None:
+                problems.append(judgement.problem)
+        return Judgements(self.bundle, judged, problems, case.skipped, case.context.view)
+
+    def _view(self, objects: list[Manifest]) -> ClusterView:
+        """Return the cluster as the files show it. The later of two descriptions of an object counts.
+
+        That is what is applied, or, before it is deleted, what is stored.
+        """
+        state, deletes = self._state.objects, self._options.operation == "DELETE"
+        stored = [*self.inputs.stored, *filter(self.inputs.is_stored, objects)]
+        complete = bool(self._options.state) or view_of(stored, self.bundle.providers, complete=False).pools is not None
+        ordered = [*objects, *state] if deletes else [*state, *objects]
+        return view_of(ordered, self.bundle.providers, complete=complete)
+
+
+def _noted(judgement: Judgement, note: str) -> Judgement:
+    """Return the judgement with a note in each finding."""
+    findings = tuple(replace(each, detail=f"{note}\n{each.detail}".rstrip()) for each in judgement.findings)
+    return replace(judgement, findings=findings)
+
+
+def _contradiction(options: Namespace) -> str:
+    """Return what is wrong with the flags taken together; empty if nothing is."""
+    if not (options.paths or options.kustomize or options.helm):
+        return "the following arguments are required: PATH (a file or folder; - is standard input)"
+    if options.helm_values and not options.helm:
+        return "--helm-values is for charts; give --helm too"
+    if options.context is not None and options.kubeconfig is None:
+        return "--context is of a kubeconfig; give --kubeconfig too"
+    if options.against is not None and options.kubeconfig is not None:
+        return "--against and --kubeconfig both say what is there already; give one of them"
+    return ""
+
+
+def _with_unknown_pools(view: ClusterView, *, partial: bool, unread: Sequence[Unread]) -> ClusterView:
+    """Return the cluster with unknown node pools if there may be others than those that were read."""
+    if partial:
+        why = "--partial says that the cluster has more node pools than the files show."
+        return replace(view, pools=None, why_unknown=why, remedy="pass all of them with --state, without --partial")
+    if unread:
+        more = f" and {len(unread) - 1} more files" if len(unread) > 1 else ""
+        why = f"{unread[0].file}{more} can't be read, and there may be node pools there."
+        remedy = "mend what can't be read, or leave it out (--ignore), if it describes no node pools"
+        return replace(view, pools=None, why_unknown=why, remedy=remedy)
+    return view

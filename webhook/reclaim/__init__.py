@@ -1,0 +1,1 @@
+"""The timeline of a reclaim, and its drawing."""

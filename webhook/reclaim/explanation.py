@@ -1,0 +1,338 @@
+"""Explain a judgement from its trace: why each policy did or did not act on an object.
+
+Of a node pool: its properties as the provider's reader sees them, and their fields.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.base.terminal import counted
+from webhook.capacity.providers.joins import with_size, with_template_of, with_used
+from webhook.capacity.providers.pool import Gpu
+from webhook.capacity.providers.provider import readers_by_resource
+from webhook.capacity.providers.query import at
+from webhook.model.decision import ENGINE, Outcome
+from webhook.model.review import decode_object, is_null
+from webhook.offline.additions import addition_of
+from webhook.policy.terms import Enforcement
+from webhook.reclaim.timeline import reclaims
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from webhook.capacity.providers.pool import Pool
+    from webhook.capacity.providers.provider import Provider
+    from webhook.capacity.providers.query import Query
+    from webhook.capacity.providers.reader import PoolReader
+    from webhook.capacity.view import ClusterView
+    from webhook.engine.bundle import Bundle
+    from webhook.engine.index import Policy
+    from webhook.model.decision import Finding
+    from webhook.offline.additions import Addition
+    from webhook.offline.judge import Judgement, PhaseDecisions
+    from webhook.offline.manifests.objects import Manifest
+    from webhook.offline.session import Judgements
+    from webhook.reclaim.timeline import NoTimeline, ReclaimTimeline
+
+_NOT_SAID: Final = "not said"
+_GPUS: Final = {Gpu.ANY: "as its Pods ask", Gpu.UNKNOWN: "unknown: as spot it counts as GPU, as on-demand it does not"}
+
+
+class PoolFact(msgspec.Struct, frozen=True):
+    """Hold one property of a pool, and the fields that it comes from, or that are missing."""
+
+    name: str
+    value: str
+    source: str = ""
+
+
+class PoolReading(msgspec.Struct, frozen=True):
+    """Hold the properties of a node pool, and its reader."""
+
+    reader: str
+    facts: tuple[PoolFact, ...]
+
+
+def read_pool(trace: PhaseDecisions, bundle: Bundle, view: ClusterView) -> PoolReading | None:
+    """Read the node pool of a request. Return None if the object is no node pool."""
+    request = trace.request
+    readers = readers_by_resource(bundle.providers.values())
+    raw = request.old_object if is_null(request.object) else request.object
+    found = readers.get((request.resource.group, request.resource.resource))
+    if found is None or is_null(raw):
+        return None
+    value = decode_object(raw)
+    reader = found.of(value)
+    pool = reader.read(value)
+    known = next((each for each in view.pools or () if each.identity == pool.identity), None)
+    if known is not None:
+        pool = replace(pool, assumed_here=known.assumed_here)
+        pool = pool if known.size is None else with_size(pool, known.size)
+    pool = with_used(with_template_of(pool, view.templates), (*(view.pools or ()), *view.node_groups))
+    which = f"CapacityProvider {reader.provider}: {reader.kind} of {reader.group}"
+    return PoolReading(which, tuple(_facts(reader, bundle.providers[reader.provider], pool, value)))
+
+
+def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, Any]) -> Iterator[PoolFact]:
+    def source(*queries: Query | None) -> str:
+        places = ((query, query.place(value)) for query in queries if query is not None)
+        said = (
+            f"no {place}" if place == query.field and at(value, query.path) is None else place
+            for query, place in places
+        )
+        return "; ".join(dict.fromkeys(said))
+
+    accelerators = reader.accelerators
+    machine = reader.requirements if reader.instance_type is None else reader.instance_type
+    capacity = f"{reader.capacity.label} in {reader.capacity_query.field}" if reader.capacity.label else ""
+    yield PoolFact("capacity", pool.capacity, capacity or source(reader.capacity_query))
+    count = f", {pool.gpu_count} in each node" if pool.gpu_count else ""
+    gpu = f"{_GPUS.get(pool.gpu, pool.gpu)}{count}{f' ({pool.gpu_type})' if pool.gpu_type else ''}"
+    yield PoolFact("GPUs", gpu, source(accelerators.type, accelerators.count, accelerators.when, machine))
+    yield PoolFact("instance types", pool.instance_type or _NOT_SAID, source(machine))
+    now = _NOT_SAID if pool.desired is None else counted(pool.desired, "node")
+    by = f"{pool.size.by[0]} {pool.size.by[2]}" if pool.size is not None else ""
+    yield PoolFact("size", now, by or source(reader.size.desired))
+    if pool.autoscaling:
+        unbounded = "no maximum" if pool.unlimited else _NOT_SAID
+        most = unbounded if pool.maximum is None else counted(pool.maximum, "node")
+        yield PoolFact("autoscaled to", most, source(reader.size.autoscaling, reader.size.maximum, reader.size.limits))
+    else:
+        yield PoolFact("autoscaled", "no", source(reader.size.autoscaling))
+    yield PoolFact("can have nodes", f"no: {pool.unusable}" if pool.unusable else "yes")
+    here = " (taken for this one: the files describe no other, and no Nodes)" if pool.assumed_here else ""
+    yield PoolFact("cluster", f"{pool.cluster_id or 'this one'}{here}", source(reader.cluster))
+    taints = dict.fromkeys((*pool.taints, *provider.platform_taints_of(pool, pool.labels)))
+    yield PoolFact("taints", _listed(map(str, taints)), source(reader.taints, reader.without_platform_taints))
+    labels = (f"{key}={text}" for key, text in sorted(pool.labels.items()))
+    yield PoolFact("labels of nodes", _listed(labels), source(reader.labels))
+    zones = reader.requirements if reader.zones is None else reader.zones
+    yield PoolFact("zones", ", ".join(sorted(pool.zones)) or _NOT_SAID, source(zones))
+    own = pool.grace_seconds is not None
+    seconds = pool.grace_seconds if pool.grace_seconds is not None else provider.grace_period.budget_seconds
+    margin = (
+        provider.grace_period.safety_margin_seconds
+        if pool.safety_margin_seconds is None
+        else pool.safety_margin_seconds
+    )
+    free = f", of which {margin} s are kept free" if margin else ""
+    yield PoolFact("time to stop", f"{seconds} s{free}", "the pool's own" if own else f"of every {provider.title} pool")
+    for problem in pool.problems:
+        yield PoolFact("can't be read", problem)
+
+
+def _listed(items: Iterable[str]) -> str:
+    return ", ".join(items) or "none"
+
+
+VERBS: Final = {
+    Outcome.DENY: "denies",
+    Outcome.WARN: "warns",
+    Outcome.AUDIT: "records",
+    Outcome.INDETERMINATE: "can't tell",
+}
+"""What a policy does, by the highest outcome of its findings."""
+
+CHANGES: Final = "changes"
+PASSES: Final = "passes"
+SKIPS: Final = "skips"
+EXEMPTS: Final = "exempts"
+OVERRIDDEN: Final = "overridden"
+OFF: Final = "off"
+
+ITSELF: Final = "the object itself"
+
+_LEFT_OUT: Final = {"match.": SKIPS, "matchConditions[": SKIPS, "exempt: ": EXEMPTS, "overridden: ": OVERRIDDEN}
+"""How the last step of a policy begins that is not for the object, exempts it, or leaves it to another policy."""
+
+_NOT_EXEMPT: Final = "not exempt by "
+
+
+class Said(msgspec.Struct, frozen=True):
+    """Hold the trace steps of a policy on the object, on the pod template at a field path, or (empty) on all alike."""
+
+    where: str
+    steps: tuple[str, ...]
+
+
+class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold what one policy did, and why.
+
+    Attributes:
+        word: one of `VERBS`, `CHANGES`, `PASSES`, `SKIPS`, `EXEMPTS`, `OVERRIDDEN`, `OFF`.
+        enforcement: deny, warn or audit; empty for the engine itself.
+        replaces: it replaces a shipped policy.
+    """
+
+    policy: str
+    kind: str
+    word: str
+    enforcement: str = ""
+    replaces: bool = False
+    said: tuple[Said, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    additions: tuple[Addition, ...] = ()
+
+    @property
+    def about(self) -> str:
+        """Return the kind, the enforcement, and that it replaces a shipped policy."""
+        enforcement = f"enforcement: {self.enforcement}" if self.enforcement else ""
+        replaces = "replaces the shipped policy" if self.replaces else ""
+        return ", ".join(filter(None, (self.kind, enforcement, replaces)))
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Explain one object.
+
+    Attributes:
+        file, line: where the object begins.
+        notes: the engine's own reasons, which hold for all policies.
+        verdicts: the policies that are for this kind of object; those that judged it come first, in their order.
+        others: names of the other policies.
+        pool: how the object is read, if it is a node pool.
+        timelines: the timeline of each Pod or pod template.
+    """
+
+    file: str
+    line: int
+    title: str
+    operation: str = ""
+    notes: tuple[Said, ...] = ()
+    verdicts: tuple[PolicyVerdict, ...] = ()
+    others: tuple[str, ...] = ()
+    pool: PoolReading | None = None
+    timelines: tuple[ReclaimTimeline | NoTimeline, ...] = ()
+
+
+def explanations(judged: Judgements) -> Iterator[Explanation]:
+    """Yield the explanation of each object that could be judged."""
+    for manifest, judgement in judged.objects:
+        if judgement.problem is None:
+            yield _explanation(manifest, judgement, judged)
+
+
+def _explanation(manifest: Manifest, judgement: Judgement, judged: Judgements) -> Explanation:
+    trace, bundle = judgement.trace, judged.bundle
+    name = f"{judgement.namespace}/{manifest.shown_name}" if judgement.namespace else manifest.shown_name
+    own = tuple(finding for finding in judgement.findings if finding.policy == ENGINE)
+    word = VERBS[max((each.outcome for each in own), default=Outcome.AUDIT)]
+    engine = [PolicyVerdict(policy=ENGINE, kind="", word=word, findings=own)] if own else []
+    explained = Explanation(
+        file=manifest.file,
+        line=manifest.line,
+        title=f"{manifest.kind} {name}".rstrip(),
+        verdicts=tuple(engine),
+        others=tuple(policy.name for policy in bundle.policies),
+    )
+    if trace is None:  # nobody knows which resource it is
+        return explained
+    request, steps = trace.request, steps_by_policy(trace)
+    left_out = bundle.index.left_out(request)
+    unmatched = {policy.name for policy, _ in left_out}
+    replacing = {each.name for each in bundle.replacing if each.is_policy}
+    in_system = bundle.index.is_in_system_namespace(request, judged.view)
+    verdicts = (
+        *engine,
+        *(
+            replace(verdict_on(each, steps, manifest, judgement, trace), replaces=each.name in replacing)
+            for each in bundle.policies
+            if each.name not in unmatched and (not in_system or each.matcher.names(request.namespace))
+        ),
+    )
+    notes = tuple(Said(where, texts) for (policy, where), texts in steps.items() if not policy)
+    explained = replace(explained, operation=request.operation, notes=notes, verdicts=verdicts, others=())
+    if in_system:
+        return explained
+    skipped = [(each.name, each.kind, SKIPS, why) for each, why in left_out if why]
+    off = [
+        (each.name, each.kind, OFF, "enforcement: off")
+        for each in bundle.documents
+        if each.is_policy and each.spec.enforcement is Enforcement.OFF
+    ]
+    unasked = (
+        PolicyVerdict(policy=name, kind=kind, word=word, said=(Said("", (why,)),))
+        for name, kind, word, why in (*skipped, *off)
+    )
+    return replace(
+        explained,
+        verdicts=(*verdicts, *unasked),
+        others=tuple(policy.name for policy, why in left_out if not why),
+        pool=read_pool(trace, bundle, judged.view),
+        timelines=tuple(reclaims(trace, bundle, judged.view)),
+    )
+
+
+def steps_by_policy(trace: PhaseDecisions) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Return the trace steps by policy and place.
+
+    Of a policy with steps in both phases those of the first: in the second it sees its own changes.
+    """
+    steps: dict[tuple[str, str], tuple[str, ...]] = {}
+    for decision in (trace.validation, trace.mutation):
+        found: dict[tuple[str, str], dict[str, None]] = {}
+        for policy, where, text in decision.steps:
+            found.setdefault((policy, where), {})[text] = None
+        steps |= {key: tuple(said) for key, said in found.items()}
+    return steps
+
+
+def verdict_on(
+    policy: Policy,
+    steps: dict[tuple[str, str], tuple[str, ...]],
+    manifest: Manifest,
+    judgement: Judgement,
+    trace: PhaseDecisions,
+) -> PolicyVerdict:
+    """Return what a policy did that is for such objects, or for pod templates in them."""
+    findings = tuple(each for each in judgement.findings if each.policy == policy.name)
+    said = _said({where: texts for (name, where), texts in steps.items() if name == policy.name}, steps, findings)
+    additions = tuple(
+        addition_of(written, len(manifest.path))
+        for written, operation in zip(judgement.patch, trace.mutation.patch, strict=True)
+        if operation.policy == policy.name
+    )
+    word = _word(said, findings, additions)
+    if word == PASSES and not said and any(not name for name, _ in steps):
+        word = SKIPS  # for the engine's reasons, which are said once
+    return PolicyVerdict(
+        policy=policy.name,
+        kind=policy.kind,
+        word=word,
+        enforcement=str(policy.enforcement),
+        said=tuple(_without_exemptions(said)) if word == PASSES else said,
+        findings=findings,
+        additions=additions,
+    )
+
+
+def _without_exemptions(said: tuple[Said, ...]) -> Iterator[Said]:
+    """Yield the steps without exemptions that do not apply, which do not matter if nothing is found."""
+    for each in said:
+        if steps := tuple(step for step in each.steps if not step.startswith(_NOT_EXEMPT)):
+            yield Said(each.where, steps)
+
+
+def _said(
+    own: dict[str, tuple[str, ...]], steps: dict[tuple[str, str], tuple[str, ...]], findings: tuple[Finding, ...]
+) -> tuple[Said, ...]:
+    """Return the steps of a policy, with their places if they differ between places."""
+    templates = {where for _, where in steps if where}
+    alike = len(set(own.values())) == 1
+    if not templates or (alike and not findings and (templates <= own.keys() or "" in own)):
+        return tuple(Said("", texts) for texts in dict.fromkeys(own.values()))
+    if len(templates) == 1 and "" not in own:
+        return tuple(Said("", texts) for texts in own.values())
+    return tuple(Said(where or ITSELF, texts) for where, texts in own.items())
+
+
+def _word(said: tuple[Said, ...], findings: tuple[Finding, ...], additions: tuple[Addition, ...]) -> str:
+    if findings:
+        return VERBS[max(finding.outcome for finding in findings)]
+    if additions:
+        return CHANGES
+    words = {next((word for how, word in _LEFT_OUT.items() if each.steps[-1].startswith(how)), PASSES) for each in said}
+    return words.pop() if len(words) == 1 else PASSES

@@ -1,0 +1,166 @@
+"""Draw timelines as SVG without scripts, fonts or references, for light and dark mode: ``explain -o svg``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from webhook.pages.drawing import CHARACTER, STYLE, WIDTH, safe, text
+from webhook.reclaim.timeline import AS_WRITTEN, SPANS, ReclaimTimeline, clock, ticks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from webhook.reclaim.explanation import Explanation
+    from webhook.reclaim.timeline import Event, Lane, Span
+
+_LEFT: Final = 150
+"""The left end of the time axis."""
+_RIGHT: Final = WIDTH - 24
+_ROW: Final = 34
+_LINE: Final = 22
+_BAR: Final = 22
+
+
+def render(drawn: Sequence[tuple[str, ReclaimTimeline]]) -> str:
+    """Return one SVG file with all drawings, one below the other."""
+    y, parts = 0, []
+    for title, timeline in drawn:
+        height = height_of(timeline)
+        parts.append(f'<g transform="translate(0 {y})">\n{"".join(_drawing(title, timeline))}</g>\n')
+        y += height
+    titles = "; ".join(f"{title}: it {timeline.verdict}" for title, timeline in drawn)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="spotgate" viewBox="0 0 {WIDTH} {y}" width="{WIDTH}" '
+        f'height="{y}" role="img">\n<title>{safe(titles)}</title>\n<style>\n{STYLE}</style>\n'
+        f'<rect class="bg" width="{WIDTH}" height="{y}"/>\n{"".join(parts)}</svg>'
+    )
+
+
+def element(title: str, timeline: ReclaimTimeline) -> str:
+    """Return one drawing for a page that includes `STYLE`."""
+    height = height_of(timeline)
+    return (
+        f'<svg class="spotgate" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img">\n'
+        f"<title>{safe(f'{title}: it {timeline.verdict}')}</title>\n{''.join(_drawing(title, timeline))}</svg>"
+    )
+
+
+def height_of(timeline: ReclaimTimeline) -> int:
+    """Return the height of a drawing in pixels."""
+    return _below(timeline) + _LINE * (len(timeline.events) + 3 + bool(timeline.gone))
+
+
+def _below(timeline: ReclaimTimeline) -> int:
+    """Return the lower end of the lanes."""
+    return 118 + _ROW * len(timeline.lanes)
+
+
+def _drawing(title: str, timeline: ReclaimTimeline) -> Iterator[str]:
+    below = _below(timeline)
+    yield text(16, 28, title, "title", most=76)
+    yield text(16, 48, f"{timeline.because}.", "faint", most=112)
+    yield from _axis(timeline, below - 8)
+    yield from _node(timeline)
+    for number, lane in enumerate(timeline.lanes):
+        yield from _lane(lane, 118 + _ROW * number, timeline)
+    y = below + 18
+    yield from _legend(timeline, y)
+    for event in timeline.events:
+        y += _LINE
+        yield from _event(event, y, timeline)
+    y += _LINE + 4
+    style = "lost" if timeline.loses else "margin" if timeline.margin >= timeline.wanted else "preStop"
+    yield f'<rect class="{style}" x="16" y="{y - 11}" width="5" height="14"/>\n'
+    yield text(28, y, f"It {timeline.verdict}.", "strong", most=112)
+    if timeline.gone:
+        y += _LINE
+        yield text(28, y, f"Gone with the node, whatever the Pod does: volume {', '.join(timeline.gone)}", most=112)
+
+
+def _x(seconds: int, timeline: ReclaimTimeline) -> float:
+    return round(_LEFT + (_RIGHT - _LEFT) * min(seconds, timeline.end) / timeline.end, 1)
+
+
+def _axis(timeline: ReclaimTimeline, below: int) -> Iterator[str]:
+    for tick in ticks(timeline.end):
+        x = _x(tick, timeline)
+        yield f'<line class="grid" x1="{x}" x2="{x}" y1="76" y2="{below}"/>\n'
+        yield text(x, 70, clock(tick), "faint", anchor="middle")
+
+
+def _node(timeline: ReclaimTimeline) -> Iterator[str]:
+    """Draw when the node is cordoned, drained and gone."""
+    yield text(16, 100, "node", "strong")
+    begin, end = _x(0, timeline), _x(timeline.removal, timeline)
+    yield f'<line class="node" x1="{begin}" x2="{end}" y1="96" y2="96"/>\n'
+    moments = [(timeline.cordon, "cordon"), (timeline.drain, "drain"), (timeline.removal, "removal")]
+    if timeline.window < timeline.removal:
+        moments.insert(2, (timeline.window, "time up"))
+    at: dict[float, list[str]] = {}
+    for seconds, name in moments:
+        at.setdefault(_x(seconds, timeline), []).append(name)
+    for x, names in at.items():
+        last = x == end
+        yield f'<line class="moment" x1="{x}" x2="{x}" y1="82" y2="{_below(timeline) - 8}"/>\n'
+        yield f'<circle class="faint" cx="{x}" cy="96" r="4"/>\n'
+        yield text(x - 6 if last else x + 6, 90, ", ".join(names), "faint", anchor="end" if last else "start")
+
+
+def _lane(lane: Lane, y: int, timeline: ReclaimTimeline) -> Iterator[str]:
+    before = " before" if lane.name == AS_WRITTEN else ""
+    yield text(16, y + 15, lane.name, "faint" if before else "strong", most=15)
+    for span in lane.spans:
+        if span.begin < timeline.end:
+            yield from _span(span, y, timeline, before)
+
+
+def _span(span: Span, y: int, timeline: ReclaimTimeline, before: str) -> Iterator[str]:
+    begin, end = _x(span.begin, timeline), _x(span.end, timeline)
+    about = f"{SPANS[span.name].about}: {span.seconds} s, from {clock(span.begin)} to {clock(span.end)}"
+    yield (
+        f'<rect class="{span.name}{before}" x="{begin}" y="{y}" width="{round(max(end - begin, 2), 1)}" '
+        f'height="{_BAR}" rx="2"><title>{about}</title></rect>\n'
+    )
+    room = (end - begin) / CHARACTER
+    name = SPANS[span.name].label
+    labels = [f"{name} {span.seconds} s", f"{span.seconds} s"]
+    if span.end > timeline.end:  # a gap in the bar says that the axis does not go as far
+        gap = f"{end - 14},{y} {end - 10},{y} {end - 16},{y + _BAR} {end - 20},{y + _BAR}"
+        yield f'<polygon class="bg cut" points="{gap}"/>\n'
+        labels.insert(0, f"{labels[0]}, up to {clock(span.end)}")
+    label = next((each for each in labels if len(each) < room), "")
+    if label and span.name != "running":
+        yield text((begin + end) / 2, y + 15, label, "" if before else "on", anchor="middle")
+
+
+def _legend(timeline: ReclaimTimeline, y: int) -> Iterator[str]:
+    used = {span.name for lane in timeline.lanes for span in lane.spans}
+    x = 16.0
+    for name, (about, *_) in SPANS.items():
+        if name not in used:
+            continue
+        yield f'<rect class="{name}" x="{x}" y="{y - 11}" width="12" height="12" rx="2"/>\n'
+        yield text(x + 18, y, about, "faint")
+        x += round(30 + CHARACTER * len(about), 1)
+
+
+def _event(event: Event, y: int, timeline: ReclaimTimeline) -> Iterator[str]:
+    late = " lost" if event.name == "SIGKILL" and not timeline.fits else ""
+    yield text(58, y, clock(event.seconds), "faint", anchor="end")
+    yield text(72, y, event.name, f"strong{late}")
+    yield text(_LEFT, y, event.text, late.strip(), most=54)
+    if event.source:
+        yield text(_RIGHT, y, event.source, "faint", anchor="end", most=46)
+
+
+def show(explained: Iterable[Explanation]) -> None:
+    """Print the picture."""
+    print(render([drawn for each in explained for drawn in titled(each)]))
+
+
+def titled(explained: Explanation) -> Iterator[tuple[str, ReclaimTimeline]]:
+    """Yield the timelines of an object, each with a title."""
+    for timeline in explained.timelines:
+        if isinstance(timeline, ReclaimTimeline):
+            where = f", {timeline.where}" if timeline.where else ""
+            yield f"{explained.title}{where}, on {timeline.provider}", timeline

@@ -1,0 +1,378 @@
+"""Work out a reclaim: the window that the provider gives, and how the Pod's termination fits into it.
+
+Data only; `text` and `svg` draw it. Times are in seconds after the provider's notice.
+
+Source: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination (preStop runs inside the grace
+period, SIGTERM follows it, SIGKILL comes when the grace period ends).
+"""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.capacity.placement.budget import GraceBudgets, unevicted_annotation, unevicted_seconds
+from webhook.capacity.placement.target import NotTargeting, target_of
+from webhook.documents import field_path
+from webhook.kube.hooks import HookTime, spelled, time_of
+from webhook.kube.pod_decoding import decode_pod
+from webhook.kube.templates import pod_of
+from webhook.kube.volumes import on_the_node
+from webhook.model.review import MalformedObjectError, decode_object, is_null
+from webhook.policy.terms import Enforcement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from webhook.capacity.placement.budget import GraceBudget
+    from webhook.capacity.placement.target import Target
+    from webhook.capacity.providers.pool import Pool
+    from webhook.capacity.providers.provider import Provider
+    from webhook.capacity.view import ClusterView
+    from webhook.engine.bundle import Bundle
+    from webhook.kube.pod import Pod
+    from webhook.offline.judge import PhaseDecisions
+
+SpanName = Literal["running", "preStop", "hook", "shutdown", "margin", "lost"]
+
+
+class SpanStyle(NamedTuple):
+    """Hold the meaning of a span for a legend, its label where there is little room, and how a terminal draws it."""
+
+    about: str
+    label: str
+    glyph: str
+    colour: str
+
+
+SPANS: Final[dict[SpanName, SpanStyle]] = {
+    "running": SpanStyle("runs on", "runs on", "─", "dim"),
+    "preStop": SpanStyle("preStop sleeps", "preStop", "▒", "yellow"),
+    "hook": SpanStyle("preStop, then SIGTERM", "preStop and SIGTERM", "▓", "yellow"),
+    "shutdown": SpanStyle("SIGTERM: shuts down", "SIGTERM", "█", "cyan"),
+    "margin": SpanStyle("margin", "margin", "·", "green"),
+    "lost": SpanStyle("cut off", "lost", "X", "bold red"),
+}
+
+_TERM: Final = "SIGTERM"
+AS_WRITTEN: Final = "as written"
+
+_DRAWN_AT_MOST: Final = 2
+"""Limit of a drawing, in windows: beside a grace period of an hour a window of 15 s could not be seen."""
+
+_TICKS: Final = (1, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600)
+_TICKS_AT_MOST: Final = 8
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Hold an event of a reclaim, and the field of the provider's document or the Pod that sets its time."""
+
+    seconds: int
+    name: str
+    text: str
+    source: str
+
+
+class Span(msgspec.Struct, frozen=True):
+    """Hold a period from ``begin`` up to ``end``."""
+
+    name: SpanName
+    begin: int
+    end: int
+
+    @property
+    def seconds(self) -> int:
+        """Return the length of the period."""
+        return self.end - self.begin
+
+
+class Lane(msgspec.Struct, frozen=True):
+    """Describe how some containers of the Pod, or the Pod `AS_WRITTEN`, end.
+
+    The spans have no gaps, from the notice to the end of the window, or of the grace period where that is later.
+    """
+
+    name: str
+    spans: tuple[Span, ...]
+
+
+class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
+    """Describe the reclaim of the node that a Pod runs on.
+
+    Attributes:
+        where: the pod template's field path; empty for a Pod.
+        because: where the time to stop comes from.
+        lanes: the containers after injection; then the Pod as it is written, if that is different.
+        window: when the time to stop is over for an ordinary Pod.
+        end: end of the drawing; a longer grace period is marked.
+        wanted: the safety margin that is to be kept free.
+        late: containers that are killed before SIGTERM gives them time to shut down.
+        gone: volumes that are lost with the node.
+        unevicted: the annotation that keeps the drain from stopping the Pod; empty if none does.
+    """
+
+    where: str
+    provider: str
+    because: str
+    events: tuple[Event, ...]
+    lanes: tuple[Lane, ...]
+    cordon: int
+    drain: int
+    window: int
+    removal: int
+    end: int
+    grace: int
+    wanted: int
+    late: tuple[str, ...]
+    gone: tuple[str, ...]
+    unevicted: str = ""
+
+    @property
+    def margin(self) -> int:
+        """Return the seconds between the ends of the grace period and of the window; negative if some are cut off."""
+        return self.window - self.drain - self.grace
+
+    @property
+    def fits(self) -> bool:
+        """Return whether the Pod gets its whole grace period."""
+        return self.margin >= 0 and not self.unevicted
+
+    @property
+    def loses(self) -> bool:
+        """Return whether a container is killed before it can shut down."""
+        return not self.fits or bool(self.late)
+
+    @property
+    def verdict(self) -> str:
+        """Return a sentence that says how the reclaim ends."""
+        if self.unevicted:
+            return f"ends with the node, without SIGTERM: `{self.unevicted}` keeps the drain from stopping it"
+        if not self.fits:
+            return f"does not fit: SIGKILL comes {-self.margin} s early, and what is not saved by then is lost"
+        if self.late:
+            return f"leaves no time to shut down ({', '.join(self.late)}): SIGKILL comes no later than SIGTERM"
+        if self.margin < self.wanted:
+            return f"just fits: {self.margin} s of the safety margin of {self.wanted} s are left"
+        return f"fits: {self.margin} s are left as margin"
+
+
+def timeline_of(
+    where: str, written: Pod, pod: Pod, *, provider: Provider, pool: Pool | None, budget: GraceBudget
+) -> ReclaimTimeline:
+    """Return the timeline of a Pod that targets spot.
+
+    ``written`` is the Pod before injection, ``pod`` after it. Without ``pool`` it is any pool of the provider.
+    """
+    drain = provider.interruption.drain_seconds
+    window = drain + budget.limit
+    removal = max(provider.interruption.removal_seconds, window)
+    annotation = unevicted_annotation(provider, pool)
+    unevicted = annotation if unevicted_seconds(pod, annotation) else ""
+    stops = _stops(pod)
+    whole = (Span("running", 0, window),) if unevicted else None
+    lanes = [Lane(", ".join(stop.names), whole or _spans(stop, pod.grace_seconds, drain, window)) for stop in stops]
+    before = Lane(AS_WRITTEN, _spans(_stops(written)[-1], written.grace_seconds, drain, window))
+    if not unevicted and before.spans not in {lane.spans for lane in lanes}:
+        lanes.append(before)
+    return ReclaimTimeline(
+        where=where,
+        provider=provider.title,
+        because=budget.because,
+        events=tuple(sorted(_events(pod, provider, pool, budget, unevicted), key=lambda event: event.seconds)),
+        lanes=tuple(lanes),
+        cordon=provider.interruption.cordon_seconds,
+        drain=drain,
+        window=window,
+        removal=removal,
+        end=min(max(removal, drain + pod.grace_seconds, drain + written.grace_seconds), _DRAWN_AT_MOST * removal),
+        grace=pod.grace_seconds,
+        wanted=budget.margin,
+        late=tuple(name for stop in stops if stop.delay >= pod.grace_seconds for name in stop.names),
+        gone=tuple(volume.name for _, volume, _ in on_the_node(pod)),
+        unevicted=unevicted,
+    )
+
+
+def ticks(end: int) -> range:
+    """Return the times to mark on an axis up to ``end``: round ones, and not too many."""
+    step = next((each for each in _TICKS if end / each <= _TICKS_AT_MOST), end)
+    return range(0, end + 1, step)
+
+
+def clock(seconds: int) -> str:
+    """Return a time after the notice as text: ``2:05``."""
+    return f"{seconds // 60}:{seconds % 60:02}"
+
+
+class _Stop(msgspec.Struct, frozen=True):
+    """Group containers that get SIGTERM, or another stop signal of their own, at the same time.
+
+    Attributes:
+        delay: seconds from the drain to the signal, as far as the preStop hook tells them.
+        exact: whether the hook takes no longer than the delay.
+        field: the first hook; empty if there is none.
+    """
+
+    delay: int
+    exact: bool
+    names: tuple[str, ...]
+    field: str
+    signal: str
+
+
+def _stops(pod: Pod) -> list[_Stop]:
+    """Group the containers by when they get which signal. Sidecars stop after them, in the same grace period."""
+    found: dict[tuple[bool, int, str], _Stop] = {}
+    for index, container in enumerate(pod.spec.containers):
+        lifecycle = container.lifecycle
+        hook = lifecycle.preStop if lifecycle is not None else None
+        delay, exact = time_of(hook) if hook is not None else HookTime(0, exact=True)
+        signal = (lifecycle.stopSignal if lifecycle is not None else None) or _TERM
+        stop = found.get((not exact, delay, signal), _Stop(delay, exact, (), "", signal))
+        field = stop.field or (f"containers[{index}].lifecycle.preStop" if hook else "")
+        found[not exact, delay, signal] = replace(stop, names=(*stop.names, container.name), field=field)
+    return [stop for _, stop in sorted(found.items(), key=itemgetter(0))]
+
+
+def _spans(stop: _Stop, grace: int, drain: int, window: int) -> tuple[Span, ...]:
+    killed = drain + grace
+    term = min(drain + stop.delay, killed)
+    stops = [Span("preStop", drain, term), Span("shutdown" if stop.exact else "hook", term, killed)]
+    before = [Span(span.name, span.begin, min(span.end, window)) for span in stops]
+    rest = Span("margin", killed, window) if killed <= window else Span("lost", window, killed)
+    return tuple(span for span in (Span("running", 0, drain), *before, rest) if span.seconds > 0)
+
+
+def _events(pod: Pod, provider: Provider, pool: Pool | None, budget: GraceBudget, unevicted: str) -> Iterator[Event]:
+    """Yield all events; those at the same time in their order."""
+    timeline = provider.interruption
+    source = f"{provider.name}: interruption."
+    own = pool is not None and pool.grace_seconds is not None
+    limit = str(pool) if own else f"{provider.name}: gracePeriod.budgetSeconds"
+    drain, killed, window = (
+        timeline.drain_seconds,
+        timeline.drain_seconds + pod.grace_seconds,
+        timeline.drain_seconds + budget.limit,
+    )
+    yield Event(0, "notice", "the reclaim is announced", "")
+    yield Event(timeline.cordon_seconds, "cordon", "no new Pods come to the node", f"{source}cordonSeconds")
+    if unevicted:
+        value = pod.annotations[unevicted]
+        held = "" if value == "true" else f" for its first {value}"
+        yield Event(drain, "drain", f"it skips the Pod{held}", f'metadata.annotations["{unevicted}"]')
+        yield Event(window, "SIGKILL", "the Pod ends with the node", limit)
+    else:
+        yield Event(drain, "drain", f"the grace period of {pod.grace_seconds} s begins", f"{source}drainSeconds")
+        yield from _ends(pod, drain, window, limit)
+    if killed <= window < timeline.removal_seconds:
+        yield Event(window, "time up", "for Pods that are not critical to the node", limit)
+    source = limit if window > timeline.removal_seconds else f"{source}removalSeconds"
+    yield Event(max(timeline.removal_seconds, window), "removal", "the node is gone", source)
+
+
+def _ends(pod: Pod, drain: int, window: int, limit: str) -> Iterator[Event]:
+    """Yield how a Pod stops that the drain evicts; ``limit`` is the field that sets the window."""
+    killed = drain + pod.grace_seconds
+    for stop in _stops(pod):
+        yield from _stopping(stop, drain, min(killed, window))
+    if killed <= window:
+        yield Event(killed, "SIGKILL", "the grace period ends", "terminationGracePeriodSeconds")
+    else:
+        yield Event(window, "SIGKILL", f"{killed - window} s before the grace period ends", limit)
+
+
+def _stopping(stop: _Stop, drain: int, killed: int) -> Iterator[Event]:
+    names = ", ".join(stop.names)
+    left = killed - drain - stop.delay
+    if not stop.exact:
+        least = f", at least {stop.delay} s" if stop.delay else ""
+        yield Event(drain, "preStop", f"a hook{least}, then {stop.signal}: {names}", stop.field)
+    elif stop.delay:
+        yield Event(drain, "preStop", f"sleeps {spelled(stop.delay)}: {names}", stop.field)
+    if left <= 0:
+        yield Event(
+            killed, stop.signal, f"too late to shut down: {names}", stop.field or "terminationGracePeriodSeconds"
+        )
+    elif stop.exact:
+        yield Event(drain + stop.delay, stop.signal, f"{left} s to shut down: {names}", "")
+
+
+_TOLERATING: Final = "tolerating_is_targeting"
+"""A field by which to know policies that look for Pods that target spot: no others have it."""
+
+
+class NoTimeline(msgspec.Struct, frozen=True):
+    """Describe a Pod or pod template without a timeline, and why."""
+
+    where: str
+    because: str
+
+
+def reclaims(trace: PhaseDecisions, bundle: Bundle, view: ClusterView) -> Iterator[ReclaimTimeline | NoTimeline]:
+    """Yield the timeline of each Pod that the request makes, or why there is none."""
+    budgets = GraceBudgets(bundle.providers)
+    labels = view.namespaces.get(trace.request.namespace, {})
+    policies = [each.spec for each in bundle.documents if each.is_policy and hasattr(each.spec, _TOLERATING)]
+    specs = [spec for spec in policies if spec.enforcement is not Enforcement.OFF]
+    # Where policies differ in it, they don't say which provider this cluster has.
+    rivals = any(policy.standing.rivals for policy in bundle.policies)
+    for where, written, pod in _pods(trace, bundle):
+        target = target_of(
+            written,
+            labels,
+            view,
+            bundle.providers,
+            provider=next((spec.provider for spec in specs if spec.provider and not rivals), ()),
+            tolerating=any(spec.tolerating_is_targeting for spec in specs),
+        )
+        if isinstance(target, NotTargeting):
+            yield NoTimeline(where, target.because)
+        elif target.pools is not None and not target.nodes:
+            yield NoTimeline(where, f"it targets spot ({target.because}), and no spot pool takes it")
+        elif (strictest := _strictest(target, budgets, bundle)) is None:
+            because = "no capacity provider is in play; pass node pools with --state or --kubeconfig"
+            yield NoTimeline(where, f"it targets spot ({target.because}), and {because}")
+        elif pod.spec.containers:
+            budget, provider, pool = strictest
+            yield timeline_of(where, written, pod, provider=provider, pool=pool, budget=budget)
+
+
+def _pods(trace: PhaseDecisions, bundle: Bundle) -> Iterator[tuple[str, Pod, Pod]]:
+    """Yield the field path of each Pod that the request makes, the Pod as written, and the Pod after injection."""
+    request = trace.request
+    if is_null(request.object) or request.operation not in {"CREATE", "UPDATE"}:
+        return
+    if (request.resource.group, request.path) == ("", "pods"):
+        yield "", decode_pod(trace.before), decode_pod(request.object)
+        return
+    workload = bundle.index.workloads.get((request.resource.group, request.path))
+    if workload is None:
+        return
+    both = (list(workload.templates(decode_object(raw))) for raw in (trace.before, request.object))
+    for templates in zip(*both, strict=True):
+        try:
+            written, injected = (pod_of(each, workload, request) for each in templates)
+        except MalformedObjectError:
+            continue  # the engine reports it
+        yield field_path(templates[0].path), written, injected
+
+
+def _strictest(
+    target: Target, budgets: GraceBudgets, bundle: Bundle
+) -> tuple[GraceBudget, Provider, Pool | None] | None:
+    """Return the shortest time to stop that the Pod may get, with its provider and pool, or None if none is known."""
+    parts = [(bundle.providers[pool.provider], pool) for pool in target.pools or ()]
+    seen = {provider.name for provider, _ in parts}
+    nodes: list[tuple[Target, Provider, Pool | None]] = [
+        *((replace(target, pools=(pool,), providers=(each,)), each, pool) for each, pool in parts),
+        *(
+            (replace(target, pools=None, providers=(each,)), each, None)
+            for each in target.providers
+            if each.name not in seen
+        ),
+    ]
+    options = [(budget, provider, pool) for part, provider, pool in nodes if (budget := budgets.of(part)) is not None]
+    return min(options, key=lambda option: option[0].seconds, default=None)

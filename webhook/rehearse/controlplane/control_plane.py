@@ -1,0 +1,152 @@
+"""Start and stop a Kubernetes control plane of its own on loopback.
+
+    with reserve_control_plane(find_or_build()) as plane:
+        plane.start_etcd()
+        plane.start_api_server()
+
+When the block is left every process and file is gone. When the whole program is killed the processes are gone, too
+(on Linux), and its files go when the next control plane starts. Start it from a thread that lives as long: the kernel
+takes the end of that thread for the end of the program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import http.client
+import os
+import shutil
+import ssl
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.request import urlopen
+
+from webhook.rehearse.controlplane import servers
+from webhook.rehearse.controlplane.credentials import Credentials, create_credentials
+from webhook.rehearse.controlplane.process import Process, reserve_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+T = TypeVar("T")
+
+# Four seconds on a quiet machine with two cores; this is for one where everything runs at once.
+START_SECONDS: Final = 90.0
+POLL_SECONDS: Final = 0.1
+_ANSWER_SECONDS: Final = 5.0
+_PREFIX: Final = "spotgate-control-plane-"
+
+
+class ControlPlaneError(Exception):
+    """Report that a control plane does not run; the message ends with what its server logged last."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """Hold a control plane on ports that are its own. Logs and everything else are in `directory`."""
+
+    binaries: Mapping[str, Path]
+    directory: Path
+    credentials: Credentials
+    port: int
+    etcd_port: int
+    peer_port: int
+    processes: dict[str, Process] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        """Return the API server's address."""
+        return self.credentials.url
+
+    @property
+    def etcd_url(self) -> str:
+        """Return the address at which etcd has its clients."""
+        return f"http://127.0.0.1:{self.etcd_port}"
+
+    def start(self, name: str, flags: Sequence[str], program: str = "") -> None:
+        """Start a program, by default the one of this name; it ends with the control plane."""
+        command = [str(self.binaries[program or name]), *flags]
+        self.processes[name] = Process(name, command, self.directory / f"{name}.log")
+        self.processes[name].start()
+
+    def start_etcd(self) -> None:
+        """Start etcd, which keeps nothing."""
+        self.start("etcd", servers.etcd(self.directory, port=self.etcd_port, peer_port=self.peer_port))
+
+    def start_api_server(self, *flags: str) -> None:
+        """Start the API server on etcd, with further flags, and wait until it is ready. Raise ControlPlaneError."""
+        own = servers.api_server(self.credentials, port=self.port, etcd_url=self.etcd_url)
+        self.start("kube-apiserver", [*own, *flags])
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        """Wait until the API server says that it is. Raise ControlPlaneError."""
+        tls = ssl.create_default_context(cafile=str(self.credentials.authority))
+        self.wait_for("the API server", lambda: answer_of(f"{self.url}/readyz", tls))
+
+    def wait_for(self, name: str, probe: Callable[[], T | None]) -> T:
+        """Return what the probe finds. Raise ControlPlaneError if that takes too long, or a server has ended."""
+        deadline = time.monotonic() + START_SECONDS
+        while (found := probe()) is None:
+            self.expect_running()
+            if time.monotonic() > deadline:
+                raise ControlPlaneError(f"{name} is not ready after {START_SECONDS:.0f} s\n{self.logs()}")
+            time.sleep(POLL_SECONDS)
+        return found
+
+    def expect_running(self) -> None:
+        """Raise ControlPlaneError if a server has ended."""
+        for process in self.processes.values():
+            if process.exit_code is not None:
+                raise ControlPlaneError(process.explain_exit())
+
+    def logs(self) -> str:
+        """Return the last lines of every server."""
+        return "\n".join(f"--- {name}\n{process.tail(8)}" for name, process in self.processes.items())
+
+
+@contextlib.contextmanager
+def reserve_control_plane(binaries: Mapping[str, Path]) -> Iterator[ControlPlane]:
+    """Yield a control plane with its credentials and ports, and nothing started yet."""
+    with contextlib.ExitStack() as stack:
+        _remove_abandoned()
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=_PREFIX)))
+        fcntl.flock(stack.enter_context(_opened(directory)), fcntl.LOCK_EX)
+        port, etcd_port, peer_port = (stack.enter_context(reserve_port()).getsockname()[1] for _ in range(3))
+        plane = ControlPlane(binaries, directory, create_credentials(directory, port=port), port, etcd_port, peer_port)
+        try:
+            yield plane
+        finally:
+            for process in reversed(plane.processes.values()):
+                process.kill()
+
+
+def _remove_abandoned() -> None:
+    """Remove the folders of killed programs: nobody holds their locks any more."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError), _opened(directory) as descriptor:  # another's, still in use, or just gone
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # An empty one may be somebody's who is about to lock it.
+            if os.fstat(descriptor).st_uid == os.geteuid() and any(directory.iterdir()):
+                shutil.rmtree(directory)
+
+
+@contextlib.contextmanager
+def _opened(directory: Path) -> Iterator[int]:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def answer_of(url: str, tls: ssl.SSLContext | None = None) -> str | None:
+    """Return what a server answers. Return None if it does not, or not with success."""
+    try:
+        with urlopen(url, timeout=_ANSWER_SECONDS, context=tls) as response:  # noqa: S310 - http or https, on loopback
+            return str(response.read().decode())
+    except (OSError, http.client.HTTPException):
+        return None

@@ -1,0 +1,74 @@
+"""Return the command lines of a control plane's servers, and say why each flag is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from webhook.rehearse.controlplane.credentials import Credentials
+
+NO_SERVICE_ACCOUNTS: Final = "--disable-admission-plugins=ServiceAccount"
+"""For an API server whose Pods need none, as nothing makes one."""
+
+
+def etcd(directory: Path, *, port: int, peer_port: int) -> list[str]:
+    """Return the flags of etcd, on two ports that are reserved for it."""
+    client_url, peer_url = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
+    return [
+        f"--data-dir={directory / 'etcd'}",
+        f"--listen-client-urls={client_url}",
+        f"--advertise-client-urls={client_url}",
+        f"--listen-peer-urls={peer_url}",
+        f"--initial-advertise-peer-urls={peer_url}",
+        f"--initial-cluster=default={peer_url}",
+        "--socket-reuse-port",
+        "--unsafe-no-fsync",  # nothing is kept
+        "--log-level=error",
+    ]
+
+
+def api_server(credentials: Credentials, *, port: int, etcd_url: str) -> list[str]:
+    """Return the flags of the API server."""
+    return [
+        f"--etcd-servers={etcd_url}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        "--permit-port-sharing",
+        f"--tls-cert-file={credentials.certificate}",
+        f"--tls-private-key-file={credentials.key}",
+        f"--token-auth-file={credentials.token_file}",
+        "--authorization-mode=RBAC",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-signing-key-file={credentials.service_account_key}",
+        f"--service-account-key-file={credentials.service_account_key}",
+        "--service-cluster-ip-range=10.96.0.0/16",
+        "--endpoint-reconciler-type=none",  # Endpoints may not hold a loopback address
+    ]
+
+
+def controller_manager(credentials: Credentials) -> list[str]:
+    """Return the flags of all controllers, each with a name of its own: the one that webhooks see in real clusters."""
+    return [
+        f"--kubeconfig={credentials.kubeconfig('system:kube-controller-manager')}",
+        "--use-service-account-credentials",
+        f"--service-account-private-key-file={credentials.service_account_key}",
+        f"--root-ca-file={credentials.authority}",
+        # At the default of 20 requests per second they would take 5 s to start: each asks for its token first.
+        "--kube-api-qps=500",
+        "--kube-api-burst=1000",
+        "--node-monitor-grace-period=5m",  # no Node is lost because the machine is busy
+        "--leader-elect=false",
+        "--secure-port=0",
+    ]
+
+
+def kwok(credentials: Credentials, stages: Path) -> list[str]:
+    """Return the flags of KWOK, which keeps every Node alive and runs the Pods on it, as the stages say."""
+    return [
+        f"--kubeconfig={credentials.kubeconfig('kwok')}",
+        f"--config={stages}",
+        "--manage-all-nodes",
+        "--v=WARN",
+    ]

@@ -1,0 +1,281 @@
+"""Propose fixes for the harm of a reclaim: as YAML, and as the cluster with them, to be rehearsed again."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from webhook.base.terminal import counted
+from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED
+from webhook.capacity.providers.machines import TYPE_LABEL
+from webhook.capacity.providers.manifest import on_demand_manifest
+from webhook.kube.containers import claims_devices
+from webhook.kube.disruption import KIND as BUDGET
+from webhook.kube.disruption import budget_from
+from webhook.kube.pod import DEFAULT_GRACE_SECONDS
+from webhook.rehearse.inputs.nodes import size_of
+from webhook.rehearse.inputs.resources import (
+    POD,
+    controller_of,
+    manifest_of,
+    pod_spec_of,
+    requests_of,
+    workload_identity,
+)
+from webhook.rehearse.inputs.snapshot import snapshot_of
+from webhook.rehearse.result import JOB_FAILED, NO_SCHEDULER, Fix
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from webhook.engine.bundle import Bundle
+    from webhook.rehearse.inputs.nodes import RehearsedNode
+    from webhook.rehearse.inputs.resources import JSON
+    from webhook.rehearse.inputs.snapshot import ClusterSnapshot
+    from webhook.rehearse.result import Rehearsal, WorkloadResult
+
+_WITH_SELECTOR: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
+_WITH_TEMPLATE: Final = _WITH_SELECTOR | {"ReplicationController", "Job"}
+_AT_LEAST_TWO: Final = 2
+_BACKOFF_LIMIT: Final = 6
+"""What the API server writes into a Job."""
+
+_IGNORE_DISRUPTIONS: Final = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+
+
+def fixes_of(result: Rehearsal, snapshot: ClusterSnapshot, bundle: Bundle, *, startup: float) -> tuple[Fix, ...]:
+    """Return fixes: each a change of one object that is there, or a new one.
+
+    A drain waits ``startup`` seconds for each Pod that moves where a budget demands it.
+    """
+    objects = _objects(snapshot)
+    seconds = min(window.kill - window.drain for window in result.windows)
+    evicts = all(window.evicts for window in result.windows)
+    found: list[Fix] = []
+    for workload in result.workloads:
+        value = objects.get(workload.identity)
+        if value is None or value["kind"] != workload.kind:
+            continue
+        # With a budget, a Pod that is drained waits for another that moves.
+        longest = seconds - startup if evicts and workload.budget else seconds
+        if workload.kind in _WITH_TEMPLATE:
+            found += _of_template(workload, value, snapshot, longest)
+        if workload.failed:
+            found.append(_of_failed_job(workload, value))
+        if evicts and workload.lost:
+            grace = min(_grace_of(value), longest)
+            # A StatefulSet creates a Pod again once the old one has stopped.
+            again = startup + (grace if workload.kind == "StatefulSet" else 0)
+            rounds = 1 + math.floor(max(seconds - grace, 0) / again) if again else 1
+            found += _of_budget(workload, value, objects, math.ceil(workload.lost / rounds))
+    return (*found, *_fallback_pools(result, snapshot, bundle, objects))
+
+
+def with_fixes(
+    snapshot: ClusterSnapshot, fixes: Iterable[Fix], bundle: Bundle, allocatable: Mapping[str, Mapping[str, str]]
+) -> ClusterSnapshot:
+    """Return the cluster with these fixes. Raise CannotJudgeError."""
+    changes = [manifest_of("the fixes", dict(fix.manifest)) for fix in fixes]
+    return snapshot_of(snapshot.source.with_changes(changes, size_of), bundle, allocatable)
+
+
+def growth_of(
+    before: ClusterSnapshot, after: ClusterSnapshot, bundle: Bundle, seconds: float | None
+) -> list[tuple[str, int, float]]:
+    """Return by how many nodes each new pool grows to its maximum, and when: by default as its provider provisions."""
+    known = {(each.kind, each.namespace, each.name) for each in before.pools}
+    return [
+        (
+            pool.name,
+            pool.maximum - size_of(pool),
+            bundle.providers[pool.provider].interruption.provisioning_seconds if seconds is None else seconds,
+        )
+        for pool in after.pools
+        if (pool.kind, pool.namespace, pool.name) not in known and pool.autoscaling and pool.maximum
+    ]
+
+
+def _objects(snapshot: ClusterSnapshot) -> dict[tuple[str, str, str], JSON]:
+    """Return the objects, and for a workload that is none of them one of its Pods."""
+    objects = {workload_identity(each): each for each in snapshot.objects}
+    for pod in list(objects.values()):
+        if pod["kind"] == POD.kind and (owner := controller_of(pod)) is not None:
+            objects.setdefault((owner["kind"], pod["metadata"]["namespace"], owner["name"]), pod)
+    return objects
+
+
+def _of_template(workload: WorkloadResult, value: JSON, snapshot: ClusterSnapshot, longest: float) -> Iterator[Fix]:
+    """Propose what a workload's pod template could say."""
+    labels = ((value["spec"].get("template") or {}).get("metadata") or {}).get("labels") or {}
+    elsewhere = any(not each.spot for each in snapshot.nodes)
+    if workload.pending.max and labels.get(CAPACITY_LABEL) == "spot" and elsewhere:
+        yield _change(
+            f"{workload}: {counted(int(workload.pending.max), 'Pod')} stay pending, as only spot nodes may have them; "
+            f"with {SPOT_PREFERRED} on-demand nodes may, too",
+            value,
+            {"template": {"metadata": {"labels": {CAPACITY_LABEL: SPOT_PREFERRED}}}},
+        )
+    grace = _grace_of(value)
+    if workload.killed_early.max and grace > longest > 0:
+        yield _change(
+            f"{workload}: its grace period of {grace} s is longer than the {longest:g} s that the reclaim leaves it",
+            value,
+            {"template": {"spec": {"terminationGracePeriodSeconds": int(longest)}}},
+        )
+
+
+def _of_failed_job(workload: WorkloadResult, value: JSON) -> Fix:
+    """Propose a Job that survives the loss of a Pod."""
+    spec = value["spec"]
+    field = "maxFailedIndexes" if workload.has_reason(f"{JOB_FAILED}: MaxFailedIndexesExceeded") else "backoffLimit"
+    if workload.has_reason(f"{JOB_FAILED}: FailedIndexes"):
+        field = "backoffLimitPerIndex"
+    limit = spec.get(field, _BACKOFF_LIMIT)
+    if pod_spec_of(value).restartPolicy == "Never":
+        rules = (spec.get("podFailurePolicy") or {}).get("rules") or []
+        change: JSON = {"podFailurePolicy": {"rules": [_IGNORE_DISRUPTIONS, *rules]}}
+        how = "with this rule, which only a new Job can get, disruptions do not count"
+    else:
+        change = {field: limit + max(workload.lost, 1)}
+        how = "restartPolicy Never would allow a podFailurePolicy that ignores disruptions; else it needs a higher one"
+    return _change(f"{workload}: it fails, as lost Pods count against its {field} of {limit}; {how}", value, change)
+
+
+def _grace_of(value: JSON) -> int:
+    grace = pod_spec_of(value).terminationGracePeriodSeconds
+    return DEFAULT_GRACE_SECONDS if grace is None else grace
+
+
+def _of_budget(
+    workload: WorkloadResult, value: JSON, objects: Mapping[tuple[str, str, str], JSON], at_once: int
+) -> Iterator[Fix]:
+    """Propose a budget that lets the drain through, ``at_once`` Pods at a time, and keeps as many as that permits."""
+    budget = objects.get((BUDGET, workload.namespace, workload.budget))
+    blocks = any(f"PodDisruptionBudget {workload.budget} " in each for each in workload.reasons)
+    if budget is not None and workload.killed_early.max and blocks:
+        if workload.replicas >= _AT_LEAST_TWO:
+            # One that can't be counted, for want of its owner's scale, can still keep a number of Pods.
+            known = workload.seconds_below_budget.max is not None
+            # The budget that it has was too strict, whatever the model of the drain says.
+            at_once = max(at_once, workload.replicas - budget_from(budget).least(workload.replicas) + 1)
+            if at_once >= workload.replicas:
+                return
+            least = None if known else workload.replicas - at_once
+            yield _change(
+                f"{workload}: PodDisruptionBudget {workload.budget} holds the drain up until SIGKILL; {at_once} at a "
+                "time are through in time",
+                budget,
+                {"minAvailable": least, "maxUnavailable": at_once if known else None},
+            )
+        elif workload.kind == "Deployment":
+            yield _change(
+                f"{workload}: its only Pod can't be drained, as PodDisruptionBudget {workload.budget} demands it; if "
+                "it may run twice, one of two can",
+                value,
+                {"replicas": 2},
+            )
+    elif (
+        not (workload.budget or workload.pending.max or workload.missing.max)  # it holds the drain up for want of room
+        and workload.kind in _WITH_SELECTOR
+        and workload.replicas > at_once
+        and workload.replicas >= _AT_LEAST_TWO
+        and workload.lowest_ready.min == 0
+        and (selector := value["spec"].get("selector"))
+    ):
+        yield Fix(
+            f"{workload}: at times none of its {workload.replicas} Pods is ready; a budget lets {at_once} go at a "
+            "time, which the drain has time for",
+            {
+                "apiVersion": "policy/v1",
+                "kind": BUDGET,
+                "metadata": {"name": workload.name, "namespace": workload.namespace},
+                "spec": {"maxUnavailable": at_once, "selector": selector},
+            },
+        )
+
+
+def _fallback_pools(
+    result: Rehearsal, snapshot: ClusterSnapshot, bundle: Bundle, objects: Mapping[tuple[str, str, str], JSON]
+) -> Iterator[Fix]:
+    """Propose an on-demand pool for each lost spot pool whose Pods stay pending, as large as they need."""
+    lost = {name for window in result.windows for name in window.nodes}
+    nodes = {each.name: each for each in snapshot.nodes if each.name in lost}
+    was_on: dict[tuple[str, str, str], RehearsedNode] = {}
+    for event in result.events:
+        node = nodes.get(event.node)
+        if event.workload is not None and node is not None and event.name in {"evicted", "killed", "stopped"}:
+            was_on.setdefault(event.workload, node)
+    needed: dict[str, tuple[RehearsedNode, list[Counter[str]]]] = {}
+    for workload in result.workloads:
+        pending = int(workload.pending.max or 0)
+        spec, like = pod_spec_of(objects.get(workload.identity)), was_on.get(workload.identity)
+        # Neither a scheduler nor devices come with a node, and a Pod that names its pool goes to no other one.
+        if not pending or like is None or workload.has_reason(NO_SCHEDULER) or claims_devices(spec):
+            continue
+        if like.provider is None or like.provider.pool_name_label not in (spec.nodeSelector or {}):
+            _, pods = needed.setdefault(like.pool_name, (like, []))
+            pods += [requests_of(spec) + Counter({"pods": 1})] * pending
+    for name, (like, pods) in needed.items():
+        pool, provider = like.pool, like.provider
+        if not like.spot and (pool is not None or provider is None or provider.spot_node_labels):
+            continue
+        number = _nodes_for(pods, _free_of(like, snapshot))
+        manifest = _on_demand(like, number, snapshot, bundle) if number else None
+        if manifest is not None:
+            yield Fix(
+                f"{pool or name}: nowhere is room for {counted(len(pods), 'Pod')} of it; "
+                f"{counted(number, 'on-demand node')} of the same type {'has' if number == 1 else 'have'} it",
+                manifest,
+            )
+
+
+def _free_of(node: RehearsedNode, snapshot: ClusterSnapshot) -> Counter[str]:
+    """Return what a node offers besides what its DaemonSets need."""
+    free = Counter(node.allocatable)
+    for value in snapshot.existing:
+        owner = (
+            controller_of(value) if value["kind"] == POD.kind and value["spec"].get("nodeName") == node.name else None
+        )
+        if owner is not None and owner["kind"] == "DaemonSet":
+            free.subtract(requests_of(pod_spec_of(value)) + Counter({"pods": 1}))
+    return free
+
+
+def _nodes_for(pods: Iterable[Counter[str]], offered: Counter[str]) -> int:
+    """Return how many equal nodes hold the Pods, the largest first on the first with room; 0 if one fits on none."""
+    nodes: list[Counter[str]] = []
+    for pod in sorted(pods, key=lambda each: max(each[name] / max(offered[name], 1e-9) for name in each), reverse=True):
+        node = next((each for each in nodes if pod <= each), None)
+        if node is None:
+            if not pod <= offered:
+                return 0
+            nodes.append(node := offered.copy())
+        node.subtract(pod)
+    return len(nodes)
+
+
+def _on_demand(like: RehearsedNode, number: int, snapshot: ClusterSnapshot, bundle: Bundle) -> JSON | None:
+    """Return an on-demand pool like a node's or, where no object describes that, like the node."""
+    pool = like.pool
+    provider = pool.provider if pool is not None else like.provider.name if like.provider is not None else ""
+    written = (each for each in snapshot.source.manifests if pool is not None and each.kind == pool.kind)
+    manifests = (
+        on_demand_manifest(
+            reader,
+            name=f"{pool.name if pool is not None else like.pool_name}-fallback",
+            namespace=pool.namespace if pool is not None else "",
+            instance_type=pool.instance_type if pool is not None else like.labels.get(TYPE_LABEL, ""),
+            maximum=number,
+            like=next((each.value for each in written if pool is not None and each.name == pool.name), None),
+        )
+        for reader in bundle.readers
+        if reader.provider == provider and (pool is None or reader.kind == pool.kind)
+    )
+    return next((each for each in manifests if each is not None), None)
+
+
+def _change(why: str, value: JSON, spec: JSON) -> Fix:
+    """Return a change of an object, as `kubectl patch --type merge` takes it, and `kubectl apply` for what it owns."""
+    metadata = {key: each for key, each in value["metadata"].items() if key in {"name", "namespace"}}
+    return Fix(why, {"apiVersion": value["apiVersion"], "kind": value["kind"], "metadata": metadata, "spec": spec})

@@ -1,0 +1,117 @@
+"""Gangs, whose Pods work only together: one loss is the whole gang's.
+
+Their controllers are not here. What they do is modelled: from manifests their Jobs or Pods are made, and when a Pod
+of a gang is lost, all of its Pods are made anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from webhook.documents.model import merge_patch
+from webhook.rehearse.inputs.resources import group_kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from webhook.engine.bundle import Bundle
+    from webhook.rehearse.inputs.resources import JSON
+
+_MARKS: Final = (
+    ("jobset.sigs.k8s.io/jobset-name",),
+    ("leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/group-index"),
+    ("kueue.x-k8s.io/pod-group-name",),
+    ("scheduling.x-k8s.io/pod-group",),
+    ("pod-group.scheduling.sigs.k8s.io",),
+    ("scheduling.k8s.io/group-name",),  # Volcano's, as an annotation; so are the next three
+    ("scheduling.volcano.sh/group-name",),
+    ("pod-group-name",),
+    ("yunikorn.apache.org/task-group-name",),
+    ("training.kubeflow.org/job-name",),
+)
+"""Labels or annotations of Pods that tell gangs apart, all of a set."""
+
+_QUEUE: Final = "kueue.x-k8s.io/queue-name"
+_RANK: Final = "batch.kubernetes.io/job-completion-index"
+
+
+def gang_of(namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Return what the Pods of one gang have in common. Return None if the Pod works alone."""
+    marks = {**annotations, **labels}
+    for keys in _MARKS:
+        if all(key in marks for key in keys):
+            return (namespace, *(f"{key}={marks[key]}" for key in keys))
+    if _QUEUE in labels and _RANK in marks and (job := labels.get("batch.kubernetes.io/job-name")):
+        return (namespace, f"{_QUEUE}={job}")
+    return None
+
+
+def pods_without_controller(value: JSON, bundle: Bundle) -> tuple[list[JSON], str]:
+    """Return the Jobs or Pods that a workload has whose controller is not here, or else a sentence that says so."""
+    group, kind = group_kind_of(value)
+    if (group, kind) == ("jobset.x-k8s.io", "JobSet"):
+        return list(_jobs(value)), ""
+    if (group, kind) == ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"):
+        return list(_groups(value)), ""
+    described = any((each.group, each.kind) == (group, kind) for each in bundle.index.workloads.values())
+    if not described and not _has_template(value):
+        return [], ""
+    name = value["metadata"].get("name", "")
+    return [], f"{kind} {name}: its controller is not here, so its Pods are left out; pass them as a cluster has them"
+
+
+def _has_template(value: JSON) -> bool:
+    """Return whether an object has a pod template where most workloads have it."""
+    found: object = value
+    for key in ("spec", "template", "spec", "containers"):
+        found = found.get(key) if isinstance(found, dict) else None
+    return bool(found)
+
+
+def _jobs(value: JSON) -> Iterator[JSON]:
+    for part in value["spec"].get("replicatedJobs") or ():
+        labels = {
+            "jobset.sigs.k8s.io/jobset-name": value["metadata"]["name"],
+            "jobset.sigs.k8s.io/replicatedjob-name": part["name"],
+        }
+        # Its restarts are the JobSet's, which makes all Jobs anew.
+        spec = merge_patch(part["template"]["spec"], {"template": {"metadata": {"labels": labels}}})
+        for index in range(part.get("replicas", 1)):
+            made = {"apiVersion": "batch/v1", "kind": "Job", "spec": spec}
+            yield _owned(made, value, f"{part['name']}-{index}", labels)
+
+
+def _groups(value: JSON) -> Iterator[JSON]:
+    template = value["spec"]["leaderWorkerTemplate"]
+    worker = template["workerTemplate"]
+    for group in range(value["spec"].get("replicas", 1)):
+        for rank in range(template.get("size", 1)):
+            labels = {
+                "leaderworkerset.sigs.k8s.io/name": value["metadata"]["name"],
+                "leaderworkerset.sigs.k8s.io/group-index": str(group),
+                "leaderworkerset.sigs.k8s.io/worker-index": str(rank),
+            }
+            pod = worker if rank else template.get("leaderTemplate") or worker
+            yield _owned(
+                {**pod, "apiVersion": "v1", "kind": "Pod"}, value, f"{group}-{rank}" if rank else str(group), labels
+            )
+
+
+def _owned(made: JSON, owner: JSON, name: str, labels: Mapping[str, str]) -> JSON:
+    """Return an object that a workload's controller makes, with the end of its name and its labels."""
+    metadata = owner["metadata"]
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": metadata["name"],
+        "uid": metadata.get("uid") or "00000000-0000-0000-0000-000000000000",
+        "controller": True,
+    }
+    own = {
+        "name": f"{metadata['name']}-{name}",
+        "namespace": metadata.get("namespace") or "default",
+        "labels": labels,
+        "ownerReferences": [reference],
+    }
+    owned: JSON = merge_patch(made, {"metadata": own})
+    return owned

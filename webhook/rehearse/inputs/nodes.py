@@ -1,0 +1,223 @@
+"""Build the Nodes of a rehearsal: those given, those that pools without Nodes would have, and those that come."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from webhook.base.exits import CannotJudgeError
+from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
+from webhook.documents.model import merge_patch
+from webhook.kube.quantity import amount_of
+from webhook.policy.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from webhook.capacity.providers.pool import Pool
+    from webhook.capacity.providers.provider import Provider
+    from webhook.rehearse.inputs.resources import JSON
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+CREATED: Final = "2026-01-01T00:00:00Z"
+"""When an object was made that does not say so; nothing depends on it."""
+
+_DEFAULTS: Final = {"pods": "110", "ephemeral-storage": "100Gi"}
+"""What a node offers where nobody says so: the kubelet's default, and a small disk."""
+
+_MOST_OF_ONE_POOL: Final = 20_000
+"""More than any cluster can have, and than a rehearsal ends with."""
+
+_GOOD: Final = {"Ready": "True", "MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False"}
+
+
+@dataclass(frozen=True, slots=True)
+class RehearsedNode:
+    """Hold a Node, and what its labels and the node pools tell of it.
+
+    Attributes:
+        value: the object.
+        pool_name: the pool's name in its labels; empty: they tell none.
+        provider: its provider; None: no label tells.
+        pool: its pool; None: no object describes that.
+        spot: whether it is spot, by its own labels or its pool.
+    """
+
+    value: JSON
+    pool_name: str
+    provider: Provider | None
+    pool: Pool | None
+    spot: bool
+
+    @property
+    def name(self) -> str:
+        """Return its name."""
+        return str(self.value["metadata"]["name"])
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Return its labels."""
+        labels: Mapping[str, str] = self.value["metadata"]["labels"]
+        return labels
+
+    @property
+    def allocatable(self) -> dict[str, float]:
+        """Return what it offers, by resource, in whole units or bytes."""
+        return {name: float(amount_of(each) or 0) for name, each in self.value["status"]["allocatable"].items()}
+
+    def is_of(self, pool: str) -> bool:
+        """Return whether this is a name of its pool."""
+        return bool(pool) and (pool == self.pool_name or (self.pool is not None and self.pool.is_named(pool)))
+
+
+def read_node(value: JSON, pools: Sequence[Pool], providers: Mapping[str, Provider]) -> RehearsedNode:
+    """Return a Node with what is known of it."""
+    labels = value["metadata"]["labels"]
+    # Karpenter's Nodes have labels of EKS or AKS too: a provider whose pools are objects of the cluster comes first.
+    named = [each for each in providers.values() if each.pool_name_label in labels]
+    named.sort(key=lambda each: not each.pools_are_here)
+    marked = next((each for each in providers.values() if each.is_spot_node(labels)), None)
+    name = labels[named[0].pool_name_label] if named else ""
+    pool = next((each for each in pools if each.is_named(name)), None)
+    spot = marked is not None or (pool is not None and pool.spot)
+    return RehearsedNode(value, name, named[0] if named else marked, pool, spot)
+
+
+def pool_names(nodes: Iterable[RehearsedNode], pools: Iterable[Pool]) -> list[str]:
+    """Return the names of all pools, sorted."""
+    return sorted({each.pool_name for each in nodes} - {""} | {each.name for each in pools})
+
+
+def expect_pools(named: Iterable[tuple[str, str]], nodes: Sequence[RehearsedNode], pools: Sequence[Pool]) -> None:
+    """Raise CannotJudgeError if a pool isn't there; ``named`` has the flags that name pools, each with the name."""
+    there = pool_names(nodes, pools)
+    hint = f"; pools: {', '.join(there)}" if there else "; no pool is known: pass node pools, or Nodes with labels"
+    for flag, name in named:
+        if name not in there and not any(pool.is_named(name) for pool in pools):
+            raise CannotJudgeError(f"spotgate rehearse: {flag}: the pool is not there{did_you_mean(name, there)}{hint}")
+
+
+def running_node(value: JSON, allocatable: Mapping[str, Any]) -> JSON:
+    """Return a Node as the API server has one that runs, with what it offers."""
+    metadata, spec, status = (dict(value.get(key) or {}) for key in ("metadata", "spec", "status"))
+    metadata.pop("managedFields", None)
+    metadata.pop("resourceVersion", None)
+    labels = {HOSTNAME: metadata["name"], **(metadata.get("labels") or {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"uid": str(uuid.uuid4()), "creationTimestamp": CREATED, **metadata, "labels": labels},
+        "spec": spec,
+        "status": {
+            **status,
+            "allocatable": {**_DEFAULTS, **allocatable},
+            "capacity": {**_DEFAULTS, **allocatable, **(status.get("capacity") or {})},
+            "conditions": [
+                {"type": each, "status": good, "lastTransitionTime": CREATED} for each, good in _GOOD.items()
+            ],
+        },
+    }
+
+
+def nodes_of_pools(
+    pools: Sequence[Pool],
+    there: Sequence[RehearsedNode],
+    providers: Mapping[str, Provider],
+    allocatable: Mapping[str, Mapping[str, str]],
+    size: Callable[[Pool], int],
+) -> Iterator[RehearsedNode]:
+    """Yield the Nodes of those pools that have none there, as many as a pool's size is. Raise CannotJudgeError."""
+    names = {each.pool_name for each in there} - {""}
+    for pool in pools:
+        if names.isdisjoint({pool.name, pool.pool_name}):
+            _check_number(size(pool), str(pool))
+            for number in range(size(pool)):
+                value = _node_of_pool(pool, number, providers, {**_shown_by(there), **allocatable})
+                yield read_node(value, pools, providers)
+
+
+def _shown_by(nodes: Iterable[RehearsedNode]) -> dict[str, Mapping[str, str]]:
+    """Return what nodes of each instance type offer."""
+    typed = ((each.labels.get(TYPE_LABEL) or (each.pool and each.pool.instance_type), each) for each in nodes)
+    return {kind: each.value["status"]["allocatable"] for kind, each in typed if kind}
+
+
+def grown_nodes(
+    growth: Iterable[tuple[str, int, float]],
+    nodes: Sequence[RehearsedNode],
+    pools: Sequence[Pool],
+    providers: Mapping[str, Provider],
+    allocatable: Mapping[str, Mapping[str, str]],
+) -> list[tuple[float, RehearsedNode]]:
+    """Return the Nodes that come, each with its second, as the pool's others or as it says. Raise CannotJudgeError."""
+    found: list[tuple[float, RehearsedNode]] = []
+    for name, number, seconds in growth:
+        _check_number(number, f"--grow {name}")
+        pool = next((each for each in pools if each.is_named(name)), None)
+        like = next((node for node in nodes if node.is_of(name)), None)
+        for index in range(number):
+            if like is not None:
+                model = like.value
+            elif pool is not None:
+                model = _node_of_pool(pool, index, providers, {**_shown_by(nodes), **allocatable})
+            named = f"{name}-grown-{index}"
+            own = {"name": named, "uid": str(uuid.uuid4()), "labels": {HOSTNAME: named}}
+            new = merge_patch(model, {"metadata": own, "spec": {"unschedulable": None, "providerID": None}})
+            found.append((seconds, read_node(new, pools, providers)))
+    return found
+
+
+def expect_known_types(
+    allocatable: Mapping[str, Mapping[str, str]], pools: Iterable[Pool], nodes: Iterable[RehearsedNode]
+) -> None:
+    """Raise CannotJudgeError if what a node offers is said of an instance type or pool that nothing has."""
+    known = {each.labels.get(TYPE_LABEL, "") for each in nodes}
+    for pool in pools:
+        known |= {pool.name, *pool.instance_type.split(", ")}
+    if unknown := sorted(allocatable.keys() - known):
+        there = ", ".join(sorted(known - {""})) or "none is known"
+        raise CannotJudgeError(
+            f"spotgate rehearse: --allocatable {unknown[0]}: nothing here has that type; types and pools: {there}"
+        )
+
+
+def size_of(pool: Pool) -> int:
+    """Return how many nodes a pool says that it has."""
+    desired = pool.desired if pool.size is None or pool.size.desired is None else pool.size.desired
+    return max(desired or 0, 0)
+
+
+def _check_number(number: int, whose: str) -> None:
+    """Raise CannotJudgeError if these are more nodes of one pool than a rehearsal can take."""
+    if number > _MOST_OF_ONE_POOL:
+        raise CannotJudgeError(
+            f"spotgate rehearse: {whose}: {number} nodes are more than a rehearsal takes; at most {_MOST_OF_ONE_POOL}"
+        )
+
+
+def _node_of_pool(
+    pool: Pool, number: int, providers: Mapping[str, Provider], allocatable: Mapping[str, Mapping[str, str]]
+) -> JSON:
+    """Return a Node that the pool would have. Its zones take turns. Raise CannotJudgeError."""
+    provider = providers[pool.provider]
+    name = f"{pool.name}-{number}"
+    labels = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", HOSTNAME: name, **pool.labels}
+    if provider.pool_name_label:
+        labels.setdefault(provider.pool_name_label, pool.pool_name or pool.name)
+    kind = pool.instance_type.partition(", ")[0]
+    if kind:
+        labels.setdefault(TYPE_LABEL, kind)
+    if pool.zones:
+        labels.setdefault(ZONE_LABEL, sorted(pool.zones)[number % len(pool.zones)])
+    if pool.spot and provider.spot_node_labels:
+        labels.setdefault(provider.spot_node_labels[0].key, provider.spot_node_labels[0].value)
+    offered = allocatable.get(pool.name) or allocatable.get(kind) or provider.instance_types.allocatable.get(kind)
+    if offered is None:
+        raise CannotJudgeError(
+            f"spotgate rehearse: it is unknown what a node of {pool} offers: pass "
+            f"`--allocatable {kind or pool.name}=cpu=8,memory=32Gi`, or the Nodes themselves"
+        )
+    taints = [{"key": each.key, "value": each.value, "effect": each.effect} for each in pool.taints]
+    value = {"metadata": {"name": name, "labels": labels}, "spec": {"taints": taints}}
+    return running_node(value, offered)

@@ -1,0 +1,154 @@
+"""List the kinds of objects that a rehearsal works with, and where the API server has them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
+
+from webhook.documents import Document
+from webhook.kube.pod import PodSpec, Resources
+from webhook.kube.quantity import amount_of
+from webhook.offline.manifests.objects import Manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+JSON: TypeAlias = dict[str, Any]
+GroupKind: TypeAlias = tuple[str, str]
+
+
+class RehearsedPodSpec(PodSpec):
+    """Hold the spec of a Pod, with what only a rehearsal reads."""
+
+    schedulingGroup: dict[str, Any] | None = None
+
+
+class RehearsedKind(msgspec.Struct, frozen=True):
+    """Describe a kind of object that a rehearsal loads.
+
+    Attributes:
+        group: of its API; empty for the core group.
+        kind: its name.
+        plural: the name of its resource.
+        namespaced: its objects are in namespaces.
+        stored_as: the folder of its objects in etcd, where that is not the plural.
+    """
+
+    group: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+    stored_as: str = ""
+
+    def key(self, metadata: Mapping[str, Any]) -> str:
+        """Return where etcd has the object."""
+        where = f"{metadata['namespace']}/" if self.namespaced else ""
+        return f"/registry/{self.stored_as or self.plural}/{where}{metadata['name']}"
+
+    def collection(self, api_version: str, namespace: str) -> str:
+        """Return the path at which objects of a namespace are created."""
+        prefix = f"/apis/{api_version}" if self.group else f"/api/{api_version}"
+        return f"{prefix}/namespaces/{namespace}/{self.plural}" if self.namespaced else f"{prefix}/{self.plural}"
+
+
+NODE: Final = RehearsedKind("", "Node", "nodes", namespaced=False, stored_as="minions")
+POD: Final = RehearsedKind("", "Pod", "pods")
+NAMESPACE: Final = RehearsedKind("", "Namespace", "namespaces", namespaced=False)
+JOB: Final = RehearsedKind("batch", "Job", "jobs")
+CLAIM: Final = RehearsedKind("", "PersistentVolumeClaim", "persistentvolumeclaims")
+VOLUME: Final = RehearsedKind("", "PersistentVolume", "persistentvolumes", namespaced=False)
+STORAGE_CLASS: Final = RehearsedKind("storage.k8s.io", "StorageClass", "storageclasses", namespaced=False)
+LIMIT_RANGE: Final = RehearsedKind("", "LimitRange", "limitranges")
+QUOTA: Final = RehearsedKind("", "ResourceQuota", "resourcequotas")
+
+# Those that others refer to come first.
+KINDS: Final = (
+    NAMESPACE,
+    NODE,
+    RehearsedKind("scheduling.k8s.io", "PriorityClass", "priorityclasses", namespaced=False),
+    RehearsedKind("node.k8s.io", "RuntimeClass", "runtimeclasses", namespaced=False),
+    LIMIT_RANGE,  # the API server writes its defaults into Pods that are made
+    QUOTA,
+    STORAGE_CLASS,
+    RehearsedKind("storage.k8s.io", "CSINode", "csinodes", namespaced=False),
+    VOLUME,
+    CLAIM,
+    RehearsedKind("resource.k8s.io", "DeviceClass", "deviceclasses", namespaced=False),
+    RehearsedKind("resource.k8s.io", "ResourceSlice", "resourceslices", namespaced=False),
+    RehearsedKind("resource.k8s.io", "ResourceClaim", "resourceclaims"),
+    RehearsedKind("resource.k8s.io", "ResourceClaimTemplate", "resourceclaimtemplates"),
+    RehearsedKind("policy", "PodDisruptionBudget", "poddisruptionbudgets"),
+    RehearsedKind("apps", "Deployment", "deployments"),
+    RehearsedKind("apps", "StatefulSet", "statefulsets"),
+    RehearsedKind("apps", "DaemonSet", "daemonsets"),
+    RehearsedKind("apps", "ReplicaSet", "replicasets"),
+    RehearsedKind("", "ReplicationController", "replicationcontrollers", stored_as="controllers"),
+    JOB,
+    POD,
+)
+BY_NAME: Final = {(each.group, each.kind): each for each in KINDS}
+
+
+def group_kind_of(value: Mapping[str, Any]) -> GroupKind:
+    """Return the API group and kind of an object, or of the owner that a reference names."""
+    return value.get("apiVersion", "").rpartition("/")[0], value.get("kind", "")
+
+
+def kind_of_object(value: Mapping[str, Any]) -> RehearsedKind | None:
+    """Return the kind of an object. Return None if a rehearsal does not load such objects."""
+    return BY_NAME.get(group_kind_of(value))
+
+
+def controller_of(value: Mapping[str, Any]) -> JSON | None:
+    """Return the reference to the owner that manages an object, or None."""
+    return next((each for each in value["metadata"].get("ownerReferences") or () if each.get("controller")), None)
+
+
+def owner_identity(value: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return the kind, namespace and name of an object's owner, or of the object if it has none."""
+    owner = controller_of(value)
+    return workload_identity({**owner, "metadata": {**value["metadata"], **owner}} if owner is not None else value)
+
+
+def manifest_of(where: str, value: JSON) -> Manifest:
+    """Return an object that no file has as a manifest, with the words for where it is from."""
+    return Manifest(Document(file=where, line=0, value=None, source=""), (), value["apiVersion"], value["kind"], value)
+
+
+def pod_spec_of(value: Mapping[str, Any] | None) -> RehearsedPodSpec:
+    """Return the spec of a Pod, or of a workload's pod template; an empty one if there is none."""
+    spec: JSON = (value or {}).get("spec") or {}
+    if (value or {}).get("kind") != POD.kind:
+        spec = (spec.get("template") or {}).get("spec") or {}
+    return msgspec.convert(spec, RehearsedPodSpec)
+
+
+def requests_of(spec: PodSpec) -> Counter[str]:
+    """Return what a Pod requests, in whole units or bytes; a limit is a request, too.
+
+    Its own requests replace those of its containers, and its own limits only fill in for them.
+    Source: PodRequests in k8s.io/component-helpers/resource, and defaultPodRequests in pkg/apis/core/v1/defaults.go.
+    """
+    total: Counter[str] = Counter()
+    for each in spec.containers:
+        if each.resources is not None:
+            for resource, amount in {**(each.resources.limits or {}), **(each.resources.requests or {})}.items():
+                total[resource] += _number(amount)
+    own = spec.resources or Resources()
+    for resource, amount in (own.limits or {}).items():
+        total.setdefault(resource, _number(amount))
+    for resource, amount in (own.requests or {}).items():
+        total[resource] = _number(amount)
+    return total
+
+
+def _number(amount: str | float) -> int:
+    return float(amount_of(amount) or 0)  # type: ignore[return-value]
+
+
+def workload_identity(value: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return the kind, namespace and name of an object."""
+    metadata = value["metadata"]
+    return value["kind"], metadata.get("namespace", ""), metadata["name"]

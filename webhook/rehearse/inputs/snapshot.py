@@ -1,0 +1,365 @@
+"""Describe the cluster that is rehearsed: its objects, its Nodes and node pools, and what is not known of it."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import structs
+
+from webhook.base.exits import CannotJudgeError
+from webhook.kube.containers import resources_of
+from webhook.kube.disruption import KIND as BUDGET
+from webhook.kube.disruption import budget_from
+from webhook.kube.pod import ObjectMeta, Pod
+from webhook.kube.quantity import amount_of
+from webhook.model.review import MalformedObjectError
+from webhook.offline.manifests.state import view_of
+from webhook.rehearse.inputs.budgets import count_budgets
+from webhook.rehearse.inputs.gangs import pods_without_controller
+from webhook.rehearse.inputs.nodes import CREATED, expect_pools, nodes_of_pools, read_node, running_node, size_of
+from webhook.rehearse.inputs.resources import (
+    LIMIT_RANGE,
+    NAMESPACE,
+    NODE,
+    POD,
+    QUOTA,
+    kind_of_object,
+    manifest_of,
+    pod_spec_of,
+    workload_identity,
+)
+from webhook.rehearse.inputs.source import without_repeats
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from webhook.capacity.providers.pool import Pool
+    from webhook.engine.bundle import Bundle
+    from webhook.offline.manifests.objects import Manifest
+    from webhook.rehearse.inputs.nodes import RehearsedNode
+    from webhook.rehearse.inputs.resources import JSON, RehearsedKind
+    from webhook.rehearse.inputs.source import ClusterSource, WorkloadIdentity
+
+PROVISIONER: Final = "rehearse.spotgate.dev"
+"""The provisioner of the StorageClasses that a rehearsal makes."""
+
+JOB_TRACKING: Final = "batch.kubernetes.io/job-tracking"
+"""The finalizer by which the Job controller counts Pods."""
+
+_DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+_SYSTEM_CLASSES: Final = "system-"
+_WITH_REVISIONS: Final = frozenset({"StatefulSet", "DaemonSet"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSnapshot:
+    """Hold a cluster at one moment.
+
+    Attributes:
+        source: what it was made of.
+        existing: objects that are there when the rehearsal begins, such as Nodes: written to etcd as they are.
+        created: objects that the API server creates while it runs, and of which controllers make Pods.
+        nodes: its Nodes.
+        pools: its node pools, without those of other clusters.
+        state: the objects that tell spotgate of the cluster: node pools, Nodes, Namespaces.
+        not_simulated: what a rehearsal of it leaves out, a sentence each.
+    """
+
+    source: ClusterSource
+    existing: Sequence[JSON]
+    created: Sequence[Manifest]
+    nodes: Sequence[RehearsedNode]
+    pools: Sequence[Pool]
+    state: Sequence[JSON]
+    not_simulated: Sequence[str]
+
+    @property
+    def objects(self) -> Iterator[JSON]:
+        """Yield all of its objects."""
+        yield from self.existing
+        yield from (each.value for each in self.created)
+
+
+def snapshot_of(
+    source: ClusterSource,
+    bundle: Bundle,
+    allocatable: Mapping[str, Mapping[str, str]],
+    named: Iterable[tuple[str, str]] = (),
+) -> ClusterSnapshot:
+    """Return the cluster that these objects describe. Raise CannotJudgeError if they describe none.
+
+    ``allocatable`` is what a node of an instance type, or of a pool, offers, where neither Nodes nor providers tell.
+    ``named`` has the flags that name pools, each with the name: one that isn't there comes before all other errors.
+    """
+    view = view_of(source.manifests, bundle.providers, complete=True, offline=not source.live)
+    pools = [each for each in view.pools or () if not each.elsewhere]
+    labels = (each.labels for each in source.manifests if each.kind == NODE.kind)
+    expect_pools(named, [read_node({"metadata": {"labels": own}}, pools, bundle.providers) for own in labels], pools)
+    source = replace(source, manifests=without_repeats(source.manifests))
+    existing: list[JSON] = []
+    created: list[Manifest] = []
+    others: list[Manifest] = []
+    for manifest in source.manifests:
+        kind = kind_of_object(manifest.value)
+        if kind is None:
+            others.append(manifest)
+            continue
+        value = _expected_object(manifest, kind)
+        if kind is NODE:
+            existing.append(running_node(value, _expected_allocatable(manifest)))
+        elif not _exists_before(kind, value):
+            created.append(structs.replace(manifest, value=value))
+        elif kind.namespaced or not manifest.name.startswith(_SYSTEM_CLASSES):
+            existing.append(_as_stored(value, source.rolled_out))
+    existing += _namespaces_of_quotas(existing)
+    made, left_out = _made_of_others(others, [*existing, *(each.value for each in created)], bundle)
+    created += made
+    notes = [*source.notes, *left_out]
+    if not source.live:
+        created += _storage_classes_for([*existing, *(each.value for each in created)])
+    nodes = [read_node(each, pools, bundle.providers) for each in existing if each["kind"] == NODE.kind]
+
+    def size(pool: Pool) -> int:
+        wanted = source.sizes.get((pool.kind, pool.namespace or "default", pool.name))
+        if wanted is None:
+            return 0 if source.live else size_of(pool)
+        return wanted(pool)
+
+    new = list(nodes_of_pools(pools, nodes, bundle.providers, allocatable, size))
+    nodes += new
+    existing += [each.value for each in new]
+    _expect_nodes(nodes, existing)
+    everything = [*existing, *(each.value for each in created)]
+    if any(pod_spec_of(each).schedulingGroup for each in everything):
+        notes.append("spec.schedulingGroup: the scheduler here places the Pods of a PodGroup one by one")
+    notes += [*_without_requests(created), *_changed_by_others(existing), *count_budgets(everything, others)]
+    notes += _min_ready(source.manifests)
+    told = [each.value for each in source.manifests if kind_of_object(each.value) in {None, NAMESPACE}]
+    return ClusterSnapshot(
+        source=source,
+        existing=existing,
+        created=created,
+        nodes=nodes,
+        pools=pools,
+        state=[*told, *(each.value for each in nodes)],
+        not_simulated=notes,
+    )
+
+
+class _Spec(msgspec.Struct):
+    template: Pod | None = None
+    replicas: int | None = None
+    parallelism: int | None = None
+
+
+class _Workload(msgspec.Struct):
+    """Hold the fields of an object that are read: the API server judges the rest."""
+
+    metadata: ObjectMeta
+    spec: _Spec | None = None
+
+
+def _expected_object(manifest: Manifest, kind: RehearsedKind) -> JSON:
+    """Return the object in its namespace. Raise CannotJudgeError if what is read of it is malformed."""
+    try:
+        msgspec.convert(manifest.value, Pod if kind is POD else _Workload)
+        if manifest.kind == BUDGET:
+            budget_from(manifest.value)
+    except (msgspec.ValidationError, MalformedObjectError) as error:
+        raise CannotJudgeError(f"{manifest.file}:{manifest.line}: {manifest.kind} {manifest.name}: {error}") from None
+    metadata = dict(manifest.metadata)
+    if kind.namespaced:
+        metadata.setdefault("namespace", "default")
+    value = {**manifest.value, "metadata": metadata}
+    if manifest.kind == "StatefulSet" and isinstance(spec := value.get("spec"), dict):
+        # Its controller counts these seconds by a clock that a rehearsal doesn't advance.
+        value["spec"] = {key: each for key, each in spec.items() if key != "minReadySeconds"}
+    return value
+
+
+def _exists_before(kind: RehearsedKind, value: JSON) -> bool:
+    """Return whether an object exists before the rehearsal begins."""
+    runs = kind is POD and bool((value.get("spec") or {}).get("nodeName"))
+    return runs or kind in {NAMESPACE, QUOTA} or bool(value["metadata"].get("uid"))
+
+
+def _namespaces_of_quotas(existing: Sequence[JSON]) -> list[JSON]:
+    """Return the Namespaces that quotas need: the API server creates one only with the first Pod."""
+    limited = {each["metadata"]["namespace"] for each in existing if each["kind"] == QUOTA.kind}
+    there = {each["metadata"]["name"] for each in existing if each["kind"] == NAMESPACE.kind}
+    names = sorted(limited - there)
+    made = ({"apiVersion": "v1", "kind": NAMESPACE.kind, "metadata": {"name": name}} for name in names)
+    return [_as_stored(each, frozenset()) for each in made]
+
+
+def _made_of_others(
+    others: Iterable[Manifest], objects: Iterable[JSON], bundle: Bundle
+) -> tuple[list[Manifest], list[str]]:
+    """Return the Jobs and Pods of workloads whose controllers are not here, and notes on what is left out.
+
+    Workloads whose controllers have made one of the objects are passed over. Raise CannotJudgeError if one can't be
+    read.
+    """
+    owners = {
+        (owner.get("kind"), each["metadata"].get("namespace", ""), owner.get("name"))
+        for each in objects
+        for owner in each["metadata"].get("ownerReferences") or ()
+    }
+    created: list[Manifest] = []
+    notes: list[str] = []
+    unread: set[str] = set()
+    pools = {(each.group, each.kind) for each in bundle.readers}
+    for manifest in others:
+        if (manifest.kind, manifest.namespace or "default", manifest.name) in owners:
+            continue  # what its controller has made is here
+        try:
+            made, note = pods_without_controller({**manifest.value, "metadata": manifest.metadata}, bundle)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise CannotJudgeError(
+                f"{manifest.file}:{manifest.line}: {manifest.kind} {manifest.name} can't be read as one: {error!r}"
+            ) from None
+        created += (structs.replace(manifest, value=each) for each in made)
+        if note:
+            notes.append(note)
+        elif not made and (manifest.group, manifest.kind) not in pools:
+            unread.add(manifest.kind)
+    if unread:
+        notes.append(f"{', '.join(sorted(unread))}: objects of these kinds are not loaded")
+    return created, notes
+
+
+def _expect_nodes(nodes: Iterable[RehearsedNode], existing: Iterable[JSON]) -> None:
+    """Raise CannotJudgeError if there are no Nodes, or not those that Pods are on."""
+    names = {each.name for each in nodes}
+    if not names:
+        raise CannotJudgeError(
+            "spotgate rehearse: there are no nodes: pass Nodes or node pools with --state, or --kubeconfig"
+        )
+    for pod in existing:
+        if pod["kind"] == POD.kind and (node := pod["spec"].get("nodeName")) and node not in names:
+            metadata = pod["metadata"]
+            raise CannotJudgeError(
+                f"spotgate rehearse: Pod {metadata['namespace']}/{metadata['name']} is on Node {node}, which is not "
+                "in the snapshot: take Nodes and Pods at one time, or leave out the Pod"
+            )
+
+
+def _storage_classes_for(objects: Iterable[JSON]) -> Iterator[Manifest]:
+    """Yield the StorageClasses that claims name, or leave to the default, and that are not among the objects."""
+    names: set[str] = set()
+    there: set[str] = set()
+    default = False
+    for each in objects:
+        if each["kind"] == "StorageClass":
+            there.add(each["metadata"]["name"])
+            default = default or (each["metadata"].get("annotations") or {}).get(_DEFAULT_CLASS) == "true"
+        elif each["kind"] == "PersistentVolumeClaim" and not each["spec"].get("volumeName"):
+            names.add(each["spec"].get("storageClassName") or "")
+        elif each["kind"] == "StatefulSet":
+            claims = each["spec"].get("volumeClaimTemplates") or ()
+            names |= {(claim.get("spec") or {}).get("storageClassName") or "" for claim in claims}
+    for name in sorted(names - there):
+        if name or not default:
+            value = {
+                "apiVersion": "storage.k8s.io/v1",
+                "kind": "StorageClass",
+                "metadata": {"name": name or "rehearsed", "annotations": {} if name else {_DEFAULT_CLASS: "true"}},
+                "provisioner": PROVISIONER,
+                "volumeBindingMode": "WaitForFirstConsumer",
+            }
+            yield manifest_of("spotgate rehearse", value)
+
+
+def _as_stored(value: JSON, rolled_out: frozenset[WorkloadIdentity] = frozenset()) -> JSON:
+    """Return an object as etcd is to have it: with a UID, and without what the API server adds when it is read."""
+    metadata = {
+        "uid": str(uuid.uuid4()),
+        "creationTimestamp": CREATED,
+        **{key: each for key, each in value["metadata"].items() if key not in {"managedFields", "resourceVersion"}},
+    }
+    stored = {**value, "metadata": metadata}
+    if value["kind"] == NAMESPACE.kind:
+        metadata["labels"] = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": metadata["name"]}
+        stored = {**stored, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
+    elif value["kind"] == POD.kind:
+        # Those who would take other finalizers away are not here, and the Pod would never be gone.
+        metadata["finalizers"] = [each for each in metadata.get("finalizers") or () if each == JOB_TRACKING]
+        if not value.get("status") and value["spec"].get("nodeName"):
+            types = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+            ready = [{"type": each, "status": "True", "lastTransitionTime": CREATED} for each in types]
+            stored["status"] = {"phase": "Running", "conditions": ready}
+    elif value["kind"] == QUOTA.kind:
+        stored["status"] = {}  # what it counts in its cluster may not be here
+    elif value["kind"] in _WITH_REVISIONS:
+        # Its revisions are not here, and its template may differ from what the Pods were made of: RollingUpdate would
+        # replace them.
+        strategy = "RollingUpdate" if workload_identity(value) in rolled_out else "OnDelete"
+        stored["spec"] = {**value["spec"], "updateStrategy": {"type": strategy}}
+    return stored
+
+
+def _changed_by_others(existing: Iterable[JSON]) -> Iterator[str]:
+    """Yield a sentence for each workload whose Pods have other containers or requests than its template."""
+    owners = {each["metadata"].get("uid"): each for each in existing if each["kind"] != POD.kind}
+    said: set[str] = set()
+    for pod in existing:
+        references: Iterable[JSON] = pod["metadata"].get("ownerReferences") or ()
+        owner = next((owners[each["uid"]] for each in references if each.get("uid") in owners), None)
+        if pod["kind"] != POD.kind or owner is None or owner["metadata"]["uid"] in said:
+            continue
+        now, then = _requests_by_container(pod), _requests_by_container(owner)
+        # What a template does not say comes from its limits, or from a LimitRange.
+        if not now.keys() <= then.keys() or any(not then[name].items() <= now[name].items() for name in now):
+            said.add(owner["metadata"]["uid"])
+            yield (
+                f"{owner['kind']} {owner['metadata']['name']}: its Pods have other containers or requests than its "
+                "template says; what changed them (a webhook, an autoscaler) is not here, and new Pods are as it says"
+            )
+
+
+def _requests_by_container(value: JSON) -> dict[str, Mapping[str, Any]]:
+    spec = pod_spec_of(value)
+    resources = {each.name: each.resources for each in (*spec.containers, *(spec.initContainers or ()))}
+    resources[""] = spec.resources  # of the Pod as a whole
+    return {name: (each.requests if each is not None else None) or {} for name, each in resources.items()}
+
+
+def _min_ready(manifests: Iterable[Manifest]) -> Iterator[str]:
+    """Yield a sentence if `_expected_object` leaves seconds of a StatefulSet out."""
+    sets = (each.value.get("spec") or {} for each in manifests if each.kind == "StatefulSet")
+    if any(each.get("minReadySeconds") for each in sets):
+        yield "minReadySeconds: a StatefulSet makes its next Pod as soon as the one before is ready"
+
+
+def _without_requests(created: Sequence[Manifest]) -> Iterator[str]:
+    """Yield a sentence for each workload whose containers request nothing, where no LimitRange may say it for them."""
+    limited = {each.namespace for each in created if each.kind == LIMIT_RANGE.kind}
+    for each in created:
+        spec = pod_spec_of(each.value)
+        says_nothing = not any(one.requests or one.limits for one in resources_of(spec))
+        if spec.containers and says_nothing and each.namespace not in limited:
+            yield (
+                f"{each.value['kind']} {each.name} requests no resources: to the scheduler its Pods need no room, and "
+                "fit anywhere"
+            )
+
+
+def _expected_allocatable(manifest: Manifest) -> Mapping[str, Any]:
+    """Return what a Node offers. Raise CannotJudgeError if it does not say so, or nothing that can be read."""
+    status = manifest.value.get("status") or {}
+    offered = status.get("allocatable") or status.get("capacity")
+    if not offered:
+        raise CannotJudgeError(
+            f"{manifest.file}:{manifest.line}: Node {manifest.name} has no status.allocatable, so nothing can be "
+            "scheduled there: write what it offers, as `kubectl get node -o yaml` does"
+        )
+    for resource, amount in offered.items():
+        if amount_of(amount) is None:
+            raise CannotJudgeError(
+                f"{manifest.file}:{manifest.line}: Node {manifest.name}: {amount!r} is no quantity (at "
+                f"status.allocatable[{resource!r}]); write one as 8, 500m or 32Gi"
+            )
+    return dict(offered)

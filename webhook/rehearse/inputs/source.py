@@ -1,0 +1,81 @@
+"""Hold the objects that describe a cluster, from files or as read from it, with changes merged into them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from webhook.base.exits import CannotJudgeError
+from webhook.documents.model import merge_patch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from webhook.capacity.providers.pool import Pool
+    from webhook.offline.manifests.objects import Manifest
+
+WorkloadIdentity = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSource:
+    """Hold the objects that describe a cluster.
+
+    Attributes:
+        manifests: the objects.
+        live: they were read from a cluster: only what changes add gets Nodes, and no StorageClass is made.
+        notes: what could not be read, a sentence each.
+        version: of its API server; None: there is none.
+        sizes: how many Nodes a new pool gets, by kind, namespace and name.
+        rolled_out: the workloads, also by name, whose pod template was changed.
+    """
+
+    manifests: Sequence[Manifest]
+    live: bool = False
+    notes: Sequence[str] = ()
+    version: str | None = None
+    sizes: Mapping[WorkloadIdentity, Callable[[Pool], int]] = field(default_factory=dict)
+    rolled_out: frozenset[WorkloadIdentity] = frozenset()
+
+    def with_changes(self, changes: Iterable[Manifest], size: Callable[[Pool], int]) -> ClusterSource:
+        """Return the cluster after changes: each is merged into the object that is there, as a patch, or is new.
+
+        ``size`` returns how many Nodes a new pool gets.
+        """
+        manifests = list(self.manifests)
+        places = {key_of(each): place for place, each in enumerate(manifests) if each.name}
+        sizes, rolled_out = dict(self.sizes), set(self.rolled_out)
+        for change in changes:
+            place = places.get(key_of(change))
+            if place is None:
+                manifests.append(change)
+                sizes[key_of(change)[1:]] = size
+                continue
+            before = manifests[place]
+            after = merge_patch(before.value, change.value)
+            if generation := after["metadata"].get("generation"):  # else its controller seems to have seen the change
+                after["metadata"] = {**after["metadata"], "generation": generation + 1}
+            manifests[place] = structs.replace(before, value=after)
+            if (after.get("spec") or {}).get("template") != (before.value.get("spec") or {}).get("template"):
+                rolled_out.add(key_of(change)[1:])
+        return replace(self, manifests=manifests, sizes=sizes, rolled_out=frozenset(rolled_out))
+
+
+def key_of(manifest: Manifest) -> tuple[str, str, str, str]:
+    """Return the group, kind, namespace and name of an object."""
+    return (manifest.group, manifest.kind, manifest.namespace or "default", manifest.name)
+
+
+def without_repeats(manifests: Iterable[Manifest]) -> list[Manifest]:
+    """Return the objects, one of those that are alike. Raise CannotJudgeError if two of the same name differ."""
+    kept: dict[tuple[str, ...], Manifest] = {}
+    for place, manifest in enumerate(manifests):
+        there = kept.setdefault(key_of(manifest) if manifest.name else (str(place),), manifest)
+        if there.value != manifest.value:
+            raise CannotJudgeError(
+                f"{manifest.file}:{manifest.line}: {manifest.kind} {manifest.name} is there twice, also at "
+                f"{there.file}:{there.line}: leave out one of them, or rename it"
+            )
+    return list(kept.values())

@@ -1,0 +1,193 @@
+"""Show a rehearsal as one page of HTML, with a picture: what becomes of Pods beside what the provider does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, Literal
+
+from markupsafe import Markup
+
+from webhook.pages import page
+from webhook.pages.drawing import STYLE, WIDTH, bar, safe, text
+from webhook.reclaim.timeline import clock, ticks
+from webhook.rehearse.verdict import effects_of, expected_of, nodes_of, verdict_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from webhook.rehearse.result import (
+        Capacity,
+        PoolCapacity,
+        ReclaimEvent,
+        ReclaimWindow,
+        Rehearsal,
+        WorkloadResult,
+    )
+
+PodState = Literal["ready", "stopping", "starting", "pending"]
+
+_LEGEND: Final[dict[PodState, tuple[str, str]]] = {
+    "ready": ("margin", "ready"),
+    "stopping": ("shutdown", "stops, in its grace period"),
+    "starting": ("preStop", "starts on another node"),
+    "pending": ("lost", "pending"),
+}
+"""The colour and the words of each state, from the bottom of a lane to its top."""
+
+_BECOMES: Final[dict[str, PodState | None]] = {
+    "evicted": "stopping",
+    "stopped": None,
+    "killed": None,
+    "placed": "starting",
+    "ready": "ready",
+    "pending": "pending",
+}
+"""The state of a Pod after an event; None: it is gone."""
+
+_LANES_AT_MOST: Final = 40
+"""Workloads that are drawn; a picture of more is not read."""
+
+_LEFT: Final = 206
+_RIGHT: Final = WIDTH - 110
+_ROW: Final = 34
+_BAR: Final = 24
+_TOP: Final = 48
+_GIB: Final = 1 << 30
+
+
+def show(rehearsal: Rehearsal) -> None:
+    """Print the page."""
+    print(
+        page(
+            "rehearse.html",
+            style=STYLE,
+            rehearsal=rehearsal,
+            verdict=verdict_of(rehearsal),
+            with_fixes=effects_of(rehearsal.fixed) if rehearsal.fixed is not None else "",
+            nodes=nodes_of(rehearsal),
+            every_node=sorted(node for window in rehearsal.windows for node in window.nodes),
+            expected=expected_of(rehearsal),
+            reclaim=Markup(reclaim_drawing(rehearsal)),  # noqa: S704 - it escapes what it shows
+            lanes=_LANES_AT_MOST,
+            resources=list(_resources(rehearsal.pools)),
+            requested_of=_requested_of,
+        )
+    )
+
+
+def _resources(pools: Sequence[PoolCapacity]) -> Iterator[str]:
+    """Yield the resources whose capacity matters."""
+    offered = {name for pool in pools for name, amount in pool.before.allocatable.items() if amount}
+    asked = {name for pool in pools for name, amount in pool.before.requested.items() if amount}
+    yield from (each for each in ("cpu", "memory") if each in offered)
+    yield from sorted(each for each in offered & asked if "/" in each)
+
+
+def _requested_of(capacity: Capacity, resource: str) -> str:
+    """Return what Pods request of what nodes offer."""
+    amounts = (each.get(resource, 0) for each in (capacity.requested, capacity.allocatable))
+    return " of ".join(f"{each / _GIB:,.4g} GiB" if resource == "memory" else f"{each:,.4g}" for each in amounts)
+
+
+def reclaim_drawing(rehearsal: Rehearsal) -> str:
+    """Draw the first run for a page that includes the style of drawings; empty if nothing happened to a Pod."""
+    touched = {event.workload for event in rehearsal.events if event.workload}
+    workloads = [workload for workload, _ in rehearsal.sides if workload.identity in touched][:_LANES_AT_MOST]
+    if not workloads:
+        return ""
+    last = max(*(window.removal for window in rehearsal.windows), *(event.seconds for event in rehearsal.events), 1.0)
+    end = round(last * 1.06) + 1
+    below = _TOP + _ROW * (len(rehearsal.windows) + len(workloads))
+    height = below + 26
+    return (
+        f'<svg class="spotgate" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img">\n'
+        f"<title>What becomes of the Pods, by seconds after the notice</title>\n"
+        f"{''.join(_drawing(rehearsal, workloads, end, below))}</svg>"
+    )
+
+
+def _drawing(rehearsal: Rehearsal, workloads: Sequence[WorkloadResult], end: int, below: int) -> Iterator[str]:
+    for tick in ticks(end):
+        x = _x(tick, end)
+        yield f'<line class="grid" x1="{x}" x2="{x}" y1="24" y2="{below - 6}"/>\n'
+        yield text(x, 18, clock(tick), "faint", anchor="middle")
+    y = _TOP
+    for window in rehearsal.windows:
+        yield from _window(window, y, end, below)
+        y += _ROW
+    yield text(_RIGHT + 12, y - _ROW // 2, "lowest ready", "faint")
+    for workload in workloads:
+        yield from _lane(workload, rehearsal.events, y, end)
+        y += _ROW
+    x = 16.0
+    for colour, about in _LEGEND.values():
+        yield bar(colour, x, below + 1, 12, 12)
+        yield text(x + 18, below + 12, about, "faint")
+        x += 42 + 7 * len(about)
+
+
+def _window(window: ReclaimWindow, y: int, end: int, below: int) -> Iterator[str]:
+    """Draw when the provider cordons, drains, kills and removes, with lines down to the lowest lane."""
+    number = len(window.nodes)
+    yield text(16, y + 4, f"{number} node{'s' if number > 1 else ''}, {window.provider}", "strong", most=24)
+    yield f'<line class="node" x1="{_x(0, end)}" x2="{_x(window.removal, end)}" y1="{y}" y2="{y}"/>\n'
+    drain = "drain" if window.evicts else "shutdown"
+    moments = {"cordon": window.cordon, drain: window.drain, "SIGKILL": window.kill, "gone": window.removal}
+    if window.drained_by == "nobody":
+        moments = {"gone": window.removal}
+    at: dict[float, list[str]] = {}
+    for name, seconds in moments.items():
+        at.setdefault(_x(seconds, end), []).append(name)
+    taken = -8.0
+    for x, names in at.items():
+        late = x > (_LEFT + _RIGHT) / 2
+        shown = ", ".join(names)
+        yield f'<line class="moment" x1="{x}" x2="{x}" y1="{y - 6}" y2="{below - 6}"/>\n'
+        yield f'<circle class="faint" cx="{x}" cy="{y}" r="4"><title>{safe(shown)}</title></circle>\n'
+        begin = x - 6 - 7 * len(shown) if late else x + 6
+        if begin > taken + 8:
+            yield text(x - 6 if late else x + 6, y - 7, shown, "faint", anchor="end" if late else "start")
+            taken = begin + 7 * len(shown)
+
+
+def _lane(workload: WorkloadResult, events: Iterable[ReclaimEvent], y: int, end: int) -> Iterator[str]:
+    yield f"<g><title>{safe(str(workload))}</title>{text(16, y + 16, workload.name, most=23)}</g>\n"
+    own = [event for event in events if event.workload == workload.identity]
+    changes = [*_counts(workload.replicas, own), (float(end), Counter())]
+    yield bar("running before", _LEFT, y, _RIGHT - _LEFT, _BAR)
+    for (begin, counts), (until, _) in pairwise(changes):
+        yield from _stack(counts, workload.replicas, (_x(begin, end), _x(until, end)), y)
+    yield text(_RIGHT + 12, y + 16, f"{workload.lowest_ready} of {workload.replicas}")
+
+
+def _stack(counts: Counter[PodState | None], replicas: int, between: tuple[float, float], y: int) -> Iterator[str]:
+    whole = max(replicas, sum(counts[state] for state in _LEGEND), 1)
+    bottom = float(y + _BAR)
+    for state, (colour, what) in _LEGEND.items():
+        if not counts[state]:
+            continue
+        height = _BAR * counts[state] / whole
+        bottom -= height
+        about = f"{counts[state]} of {replicas}: {what}"
+        yield bar(colour, between[0], bottom, between[1] - between[0], height, about)
+
+
+def _counts(replicas: int, events: Iterable[ReclaimEvent]) -> list[tuple[float, Counter[PodState | None]]]:
+    """Return how many Pods are in each state, from each second on at which that changes."""
+    counts: Counter[PodState | None] = Counter({"ready": replicas})
+    states: dict[str, PodState | None] = {}
+    changes = {0.0: counts.copy()}
+    for event in events:
+        if event.name in _BECOMES:
+            was = states.get(event.pod, "ready")
+            is_new = event.name in {"placed", "pending"} and was != "pending"  # also one of that name
+            counts[None if is_new else was] -= 1
+            counts[_BECOMES[event.name]] += 1
+            states[event.pod] = _BECOMES[event.name]
+            changes[event.seconds] = counts.copy()
+    return list(changes.items())
+
+
+def _x(seconds: float, end: int) -> float:
+    return round(_LEFT + (_RIGHT - _LEFT) * min(seconds, end) / end, 1)

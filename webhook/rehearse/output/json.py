@@ -1,0 +1,34 @@
+"""Show a rehearsal as JSON: the figures, in a shape that is fixed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from webhook.rehearse.verdict import verdict_of
+
+if TYPE_CHECKING:
+    from webhook.rehearse.result import Rehearsal
+
+_SHOWN: Final = ("lost", "runs", "scheduler", "notSimulated", "lostNodes", "drainedBy", "summary", "workloads")
+_NOT_OF_A_WORKLOAD: Final = ("workLostGpuHours", "budget", "downSeconds", "goesWithNodes")
+
+
+def show(rehearsal: Rehearsal) -> None:
+    """Print the fixed shape, and the comparison and the rehearsal with the fixes where one was asked for."""
+    every: dict[str, Any] = msgspec.to_builtins(rehearsal)
+    every["lostNodes"] = sorted(node for window in rehearsal.windows for node in window.nodes)
+    every["drainedBy"] = ", ".join(sorted({window.drained_by for window in rehearsal.windows}))
+    for workload in (*every["workloads"], *(every["fixed"] or {"workloads": ()})["workloads"]):
+        for key in _NOT_OF_A_WORKLOAD:
+            del workload[key]
+    every["summary"] = {"verdict": verdict_of(rehearsal), **every["summary"]}
+    shown = {key: every[key] for key in _SHOWN}
+    shown["fixes"] = [{"why": each.why, "yaml": each.yaml, "tried": each.tried} for each in rehearsal.fixes]
+    if rehearsal.comparison is not None:
+        shown["comparison"] = every["comparison"]
+    if rehearsal.fixed is not None:
+        shown["withFixes"] = {key: every["fixed"][key] for key in ("summary", "workloads")}
+        shown["withFixes"]["summary"]["verdict"] = verdict_of(rehearsal.fixed)
+    print(msgspec.json.format(msgspec.json.encode(shown)).decode())

@@ -1,0 +1,128 @@
+"""Show a rehearsal to people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from webhook.base import terminal
+from webhook.base.terminal import counted
+from webhook.rehearse.result import FIGURES, JOB_FAILED
+from webhook.rehearse.verdict import effects_of, expected_of, nodes_of, verdict_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from webhook.base.terminal import Line
+    from webhook.rehearse.result import Figure, Rehearsal, RehearsalComparison, WorkloadResult
+
+_INDENT: Final = "    "
+_COLUMNS: Final = _INDENT + "{!s:<22}{!s:>10}{!s:>16}"
+_HARM: Final = frozenset(FIGURES) - {"moved", "lowest_ready", "ready_again_seconds"}
+_SHOWN_IF_ANY: Final = frozenset({"seconds_below_budget", "work_lost_gpu_hours"})
+
+
+def show(rehearsal: Rehearsal) -> None:
+    """Print the rehearsal."""
+    terminal.show(_lines(rehearsal))
+
+
+def _lines(rehearsal: Rehearsal) -> Iterator[Line]:
+    yield [(verdict_of(rehearsal), "bold")]
+    if rehearsal.fixed is not None:
+        yield [(f"With the fixes: {effects_of(rehearsal.fixed)}.", "bold")]
+    how = f"scheduler {rehearsal.scheduler}, {counted(rehearsal.runs, 'run')}"
+    yield [(f"{_INDENT}{', '.join(rehearsal.lost)}: {nodes_of(rehearsal)}; {how}", "dim")]
+    yield from _facts(rehearsal)
+    for workload, fixed in rehearsal.sides:
+        yield from _workload(workload, fixed)
+    if expected := expected_of(rehearsal):
+        yield [(expected, "dim")]
+    if rehearsal.comparison is not None and rehearsal.fixed is None:
+        yield from _comparison(rehearsal.comparison)
+    for sort, notes in (("modelled", rehearsal.modelled), ("not simulated", rehearsal.not_simulated)):
+        for note in notes:
+            yield [(f"{sort}: {note}", "dim")]
+    if rehearsal.programs:
+        yield [(f"programs of the control plane: {rehearsal.programs}", "dim")]
+    for fix in rehearsal.fixes:
+        yield [(f"Fix ({fix.tried or 'not tried'}): {fix.why}", "bold")]
+        yield from ([(f"{_INDENT}{line}", "")] for line in fix.yaml.splitlines())
+
+
+def _facts(rehearsal: Rehearsal) -> Iterator[Line]:
+    """Yield what providers do with the nodes, and the figures of all workloads together."""
+    for window in rehearsal.windows:
+        yield [(f"{_INDENT}{window.provider}: {counted(len(window.nodes), 'node')}: {window.steps}", "dim")]
+        if window.assumes:
+            yield [(f"{_INDENT}assumed: {window.assumes}", "yellow")]
+    summary = rehearsal.summary
+    failed = sum(each.failed for each in rehearsal.workloads)
+    if rehearsal.fixed is not None:
+        yield [(_COLUMNS.format("", "as it is", "with the fixes"), "dim")]
+        yield from _side_by_side(summary, rehearsal.fixed.summary)
+    else:
+        yield [
+            (f"{_INDENT}moved {summary.moved}, ", ""),
+            (f"pending {summary.pending}", _bad(summary.pending)),
+            (", ", ""),
+            (f"missing {summary.missing}", _bad(summary.missing)),
+            (", ", ""),
+            (f"killed early {summary.killed_early}", _bad(summary.killed_early)),
+            (f", work lost {summary.work_lost_gpu_hours} GPU-hours", ""),
+            (f", {counted(failed, 'Job')} failed" if failed else "", "red"),
+        ]
+
+
+def _side_by_side(before: object, after: object) -> Iterator[Line]:
+    """Yield each figure as it is and, next to it, with the fixes."""
+    for name in FIGURES:
+        then, now = getattr(before, name, None), getattr(after, name, None)
+        if then and now and (name not in _SHOWN_IF_ANY or then.max or now.max):
+            words = name.replace("_", " ").replace("gpu", "GPU")
+            never = "never" if name == "ready_again_seconds" else "unknown"
+            yield [(_COLUMNS.format(words, then.words(never), now.words(never)), _bad(then) if name in _HARM else "")]
+
+
+def _workload(result: WorkloadResult, fixed: WorkloadResult | None) -> Iterator[Line]:
+    where = f"{result.namespace}/" if result.namespace else ""
+    line = [(f"{result.kind} {where}{result.name}", "bold"), (f"  {result.lost} of {result.replicas} lost", "")]
+    if fixed is None:
+        line += [
+            (f": moved {result.moved}, ", ""),
+            (f"pending {result.pending}", _bad(result.pending)),
+            (", ", ""),
+            (f"missing {result.missing}", _bad(result.missing)),
+            (f", killed early {result.killed_early}, lowest ready {result.lowest_ready}", ""),
+            (_again(result.ready_again_seconds), ""),
+        ]
+    yield line
+    yield from _side_by_side(result, fixed) if fixed is not None else ()
+    if result.budget:
+        seconds = result.seconds_below_budget
+        met = f"not met for {seconds} s" if seconds.max else "met all the time"
+        known = "unknown whether it is met" if seconds.max is None else met
+        yield [(f"{_INDENT}PodDisruptionBudget {result.budget}: {known}", _bad(seconds))]
+    if result.work_lost_gpu_hours.max:
+        yield [(f"{_INDENT}work lost: {result.work_lost_gpu_hours} GPU-hours", "")]
+    for reason in result.reasons:
+        yield [(f"{_INDENT}{reason}", "red" if reason.startswith(JOB_FAILED) else "")]
+    yield from ([(f"{_INDENT}with the fixes: {reason}", "")] for reason in (fixed.reasons if fixed is not None else ()))
+
+
+def _again(seconds: Figure) -> str:
+    if seconds.max is None:
+        return ", never all ready again"
+    return f", all ready again after {seconds} s" if seconds.max else ""
+
+
+def _comparison(comparison: RehearsalComparison) -> Iterator[Line]:
+    yield [(f"Compared with {comparison.base}:", "bold")]
+    for sort, changes, style in (("worse", comparison.worse, "red"), ("better", comparison.better, "green")):
+        for change in changes:
+            yield [(f"{_INDENT}{sort}: ", style), (str(change), "")]
+    if not comparison.worse and not comparison.better:
+        yield [(f"{_INDENT}no more differs than from run to run", "dim")]
+
+
+def _bad(figure: Figure) -> str:
+    return "red" if figure.max else ""

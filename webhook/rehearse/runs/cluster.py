@@ -1,0 +1,269 @@
+"""Start the control plane of one run: an etcd that holds the cluster already, and the real components on it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import aiohttp
+import msgspec
+import yaml
+
+from webhook.base.exits import CannotJudgeError
+from webhook.registration.configurations import configurations
+from webhook.rehearse.controlplane import servers
+from webhook.rehearse.controlplane.control_plane import ControlPlaneError, answer_of, reserve_control_plane
+from webhook.rehearse.controlplane.process import Process, reserve_port
+from webhook.rehearse.inputs.nodes import CREATED
+from webhook.rehearse.inputs.resources import kind_of_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from webhook.engine.bundle import Bundle
+    from webhook.rehearse.controlplane.control_plane import ControlPlane
+    from webhook.rehearse.inputs.nodes import RehearsedNode
+    from webhook.rehearse.inputs.resources import JSON
+    from webhook.rehearse.runs.programs import Programs
+
+Pairs = list[tuple[bytes, bytes]]
+"""Keys and values of etcd."""
+
+STAGES: Final = Path(__file__).with_name("stages.yaml")
+
+# Nothing that would clean up, scale or mark Nodes by its own clock: owners may be missing, and no kubelet reports.
+_CONTROLLERS: Final = (
+    "daemonset-controller",
+    "deployment-controller",
+    "disruption-controller",
+    "ephemeral-volume-controller",
+    "job-controller",
+    "persistentvolume-binder-controller",
+    "replicaset-controller",
+    "replicationcontroller-controller",
+    "resourceclaim-controller",
+    "statefulset-controller",
+)
+_QPS: Final = 1000
+"""Requests per second that the components may send: the defaults are for clusters that do other things, too."""
+
+_SYNCS: Final = 20
+_QUOTA_CONTROLLER: Final = "resourcequota-controller"
+_SERVE: Final = "import sys; from webhook.commands import main; sys.exit(main())"
+_WEBHOOK_KEY: Final = b"/registry/mutatingwebhookconfigurations/spotgate"
+_EVENTS: Final = b"/registry/events/"
+_QUOTAS: Final = b"/registry/resourcequotas/"
+_PREFIX: Final = b"/registry/"
+_CONNECTIONS: Final = 8
+_BATCH: Final = 64
+"""Writes of one transaction; etcd takes 128, and 1.5 MB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RehearsalOptions:
+    """Hold the options of a rehearsal.
+
+    Attributes:
+        programs: those of the control plane.
+        bundle: the policies of the webhook.
+        serve_flags: of `spotgate serve`: its policies, and which cluster this is.
+        scheduler_config: of the scheduler; None: the default.
+        runs: how often.
+        startup: seconds from a Pod's binding until it is ready, where nothing else is known.
+        grown: Nodes that come, each with its second after the notice.
+    """
+
+    programs: Programs
+    bundle: Bundle
+    serve_flags: Sequence[str]
+    scheduler_config: Path | None
+    runs: int
+    startup: float
+    grown: Sequence[tuple[float, RehearsedNode]]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningCluster:
+    """Hold the control plane of a run.
+
+    Attributes:
+        plane: its processes.
+        metrics: the URL of the scheduler's metrics.
+        scheduler_names: the names that the scheduler answers to.
+    """
+
+    plane: ControlPlane
+    metrics: str
+    scheduler_names: frozenset[str]
+
+    def count_quotas(self, *, pause: bool) -> None:
+        """Let the quota controller count, or pause it.
+
+        A count misses the Pods that are being created, and nothing corrects it for minutes: quotas let too many in.
+        """
+        if _QUOTA_CONTROLLER in self.plane.processes:
+            os.kill(self.plane.processes[_QUOTA_CONTROLLER].pid, signal.SIGSTOP if pause else signal.SIGCONT)
+
+    async def contents(self) -> Pairs:
+        """Return what its etcd has, for another run to begin with. Raise ControlPlaneError."""
+        last = _PREFIX[:-1] + bytes([_PREFIX[-1] + 1])
+        async with aiohttp.ClientSession(self.plane.etcd_url) as session:
+            answer = await _post(session, "/v3/kv/range", {"key": _encoded(_PREFIX), "range_end": _encoded(last)})
+        pairs = ((base64.b64decode(each["key"]), base64.b64decode(each["value"])) for each in answer.get("kvs", ()))
+        return [each for each in pairs if each[0] != _WEBHOOK_KEY and not each[0].startswith(_EVENTS)]
+
+
+@contextlib.contextmanager
+def start_rehearsal_cluster(
+    contents: Pairs, state: Sequence[JSON], options: RehearsalOptions
+) -> Iterator[RunningCluster]:
+    """Yield a control plane that runs and has these contents in its etcd; afterwards nothing of it is left.
+
+    The state tells the webhook of the cluster. Raise ControlPlaneError if it does not start, and CannotJudgeError if
+    the scheduler's configuration can't be read.
+    """
+    with reserve_control_plane(options.programs.paths) as plane, reserve_port() as metrics:
+        port = metrics.getsockname()[1]
+        config = _scheduler_config(plane, options.scheduler_config)
+        webhook = _start_webhook(plane, options.serve_flags, state)
+        plane.start_etcd()
+        own = (_WEBHOOK_KEY, json.dumps(_configuration(options.bundle, plane, webhook)).encode())
+        plane.wait_for("etcd", lambda: answer_of(f"{plane.etcd_url}/health"))
+        asyncio.run(_load(plane.etcd_url, (*contents, own)))
+        plane.start_api_server(
+            servers.NO_SERVICE_ACCOUNTS,
+            "--enable-admission-plugins=NamespaceAutoProvision",
+            "--disable-admission-plugins=TaintNodesByCondition",  # nothing here would take its taints away again
+            "--enable-priority-and-fairness=false",
+            "--max-requests-inflight=3000",
+            "--max-mutating-requests-inflight=3000",
+        )
+        limits = [f"--kube-api-qps={_QPS}", f"--kube-api-burst={2 * _QPS}"]
+        syncs = [f"--concurrent-{each}-syncs={_SYNCS}" for each in ("deployment", "replicaset", "statefulset", "job")]
+        manager = [*servers.controller_manager(plane.credentials), *limits, *syncs]
+        plane.start("kube-controller-manager", [*manager, f"--controllers={','.join(_CONTROLLERS)}"])
+        if any(key.startswith(_QUOTAS) for key, _ in contents):
+            quotas = [*manager, f"--controllers={_QUOTA_CONTROLLER}"]
+            plane.start(_QUOTA_CONTROLLER, quotas, program="kube-controller-manager")
+        plane.start(
+            "kube-scheduler",
+            [
+                f"--config={config}",
+                "--bind-address=127.0.0.1",
+                f"--secure-port={port}",
+                "--permit-port-sharing",
+                f"--cert-dir={plane.directory}",
+                "--authorization-always-allow-paths=/metrics",
+            ],
+        )
+        plane.start("kwok", servers.kwok(plane.credentials, STAGES))
+        names = frozenset(each["schedulerName"] for each in json.loads(config.read_text())["profiles"])
+        yield RunningCluster(plane, f"https://127.0.0.1:{port}/metrics", names)
+
+
+def _scheduler_config(plane: ControlPlane, given: Path | None) -> Path:
+    """Write the scheduler's configuration: what is given, and how it reaches this control plane."""
+    config: Any = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    if given is not None:
+        try:
+            config = yaml.safe_load(given.read_text())
+        except (OSError, yaml.YAMLError) as error:
+            raise CannotJudgeError(f"{given}: can't be read: {' '.join(str(error).split())}") from None
+        if not isinstance(config, dict) or config.get("kind") != "KubeSchedulerConfiguration":
+            raise CannotJudgeError(
+                f"{given}: is no KubeSchedulerConfiguration; pass the file of kube-scheduler's --config"
+            )
+    config["clientConnection"] = {
+        "kubeconfig": str(plane.credentials.kubeconfig("system:kube-scheduler")),
+        "qps": _QPS,
+        "burst": 2 * _QPS,
+    }
+    config["leaderElection"] = {"leaderElect": False}
+    # Nobody waits here for a Pod that can't be scheduled anyway.
+    config |= {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}
+    profiles = config.get("profiles") or [{}]
+    config["profiles"] = [{"schedulerName": "default-scheduler", **each} for each in profiles]
+    path = plane.directory / "scheduler.json"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def _start_webhook(plane: ControlPlane, flags: Sequence[str], state: Sequence[JSON]) -> int:
+    """Start spotgate with the certificate of the API server. Return its port. Raise ControlPlaneError."""
+    known = plane.directory / "state.json"
+    known.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(state)}))
+    process = Process(
+        "spotgate",
+        [
+            *(sys.executable, "-c", _SERVE, "serve", "--listen=127.0.0.1:0", "--ops=127.0.0.1:0", f"--state={known}"),
+            *(f"--tls-cert={plane.credentials.certificate}", f"--tls-key={plane.credentials.key}"),
+            *flags,
+        ],
+        plane.directory / "spotgate.log",
+    )
+    plane.processes["spotgate"] = process
+    process.start()
+    return plane.wait_for("spotgate", lambda: _port_in(process.log))
+
+
+def _port_in(log: Path) -> int | None:
+    for line in log.read_text().splitlines():
+        if line.startswith("{") and (entry := json.loads(line)).get("event") == "listening":
+            port: int = entry["port"]
+            return port
+    return None
+
+
+def _configuration(bundle: Bundle, plane: ControlPlane, port: int) -> JSON:
+    """Return the configuration that has the API server call spotgate for Pods that are made."""
+    trust = {"caBundle": base64.b64encode(plane.credentials.authority.read_bytes()).decode()}
+    found = next(each for each in configurations(bundle, {"service": {"name": "spotgate", "namespace": "x"}}))
+    for webhook in found["webhooks"]:
+        path = webhook["clientConfig"]["service"]["path"]
+        webhook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{path}", **trust}
+    found["metadata"] |= {"uid": "00000000-0000-0000-0000-000000000001", "creationTimestamp": CREATED}
+    return found
+
+
+def pairs_of(objects: Iterable[JSON]) -> Pairs:
+    """Return the key and value that etcd has of each object."""
+    found = ((kind_of_object(each), each) for each in objects)
+    return [(kind.key(each["metadata"]).encode(), msgspec.json.encode(each)) for kind, each in found if kind]
+
+
+async def _load(url: str, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+    """Write these to an etcd before its API server starts, ten thousand objects in seconds. Raise ControlPlaneError.
+
+    The API server reads JSON from etcd as it reads its own encoding, and converts and completes it.
+    """
+    async with aiohttp.ClientSession(url) as session:
+        rest = iter(pairs)
+
+        async def write() -> None:
+            while batch := list(islice(rest, _BATCH)):
+                puts = [{"requestPut": {"key": _encoded(key), "value": _encoded(value)}} for key, value in batch]
+                await _post(session, "/v3/kv/txn", {"success": puts})
+
+        await asyncio.gather(*(write() for _ in range(_CONNECTIONS)))
+
+
+async def _post(session: aiohttp.ClientSession, path: str, body: JSON) -> JSON:
+    async with session.post(path, data=msgspec.json.encode(body)) as response:
+        text = await response.read()
+        if not response.ok:
+            raise ControlPlaneError(f"etcd refuses what it is to keep: {text[:300].decode(errors='replace')}")
+        answer: JSON = msgspec.json.decode(text)
+        return answer
+
+
+def _encoded(value: bytes) -> str:
+    return base64.b64encode(value).decode()

@@ -1,0 +1,102 @@
+"""Choose the Pods that a drainer evicts next, and when it tries again."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from webhook.capacity.placement.budget import unevicted_seconds
+from webhook.kube.tolerations import tolerates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from webhook.rehearse.result import ReclaimWindow
+    from webhook.rehearse.runs.watching import SeenPod
+    from webhook.rehearse.runs.workloads import KnownPod
+
+PAUSE: Final = 5.0
+"""Seconds between two attempts of a drainer: EvictErrorRetryDelay of `kubectl drain`. Karpenter's pause grows to 10 s.
+https://github.com/kubernetes/kubectl/blob/v0.37.2/pkg/cmd/drain/drain.go"""
+
+_CRITICAL: Final = frozenset({"system-cluster-critical", "system-node-critical"})
+
+
+class Drain:
+    """Hold what drainers do; it begins with the notice.
+
+    Attributes:
+        tried: the second of the last attempt.
+    """
+
+    def __init__(self) -> None:
+        self.tried = -1.0
+        self._began = datetime.now(UTC)
+        self._windows: dict[str, ReclaimWindow] = {}
+        self._listed: set[str] = set()
+
+    def begin(self, window: ReclaimWindow, pods: Iterable[tuple[SeenPod, KnownPod]]) -> None:
+        """Begin to drain nodes: the drainer lists the Pods that are there now."""
+        self._windows |= dict.fromkeys(window.nodes, window)
+        self._listed.update(known.uid for _, known in pods)
+
+    def next_attempt(self, now: float, pods: Iterable[tuple[SeenPod, KnownPod]]) -> float | None:
+        """Return when an attempt may succeed, at the earliest now or after the pause. Return None if none may."""
+        seconds = [
+            max(now, self.held_until(pod)) for pod, _ in pods if self.held_until(pod) < self._windows[pod.node].kill
+        ]
+        if not seconds:
+            return None
+        first = min(seconds)
+        attempt = math.ceil(first / PAUSE) * PAUSE
+        return attempt + PAUSE if attempt == self.tried else attempt
+
+    def held_until(self, pod: SeenPod) -> float:
+        """Return the second until which a Pod's annotation keeps the drain from evicting it."""
+        seconds = unevicted_seconds(pod, self._windows[pod.node].unevicted)
+        started = pod.status.startTime
+        if started is None or math.isinf(seconds):
+            return math.inf if seconds else 0.0
+        return seconds - (self._began - started).total_seconds()
+
+    def in_turn(self, now: float, pods: Iterable[tuple[SeenPod, KnownPod]]) -> Iterator[tuple[SeenPod, KnownPod]]:
+        """Yield the Pods whose turn it is, of each node those of the first tier that is left there."""
+        by_node: defaultdict[str, list[tuple[int, SeenPod, KnownPod]]] = defaultdict(list)
+        for pod, known in pods:
+            window = self._windows.get(pod.node)
+            if window is not None and now < window.kill and not pod.finished and not self.why_exempt(pod, known):
+                by_node[pod.node].append((_tier(pod) if window.tiers else 0, pod, known))
+        for on_node in by_node.values():
+            first = min(tier for tier, *_ in on_node)
+            yield from ((pod, known) for tier, pod, known in on_node if tier == first and pod.lives)
+
+    def why_left(self, pod: SeenPod, known: KnownPod) -> str:
+        """Return why no attempt was made to evict a Pod. Return an empty string if nothing drains its node."""
+        if pod.node not in self._windows:
+            return ""
+        return self.why_exempt(pod, known) or "the drain evicts it only when the Pods before it are gone"
+
+    def why_exempt(self, pod: SeenPod, known: KnownPod) -> str:
+        """Return why the drain leaves a Pod out. Return an empty string if it does not."""
+        window = self._windows[pod.node]
+        if (taint := window.cordon_taint) and any(tolerates(each, taint) for each in pod.spec.tolerations or ()):
+            return f"it tolerates the taint {taint}, so the drain does not evict it"
+        if known.leaves and not (window.tiers and _is_of_daemon_set(pod)):
+            return "the drain leaves it on its node"
+        if not window.tiers and known.uid not in self._listed:
+            return "it came to the node after the drain had listed the Pods there"
+        return ""
+
+
+def _is_of_daemon_set(pod: SeenPod) -> bool:
+    return (owner := pod.controller) is not None and owner.kind == "DaemonSet"
+
+
+def _tier(pod: SeenPod) -> int:
+    """Return when Karpenter evicts a Pod: groupPodsByPriority in terminator.go.
+
+    https://github.com/kubernetes-sigs/karpenter/blob/v1.14.1/pkg/controllers/node/termination/terminator/terminator.go
+    """
+    return 2 * (pod.spec.priorityClassName in _CRITICAL) + _is_of_daemon_set(pod)

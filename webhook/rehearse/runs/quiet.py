@@ -1,0 +1,167 @@
+"""Wait until the real components have nothing left to do: between two events of the rehearsal's clock."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Final
+
+import aiohttp
+
+from webhook.rehearse.runs.watching import READY, STOPPED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from webhook.rehearse.runs.cluster import RunningCluster
+    from webhook.rehearse.runs.watching import SeenObject, SeenPod, Watches
+    from webhook.rehearse.runs.workloads import Workloads
+
+_STILL: Final = 0.4
+"""Seconds without any change after which what is on its way has arrived."""
+
+_COUNTED: Final = 0.5
+"""Seconds more for the quota controller, which has to learn first what has happened while it was paused."""
+
+_POLL: Final = 0.05
+_AT_MOST: Final = 40.0
+"""Seconds; a Job makes a Pod anew after 10, 20, 40 s."""
+
+LONGEST_RUN: Final = 900.0
+"""Seconds of this machine after which a run ends, whatever still happens: ten times what 10,000 Pods take."""
+
+_QUEUE: Final = re.compile(r'^scheduler_pending_pods\{queue="(active|backoff)"\} (\S+)$', re.MULTILINE)
+_JUDGED: Final = frozenset({"Unschedulable", "SchedulingGated"})
+
+
+class Quiet:
+    """Tell when the scheduler's queues are empty and every controller has what it wants."""
+
+    def __init__(
+        self, cluster: RunningCluster, watches: Watches, workloads: Workloads, session: aiohttp.ClientSession
+    ) -> None:
+        self._cluster = cluster
+        self._watches = watches
+        self._workloads = workloads
+        self._session = session
+        self.impatient: set[str] = set()
+        self._held: set[str] | None = None
+        self._end = time.monotonic() + LONGEST_RUN
+
+    @property
+    def over(self) -> bool:
+        """Return whether the run has taken as long as it may."""
+        return time.monotonic() > self._end
+
+    async def wait(self) -> None:
+        """Wait until it is so. Afterwards `impatient` has what does not get quiet. Raise ControlPlaneError."""
+        deadline = time.monotonic() + _AT_MOST
+        self._watches.changed = time.monotonic()
+        while True:
+            await asyncio.sleep(_POLL)
+            busy = "changes" if self._changes() else self._unexpected() or await self._queued()
+            if not busy and not self._changes():
+                return
+            if time.monotonic() > deadline:
+                self.impatient.add(busy)
+                return
+            self._cluster.plane.expect_running()
+
+    async def count_quotas(self) -> bool:
+        """Have the use of quotas counted if Pods have ended, while nothing is being created.
+
+        Return whether it has changed. Raise ControlPlaneError.
+        """
+        held = {pod.metadata.uid for pod in self._watches.pods.values() if not pod.finished}
+        ended, self._held = self._held is None or self._held - held, held
+        if not ended:
+            return False
+        before = [each.status.used for each in self._watches.quotas.values()]
+        self._cluster.count_quotas(pause=False)
+        await asyncio.sleep(_COUNTED)
+        await self.wait()
+        self._cluster.count_quotas(pause=True)
+        return [each.status.used for each in self._watches.quotas.values()] != before
+
+    def _changes(self) -> bool:
+        return time.monotonic() - self._watches.changed < _STILL
+
+    def _unexpected(self) -> str:
+        """Return what has not come to rest, except what was already waited for in vain. Return "" if all has."""
+        return next((each for each in self._busy() if each not in self.impatient), "")
+
+    def _busy(self) -> Iterator[str]:
+        """Yield what has not come to rest."""
+        pods: defaultdict[str, list[SeenPod]] = defaultdict(list)
+        for pod in self._watches.pods.values():
+            if reference := pod.metadata.controller:
+                pods[reference.uid].append(pod)
+        yield from self._busy_pods()
+        yield from self._busy_owners(pods)
+        yield from self._busy_budgets()
+
+    def _busy_pods(self) -> Iterator[str]:
+        for pod in self._watches.pods.values():
+            name = "/".join(pod.metadata.key)
+            if pod.lives and not pod.node and not self._is_judged(pod):
+                yield f"Pod {name} waits for the scheduler"
+            if pod.terminating and STOPPED in pod.annotations:
+                yield f"Pod {name} is being deleted"
+            is_to_be_ready = pod.node and pod.lives and READY in pod.annotations
+            if is_to_be_ready and not (pod.ready or pod.condition("DisruptionTarget")):
+                yield f"Pod {name} is getting ready"
+
+    def _busy_owners(self, pods: Mapping[str, Sequence[SeenPod]]) -> Iterator[str]:
+        watches, refused = self._watches, self._watches.refusals
+        for each in (watches.deployments, watches.daemon_sets, watches.stateful_sets):
+            for owner in each.values():
+                if not owner.is_seen:
+                    yield f"{owner.metadata.name} has not been looked at"
+        for owner in (*watches.replica_sets.values(), *watches.replication_controllers.values()):
+            living, wanted = sum(each.lives for each in pods.get(owner.metadata.uid, ())), owner.spec["replicas"]
+            if living != wanted and owner.condition("ReplicaFailure") is None:
+                yield f"ReplicaSet {owner.metadata.name} has {living} of {wanted} Pods"
+        for owner in watches.stateful_sets.values():
+            made, wanted = pods.get(owner.metadata.uid, ()), owner.spec["replicas"]
+            # It makes no Pod before the last is ready, or gone.
+            if len(made) < wanted and all(each.ready for each in made) and owner.metadata.uid not in refused:
+                yield f"StatefulSet {owner.metadata.name} has {len(made)} of {wanted} Pods"
+        for owner in watches.jobs.values():
+            if owner.metadata.uid not in refused:
+                yield from _busy_job(owner, pods.get(owner.metadata.uid, ()))
+
+    def _is_judged(self, pod: SeenPod) -> bool:
+        if (pod.spec.schedulerName or "default-scheduler") not in self._cluster.scheduler_names:
+            return True
+        scheduled = pod.condition("PodScheduled")
+        return scheduled is not None and scheduled.reason in _JUDGED
+
+    def _busy_budgets(self) -> Iterator[str]:
+        for key, quota in self._watches.quotas.items():
+            if quota.spec.get("hard", {}).keys() != quota.status.hard.keys():
+                yield f"ResourceQuota {key[1]} has not been counted"
+        ready = (pod for pod in self._watches.pods.values() if pod.ready)
+        healthy = Counter(key for pod in ready for key in self._workloads.of(pod).budgets)
+        for key, budget in self._watches.budgets.items():
+            counted = budget.is_seen and budget.status.currentHealthy == healthy[key]
+            if not counted and not budget.status.uncountable:
+                yield f"PodDisruptionBudget {key[1]} has not been counted"
+
+    async def _queued(self) -> str:
+        try:
+            async with self._session.get(self._cluster.metrics, ssl=False) as response:
+                text = await response.text()
+        except aiohttp.ClientError:
+            return "the scheduler does not answer"
+        queued = {name: float(number) for name, number in _QUEUE.findall(text)}
+        if not queued:
+            return "the scheduler has not begun"
+        return "Pods wait for the scheduler" if any(queued.values()) else ""
+
+
+def _busy_job(owner: SeenObject, pods: Sequence[SeenPod]) -> Iterator[str]:
+    living, wanted = sum(each.lives for each in pods), owner.pods_wanted
+    if living < wanted and not any(each.terminating and not each.finished for each in pods):
+        yield f"Job {owner.metadata.name} has {living} of {wanted} Pods"

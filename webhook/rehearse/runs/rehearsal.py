@@ -1,0 +1,152 @@
+"""Rehearse a reclaim, as often as wanted, each time on a control plane of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Final
+
+import aiohttp
+
+from webhook.base.exits import CannotJudgeError
+from webhook.base.terminal import complain
+from webhook.cluster.api import Api, ApiError
+from webhook.cluster.connection import connect
+from webhook.cluster.view import version_of
+from webhook.rehearse.controlplane.control_plane import ControlPlaneError
+from webhook.rehearse.inputs.resources import KINDS, kind_of_object
+from webhook.rehearse.result import Rehearsal
+from webhook.rehearse.runs.cluster import pairs_of, start_rehearsal_cluster
+from webhook.rehearse.runs.programs import OLDEST
+from webhook.rehearse.runs.quiet import Quiet
+from webhook.rehearse.runs.reclaim import Reclaim
+from webhook.rehearse.runs.stand_ins import provisioning
+from webhook.rehearse.runs.tally import capacity_by_pool, outcome_of, summary_of, workload_results
+from webhook.rehearse.runs.watching import Watches
+from webhook.rehearse.runs.workloads import Workloads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from webhook.offline.manifests.objects import Manifest
+    from webhook.rehearse.inputs.resources import RehearsedKind
+    from webhook.rehearse.inputs.selection import Loss
+    from webhook.rehearse.inputs.snapshot import ClusterSnapshot
+    from webhook.rehearse.runs.cluster import Pairs, RehearsalOptions, RunningCluster
+    from webhook.rehearse.runs.programs import Programs
+    from webhook.rehearse.runs.tally import RunOutcome
+
+_ANSWER: Final = 60.0
+_TOGETHER: Final = 16
+
+MODELLED: Final = (
+    "seconds: the provider's window, whole grace periods, start-up and growth are computed, not waited for",
+    "restarts: Pods of gangs, and of controllers that are not here, are made anew with their names once they are gone",
+    "volumes: a provisioner makes them in the zone of the node that the scheduler chooses",
+)
+
+
+NOT_SIMULATED: Final = (
+    "autoscalers: no workload and no node pool changes its size, except by --grow",
+    "admission: spotgate and the plugins of Kubernetes decide; other webhooks and admission policies are not here",
+)
+
+
+def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -> Rehearsal:
+    """Return what happens when these Nodes are lost. Raise CannotJudgeError if the control plane does not run.
+
+    All runs begin with the Pods where the first has them: where the snapshot has, or where the scheduler put them.
+    """
+    outcomes: list[RunOutcome] = []
+    contents = pairs_of(snapshot.existing)
+    try:
+        for number in range(options.runs):
+            with start_rehearsal_cluster(contents, snapshot.state, options) as cluster:
+                run = _play(cluster, snapshot, loss, options, number)
+                outcome, contents = asyncio.run(run)
+                outcomes.append(outcome)
+            if sys.stderr.isatty():
+                complain(f"spotgate: run {number + 1} of {options.runs} is done")
+    except ControlPlaneError as error:
+        raise CannotJudgeError(f"spotgate rehearse: {error}") from None
+    except ApiError as error:
+        raise CannotJudgeError(
+            f"spotgate rehearse: the control plane refuses a step of the rehearsal: {error}"
+        ) from None
+    notes = {*NOT_SIMULATED, *snapshot.not_simulated, *_other_version(snapshot, options.programs)}
+    return Rehearsal(
+        lost=loss.named,
+        runs=options.runs,
+        scheduler=options.programs.version,
+        programs=options.programs.origin,
+        not_simulated=tuple(sorted(notes.union(*(each.notes for each in outcomes)))),
+        modelled=MODELLED,
+        summary=summary_of(outcomes),
+        workloads=workload_results(outcomes),
+        windows=loss.windows,
+        pools=capacity_by_pool(snapshot.nodes, loss.nodes, [node for _, node in options.grown], outcomes[0]),
+        events=tuple(outcomes[0].events),
+    )
+
+
+def _other_version(snapshot: ClusterSnapshot, programs: Programs) -> Iterator[str]:
+    if snapshot.source.version and version_of(snapshot.source.version) != version_of(f"v{programs.version}"):
+        yield (
+            f"Kubernetes {snapshot.source.version}, which the cluster has: the scheduler here is {programs.version}; "
+            f"`spotgate rehearse --prepare --kubeconfig FILE` gets that of the cluster, from {OLDEST[0]}.{OLDEST[1]} on"
+        )
+
+
+async def _play(
+    cluster: RunningCluster, snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions, number: int
+) -> tuple[RunOutcome, Pairs]:
+    """Do one run: its number is its seed. Return what it has seen, and what etcd had before. Raise ApiError."""
+    api = await connect(cluster.plane.credentials.kubeconfig("admin"))
+    watches = Watches(api)
+    workloads = Workloads(watches, options.bundle)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(api.close)
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        await stack.enter_async_context(watches.running())
+        stack.enter_context(provisioning(api, watches.claims))
+        quiet = Quiet(cluster, watches, workloads, session)
+        reclaim = Reclaim(api, watches, quiet, workloads, startup=options.startup, seed=number)
+        if watches.quotas:
+            await quiet.count_quotas()  # the API server refuses Pods while nobody has counted those that are there
+        await _create(api, () if number else snapshot.created)
+        await reclaim.begin()
+        contents = await cluster.contents() if options.runs > 1 else []
+        await reclaim.play(loss.windows, [(seconds, node.value) for seconds, node in options.grown])
+        left = [each for each in snapshot.nodes if each.name not in loss.nodes]
+        outcome = outcome_of(reclaim, watches, loss.nodes, [*left, *(node for _, node in options.grown)])
+        outcome.notes |= reclaim.notes
+        outcome.notes |= {f"{each}: the rehearsal did not wait for it any longer" for each in quiet.impatient}
+        named = {pod.spec.schedulerName or "" for pod in watches.pods.values() if pod.lives}
+        for name in named - {"", *cluster.scheduler_names}:
+            outcome.notes.add(f"scheduler {name}: it is not here, so Pods that name it stay pending")
+        return outcome, contents
+
+
+async def _create(api: Api, applied: Iterable[Manifest]) -> None:
+    """Create what is to be applied. Raise CannotJudgeError."""
+    gate = asyncio.Semaphore(_TOGETHER)
+
+    async def create(manifest: Manifest, kind: RehearsedKind) -> None:
+        value = manifest.value
+        path = kind.collection(value["apiVersion"], manifest.namespace)
+        async with gate:
+            try:
+                await api.write("POST", path, value, _ANSWER)
+            except ApiError as error:
+                where = f"{manifest.file}:{manifest.line}" if manifest.line else manifest.file
+                raise CannotJudgeError(
+                    f"{where}: the API server refuses {value['kind']} {manifest.name}: {error}"
+                ) from None
+
+    by_kind: dict[RehearsedKind, list[Manifest]] = {kind: [] for kind in KINDS}
+    for each in applied:
+        if (kind := kind_of_object(each.value)) is not None:
+            by_kind[kind].append(each)
+    for kind, manifests in by_kind.items():  # in this order: a Pod needs its PriorityClass
+        await asyncio.gather(*(create(each, kind) for each in manifests))

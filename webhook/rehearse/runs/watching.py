@@ -1,0 +1,226 @@
+"""Watch what a control plane has at the moment: Pods, their owners and budgets."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from datetime import datetime  # noqa: TC003 - msgspec reads the annotations
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+
+from webhook.cluster.api import ApiError
+from webhook.cluster.mirror import Mirror, Pace
+from webhook.cluster.source import WatchedResource
+from webhook.kube.pod import ObjectMeta, OwnerReference, Pod
+from webhook.rehearse.inputs.resources import RehearsedPodSpec  # noqa: TC001 - msgspec reads the annotations
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from webhook.cluster.api import Api
+
+T = TypeVar("T")
+READY: Final = "rehearse.spotgate.dev/ready"
+STOPPED: Final = "rehearse.spotgate.dev/stopped"
+"""Annotations of Pods by which the clock tells KWOK (stages.yaml) that they are ready, and that they have stopped."""
+
+_PACE: Final = Pace(first=0.2, answer=60)
+"""Seconds for a list: ten thousand Pods on a busy machine."""
+
+_COMBINED: Final = "(combined from similar events): "
+_POLL: Final = 0.05
+
+
+class SeenReference(OwnerReference, frozen=True):
+    """Name an owner, with its UID."""
+
+    uid: str = ""
+
+
+class SeenMetadata(ObjectMeta):
+    """Hold the metadata that is looked at. With the version every change of an object is one."""
+
+    uid: str = ""
+    generation: int = 0
+    resourceVersion: str = ""
+    deletionTimestamp: str | None = None
+    ownerReferences: list[SeenReference] | None = None  # type: ignore[assignment]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return namespace and name."""
+        return self.namespace, self.name
+
+    @property
+    def controller(self) -> SeenReference | None:
+        """Return the owner that manages the object."""
+        return next((each for each in self.ownerReferences or () if each.controller), None)
+
+
+class SeenCondition(msgspec.Struct):
+    """Hold a condition of a status."""
+
+    type: str
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    lastTransitionTime: datetime | None = None
+
+
+class SeenStatus(msgspec.Struct):
+    """Hold what is looked at of the status of a Pod, a workload, a budget, or a quota."""
+
+    phase: str = ""
+    conditions: list[SeenCondition] = []
+    observedGeneration: int = 0
+    succeeded: int = 0
+    failedIndexes: str = ""
+    startTime: datetime | None = None
+    currentHealthy: int = 0
+    desiredHealthy: int = 0
+    disruptionsAllowed: int = 0
+    hard: dict[str, Any] = {}
+    used: dict[str, Any] = {}
+
+    @property
+    def uncountable(self) -> str:
+        """Return why the disruption controller can't tell how many Pods there should be; empty if it can."""
+        return next((each.message for each in self.conditions if each.reason == "SyncFailed"), "")
+
+
+class SeenEvent(msgspec.Struct):
+    """Hold an event: a controller can't make a Pod."""
+
+    involvedObject: SeenReference
+    message: str = ""
+
+
+class SeenPod(Pod):
+    """Hold a Pod as it is now."""
+
+    metadata: SeenMetadata
+    spec: RehearsedPodSpec
+    status: SeenStatus = msgspec.field(default_factory=SeenStatus)
+
+    @property
+    def node(self) -> str:
+        """Return the name of the Node that it is bound to, or an empty string."""
+        return self.spec.nodeName or ""
+
+    @property
+    def terminating(self) -> bool:
+        """Return whether it has been told to stop."""
+        return self.metadata.deletionTimestamp is not None
+
+    @property
+    def finished(self) -> bool:
+        """Return whether it has run to its end."""
+        return self.status.phase in {"Succeeded", "Failed"}
+
+    @property
+    def lives(self) -> bool:
+        """Return whether it runs or is to run."""
+        return not (self.terminating or self.finished)
+
+    @property
+    def ready(self) -> bool:
+        """Return whether it is ready and is to go on."""
+        found = self.condition("Ready")
+        return self.lives and found is not None and found.status == "True"
+
+    @property
+    def path(self) -> str:
+        """Return where the API server has it."""
+        return f"/api/v1/namespaces/{self.metadata.namespace}/pods/{self.metadata.name}"
+
+    def condition(self, name: str) -> SeenCondition | None:
+        """Return a condition by its type."""
+        return next((each for each in self.status.conditions if each.type == name), None)
+
+
+class SeenObject(msgspec.Struct):
+    """Hold a workload, a budget or a claim as it is now."""
+
+    metadata: SeenMetadata
+    spec: dict[str, Any] = {}
+    status: SeenStatus = msgspec.field(default_factory=SeenStatus)
+
+    @property
+    def is_seen(self) -> bool:
+        """Return whether its controller has looked at it as it is."""
+        return self.status.observedGeneration >= self.metadata.generation
+
+    def condition(self, *names: str) -> SeenCondition | None:
+        """Return the first of these conditions that holds."""
+        return next((each for each in self.status.conditions if each.type in names and each.status == "True"), None)
+
+    @property
+    def pods_wanted(self) -> int:
+        """Return how many Pods it wants at the moment: a Job, or what has replicas."""
+        if "parallelism" not in self.spec:
+            return int(self.spec.get("replicas", 1))
+        if self.spec.get("suspend") or self.condition("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"):
+            return 0
+        wanted: int = self.spec["parallelism"]
+        if "completions" not in self.spec:
+            return wanted
+        bounds = (part.split("-") for part in self.status.failedIndexes.split(",") if part)  # as in 0,3-5
+        failed = sum(int(bound[-1]) - int(bound[0]) + 1 for bound in bounds)
+        return min(wanted, int(self.spec["completions"]) - self.status.succeeded - failed)
+
+
+class Watches:
+    """Hold all that a rehearsal watches.
+
+    Attributes:
+        changed: when anything did last, by the machine's clock.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self.changed = time.monotonic()
+        self._api = api
+        self._mirrors: list[Mirror[Any]] = []
+        self.pods = self._watch("", "pods", SeenPod)
+        self.budgets = self._watch("policy", "poddisruptionbudgets", SeenObject)
+        self.deployments = self._watch("apps", "deployments", SeenObject)
+        self.replica_sets = self._watch("apps", "replicasets", SeenObject)
+        self.replication_controllers = self._watch("", "replicationcontrollers", SeenObject)
+        self.stateful_sets = self._watch("apps", "statefulsets", SeenObject)
+        self.daemon_sets = self._watch("apps", "daemonsets", SeenObject)
+        self.jobs = self._watch("batch", "jobs", SeenObject)
+        self.quotas = self._watch("", "resourcequotas", SeenObject)
+        self.claims = self._watch("", "persistentvolumeclaims", SeenObject)
+        self._refusals = self._watch("", "events", SeenEvent, "reason=FailedCreate")
+
+    @property
+    def refusals(self) -> dict[str, str]:
+        """Return why controllers could not make a Pod, by the UID of the Pod's owner."""
+        return {each.involvedObject.uid: each.message.removeprefix(_COMBINED) for each in self._refusals.values()}
+
+    def _watch(self, group: str, resource: str, type_: type[T], fields: str = "") -> dict[tuple[str, str], T]:
+        decoder = msgspec.json.Decoder(type_)
+        source = WatchedResource(group=group, resource=resource, fields=fields, read=lambda _, raw: decoder.decode(raw))
+        mirror = Mirror(self._api, source, _PACE, self._touch)
+        self._mirrors.append(mirror)
+        return mirror.items
+
+    def _touch(self) -> None:
+        self.changed = time.monotonic()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keep current while the block runs; it begins when all that is there is known. Raise ApiError."""
+        following = [asyncio.create_task(each.run()) for each in self._mirrors]
+        try:
+            deadline = time.monotonic() + _PACE.answer
+            while unknown := [each for each in self._mirrors if not each.known]:
+                if time.monotonic() > deadline:
+                    raise ApiError(f"{unknown[0].source} can't be watched: {unknown[0].problem}")
+                await asyncio.sleep(_POLL)
+            yield
+        finally:
+            for each in following:
+                each.cancel()
+            await asyncio.gather(*following, return_exceptions=True)

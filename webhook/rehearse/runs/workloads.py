@@ -1,0 +1,222 @@
+"""Whose a Pod is: the workload that people know, its gang, its GPUs, and what it loses when it stops."""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.base.globs import Globs
+from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, CLASS_LABEL, derive_class
+from webhook.kube.containers import requested_of
+from webhook.kube.disruption import budget_from
+from webhook.kube.pod import MIRROR_ANNOTATION
+from webhook.kube.quantity import amount_of
+from webhook.rehearse.inputs.gangs import gang_of
+from webhook.rehearse.inputs.resources import JOB, requests_of
+from webhook.rehearse.result import WorkloadKey
+from webhook.rehearse.runs.stand_ins import CONTROLLED_HERE
+from webhook.rehearse.runs.watching import READY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from webhook.engine.bundle import Bundle
+    from webhook.kube.disruption import DisruptionBudget
+    from webhook.rehearse.runs.watching import SeenObject, SeenPod, SeenReference, Watches
+
+CHECKPOINT: Final = "spotgate.dev/checkpoint-seconds"
+_UNSAVED: Final = {CHECKPOINTING: 1800.0, BATCH: 3600.0}
+"""Seconds of work that a Pod of a class loses that does not say how often it saves: half an hour between checkpoints,
+an hour of a batch job."""
+
+_HOUR: Final = 3600
+_TRAINING_OPERATORS: Final = Globs(("*Job.kubeflow.org",))
+_HISTORY_AT_MOST: Final = 1800.0
+
+
+class KnownPod(msgspec.Struct):
+    """Hold a Pod as it was first seen, and what has happened to it.
+
+    Attributes:
+        uid, namespace, name: its own.
+        workload: whose it is.
+        node: where it runs; empty: it did not then.
+        grace: its grace period.
+        requests: what it requests, by resource.
+        budgets: namespace and name of those that cover it.
+        work: its GPU-hours of work that are lost when it stops, even in time.
+        work_if_killed: the same when it is killed before.
+        gang: what the Pods of its gang have in common; of a Pod whose controller is not here, itself; or None.
+        leaves: it goes with its Node, and nobody moves it: a DaemonSet's or static Pod.
+        ran, waited: what it did before the reclaim: it was on a Node, or waited for one.
+        starts: it is bound, and going to be ready.
+        stops: it is told to stop, and going to have stopped.
+        evicted: the second in which it was told to stop; None: it was not.
+        killed: it was killed before its grace period was over.
+        waits: it has been said that it waits for a node.
+        broken: its gang has lost a Pod.
+        blocked: budgets have refused its eviction.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    workload: WorkloadKey
+    node: str
+    grace: float
+    requests: Counter[str]
+    budgets: tuple[tuple[str, str], ...]
+    work: float
+    work_if_killed: float
+    gang: tuple[str, ...] | None
+    leaves: bool
+    ran: bool = False
+    waited: bool = False
+    starts: bool = False
+    stops: bool = False
+    evicted: float | None = None
+    killed: bool = False
+    waits: bool = False
+    broken: bool = False
+    blocked: bool = False
+
+
+class Workloads:
+    """Tell whose each Pod is, also after its owner has gone.
+
+    Attributes:
+        known: every Pod that was ever seen, by UID.
+    """
+
+    def __init__(self, watches: Watches, bundle: Bundle) -> None:
+        self.known: dict[str, KnownPod] = {}
+        self._watches = watches
+        self._owners = {
+            ("apps/v1", "ReplicaSet"): watches.replica_sets,
+            ("v1", "ReplicationController"): watches.replication_controllers,
+            ("apps/v1", "StatefulSet"): watches.stateful_sets,
+            ("batch/v1", "Job"): watches.jobs,
+        }
+        self._gpus = Globs(sorted({each for one in bundle.providers.values() for each in one.gpu.resources.patterns}))
+        self._history: dict[WorkloadKey, list[float]] = {}
+        self._budgets: dict[tuple[str, str], DisruptionBudget] = {}
+
+    def of(self, pod: SeenPod) -> KnownPod:
+        """Return what is known of a Pod."""
+        known = self.known.get(pod.metadata.uid)
+        if known is None:
+            known = self.known[pod.metadata.uid] = self._read(pod)
+        elif not known.node and pod.node:
+            known.node = pod.node
+        return known
+
+    def startup(self, workload: WorkloadKey, default: float) -> float:
+        """Return the seconds from binding to ready: the median of what its Pods took, else the default."""
+        took = self._history.get(workload)
+        return median(took) if took else default
+
+    def _read(self, pod: SeenPod) -> KnownPod:
+        owner = pod.controller
+        workload = self._workload(pod)
+        self._remember(pod, workload)
+        requests = requests_of(pod.spec)
+        gpus = sum(requests[name] for name in requested_of(pod, self._gpus))
+        sort = pod.labels.get(CLASS_LABEL) or derive_class(pod, _TRAINING_OPERATORS, gpu=gpus > 0)[0]
+        every = amount_of(pod.annotations.get(CHECKPOINT))
+        killed = gpus / _HOUR * (float(every) if every is not None else _UNSAVED.get(sort, 0.0))
+        return KnownPod(
+            uid=pod.metadata.uid,
+            namespace=pod.metadata.namespace,
+            name=pod.metadata.name,
+            workload=workload,
+            node=pod.node,
+            grace=float(pod.grace_seconds),
+            requests=requests + Counter(pods=1),
+            budgets=self._covering(pod),
+            work=0.0 if sort == CHECKPOINTING and every is None else killed,
+            work_if_killed=killed,
+            gang=_gang(pod),
+            leaves=MIRROR_ANNOTATION in pod.annotations or (owner is not None and owner.kind in {"DaemonSet", "Node"}),
+        )
+
+    def missing(self) -> Counter[WorkloadKey]:
+        """Return how many of the Pods that each workload is to have do not exist.
+
+        A workload that no controller here looks after is to have those that ran.
+        """
+        wanted = self._wanted()
+        cared_for = set(wanted)
+        wanted.update(
+            each.workload
+            for each in self.known.values()
+            if each.ran and not each.leaves and each.workload not in cared_for
+        )
+        wanted.subtract(self.of(pod).workload for pod in self._watches.pods.values() if pod.lives)
+        return +wanted
+
+    def refused(self) -> Iterator[tuple[WorkloadKey, WorkloadKey, str]]:
+        """Yield of each workload that misses Pods what makes these, and why the API server has refused them."""
+        missing, messages = self.missing(), self._watches.refusals
+        for workload, maker, owner in self._makers():
+            if missing[workload] and owner.metadata.uid in messages:
+                yield workload, maker, messages[owner.metadata.uid]
+
+    def _wanted(self) -> Counter[WorkloadKey]:
+        """Return how many Pods each workload is to have, as the controllers here see it."""
+        wanted: Counter[WorkloadKey] = Counter()
+        for workload, _, owner in self._makers():
+            wanted[workload] += owner.pods_wanted
+        return wanted
+
+    def _makers(self) -> Iterator[tuple[WorkloadKey, WorkloadKey, SeenObject]]:
+        """Yield the objects of which controllers here make Pods, each with its workload and its own name."""
+        for kind, owners in self._owners.items():
+            for place, owner in owners.items():
+                maker = WorkloadKey(*kind, *place)
+                yield self._highest(maker, owner.metadata.controller), maker, owner
+
+    def _workload(self, pod: SeenPod) -> WorkloadKey:
+        return self._highest(WorkloadKey("v1", "Pod", *pod.metadata.key), pod.metadata.controller)
+
+    def _highest(self, found: WorkloadKey, owner: SeenReference | None) -> WorkloadKey:
+        """Return the highest owner of what was found, from its own owner on."""
+        while owner is not None and owner.kind != "Node":
+            found = WorkloadKey(owner.apiVersion, owner.kind, found.namespace, owner.name)
+            above = self._owners.get((owner.apiVersion, owner.kind), {}).get((found.namespace, owner.name))
+            owner = above.metadata.controller if above is not None else None
+        return found
+
+    def _covering(self, pod: SeenPod) -> tuple[tuple[str, str], ...]:
+        """Return namespace and name of the budgets that cover a Pod."""
+        if len(self._budgets) != len(self._watches.budgets):
+            self._budgets = {
+                key: budget_from({"metadata": {"name": key[1]}, "spec": each.spec})
+                for key, each in self._watches.budgets.items()
+            }
+        namespace = pod.metadata.namespace
+        return tuple(key for key, each in self._budgets.items() if key[0] == namespace and each.covers(pod.labels))
+
+    def _remember(self, pod: SeenPod, workload: WorkloadKey) -> None:
+        if READY in pod.annotations:
+            return  # here, and not in its cluster
+        scheduled, ready = pod.condition("PodScheduled"), pod.condition("Ready")
+        if scheduled and ready and scheduled.lastTransitionTime and ready.lastTransitionTime and ready.status == "True":
+            took = (ready.lastTransitionTime - scheduled.lastTransitionTime).total_seconds()
+            # Nothing took no time, and what took longer became ready again.
+            if 0 < took <= _HISTORY_AT_MOST:
+                self._history.setdefault(workload, []).append(took)
+
+
+def _gang(pod: SeenPod) -> tuple[str, ...] | None:
+    """Return the gang of a Pod. One that only a controller makes again which is not here is a gang of its own."""
+    if (group := pod.spec.schedulingGroup) is not None:
+        return (pod.metadata.namespace, f"PodGroup={group.get('podGroupName', '')}")
+    if (found := gang_of(pod.metadata.namespace, pod.labels, pod.annotations)) is not None:
+        return found
+    owner = pod.controller
+    if owner is None or owner.kind == "Node" or (owner.group, owner.kind) in {*CONTROLLED_HERE, (JOB.group, JOB.kind)}:
+        return None
+    return (owner.kind, *pod.metadata.key)

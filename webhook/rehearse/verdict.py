@@ -1,0 +1,104 @@
+"""Say in one sentence what a reclaim does, for the person who decides: the worst of its runs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from webhook.base.terminal import counted
+from webhook.rehearse.result import INDEXES_FAILED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from webhook.rehearse.result import Rehearsal, WorkloadResult
+
+_KIND: Final = re.compile(r"\b[A-Z]\w*/")
+_NAMED: Final = 6
+"""Nodes or workloads that are named; more are only counted."""
+_BOTH: Final = 2
+
+
+def verdict_of(result: Rehearsal) -> str:
+    """Return the sentence."""
+    return f"Losing {_KIND.sub('', ', '.join(result.lost))}: {effects_of(result)}."
+
+
+def effects_of(result: Rehearsal) -> str:
+    """Return the sentence without what is lost, and without the full stop."""
+    workloads = [workload for workload in result.workloads if not workload.goes_with_nodes]
+    pods = sum(map(_affected, workloads))
+    failures = [*_failures(workloads)]
+    numbers = [int(figure.max or 0) for figure in (result.summary.pending, result.summary.missing)]
+    good = not any(numbers) and not failures
+    effects = ["its only Pod finds room" if pods == 1 else f"all {pods} Pods find room"] if good else []
+    if not pods:
+        effects = ["no Pod has to move"]
+    numbers.append(int(result.summary.killed_early.max or 0))
+    for number, (one, several) in zip(numbers, _OF_PODS, strict=True):
+        if number:
+            of = "" if effects else f" of {counted(pods, 'Pod')}"
+            effects.append(f"{number}{of} {one if number == 1 else several}")
+    harm = [*failures, *_outages(workloads)]
+    if hours := result.summary.work_lost_gpu_hours.max:
+        harm.append(f"{hours:g} GPU-hours of work are lost")
+    if good and len(effects) == 1 and not harm:
+        harm = ["and nothing is down"]
+    return ", ".join(effects + harm)
+
+
+def nodes_of(result: Rehearsal) -> str:
+    """Return how many nodes are lost and, if they are few, which."""
+    nodes = sorted(node for window in result.windows for node in window.nodes)
+    names = f" ({', '.join(nodes)})" if len(nodes) <= _NAMED else ""
+    return f"{counted(len(nodes), 'node')} lost{names}"
+
+
+def expected_of(result: Rehearsal) -> str:
+    """Return which Pods go with their nodes and do no harm; empty if none does."""
+    workloads = [workload for workload in result.workloads if workload.goes_with_nodes]
+    pods = counted(sum(workload.lost for workload in workloads), "Pod")
+    names = ", ".join(f"{workload.kind} {workload.name}" for workload in workloads[:_NAMED])
+    more = f" and {len(workloads) - _NAMED} more" if len(workloads) > _NAMED else ""
+    return f"Expected: {pods} of DaemonSets, and static Pods, go with the nodes: {names}{more}" if workloads else ""
+
+
+_OF_PODS: Final = (
+    ("finds no room", "find no room"),
+    ("is not created again", "are not created again"),
+    ("is killed before it finishes", "are killed before they finish"),
+)
+"""What happens to one Pod, and to several."""
+
+
+def _affected(workload: WorkloadResult) -> int:
+    """Return how many Pods are lost, or the reclaim affects on other nodes."""
+    without = (workload.pending.max or 0) + (workload.missing.max or 0)
+    return max(workload.lost, int(without), int(workload.killed_early.max or 0))
+
+
+def _failures(workloads: Sequence[WorkloadResult]) -> Iterator[str]:
+    """Yield which Jobs fail, as a whole or in part."""
+    failed = [workload.name for workload in workloads if workload.failed]
+    if failed:
+        yield f"Job {failed[0]} fails" if len(failed) == 1 else f"{len(failed)} Jobs fail"
+    for workload in workloads:
+        if workload.has_reason(INDEXES_FAILED):
+            yield f"indexes of Job {workload.name} fail"
+
+
+def _outages(workloads: Sequence[WorkloadResult]) -> Iterator[str]:
+    """Yield which services have no ready Pod, and for how long. Jobs and Pods without an owner are no services."""
+    services = [one for one in workloads if one.kind != "Pod" and "Job" not in one.kind]
+    for_good = [one.name for one in services if one.down_seconds.max is None]
+    if for_good:
+        yield f"{_and_others(for_good)} {'stays' if len(for_good) == 1 else 'stay'} down"
+    down = sorted((one.down_seconds.max, one.name) for one in services if one.down_seconds.max)
+    if down:
+        names = [name for _, name in reversed(down)]
+        verb = "is down for" if len(names) == 1 else "are down for up to"
+        yield f"{_and_others(names)} {verb} {down[-1][0]:g} s"
+
+
+def _and_others(names: Sequence[str]) -> str:
+    return " and ".join(names) if len(names) <= _BOTH else f"{names[0]} and {len(names) - 1} others"

@@ -1,0 +1,362 @@
+"""Build the subject of a rule: the object of a request, or the Pod that a pod template in it will become."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from webhook.base.bounds import ANNOTATIONS, DECODED_AT_MOST, LABELS, Counts, OverBoundError, expect_decodable
+from webhook.capacity.placement.target import target_of
+from webhook.kube.defaults import complete_pod
+from webhook.kube.pod import MIRROR_ANNOTATION, ObjectMeta, Pod
+from webhook.kube.pod_decoding import decode_pod, pod_from_template
+from webhook.kube.templates import TEMPLATES_AT_MOST, pod_of
+from webhook.kube.workload import WorkloadFields, workload_fields_of
+from webhook.model.patch import apply_all
+from webhook.model.review import NODES, MalformedObjectError, decode_object, is_null
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from webhook.base.bounds import Bound
+    from webhook.capacity.placement.target import NotTargeting, Target
+    from webhook.capacity.providers.provider import Provider
+    from webhook.capacity.view import ClusterView
+    from webhook.kube.templates import FoundTemplate, Workload
+    from webhook.model.decision import Trace
+    from webhook.model.patch import Operation
+    from webhook.model.review import Request
+
+
+class Subject:
+    """Show a rule the object of the request, or one pod template in it; both are decoded when they are first read.
+
+    Attributes:
+        operation: CREATE for every pod template.
+        template: it is a pod template, shown as the Pod that it will become.
+        path: the path of the pod template in the object; empty for an object.
+        found: the pod template, if it is one.
+        unchanged: the request does not change the pod template, but makes fewer Pods of it.
+        labels_only: the object is too large, and only its labels are shown.
+        memo: a cache that all rules share for this subject.
+        changes: the changes of mutating policies to the pod template, for `shown`.
+    """
+
+    __slots__ = (
+        *("_object", "_old_object", "_old_pod", "_pod", "changes"),
+        *("_at_most", "_metadata", "_targets", "_whole", "labels_only"),
+        *("unchanged", "found", "memo", "operation", "path", "request", "template", "trace"),
+    )
+
+    def __init__(self, request: Request, trace: Trace, at_most: int = DECODED_AT_MOST) -> None:
+        """Build the subject for the object of a request, which may take ``at_most`` bytes of memory."""
+        self._at_most = at_most
+        self.request = request
+        self.trace = trace
+        self.operation = request.operation
+        self.template = False
+        self.unchanged = False
+        self.labels_only = False
+        self.path: tuple[str | int, ...] = ()
+        self.found: FoundTemplate | None = None
+        self.memo: dict[str, Any] = {}
+        self.changes: list[Operation] = []
+        self._pod: Pod | None = None
+        self._old_pod: Pod | None = None
+        self._object: dict[str, Any] | None = None
+        self._old_object: dict[str, Any] | None = None
+        self._metadata: list[SubjectMetadata] | None = None
+        self._targets: dict[tuple[tuple[str, ...], bool], Target | NotTargeting] = {}
+        self._whole: Subject | None = None  # not itself: the body would wait for the garbage collector
+
+    @classmethod
+    def of_template(cls, whole: Subject, pod: Pod, old_pod: Pod | None, found: FoundTemplate) -> Subject:
+        """Return the subject for the Pod that a template of ``whole`` will become."""
+        subject = cls(whole.request, whole.trace)
+        subject._object = whole.object
+        subject._old_object = whole.old_object
+        subject._whole = whole
+        subject.operation = "CREATE"
+        subject.template = True
+        subject.path = found.path
+        subject.found = found
+        subject._pod = pod
+        subject._old_pod = old_pod
+        return subject
+
+    @property
+    def metadata(self) -> SubjectMetadata:
+        """Return the object's metadata after the request, on DELETE before it; without what is over a bound."""
+        memo = (self._whole or self).memo
+        if "metadata" not in memo:
+            raw = self.request.old_object if is_null(self.request.object) else self.request.object
+            memo["metadata"] = bounded_metadata(raw)
+        found: SubjectMetadata = memo["metadata"]
+        return found
+
+    def with_labels_only(self) -> Subject:
+        """Return the subject with only labels and annotations, as far as these are within their bounds.
+
+        Nothing else of an object that is no Pod could be decoded.
+        """
+        subject = Subject(self.request, self.trace)
+        new, old = (bounded_metadata(raw) for raw in (self.request.object, self.request.old_object))
+        subject.labels_only = True
+        subject.memo["metadata"] = old if is_null(self.request.object) else new
+        subject._metadata = [new, old]
+        subject._pod, subject._old_pod = (_pod_with(each) for each in (new, old))
+        subject._object = self._object or {"metadata": {"labels": new.labels}}
+        subject._old_object = self._old_object or {"metadata": {"labels": old.labels}}
+        return subject
+
+    @property
+    def pod(self) -> Pod:
+        """Return the Pod, or the Pod of the template."""
+        if self._pod is None:
+            self._pod = decode_pod(self.request.object)
+        return self._pod
+
+    @property
+    def is_mirror_pod(self) -> bool:
+        """Return whether a node created the Pod as the mirror of a static one; anybody can write the annotation."""
+        request = self.request
+        is_pod = (request.resource.group, request.path) == ("", "pods") and not is_null(request.object)
+        by_node = NODES in (request.user_info.groups or ())
+        return is_pod and by_node and MIRROR_ANNOTATION in self.pod.annotations
+
+    @property
+    def old_pod(self) -> Pod | None:
+        """Return the Pod before an UPDATE."""
+        if self._old_pod is None and not self.template and not is_null(self.request.old_object):
+            self._old_pod = decode_pod(self.request.old_object)
+        return self._old_pod
+
+    def target(
+        self, view: ClusterView, providers: Mapping[str, Provider], *, provider: tuple[str, ...], tolerating: bool
+    ) -> Target | NotTargeting:
+        """Return the target of the Pod, found once for all policies that ask alike: no injected change alters it."""
+        found = self._targets.get((provider, tolerating))
+        if found is None:
+            labels = view.namespaces.get(self.request.namespace) or {}
+            found = target_of(self.pod, labels, view, providers, provider=provider, tolerating=tolerating)
+            self._targets[provider, tolerating] = found
+        return found
+
+    @property
+    def object(self) -> dict[str, Any] | None:
+        """Return the object of the request; None on DELETE."""
+        if self._object is None and not is_null(self.request.object):
+            self._object = decode_object(self.request.object, self._at_most)
+        return self._object
+
+    @property
+    def old_object(self) -> dict[str, Any] | None:
+        """Return the object before the request; None on CREATE."""
+        if self._old_object is None and not is_null(self.request.old_object):
+            self._old_object = decode_object(self.request.old_object, self._at_most)
+        return self._old_object
+
+    @property
+    def workload(self) -> WorkloadFields:
+        """Return the parts of the workload around its pod templates."""
+        return self._workload_fields("workload", self.request.object)
+
+    @property
+    def old_workload(self) -> WorkloadFields:
+        """Return the parts of the workload around its pod templates before the request."""
+        return self._workload_fields("old workload", self.request.old_object)
+
+    def _workload_fields(self, name: str, raw: msgspec.Raw) -> WorkloadFields:
+        """Decode the parts of the workload around its pod templates, once for all of them."""
+        memo = (self._whole or self).memo
+        if name not in memo:
+            memo[name] = workload_fields_of(raw)
+        found: WorkloadFields = memo[name]
+        return found
+
+    @property
+    def shown(self) -> dict[str, Any] | None:
+        """Return the object, or the template as a Pod with its defaults and all injected changes, as plain JSON."""
+        if self.found is None:
+            return self.object
+        value = msgspec.to_builtins(self.found.value)  # a copy: the object is shown to others, too
+        metadata = self.pod.metadata
+        owners = msgspec.to_builtins(metadata.ownerReferences)
+        own = {"namespace": metadata.namespace, "ownerReferences": owners}
+        pod = {**value, "apiVersion": "v1", "kind": "Pod", "metadata": {**(value.get("metadata") or {}), **own}}
+        pod = apply_all(self.changes, pod)
+        complete_pod(pod)
+        return pod
+
+    def field(self, text: str) -> str:
+        """Return the field path in the object of the request of a field path in the subject."""
+        return text if self.found is None else self.found.field(text)
+
+    def labels(self) -> Iterator[Mapping[str, str]]:
+        """Yield the labels of the object and of the old object for object selectors; none on CONNECT."""
+        if self.template:
+            yield self.pod.labels
+            return
+        if self.operation == "CONNECT":
+            return
+        if self._metadata is None:
+            both = (self.request.object, self.request.old_object)
+            self._metadata = [decode_metadata(raw) for raw in both if not is_null(raw)]
+        for each in self._metadata:
+            yield each.labels or {}
+
+
+_template_encoder: Final = msgspec.json.Encoder(order="deterministic")
+
+
+def template_subjects(
+    whole: Subject, workload: Workload, *, recounting: bool
+) -> Iterator[tuple[FoundTemplate, Subject | MalformedObjectError | None]]:
+    """Yield each pod template with the subject of the Pod that it will become.
+
+    Yield None for a template that an UPDATE does not change, and the error for one that can't be read as a Pod.
+
+    Args:
+        whole: the subject of the object that the templates are in.
+        workload: the kind of that object.
+        recounting: judge unchanged templates, too, if the request leaves fewer Pods of them.
+
+    Raises:
+        OverBoundError: there are too many templates, or their Pods are larger than a bound.
+    """
+    templates = _find_templates(workload, whole.object)
+    there = [] if whole.old_object is None else _find_templates(workload, whole.old_object)
+    recounted = recounting and bool(there) and _has_fewer_replicas(whole)
+    before = {found.identity: found.value for found in there}
+    # Wherever it was: templates without names are numbered, and removing one moves those behind it.
+    known = {_template_encoder.encode(found.value) for found in there}
+    counts = Counts()
+    for found in templates:
+        unchanged = bool(there) and _template_encoder.encode(found.value) in known
+        if unchanged and not recounted:
+            yield found, None
+            continue
+        try:
+            pod = pod_of(found, workload, whole.request, counts)
+        except MalformedObjectError as error:
+            yield found, error
+            continue
+        old_pod = _parse_old_template(before.get(found.identity))
+        subject = Subject.of_template(whole, pod, old_pod, found)
+        subject.unchanged = unchanged
+        yield found, subject
+
+
+def _find_templates(workload: Workload, value: dict[str, Any] | None) -> list[FoundTemplate]:
+    found = list(islice(workload.templates(value or {}), TEMPLATES_AT_MOST + 1))
+    if len(found) > TEMPLATES_AT_MOST:
+        reason = f"there are more than the {TEMPLATES_AT_MOST} pod templates that are judged"
+        raise OverBoundError(workload.paths[-1].text, reason)
+    return found
+
+
+def _has_fewer_replicas(whole: Subject) -> bool:
+    """Return whether the request lowers the number of replicas, or raises it from zero.
+
+    With more of them, too few would have been too few before.
+    """
+    before, after = whole.old_workload.replicas, whole.workload.replicas
+    return before is not None and after is not None and (after < before or before == 0 < after)
+
+
+def _parse_old_template(template: object) -> Pod | None:
+    """Return the Pod of a template before the update, or None if it was missing or could not be parsed."""
+    if template is None:
+        return None
+    try:
+        return pod_from_template(template, "")
+    except (MalformedObjectError, OverBoundError):
+        return None
+
+
+def _pod_with(metadata: SubjectMetadata) -> Pod:
+    return Pod(metadata=ObjectMeta(labels=metadata.labels, annotations=metadata.annotations))
+
+
+class SubjectMetadata(msgspec.Struct):
+    """Hold the parts of an object's metadata that are independent of its kind."""
+
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _WithMetadata(msgspec.Struct):
+    metadata: SubjectMetadata = msgspec.field(default_factory=SubjectMetadata)
+
+
+class _RawMetadata(msgspec.Struct):
+    labels: msgspec.Raw = msgspec.Raw(b"null")
+    annotations: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _WithRawMetadata(msgspec.Struct):
+    metadata: _RawMetadata = msgspec.field(default_factory=_RawMetadata)
+
+
+_metadata_decoder: Final = msgspec.json.Decoder(_WithMetadata)
+_raw_metadata_decoder: Final = msgspec.json.Decoder(_WithRawMetadata)
+_map_decoder: Final = msgspec.json.Decoder(dict[str, str] | None)
+
+_SMALL: Final = 7 * LABELS.at_most
+"""Bytes of an object in which there can't be too many labels or annotations: the shortest is ``"a":"",``."""
+
+_METADATA_AT_MOST: Final = DECODED_AT_MOST // 8
+"""Bytes that labels, or annotations, may take. Kubernetes takes 256 KiB of annotations."""
+
+
+def decode_metadata(raw: msgspec.Raw) -> SubjectMetadata:
+    """Return the metadata of any object.
+
+    Raises:
+        MalformedObjectError: it can't be read.
+        OverBoundError: there is more of it than is judged.
+    """
+    if len(raw) > _SMALL:
+        parts = _raw_metadata(raw)
+        return SubjectMetadata(_decode_map(parts.labels, LABELS), _decode_map(parts.annotations, ANNOTATIONS))
+    try:
+        return _metadata_decoder.decode(raw).metadata
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise MalformedObjectError.of(error) from None
+
+
+def bounded_metadata(raw: msgspec.Raw) -> SubjectMetadata:
+    """Return the metadata of any object, without labels or annotations that are over their bound.
+
+    Raises:
+        MalformedObjectError: it can't be read.
+    """
+    metadata = SubjectMetadata()
+    if not is_null(raw):
+        parts = _raw_metadata(raw)
+        with suppress(OverBoundError):
+            metadata.labels = _decode_map(parts.labels, LABELS)
+        with suppress(OverBoundError):
+            metadata.annotations = _decode_map(parts.annotations, ANNOTATIONS)
+    return metadata
+
+
+def _raw_metadata(raw: msgspec.Raw) -> _RawMetadata:
+    try:
+        return _raw_metadata_decoder.decode(raw).metadata
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise MalformedObjectError.of(error) from None
+
+
+def _decode_map(raw: msgspec.Raw, bound: Bound) -> dict[str, str] | None:
+    expect_decodable(raw, _METADATA_AT_MOST, bound.field)
+    try:
+        found: dict[str, str] | None = _map_decoder.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise MalformedObjectError.of(error, bound.field) from None
+    if found is not None and len(found) > bound.at_most:
+        raise OverBoundError.of(bound, len(found))
+    return found
