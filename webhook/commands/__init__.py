@@ -112,7 +112,7 @@ def _module(command: str) -> ModuleType:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for them takes longer than judging a file
     gc.disable()  # what is imported stays: looking for garbage among it, now and at the end, is a seventh of the time
     try:
-        return importlib.import_module(f"webhook.commands.{command.replace('-', '_')}")
+        return importlib.import_module(f"webhook.commands.{command.replace('-', '_')}.command")
     finally:
         gc.freeze()
         gc.enable()

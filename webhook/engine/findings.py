@@ -15,7 +15,7 @@ import yaml
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_PACKAGE: Final = Path(__file__).parent
+_HERE: Final = Path(__file__).parent
 _OF_A_KIND: Final = (
     "List the users, namespaces or objects that may do this under `exempt` of the policy, or in an Exemption."
 )
@@ -59,8 +59,8 @@ class FindingText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 def finding_texts() -> Mapping[str, FindingText]:
     """Return the text of every finding, by id."""
     texts: dict[str, FindingText] = {}
-    of_kinds = {file.parent.name.replace("_", "-"): file for file in sorted(_PACKAGE.glob("rules/*/findings.yaml"))}
-    for slug, file in {"object": _PACKAGE / "object_findings.yaml", **of_kinds}.items():
+    of_kinds = {file.parent.name.replace("_", "-"): file for file in sorted(_HERE.parent.glob("rules/*/findings.yaml"))}
+    for slug, file in {"object": _HERE / "object_findings.yaml", **of_kinds}.items():
         with file.open("rb") as stream:  # not its bytes: errors name the file that a stream reads
             written = yaml.load(stream, Loader=yaml.CSafeLoader)
         found = msgspec.convert(written, dict[str, FindingText])

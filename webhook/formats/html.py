@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from webhook.base.terminal import counted
 from webhook.engine.bundle import policy_kinds
 from webhook.formats import Format
+from webhook.offline.additions import as_field
 from webhook.offline.report import NOBODY, alike, entry_of, title_of
 from webhook.pages import page
 from webhook.pages.drawing import STYLE
 from webhook.reclaim import svg
-from webhook.reclaim.html import as_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -1,17 +1,78 @@
-"""Write a suite for each file, a test case for each object, which fails as ``--fail-on`` says: ``check -o junit``."""
+"""Write a suite for each file, a test case for each object, which fails as ``--fail-on`` says: ``check -o junit``.
+
+`junit` writes the cases of any command. Source: the schema that Jenkins and GitLab read,
+https://github.com/testmoapp/junitxml
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+import msgspec
 
 from webhook.formats import Format
-from webhook.formats.junit_cases import JUnitCase, junit
 from webhook.model.decision import Outcome
 from webhook.offline.report import alike, title_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from webhook.offline.report import ObjectReport, Report, Result
     from webhook.policy.errors import Problem
+
+_NO_XML: Final = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")
+"""Characters that XML 1.0 can't write."""
+
+
+class JUnitCase(msgspec.Struct, frozen=True, kw_only=True):
+    """Describe a test case.
+
+    Attributes:
+        verdict: ``failure``, ``error``, or empty if it passes; ``message``, ``sort`` and ``text`` say more of it.
+        out: what else there is to read.
+        seconds: the time that it took, if that was measured.
+    """
+
+    name: str
+    verdict: str = ""
+    message: str = ""
+    sort: str = ""
+    text: str = ""
+    out: str = ""
+    seconds: float | None = None
+
+
+def junit(name: str, suites: Iterable[tuple[str, Sequence[JUnitCase]]]) -> str:
+    """Return a report of suites, each of a file with its cases."""
+    given = list(suites)
+    root = Element("testsuites", {"name": name} | _counts([case for _, cases in given for case in cases]))
+    for file, cases in given:
+        path = _text(file)
+        suite = SubElement(root, "testsuite", {"name": path} | _counts(cases))
+        for case in cases:
+            time = _counts([case]).get("time", "0")
+            element = SubElement(suite, "testcase", name=_text(case.name), classname=path, file=path, time=time)
+            if case.verdict:
+                said = SubElement(element, case.verdict, message=_text(case.message), type=case.sort)
+                said.text = _text(case.text)
+            if case.out:
+                SubElement(element, "system-out").text = _text(case.out)
+    indent(root)
+    return tostring(root, encoding="unicode", xml_declaration=True)
+
+
+def _counts(cases: Sequence[JUnitCase]) -> dict[str, str]:
+    verdicts = [case.verdict for case in cases]
+    seconds = [case.seconds for case in cases if case.seconds is not None]
+    counts = {"tests": len(cases), "failures": verdicts.count("failure"), "errors": verdicts.count("error")}
+    return {name: str(count) for name, count in counts.items()} | ({"time": f"{sum(seconds):.6f}"} if seconds else {})
+
+
+def _text(text: str) -> str:
+    """Return the text, with a replacement character for each that XML can't write."""
+    return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def render(report: Report) -> str:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from webhook.model.patch import Operation
+    from webhook.model.review import Request
 
 
 ENGINE: Final = "spotgate"
@@ -177,3 +178,19 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 NOTHING: Final = Decision()
+
+
+class PhaseDecisions(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold the requests and decisions behind a judgement.
+
+    Attributes:
+        request: the request that was validated, with what the mutating webhook would inject in its object.
+        before: the object as it came to the mutating webhook.
+        mutation: the decision of the mutating webhook.
+        validation: the decision of the validating webhook.
+    """
+
+    request: Request
+    before: msgspec.Raw
+    mutation: Decision
+    validation: Decision

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from textwrap import indent
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from webhook.documents import field_path, parse_pointer
+from webhook.documents.yaml_writer import dump
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from webhook.documents import FieldPath
 
 
+_WIDTH: Final = 92
 _END: Final = "-"
 """The last step of a JSON pointer that appends an item."""
 
@@ -44,3 +47,14 @@ def addition_of(operation: Mapping[str, Any], depth: int = 0) -> Addition:
 def field_at(path: FieldPath) -> str:
     """Return the field of a JSON pointer's path; ``spec.tolerations[+]`` is a further item of a list."""
     return field_path(path).replace(f'["{_END}"]', "[+]")
+
+
+def as_yaml(value: object) -> str:
+    """Return a value as YAML, in block style."""
+    return dump(value, width=_WIDTH)
+
+
+def as_field(field: str, value: object) -> str:
+    """Return a field and its value as YAML."""
+    shown = as_yaml(value)
+    return f"{field}:\n{indent(shown, '    ')}" if isinstance(value, dict | list) else f"{field}: {shown}"

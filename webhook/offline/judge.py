@@ -13,7 +13,7 @@ from webhook.engine.engine import decide
 from webhook.kube.defaults import TEXTS, complete_pod, default_workload, drop_nulls
 from webhook.kube.defaults_objects import default_object
 from webhook.kube.resources import Resource, plural_of, resource_of
-from webhook.model.decision import ENGINE, Finding, Outcome
+from webhook.model.decision import ENGINE, Finding, Outcome, PhaseDecisions
 from webhook.model.patch import apply_all, pointer
 from webhook.model.review import GroupVersionKind, GroupVersionResource, Request
 from webhook.offline.kinds import UnknownTemplates
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from webhook.engine.index import Index
-    from webhook.model.decision import Decision
     from webhook.model.patch import Operation
     from webhook.model.review import UserInfo
     from webhook.offline.kinds import ResourceKinds
@@ -64,22 +63,6 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     patch: tuple[dict[str, Any], ...] = ()
     problem: Problem | None = None
     trace: PhaseDecisions | None = None
-
-
-class PhaseDecisions(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the requests and decisions behind a judgement.
-
-    Attributes:
-        request: the request that was validated, with what the mutating webhook would inject in its object.
-        before: the object as it came to the mutating webhook.
-        mutation: the decision of the mutating webhook.
-        validation: the decision of the validating webhook.
-    """
-
-    request: Request
-    before: msgspec.Raw
-    mutation: Decision
-    validation: Decision
 
 
 class Judge:

@@ -8,9 +8,8 @@ from webhook.pages.drawing import CHARACTER, STYLE, WIDTH, safe, text
 from webhook.reclaim.timeline import AS_WRITTEN, SPANS, ReclaimTimeline, clock, ticks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from webhook.reclaim.explanation import Explanation
     from webhook.reclaim.timeline import Event, Lane, Span
 
 _LEFT: Final = 150
@@ -151,16 +150,3 @@ def _event(event: Event, y: int, timeline: ReclaimTimeline) -> Iterator[str]:
     yield text(_LEFT, y, event.text, late.strip(), most=54)
     if event.source:
         yield text(_RIGHT, y, event.source, "faint", anchor="end", most=46)
-
-
-def show(explained: Iterable[Explanation]) -> None:
-    """Print the picture."""
-    print(render([drawn for each in explained for drawn in titled(each)]))
-
-
-def titled(explained: Explanation) -> Iterator[tuple[str, ReclaimTimeline]]:
-    """Yield the timelines of an object, each with a title."""
-    for timeline in explained.timelines:
-        if isinstance(timeline, ReclaimTimeline):
-            where = f", {timeline.where}" if timeline.where else ""
-            yield f"{explained.title}{where}, on {timeline.provider}", timeline

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from webhook.capacity.view import ClusterView
     from webhook.engine.bundle import Bundle
     from webhook.kube.pod import Pod
-    from webhook.offline.judge import PhaseDecisions
+    from webhook.model.decision import PhaseDecisions
 
 SpanName = Literal["running", "preStop", "hook", "shutdown", "margin", "lost"]
 

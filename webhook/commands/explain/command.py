@@ -12,11 +12,11 @@ from webhook.base.exits import CANNOT_JUDGE, FINE, CannotJudgeError
 from webhook.base.terminal import complain, show
 from webhook.engine.bundle import policy_kinds
 from webhook.engine.findings import exemption_from, finding_texts, page_of
+from webhook.offline.explanation import explanations
 from webhook.offline.options import add_inputs, add_operation, add_rendered, read_policies
 from webhook.offline.project import take_project_file
 from webhook.offline.session import judge
 from webhook.policy.errors import did_you_mean
-from webhook.reclaim.explanation import explanations
 from webhook.reclaim.timeline import ReclaimTimeline
 
 if TYPE_CHECKING:

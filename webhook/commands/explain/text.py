@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.base import terminal
 from webhook.base.text import printable
-from webhook.documents.yaml_writer import dump
 from webhook.model.decision import Outcome
-from webhook.reclaim.explanation import CHANGES, VERBS
+from webhook.offline.additions import as_yaml
+from webhook.offline.explanation import CHANGES, VERBS
 from webhook.reclaim.timeline import AS_WRITTEN, SPANS, ReclaimTimeline, clock, ticks
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from webhook.base.terminal import Line
     from webhook.model.decision import Finding
     from webhook.offline.additions import Addition
-    from webhook.reclaim.explanation import Explanation, PolicyVerdict, PoolReading, Said
+    from webhook.offline.explanation import Explanation, PolicyVerdict, PoolReading, Said
     from webhook.reclaim.timeline import Lane, SpanName
 
 _WIDTH: Final = 92
@@ -107,11 +107,6 @@ def _addition(addition: Addition) -> Iterator[Line]:
     yield [(f"{_INDENT}+ {printable(addition.field)}:", "cyan")]
     for line in as_yaml(addition.value).split("\n"):
         yield [(f"{_INDENT}    {printable(line)}", "cyan")]
-
-
-def as_yaml(value: object) -> str:
-    """Return a value as YAML, in block style."""
-    return dump(value, width=_WIDTH)
 
 
 def _finding(finding: Finding) -> Iterator[Line]:

@@ -15,8 +15,8 @@ from webhook.documents.model import merge_patch
 from webhook.documents.reading import read_file
 from webhook.documents.yaml_writer import dump
 from webhook.model.decision import verdict_of
+from webhook.offline.explanation import EXEMPTS, OVERRIDDEN, SKIPS, steps_by_policy, verdict_on
 from webhook.offline.manifests.objects import Manifest, problem_with
-from webhook.reclaim.explanation import EXEMPTS, OVERRIDDEN, SKIPS, steps_by_policy, verdict_on
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from webhook.engine.bundle import Bundle
     from webhook.engine.index import Policy
-    from webhook.model.decision import Violation
-    from webhook.offline.judge import PhaseDecisions
+    from webhook.model.decision import PhaseDecisions, Violation
     from webhook.policy.document import PolicyDocument
     from webhook.rules.context import Context
     from webhook.rules.protocol import Validator

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from webhook.base import terminal
 from webhook.base.terminal import counted, plain
-from webhook.formats.junit_cases import JUnitCase, junit
+from webhook.formats.junit import JUnitCase, junit
 from webhook.offline.report import alike
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """Find or build the programs of a control plane, all in Go.
 
 They are looked for in `KUBEBUILDER_ASSETS`, then in the user's cache folder; else built with Go from the modules
-beside this file. `python -m webhook.rehearse.controlplane.binaries` does that alone. Rehearsals also take them out of images
-(`images.py`).
+next to this file. `python -m webhook.rehearse.controlplane.binaries` does only that. Rehearsals also take them out of
+images (`images.py`).
 """
 
 from __future__ import annotations

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from webhook.capacity.view import ClusterView
     from webhook.engine.bundle import Bundle
     from webhook.engine.index import Policy
-    from webhook.model.decision import Finding
+    from webhook.model.decision import Finding, PhaseDecisions
     from webhook.offline.additions import Addition
-    from webhook.offline.judge import Judgement, PhaseDecisions
+    from webhook.offline.judge import Judgement
     from webhook.offline.manifests.objects import Manifest
     from webhook.offline.session import Judgements
     from webhook.reclaim.timeline import NoTimeline, ReclaimTimeline

@@ -1,0 +1,26 @@
+"""Show the timelines of reclaims as one SVG file: ``explain -o svg``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from webhook.reclaim.svg import render
+from webhook.reclaim.timeline import ReclaimTimeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from webhook.offline.explanation import Explanation
+
+
+def show(explained: Iterable[Explanation]) -> None:
+    """Print the picture."""
+    print(render([drawn for each in explained for drawn in titled(each)]))
+
+
+def titled(explained: Explanation) -> Iterator[tuple[str, ReclaimTimeline]]:
+    """Yield the timelines of an object, each with a title."""
+    for timeline in explained.timelines:
+        if isinstance(timeline, ReclaimTimeline):
+            where = f", {timeline.where}" if timeline.where else ""
+            yield f"{explained.title}{where}, on {timeline.provider}", timeline
