@@ -11,8 +11,8 @@ from tests.cli.rehearse.test_rehearse import node
 from tests.objects import BUNDLE
 from webhook.base.exits import CannotJudgeError
 from webhook.commands import main
-from webhook.commands.rehearse.publish import publish, spot_pools
 from webhook.commands.rehearse import publish as module
+from webhook.commands.rehearse.publish import publish, spot_pools
 from webhook.rehearse.inputs.nodes import read_node
 
 if TYPE_CHECKING:
