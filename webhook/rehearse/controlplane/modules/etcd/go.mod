@@ -1,5 +1,5 @@
 // The store behind the API server of the tests. Its release is free: the API server speaks to any 3.6 and 3.7. Its minor
-// version is that of ETCD_TAG in webhook/controlplane/images.py.
+// version is that of ETCD_TAG in webhook/rehearse/controlplane/images.py.
 module spotgate.dev/controlplane/etcd
 
 go 1.26.0

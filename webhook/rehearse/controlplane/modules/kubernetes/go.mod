@@ -1,4 +1,4 @@
-// What the control plane is built from; webhook/controlplane/binaries.py builds it.
+// What the control plane is built from; webhook/rehearse/controlplane/binaries.py builds it.
 //
 // Nothing but k8s.io/kubernetes' own go.mod says which staging modules belong to v1.X.Y: v0.X.Y of each.
 // To move to another release change all of these, then run `go mod tidy`.
