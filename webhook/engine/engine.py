@@ -329,16 +329,18 @@ class _Evaluation:
         if self._is_foreign(policy):
             self.trace.say("%s is a namespace of the provider's own: never touched", self.namespace)
             return False
-        if why_not := self.matching.why_not(policy, subject):
-            self.trace.say("%s", why_not)
-            return False
-        if self.matching.is_unknown(policy):
-            text = "the labels of namespace %s are not known: judged as if match.namespaceSelector selected it"
-            self.trace.say(text, self.request.namespace)
-        if decider := self.matching.decider(policy, subject):
+        if self.route.restricted or not policy.matcher.trivial:
+            if why_not := self.matching.why_not(policy, subject):
+                self.trace.say("%s", why_not)
+                return False
+            if self.matching.is_unknown(policy):
+                text = "the labels of namespace %s are not known: judged as if match.namespaceSelector selected it"
+                self.trace.say(text, self.request.namespace)
+        contested = policy.name in self.route.contests[subject.template]
+        if contested and (decider := self.matching.decider(policy, subject)):
             self.trace.say("overridden: %s decides", decider)
             return False
-        return not self._is_exempt(policy, subject)
+        return not ((contested or policy.exemptions) and self._is_exempt(policy, subject))
 
     def _is_foreign(self, policy: Policy) -> bool:
         """Return whether the namespace is a provider's own and the policy does not guard such namespaces."""

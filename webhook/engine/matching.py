@@ -87,6 +87,8 @@ class Matching:
 
     def is_unknown(self, policy: Policy) -> bool:
         """Return whether the policy might match if the labels of the namespace were known."""
+        if policy.matcher.trivial:
+            return False
         return self.namespace_is_unknown and policy.matcher.could_select_with_others(self.namespace_labels())
 
     @cached_property
