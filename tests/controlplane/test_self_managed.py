@@ -108,6 +108,7 @@ class Installation:
         self.api = administrator
         self.replicas: list[Replica] = []
         self.untrusted: list[str] = []
+        self.log = io.BytesIO()
         self._account = account
         self._connections: list[Api] = []
 
@@ -185,9 +186,9 @@ class Installation:
 
 @asynccontextmanager
 async def installed(cluster: Cluster, account: Path, replicas: int = 2) -> AsyncIterator[Installation]:
-    configure_logging(io.BytesIO())
     administrator = await Api.connect(admin(cluster))
     installation = Installation(administrator, account)
+    configure_logging(installation.log)
     watching = asyncio.create_task(installation.watch())
     try:
         for number in range(replicas):
@@ -250,6 +251,9 @@ async def test_replicas_that_start_at_once_serve_one_leaf_that_the_ca_bundles_tr
     async with installed(bare_cluster, account, replicas=3) as installation:
         bundles = await ca_bundles(installation.api, SECONDS)
         issued = await installation.issued()
+        logged = [json.loads(line) for line in installation.log.getvalue().splitlines()]
+        assert "certificates stored" in {line["event"] for line in logged}
+        assert {line["level"] for line in logged} == {"info"}
         assert len(bundles) >= 4
         assert {*bundles.values()} == {ca(issued)}
         data = (await read_secret(installation.api, *SECRET, SECONDS)).data
