@@ -116,7 +116,7 @@ def self_managed(installation: Installation) -> Iterator[Webhook]:
 def provided(installation: Installation) -> Iterator[Webhook]:
     """Call the replica when the page's commands are done: one of them writes the port of the Service, too."""
     installation.choose("provided-certs", instead_of="self-managed")
-    issued, applied = CERTIFICATES_PAGE["Provided"].split("The Secret goes")
+    issued, applied = CERTIFICATES_PAGE["Provided"].split("Apply the overlay, create")
     apply, create, *others = commands(applied)
     installation.run(*commands(issued), apply, create)
     with installation.replica(*files_in(installation.folder)) as replica:
