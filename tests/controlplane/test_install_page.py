@@ -295,7 +295,7 @@ def test_the_chart_from_nothing_through_every_mode_to_nothing(installation: Inst
         template = f"helm template spotgate manifests/chart -n {NAMESPACE} {values}"
         changed = installation.run(f"{template} | kubectl diff --server-side --force-conflicts -f - || [ $? = 1 ]")
         assert not re.findall(r"^[+-]  (?!  *generation|.*managedFields).*", changed, re.MULTILINE), changed
-    uninstall = commands(OPERATE["Remove"].split("With Helm")[1].split("Nothing is left")[0])
+    uninstall = commands(OPERATE["Remove"].split("With Helm")[1].split("The namespace contains")[0])
     installation.run(*uninstall)
     assert installation.is_removed()
 
