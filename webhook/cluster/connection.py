@@ -25,7 +25,7 @@ def add_connection(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--kubeconfig", metavar="FILE", type=Path, help="of the cluster; default: $KUBECONFIG, else ~/.kube/config"
     )
-    parser.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
+    parser.add_argument("--context", metavar="NAME", help="context in the kubeconfig; default: the current one")
 
 
 async def connect(kubeconfig: Path | None, context: str | None = None) -> Api:

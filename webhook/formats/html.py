@@ -187,5 +187,5 @@ def _place(judged: ObjectReport, line: int, field: str = "") -> Place:
 
 
 FORMAT: Final = Format(
-    about="those who answer for many workloads: a page to open, search and hand on", render=render, timelines=True
+    about="teams with many workloads: a page to open, search, and share", render=render, timelines=True
 )

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 SHIPPED_WORD: Final = "shipped"
 _SHIPPED: Final = (
-    "can be given again; default: `shipped`, the policies that come with spotgate, which can be named beside others: "
-    "what they say of the same kind and name counts"
+    "repeatable; default: `shipped`, the policies that come with spotgate; name it next to your own to combine them: "
+    "yours override shipped ones of the same kind and name"
 )
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -57,47 +57,47 @@ def add_operation(parser: argparse.ArgumentParser) -> None:
 
 def add_rendered(parser: argparse.ArgumentParser) -> None:
     """Add ``--no-render``, ``--kustomize``, ``--helm`` and ``--helm-values``, for commands that write no manifests."""
-    rendered = parser.add_argument_group("what other programs render; they are to be installed")
+    rendered = parser.add_argument_group("rendering; requires kustomize, kubectl, or helm")
     rendered.add_argument(
         "--no-render",
         dest="render",
         action="store_false",
         default=True,
-        help="don't render kustomizations and charts in folders: take their files as they are, and say so",
+        help="don't render kustomizations and charts in folders: judge their files as they are",
     )
-    add_list(rendered, "--kustomize", "DIR", "judge what `kustomize build DIR` prints; can be given again")
-    add_list(rendered, "--helm", "CHART", "judge what `helm template CHART` prints; can be given again")
-    add_list(rendered, "--helm-values", "FILE", "values for these charts; can be given again")
+    add_list(rendered, "--kustomize", "DIR", "judge the output of `kustomize build DIR`; repeatable")
+    add_list(rendered, "--helm", "CHART", "judge the output of `helm template CHART`; repeatable")
+    add_list(rendered, "--helm-values", "FILE", "values for these charts; repeatable")
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
     """Add the flags of a judging session: objects, cluster, user. `take_project_file` completes their values."""
-    parser.add_argument("paths", metavar="PATH", nargs="*", type=path, help="files, folders; - is standard input")
-    leave_out = "leave out files and folders with this name or path; can be given again"
+    parser.add_argument("paths", metavar="PATH", nargs="*", type=path, help="files and folders; - reads standard input")
+    leave_out = "skip files and folders with this name or path; repeatable"
     add_list(parser, "--ignore", "GLOB", leave_out, _glob)
     parser.add_argument(
         "--changed-since",
         metavar="REF",
-        help="only documents that were changed or added since the branch left REF, committed or not; others are state",
+        help="judge only documents that changed since the branch left REF, committed or not; the others are state",
     )
     add_policies(parser)
     add_kubernetes_version(parser)
     cluster = parser.add_argument_group("the cluster that the objects are meant for")
-    has = "node pools, Namespaces, Nodes, PodDisruptionBudgets, autoscalers; files or folders; can be given again"
-    add_list(cluster, "--state", "PATH", f"manifests of what it has: {has}")
+    has = "node pools, Namespaces, Nodes, PodDisruptionBudgets, autoscalers; files or folders; repeatable"
+    add_list(cluster, "--state", "PATH", f"manifests of objects in the cluster: {has}")
     add_cluster(cluster)
     cluster.add_argument(
         "--kubeconfig",
         metavar="FILE",
         type=Path,
-        help="read it from the cluster that this file names: node pools, Namespaces, Nodes, and the objects, "
-        "as they are there; nothing is written to it",
+        help="read them from the live cluster that this file names, and the objects as they are there; spotgate "
+        "writes nothing",
     )
-    cluster.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
-    cluster.add_argument("--partial", action="store_true", help="there are more node pools than the files show")
+    cluster.add_argument("--context", metavar="NAME", help="context in the kubeconfig; default: the current one")
+    cluster.add_argument("--partial", action="store_true", help="the cluster has more node pools than the files show")
     request = parser.add_argument_group("the request that the webhook would see")
-    request.add_argument("--user", default="", help="user name; default: unknown, and no exemption by user holds")
-    add_list(request, "--group", "GROUP", "group of the user; can be given again")
+    request.add_argument("--user", default="", help="user name; default: unknown, and exemptions by user don't apply")
+    add_list(request, "--group", "GROUP", "group of the user; repeatable")
     parser.set_defaults(kubernetes_version=None, project="", against=None, kustomize=[], helm=[], helm_values=[])
     parser.set_defaults(render=False, chart_values={})
 
@@ -143,8 +143,8 @@ def add_cluster(group: argparse._ActionsContainer) -> None:
         "--cluster",
         metavar="NAME",
         default="",
-        help="its name, as node pools name theirs: prod, infra/prod, or the provider's path of it; pools of other "
-        "clusters take no Pods; default: `thisCluster` of the provider, or the one cluster that files describe",
+        help="the cluster's name in node pools: prod, infra/prod, or the provider's path; pools of other clusters take "
+        "no Pods; default: `thisCluster` of the provider, or the only cluster that the files describe",
     )
 
 
@@ -155,7 +155,7 @@ def add_kubernetes_version(parser: argparse.ArgumentParser) -> None:
         metavar="VERSION",
         type=kubernetes_version,
         default=ASSUMED_VERSION,
-        help="of the API server and the kubelets; default: %s.%s" % ASSUMED_VERSION,  # noqa: UP031
+        help="version of the API server and the kubelets; default: %s.%s" % ASSUMED_VERSION,  # noqa: UP031
     )
 
 

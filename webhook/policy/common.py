@@ -230,7 +230,7 @@ class MatchSpec(Model):
     resource_rules: tuple[ResourceRuleSpec, ...] | None = Field(
         default=None,
         min_length=1,
-        description="Resources and operations; default: what this policy kind is for.",
+        description="Resources and operations. Default: those of the policy kind.",
     )
     exclude_resource_rules: tuple[ResourceRuleSpec, ...] = Field(default=(), description="Taken out of resourceRules.")
     namespaces: NamespaceGlobs = Field(

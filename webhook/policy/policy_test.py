@@ -80,7 +80,7 @@ class ExpectSpec(Model):
         description="The ids of what is found: these, and no other.",
     )
     messages: tuple[NonEmpty, ...] = Field(
-        default=(), description="Texts that are to be in a finding's message; white space does not matter."
+        default=(), description="Texts that a finding's message must contain. White space is ignored."
     )
     changed: Flag | None = Field(default=None, description="Is the object changed?")
     object: dict[str, Any] | None = Field(
@@ -106,7 +106,7 @@ class SharedCaseSpec(Model):
     )
     object: KubernetesObject | None = Field(
         default=None,
-        description="The object of the request. What a case says is laid over what the document says, as a JSON merge "
+        description="The object of the request. A case's value is merged into the document's value as a JSON merge "
         "patch: lists are replaced, null removes.",
     )
     operation: Literal["CREATE", "UPDATE", "DELETE"] | None = Field(
@@ -134,7 +134,7 @@ class CaseSpec(SharedCaseSpec):
         default=None,
         description="The object before the request, for UPDATE and DELETE; laid over the document's object too.",
     )
-    expect: ExpectSpec = Field(description="What is to come of it.")
+    expect: ExpectSpec = Field(description="The expected result.")
 
 
 class PolicyTestSpec(SharedCaseSpec):

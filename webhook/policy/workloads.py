@@ -77,8 +77,8 @@ class PodPlaceSpec(Model):
     )
     containers: tuple[RelativePath, ...] = Field(
         default=(),
-        description="Fields of the spec that hold a container, or a list of them, beside `containers`. Without any "
-        "container the place makes no Pods.",
+        description="Fields of the spec with a container or a list of containers, in addition to "
+        "`containers`. A path without containers creates no Pods.",
     )
     gpus: RelativePath = Field(
         default="",

@@ -151,7 +151,7 @@ class UnusableSpec(Model):
     """Describe a condition under which a pool gives no nodes."""
 
     when: JMESPath = Field(description="JMESPath; holds when its result is neither empty, false nor null.")
-    because: NonEmpty = Field(description="What a person is told.")
+    because: NonEmpty = Field(description="The message to users.")
     passing: Flag = Field(default=False, description="It passes by itself: spot Pods can wait for the pool's nodes.")
 
 
@@ -232,7 +232,7 @@ class MachinesSpec(Model):
     )
     accelerators: AcceleratorsReaderSpec = Field(
         default=AcceleratorsReaderSpec.model_construct(),
-        description="Where it says that its nodes have GPUs, beside the instance type.",
+        description="Field paths that say that its nodes have GPUs, in addition to the instance type.",
     )
     known_labels: dict[LabelKey, JMESPath] = Field(
         default={},

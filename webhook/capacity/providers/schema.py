@@ -18,7 +18,7 @@ RequireName = Annotated[
     Literal["any", "standard", "gpu", "same-type"],
     EnumDescriptions(
         {
-            "any": "any on-demand pool; most clusters come with one, so this hardly ever denies",
+            "any": "any on-demand pool; most clusters have one, so this rarely denies",
             "standard": "an on-demand pool without GPUs",
             "gpu": "an on-demand pool with GPUs",
             "same-type": "an on-demand pool of the same instance type",
@@ -96,7 +96,7 @@ class ForbiddenTaintSpec(TaintPatternSpec):
 
     passing: Flag = Field(
         default=False,
-        description="It is there only while a node begins or ends: it does not keep Pods off the pool for good.",
+        description="The taint is temporary, while a node starts or stops. It doesn't exclude the pool.",
     )
 
 
@@ -105,8 +105,7 @@ class GpuTaintSpec(TaintPatternSpec):
 
     automatic: Flag = Field(
         default=False,
-        description="The provider puts it on every node with GPUs itself, whoever declares the pool. With an effect, "
-        "it counts as a taint of such pools.",
+        description="The provider adds it to every node with GPUs. With an effect, it is a taint of every GPU pool.",
     )
     instance_types: FoldedGlobs = Field(
         default_factory=Globs,
@@ -144,8 +143,8 @@ class InstanceTypesSpec(Model):
     never_spot: FoldedGlobs = Field(default_factory=Globs, description="Instance types that can't be spot (globs).")
     arm: FoldedGlobs = Field(
         default_factory=Globs,
-        description="Instance types of architecture arm64 (globs); the others in `gpu` and `cpu` are amd64. Default: "
-        "nobody has listed them.",
+        description="Instance types of architecture arm64 (globs); the others in `gpu` and `cpu` are "
+        "amd64. Default: unknown.",
     )
     allocatable: dict[str, dict[str, str]] = Field(
         default_factory=dict,
@@ -236,7 +235,7 @@ class SystemNamespacesSpec(Model):
 class FallbackSpec(Model):
     """Say which fallback a GPU spot pool needs."""
 
-    require: RequireName = Field(description="What must be beside them.")
+    require: RequireName = Field(description="The required fallback.")
     outcome: Literal["deny", "warn"] = Field(description="What comes of a pool that lacks it.")
     because: NonEmpty = Field(description="What happens without, as a sentence.")
 
@@ -274,13 +273,14 @@ class CapacityProviderSpec(Model):
     )
     machine_labels: tuple[MachineLabelSpec, ...] = Field(
         default=(),
-        description="Node labels that name the type, family or category of a machine, beside "
+        description="Node labels for the type, family, or category of a machine, in addition to "
         "node.kubernetes.io/instance-type.",
     )
     other_machine_labels: tuple[LabelKey, ...] = Field(
         default=(),
-        description="Other node labels that describe machines, in the domains of machineLabels. What is in neither, "
-        "nor in gpu.labels, is misspelt, or newer than these. Default: nobody has listed them.",
+        description="Other node labels that describe machines, in the domains of machineLabels. "
+        "Labels that are in neither list, nor in gpu.labels, are misspelled or newer. "
+        "Default: unknown.",
     )
     labels_of_one_node: GlobList = Field(
         default_factory=Globs,
@@ -300,8 +300,8 @@ class CapacityProviderSpec(Model):
     grace_period: GracePeriodSpec = Field(description="What an ordinary Pod on a reclaimed node gets to stop.")
     fallback: tuple[FallbackSpec, ...] = Field(
         default=(),
-        description="What its GPU spot pools need beside them, where an OnDemandFallback does not say it for this "
-        "provider; default: what that policy requires of all.",
+        description="The fallback that GPU spot pools need, if an OnDemandFallback doesn't say it "
+        "for this provider. Default: that policy's requirement for all.",
     )
     this_cluster: str = Field(
         default="",

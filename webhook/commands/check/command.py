@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Judge manifests as the webhook would judge them, before they reach a cluster.
 
-Every object in the files is defaulted, changed and judged as the API server would have it done,
-and so are the pod templates inside workloads. The objects are also state for each other: a spot
-pool and its on-demand fallback may arrive together. What the webhook would inject is shown;
-nothing is written.
+Judge every object in the files as the API server would: with its defaults and with the webhook's
+changes, including pod templates in workloads. The objects are also state for each other: a spot
+pool and its on-demand fallback may arrive together. The report shows what the webhook would inject.
+check writes nothing.
 """
 
 EPILOG: Final = """\
@@ -34,23 +34,23 @@ what is unknown:
   is read from the cluster, whose version counts then too.
 
 what is defaulted:
-  Built-in kinds, as Kubernetes 1.37 does it. What only a cluster gives an object is missing, in
-  expressions of a Validation too: uid, creationTimestamp, generation, status, what it allocates
-  (the addresses of a Service), and the defaults of custom resources, which are in their CRDs.
+  Built-in kinds get the defaults of Kubernetes 1.37. Fields that only a cluster sets are missing,
+  also in expressions of a Validation: uid, creationTimestamp, generation, status, allocated values
+  such as the addresses of a Service, and the defaults of custom resources.
 
 what is skipped:
-  In a folder: hidden files, node_modules, whatever has no `apiVersion` and `kind` at its top level
-  (values, CloudFormation, encrypted files), and Helm templates beside a Chart.yaml. Everywhere:
-  patches of kustomizations, kustomizations, and spotgate's own policy files. A file that has both
-  and can't be parsed is an error, and so is any file that you name. The rest is judged all the
-  same, and node pools are unknown only where that file may describe some.
+  In folders: hidden files, node_modules, files without a top-level `apiVersion` and `kind` (values,
+  CloudFormation, encrypted files), and Helm templates next to a Chart.yaml. Everywhere:
+  kustomizations, their patches, and spotgate's own policy files. A file that has both fields, or
+  that you name, and that can't be parsed is an error. check judges the other files; node pools
+  are unknown only if the broken file may describe some.
 
 what is rendered:
-  In a folder: every kustomization that no other one uses, by kustomize or `kubectl kustomize`, and
-  every chart, by `helm template`, if the program is installed. The files that they read are not
-  judged a second time. Rendering uses no network and no plugins, reads nothing outside of the
-  repository, and takes at most 30 seconds and 1 GiB. What can't be rendered is an error: it names
-  the folder and the command that judges it. --no-render takes the files as they are instead.
+  In folders: every kustomization that no other one uses, with kustomize or `kubectl kustomize`, and
+  every chart, with `helm template`, if the program is installed. The files that they read aren't
+  judged a second time. Rendering uses no network and no plugins, reads nothing outside the
+  repository, and takes at most 30 seconds and 1 GiB. A folder that can't be rendered is an error,
+  which names the command that judges it. --no-render judges the files as they are instead.
 
 project file:
   policies, state, cluster, partial, ignore, chartValues, failOn and kubernetesVersion can be said

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from webhook.commands.doctor.installation import Diagnosis, State
 
 DESCRIPTION: Final = """\
-Check a live installation, as a person on call would, and say how to mend what is wrong.
+Check a live installation, and report how to fix problems.
 
 Looks at replicas, certificates, webhook configurations, permissions, clocks, versions, and the
 API server's own counts of failed calls, and tries every kind of policy with objects that are

@@ -41,7 +41,7 @@ that spotgate lets through. map: what SpotPlacement and GracefulTermination inje
 MutatingAdmissionPolicy (1.36), for the node pools as they are now: export it again when they
 change. It makes of a Pod what the webhook makes of it, or leaves it alone.
 
-Standard error says what is left out, and why, and so does the head of the output.
+Standard error and the header of the output list what is omitted, and why.
 """
 
 EPILOG: Final = """\
@@ -73,7 +73,7 @@ def configure(parser: ArgumentParser) -> None:
     manifests = "manifests of its node pools, Namespaces and Nodes; files or folders; can be given again"
     add_list(cluster, "--state", "PATH", manifests, Path)
     cluster.add_argument("--kubeconfig", metavar="FILE", type=Path, help="read them from the cluster of this file")
-    cluster.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
+    cluster.add_argument("--context", metavar="NAME", help="context in the kubeconfig; default: the current one")
     add_cluster(cluster)
     add_kubernetes_version(parser)
 

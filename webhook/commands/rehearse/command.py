@@ -144,7 +144,7 @@ def _add_cluster(parser: ArgumentParser) -> None:
         type=Path,
         help="read it from the cluster that this file names; Secrets and ConfigMaps are not read",
     )
-    cluster.add_argument("--context", metavar="NAME", help="of the kubeconfig; default: its current one")
+    cluster.add_argument("--context", metavar="NAME", help="context in the kubeconfig; default: the current one")
     add_cluster(cluster)
 
 

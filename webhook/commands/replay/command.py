@@ -55,7 +55,7 @@ exit codes:
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("files", metavar="FILE", nargs="+", type=path, help="files, folders; - is standard input")
+    parser.add_argument("files", metavar="FILE", nargs="+", type=path, help="files and folders; - reads standard input")
     add_policies(parser)
     recorded = "default: with what was answered when the review was recorded"
     add_list(

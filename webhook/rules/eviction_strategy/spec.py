@@ -93,6 +93,6 @@ class EvictionStrategySpec(PolicySpec):
     )
     left_to_reserved_labels: tuple[NonEmpty, ...] = Field(
         default=(),
-        description="Domains in which a ReservedLabels policy refuses misspelt labels already, so that this one does "
-        "not speak of them again.",
+        description="Domains in which a ReservedLabels policy already denies misspelled labels. This "
+        "policy skips them.",
     )

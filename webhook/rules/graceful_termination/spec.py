@@ -77,14 +77,14 @@ class GracefulTerminationSpec(DecidingSpec):
         Literal["warn", "clamp", "deny"],
         EnumDescriptions(
             {
-                "warn": "it stays, and the user is told",
+                "warn": "it stays, and the user gets a warning",
                 "clamp": "it becomes the budget, unless a lifecycle hook sleeps that long",
                 "deny": "the Pod is refused",
             }
         ),
     ] = Field(
         default="warn",
-        description="What comes of a grace period that the user has set and that is longer than the budget.",
+        description="What happens to a user's grace period that is longer than the budget.",
     )
     method: Annotated[
         Literal["auto", "sleep", "exec"],

@@ -56,8 +56,8 @@ class CheckSpec(Model):
     when: JMESPath = Field(description="JMESPath; the check is violated if the result is not empty, false or null.")
     fields: tuple[FieldPathText, ...] = Field(
         min_length=1,
-        description="Field paths that it is about. An update that changes none of them is not judged; the finding is "
-        "at the first that the request changes.",
+        description="Field paths to check. An update that changes none of them isn't judged. The "
+        "finding points at the first field that the request changes.",
     )
     message: Annotated[MessageText, Field(min_length=1)] = Field(description="What is wrong: one short sentence.")
     detail: MessageText = Field(default="", description="Why it matters.")
@@ -113,7 +113,7 @@ class NodePoolRulesSpec(PolicySpec):
     )
     spot_without_taint: EnforcementWord = Field(
         default=Enforcement.WARN,
-        description="A pool that is only spot, with no taint of its own or of its provider's: other Pods land there.",
+        description="A pool has only spot nodes and no taint, so other Pods land there.",
     )
     unknown_instance_type: EnforcementWord = Field(
         default=Enforcement.WARN,

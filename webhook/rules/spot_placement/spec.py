@@ -11,9 +11,9 @@ class SpotPlacementSpec(DecidingSpec):
 
     spot_taints: tuple[TaintPatternSpec, ...] = Field(
         default=(),
-        description="Taints of this cluster that mean nothing but spot, beside those that its provider puts there and "
-        "those with the word spot, preemptible, interruptible or evictable. It holds for all policies: what a taint "
-        "means does not depend on who asks.",
+        description="Taints of this cluster that mean only spot, in addition to the provider's "
+        "taints and those with the word spot, preemptible, interruptible, or evictable. "
+        "They apply to all policies.",
     )
     selector_labels: tuple[LabelSpec, ...] = Field(
         default=(),

@@ -17,7 +17,7 @@ class FaultToleranceSpec(Model):
         default={}, description="Annotations of the workload, or of its Pod, that turn it on: key -> value."
     )
     member: str = Field(
-        default="", description="A member beside the driver's that turns it on: gcsFaultToleranceOptions."
+        default="", description="A field next to the driver's that enables it: gcsFaultToleranceOptions."
     )
 
 
@@ -132,7 +132,7 @@ class SuitabilityFindingsSpec(Model):
         default="deny",
         description="A topology spread that spot makes void; one that a rollout undoes is only recorded.",
     )
-    termination_handler: Level = Field(default="deny", description="Node Termination Handler beside Karpenter.")
+    termination_handler: Level = Field(default="deny", description="Node Termination Handler next to Karpenter.")
 
 
 class SpotSuitabilitySpec(TargetingSpec):
@@ -161,7 +161,7 @@ class SpotSuitabilitySpec(TargetingSpec):
     )
     stateful: tuple[KindGlob, ...] = Field(
         default=("StatefulSet.apps",),
-        description="Kinds whose Pods hold state, as Kind.group (globs); so does a Pod that can write to a claim.",
+        description="Kinds whose Pods hold state, as Kind.group (globs). So do Pods that can write to a claim.",
     )
     drivers: tuple[DriverSpec, ...] = Field(default=DEFAULT_DRIVERS, description="Pods that lead the work of others.")
     gangs: tuple[GangSpec, ...] = Field(

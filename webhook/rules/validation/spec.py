@@ -23,12 +23,12 @@ class ValidationItem(Model):
 
     expression: ExpressionText = Field(description="A CEL expression that is true where the object is as it should be.")
     message: MessageLine = Field(
-        default="", description="What is said where it is not; default: `failed expression: ...`."
+        default="", description="The message if the expression is false. Default: `failed expression: ...`."
     )
     message_expression: str = Field(
         default="",
-        description="A CEL expression that gives the message as a string, instead of `message`; where it fails, is "
-        "empty or has line breaks, `message` is said.",
+        description="A CEL expression that returns the message. If it fails, is empty, or contains "
+        "line breaks, `message` is used.",
     )
     reason: Literal["Unauthorized", "Forbidden", "Invalid", "RequestEntityTooLarge"] | None = Field(
         default=None,
@@ -72,9 +72,9 @@ class ValidationSpec(PolicySpec):
     match_conditions: tuple[NamedExpression, ...] = Field(
         default=(),
         max_length=64,
-        description="Conditions under which the policy looks at a request, beside `match`; all must be true.",
+        description="Conditions for judging a request, in addition to `match`. All must be true.",
     )
     params: dict[str, Any] = Field(
         default={},
-        description="Values for the expressions, `params.<name>`; written here, and no resource of their own.",
+        description="Values for the expressions, as `params.<name>`. Part of this document, no separate resource.",
     )
