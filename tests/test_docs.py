@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 import webhook.rules
+from tests import english
 from tests.pages import blocks
 from webhook import formats as output
 from webhook.commands import main
@@ -79,6 +80,13 @@ def test_links_lead_somewhere(page: Path) -> None:
     folder = (ROOT / page).parent
     links = re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / page).read_text())
     assert not [link for link in links if not (folder / link).exists()]
+
+
+def test_the_pages_are_short_and_read_as_written_by_native_writers() -> None:
+    phrases = [f"{page.name}:{line}: {words}" for page in english.pages() for line, words in english.foreign(page)]
+    words = sum(map(english.handwritten_words, english.pages()))
+    assert words <= 45_000
+    assert len(phrases) <= words / 2000, phrases
 
 
 def test_every_requirement_that_a_test_is_named_for_is_on_the_page() -> None:

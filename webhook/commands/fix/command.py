@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Write what the webhook would inject into the manifests, so that a repository says what will run.
 
-Only what is added changes: comments, quotes, order, indentation and line ends stay as they are. A
-file is written whole or not at all. What would need more than that is refused, with the line.
-Findings are the business of `spotgate check`.
+fix only adds lines: comments, quotes, order, indentation, and line ends stay. It writes a file
+completely or not at all, and refuses any other change, with the line. For findings, use
+`spotgate check`.
 """
 
 EPILOG: Final = """\

@@ -50,7 +50,7 @@ examples:
 exit codes:
   0  no result is an error
   1  a result is an error
-  2  it could not judge: what it was given is no ResourceList, an item can't be judged, the
+  2  it could not judge: the input isn't a ResourceList, an item can't be judged, the
      functionConfig, a policy or the state is wrong
 """
 

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Answer one AdmissionReview as the webhook does.
 
-Reads the JSON that the API server would send, and writes what it would get back: byte for byte
-the body of the HTTP response, with no newline at its end. Whether the request is allowed is in
-there, not in the exit code.
+Read the JSON that the API server would send, and write the body of the HTTP response, byte for byte
+and without a final newline. The response says whether the request is allowed; the exit code doesn't.
 """
 
 EPILOG: Final = """\

@@ -161,7 +161,7 @@ class SpotSuitabilitySpec(TargetingSpec):
     )
     stateful: tuple[KindGlob, ...] = Field(
         default=("StatefulSet.apps",),
-        description="Kinds whose Pods hold state, as Kind.group (globs). So do Pods that can write to a claim.",
+        description="Kinds whose Pods hold state, as Kind.group (globs). Pods that can write to a claim do, too.",
     )
     drivers: tuple[DriverSpec, ...] = Field(default=DEFAULT_DRIVERS, description="Pods that lead the work of others.")
     gangs: tuple[GangSpec, ...] = Field(
