@@ -48,13 +48,6 @@ def pages() -> list[Path]:
     return sorted(page for page in every if str(page.relative_to(ROOT)) not in GENERATED)
 
 
-def handwritten_words(page: Path) -> int:
-    """Return the number of words outside of code and of the parts that `make golden` writes."""
-    text = re.sub(r"(?ms)^<!-- (?!end of)[^\n]*-->\n.*?<!-- end of \w+ -->", "", page.read_text())
-    text = re.sub(r"(?ms)^ *(```|~~~).*?^ *\1", "", text)
-    return len(text.split())
-
-
 def foreign(page: Path) -> Iterator[tuple[int, str]]:
     """Yield the line and the words of each phrase."""
     text = prose(page)
@@ -67,8 +60,5 @@ if __name__ == "__main__":
     phrases = [f"{page.relative_to(ROOT)}:{line}: {words}" for page in chosen for line, words in foreign(page)]
     words = sum(len(prose(page).split()) for page in chosen)
     sys.stdout.write("".join(f"{phrase}\n" for phrase in phrases))
-    words_by_hand = sum(map(handwritten_words, chosen))
     rate = 1000 * len(phrases) / max(words, 1)
-    sys.stdout.write(
-        f"{len(phrases)} phrases in {words} words of prose: {rate:.1f} per 1,000; {words_by_hand} by hand\n"
-    )
+    sys.stdout.write(f"{len(phrases)} phrases in {words} words of prose: {rate:.1f} per 1,000\n")
