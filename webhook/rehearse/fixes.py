@@ -109,17 +109,18 @@ def _of_template(workload: WorkloadResult, value: JSON, snapshot: ClusterSnapsho
     """Propose what a workload's pod template could say."""
     labels = ((value["spec"].get("template") or {}).get("metadata") or {}).get("labels") or {}
     elsewhere = any(not each.spot for each in snapshot.nodes)
+    who = "; only a new Job can get it" if workload.kind == "Job" else ""
     if workload.pending.max and labels.get(CAPACITY_LABEL) == "spot" and elsewhere:
         yield _change(
             f"{workload}: {counted(int(workload.pending.max), 'Pod')} stay pending, as only spot nodes may have them; "
-            f"with {SPOT_PREFERRED} on-demand nodes may, too",
+            f"with {SPOT_PREFERRED} on-demand nodes may, too{who}",
             value,
             {"template": {"metadata": {"labels": {CAPACITY_LABEL: SPOT_PREFERRED}}}},
         )
     grace = _grace_of(value)
     if workload.killed_early.max and grace > longest > 0:
         yield _change(
-            f"{workload}: its grace period of {grace} s is longer than the {longest:g} s that the reclaim leaves it",
+            f"{workload}: its grace period of {grace} s is longer than the {longest:g} s that the reclaim leaves{who}",
             value,
             {"template": {"spec": {"terminationGracePeriodSeconds": int(longest)}}},
         )
