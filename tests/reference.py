@@ -78,7 +78,7 @@ _SHARED: Final = frozenset(field.alias for field in PolicySpec.model_fields.valu
 _MARKED: Final = re.compile(
     r"<!-- (fields|findings|help|text|all) (?:of )?([^\n]+) -->\n.*?(?=<!-- end of \1 -->)", re.DOTALL
 )
-_HEAD: Final = "\n| field of `spec` | type | default | |\n|---|---|---|---|\n"
+_HEAD: Final = "\n| Field of `spec` | Description |\n|---|---|\n"
 
 
 def marked(page: Path) -> list[str]:
@@ -190,8 +190,10 @@ def _rows(model: Schema, prefix: str, definitions: Mapping[str, Schema], told: d
         meaning = "<br>".join([field["description"], *_words(field, told)])
         if is_model(inner) and reference in told:
             meaning += f" As `{told[reference]}`."
-        default = "required" if name in model.get("required", ()) else _default(field)
-        cells = (f"`{path}`", _type(written, definitions), default, meaning)
+        required, default = name in model.get("required", ()), _default(field)
+        if required or default:
+            meaning += ("<br>" if "<br>" in meaning else " ") + ("Required." if required else f"Default: {default}")
+        cells = (f"`{path}`<br>{_type(written, definitions)}", meaning)
         yield "| " + " | ".join(each.replace("|", "\\|") for each in cells) + " |"
         if is_model(inner) and reference not in told:
             told[reference] = path
@@ -248,9 +250,9 @@ def _default(field: Schema) -> str:
     if default in (None, "", [], {}) or (is_model(field) and "required" not in field):
         return ""  # what is in a model of which nothing is required has a default of its own
     if isinstance(default, dict):
-        return "<br>".join(f"`{name}: {_yaml(value)}`" for name, value in default.items())
+        return ", ".join(f"`{name}: {_yaml(value)}`" for name, value in default.items())
     if isinstance(default, list):
-        return "<br>".join(f"`{_yaml(each)}`" for each in default)
+        return ", ".join(f"`{_yaml(item)}`" for item in default)
     return f"`{_yaml(default)}`"
 
 
