@@ -72,15 +72,15 @@ def at_once(*acts: Act) -> Act:
 
 @contextlib.contextmanager
 def kept(path: Path) -> Iterator[None]:
-    """Put back what is in this folder or file."""
+    """Put back a folder or a file, at once, as a kubelet does: a replica must not load half of the policies."""
     copy = path.with_name(f"{path.name}.kept")
     (shutil.copytree if path.is_dir() else shutil.copy)(path, copy)
     try:
         yield
     finally:
         if path.is_dir():
-            for file in copy.iterdir():
-                shutil.copy(file, path / file.name)
-            shutil.rmtree(copy)
+            changed = path.rename(path.with_name(f"{path.name}.changed"))
+            copy.rename(path)
+            shutil.rmtree(changed)
         else:
             copy.replace(path)
