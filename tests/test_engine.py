@@ -88,7 +88,7 @@ def policy(rule: Any, name: str = "policy", **changes: Any) -> Policy:
     }
     of = {each: changes.pop(each) for each in changes.keys() - set(Policy.__struct_fields__)}
     kind = PolicyKind(**{"name": "Test", "spec": PolicySpec, "compile": None, "rules": None, **of})
-    return Policy(name=name, kind="Test", of=kind, **{**defaults, **changes})
+    return Policy(name=name, kind=kind, **{**defaults, **changes})
 
 
 DEPLOYMENTS = Workload(

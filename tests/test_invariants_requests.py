@@ -271,5 +271,5 @@ def test_R8_numbers_that_json_can_not_write_are_no_bug(phase: Phase, literal: by
 
 
 def test_all_of_this_is_about_the_shipped_policies() -> None:
-    kinds = {policy.kind for policy in BUNDLE.policies}
+    kinds = {policy.kind.name for policy in BUNDLE.policies}
     assert kinds >= {"GracefulTermination", "OnDemandFallback", "ReservedLabels", "SpotPlacement"}

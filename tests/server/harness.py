@@ -79,8 +79,7 @@ def bundle_of(judge: Judge = _silent, *, needs: Needs | None = None, name: str =
     """Return a bundle of one policy that looks at everything."""
     policy = Policy(
         name=name,
-        kind="Test",
-        of=PolicyKind(
+        kind=PolicyKind(
             name="Test", spec=PolicySpec, compile=lambda *_: None, rules=lambda _: (), unknown_outcome=Outcome.DENY
         ),
         enforcement=Outcome.DENY,

@@ -228,7 +228,7 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
         raise PolicyErrors(problems)
 
     namespace = own_namespace or os.environ.get("POD_NAMESPACE") or OWN_NAMESPACE
-    policies.sort(key=lambda policy: (policy.of.order, policy.kind, policy.name))
+    policies.sort(key=lambda policy: (policy.kind.order, policy.kind.name, policy.name))
     return Bundle(
         index=Index(policies, facts.workloads, providers, namespace),
         hash=_hash(documents),
@@ -287,8 +287,7 @@ def _compile(
     declared = spec.match.resource_rules
     return Policy(
         name=document.name,
-        kind=document.kind,
-        of=kind,
+        kind=kind,
         enforcement=Outcome[spec.enforcement.name] if spec.enforcement is not Enforcement.OFF else Outcome.AUDIT,
         rules=kind.rules(facts) if declared is None else tuple(map(_rule, declared)),
         exclude=tuple(map(_rule, spec.match.exclude_resource_rules)),

@@ -125,13 +125,13 @@ class FindingBuilder:
             subject: the subject of the rule.
             unknown_match: why it is unknown whether the policy matches, if it is.
         """
-        most = min(violation.outcome, policy.of.template_outcome) if subject.template else violation.outcome
+        most = min(violation.outcome, policy.kind.template_outcome) if subject.template else violation.outcome
         outcome = min(most, policy.enforcement)
         if unknown_match:
             violation = _if_it_looks(policy, violation, outcome, unknown_match)
         detail = violation.detail
         if violation.unknown:
-            most = min(most, Outcome.INDETERMINATE if self._context.offline else policy.of.unknown_outcome)
+            most = min(most, Outcome.INDETERMINATE if self._context.offline else policy.kind.unknown_outcome)
             outcome = min(most, outcome)
         would_deny = outcome < min(most, policy.declared) is Outcome.DENY and not self._never_denied(policy)
         if outcome is Outcome.DENY:
@@ -142,7 +142,7 @@ class FindingBuilder:
             detail = " ".join(filter(None, (detail, note)))
         return Finding(
             policy=policy.name,
-            id=unknown_match.id if unknown_match else f"{policy.of.slug}/{violation.id}",
+            id=unknown_match.id if unknown_match else f"{policy.kind.slug}/{violation.id}",
             outcome=outcome,
             reason=_cut(violation.reason),
             detail=_cut(detail),
@@ -282,8 +282,8 @@ def _is_plain(step: str | int) -> bool:
 def _why_lowered(policy: Policy, violation: Violation, subject: Subject) -> str:
     """Return why the outcome is below the policy's enforcement, as a phrase; empty if it is not."""
     outcome = min(violation.outcome, policy.enforcement)
-    if subject.template and policy.of.template_outcome < outcome:
-        return f"{policy.of.template_outcome}, not {outcome}: it is about a pod template"
+    if subject.template and policy.kind.template_outcome < outcome:
+        return f"{policy.kind.template_outcome}, not {outcome}: it is about a pod template"
     if violation.outcome < policy.enforcement:
         return f"{violation.outcome}, not {policy.enforcement}: this finding is never more than that"
     return ""

@@ -158,7 +158,7 @@ class _Evaluation:
         if self.context.phase is Phase.MUTATE:
             return
         subject = self.subject = self.matching.whole = self.subject.with_labels_only()
-        self._validate(tuple(policy for policy in direct if policy.of.any_size), subject)
+        self._validate(tuple(policy for policy in direct if policy.kind.any_size), subject)
         self.guard_break_glass(self.route.guards)
         over = Violation(
             id="too-large",
@@ -170,7 +170,7 @@ class _Evaluation:
         most = Outcome.WARN if changes_metadata_only(self.request) else Outcome.DENY
         outcomes = [
             *((each, most) for each in direct),
-            *((each, min(most, each.of.template_outcome)) for each in projected),
+            *((each, min(most, each.kind.template_outcome)) for each in projected),
         ]
         found = [
             self._builder.finding(policy, replace(over, outcome=outcome), subject, unknown_match=None)
@@ -235,7 +235,7 @@ class _Evaluation:
             self.operations += found.operations(self._mutate(policies, subject))
 
     def validate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
-        counting = tuple(policy for policy in policies if policy.of.counts_replicas)
+        counting = tuple(policy for policy in policies if policy.kind.counts_replicas)
         for found, subject in self._templates(workload, counting):
             said = len(self.trace.steps)
             subject.changes = self._mutate(policies, subject)
@@ -344,7 +344,7 @@ class _Evaluation:
 
     def _is_foreign(self, policy: Policy) -> bool:
         """Return whether the namespace is a provider's own and the policy does not guard such namespaces."""
-        return self.in_provider_namespace and not policy.of.guards_namespaces
+        return self.in_provider_namespace and not policy.kind.guards_namespaces
 
     def _is_exempt(self, policy: Policy, subject: Subject) -> bool:
         """Return whether the policy, or one that it overrides and that matches too, exempts the subject."""
@@ -370,7 +370,7 @@ class _Evaluation:
 
     def _unknown_match(self, policy: Policy, subject: Subject) -> UnknownMatch | None:
         """Return why it is unknown whether the policy matches and decides, or None if it is known."""
-        if self.owner_unknown and not (is_namespace(self.request) and policy.of.guards_namespaces):
+        if self.owner_unknown and not (is_namespace(self.request) and policy.kind.guards_namespaces):
             return UnknownMatch.of_owner(self.namespace or "", self.context.view)
         return self.matching.unknown(policy, subject)
 

@@ -47,7 +47,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Hold a compiled policy.
 
     Attributes:
-        of: the kind of the policy.
         enforcement: the greatest outcome of a finding.
         declared: the same without the mode of the cluster.
         rules: the resource rules; those in ``exclude`` are subtracted.
@@ -63,8 +62,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    kind: str
-    of: PolicyKind
+    kind: PolicyKind
     enforcement: Outcome
     rules: tuple[ResourceRule, ...]
     exclude: tuple[ResourceRule, ...]
@@ -257,7 +255,7 @@ class Index:
         )
         self._routes: dict[RouteKey, Route | None] = {}
         self._of_templates = tuple(policy for policy in self.policies if policy.matches_templates())
-        self._restricted = frozenset((policy.kind, policy.name) for policy in self.policies if policy.restricted)
+        self._restricted = frozenset((policy.kind.name, policy.name) for policy in self.policies if policy.restricted)
         self._declared = self._declared_resources()
 
     def route(self, phase: Phase, request: Request) -> Route | None:
@@ -392,7 +390,7 @@ class Index:
             workload,
             guards,
             reduce(Needs.__or__, (policy.needs for policy in chosen), NO_NEEDS),
-            any((policy.kind, policy.name) in self._restricted for policy in chosen),
-            (group, path) in self._pools or any(policy.of.expressions for policy in chosen),
+            any((policy.kind.name, policy.name) in self._restricted for policy in chosen),
+            (group, path) in self._pools or any(policy.kind.expressions for policy in chosen),
             (_contests(direct), _contests(projected)),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
+from functools import partial
 from textwrap import indent
 from typing import TYPE_CHECKING, Final
 
@@ -84,9 +85,8 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     part: str = ""
 
 
-def finding(what: str, reason: str, field: str, detail: str, fix: str, outcome: Outcome = Outcome.WARN) -> Violation:
-    """Return a violation of a rule that changes Pods: at most a warning, unless it says otherwise."""
-    return Violation(id=what, reason=reason, field=field, detail=detail, fix=fix, outcome=outcome)
+warning: Final = partial(Violation, outcome=Outcome.WARN)
+"""Return a violation of a rule that changes Pods: at most a warning by default."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

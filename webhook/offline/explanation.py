@@ -247,7 +247,7 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judgements) -
     explained = replace(explained, operation=request.operation, notes=notes, verdicts=verdicts, others=())
     if in_system:
         return explained
-    skipped = [(each.name, each.kind, SKIPS, why) for each, why in left_out if why]
+    skipped = [(each.name, each.kind.name, SKIPS, why) for each, why in left_out if why]
     off = [
         (each.name, each.kind, OFF, "enforcement: off")
         for each in bundle.documents
@@ -300,7 +300,7 @@ def verdict_on(
         word = SKIPS  # for the engine's reasons, which are said once
     return PolicyVerdict(
         policy=policy.name,
-        kind=policy.kind,
+        kind=policy.kind.name,
         word=word,
         enforcement=str(policy.enforcement),
         said=tuple(_without_exemptions(said)) if word == PASSES else said,

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from webhook.capacity.placement.target import CAPACITY_LABEL
 from webhook.capacity.providers.provider import pool_resources
-from webhook.engine.bundle import policy_kinds
 from webhook.engine.enforcement import NEVER_DENIED
 from webhook.kube.pod import MIRROR_ANNOTATION
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
@@ -193,6 +192,6 @@ def ignore_differences(bundle: Bundle) -> list[dict[str, Any]]:
 
     Pods alone: the webhook leaves workloads as they are, and Argo CD does not compare the Pods that these make.
     """
-    kinds = dict.fromkeys(policy.kind for policy in bundle.policies if policy.enforcement is not Outcome.AUDIT)
-    written = dict.fromkeys(path for kind in kinds for path in policy_kinds()[kind].writes)
+    changing = (policy.kind for policy in bundle.policies if policy.enforcement is not Outcome.AUDIT)
+    written = dict.fromkeys(path for kind in changing for path in kind.writes)
     return [{"group": "", "kind": "Pod", "jqPathExpressions": list(written)}] if written else []

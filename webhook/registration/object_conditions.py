@@ -139,7 +139,7 @@ class ObjectConditions:
         yield "object == null"
         yield from changed_metadata(self._concern_of_others())
         projected = (policy for each in self._others.values() for policy in each.projected.values())
-        counting = any(policy.of.counts_replicas for policy in projected)
+        counting = any(policy.kind.counts_replicas for policy in projected)
         yield from changed_templates(self._workloads, counting=counting)
 
     def _concerns(self, concern: Concern) -> Iterator[str]:

@@ -138,7 +138,7 @@ class PoolConditions:
 
     def has_more(self, key: ResourceKey) -> bool:
         """Return whether a policy judges other updates of such an object, too."""
-        return any(policy.kind != ON_DEMAND_FALLBACK for policy in self._matched[key].direct.values())
+        return any(policy.kind.name != ON_DEMAND_FALLBACK for policy in self._matched[key].direct.values())
 
     def beyond(self, more: MatchedResources) -> list[dict[str, str]]:
         """Return the conditions of the webhook with failurePolicy Ignore, for other updates.
@@ -159,7 +159,7 @@ class PoolConditions:
     def _concerns_all(self, key: ResourceKey) -> bool:
         policies = self._matched[key].direct.values()
         return any(
-            policy.kind not in OF_POOLS and concern_of([policy.validator], *key).everything for policy in policies
+            policy.kind.name not in OF_POOLS and concern_of([policy.validator], *key).everything for policy in policies
         )
 
     def _changes(self) -> str:

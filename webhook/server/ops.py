@@ -103,7 +103,8 @@ class OpsPort:
             "version": __version__,
             "bundle": bundle.hash,
             "policies": [
-                {"name": each.name, "kind": each.kind, "enforcement": str(each.enforcement)} for each in bundle.policies
+                {"name": each.name, "kind": each.kind.name, "enforcement": str(each.enforcement)}
+                for each in bundle.policies
             ],
             "certificate": self._replica.certificate.served.decode(),
         }

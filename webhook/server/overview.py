@@ -151,7 +151,7 @@ def _policies(bundle: Bundle, findings: Mapping[str, Counter[str]]) -> Iterator[
     left = dict(findings)
     replacing = {each.name for each in bundle.replacing if each.is_policy}
     for policy in bundle.policies:
-        kind = f"{policy.kind}, replaces the shipped one" if policy.name in replacing else policy.kind
+        kind = f"{policy.kind.name}, replaces the shipped one" if policy.name in replacing else policy.kind.name
         yield policy.name, kind, str(policy.enforcement), left.pop(policy.name, Counter())
     for name, counts in sorted(left.items()):
         yield name, "of the engine" if name == ENGINE else "no longer in force", "", counts

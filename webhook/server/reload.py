@@ -113,9 +113,9 @@ class Reloader:
 
     def _note_removed(self, new: Bundle) -> None:
         """Log the policies that a reload removes: the new bundle is taken over, but that may not have been meant."""
-        left = {(policy.kind, policy.name) for policy in new.policies}
+        left = {(policy.kind.name, policy.name) for policy in new.policies}
         before = self.snapshot.bundle.policies
-        gone = [f"{policy.kind} {policy.name}" for policy in before if (policy.kind, policy.name) not in left]
+        gone = [f"{policy.kind.name} {policy.name}" for policy in before if (policy.kind.name, policy.name) not in left]
         if gone:
             self.removed += len(gone)
             log.warning("policies removed", policies=gone)

@@ -71,7 +71,7 @@ class OnSpot:
         self._nodes = nodes
         self._judge = judge
         self._budgets = GraceBudgets(bundle.providers)
-        self._kinds = {each.name: each.kind for each in bundle.policies}
+        self._kinds = {each.name: each.kind.name for each in bundle.policies}
         self._workloads: dict[Identity, SpotWorkload] = {}
         self._without_fallback: dict[str, RiskReason] = {}
 

@@ -129,7 +129,7 @@ def _listed(index: Index, served: Iterable[ServedResource], *, cluster_scoped: b
         route = index.route(Phase.VALIDATE, request)
         if route is None or not (route.direct or route.projected):
             continue
-        any_size = all(each.of.any_size for each in route.direct)
+        any_size = all(each.kind.any_size for each in route.direct)
         whole = bool(route.projected) or key in pools or key == PODS or not any_size
         yield Listed(served=each, workload=bool(route.projected), metadata_only=not whole)
 

@@ -77,8 +77,8 @@ async def check_policies(installed: Installed) -> tuple[list[Diagnosis], bool | 
         return [Diagnosis("probes", "unknown", installed.bundle_problem, "mend the policies")], None
     answers = {name: await _try(installed, probe) for name, probe in _probes(installed.bundle).items()}
     found = []
-    for kind in sorted({each.kind for each in installed.bundle.policies}):
-        strictest = max(each.enforcement for each in installed.bundle.policies if each.kind == kind)
+    for kind in sorted({each.kind.name for each in installed.bundle.policies}):
+        strictest = max(each.enforcement for each in installed.bundle.policies if each.kind.name == kind)
         name = f"probe {kind}"
         if strictest is Outcome.AUDIT:
             found.append(Diagnosis(name, "unknown", "enforcement is audit, which no answer shows"))

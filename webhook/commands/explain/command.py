@@ -128,7 +128,7 @@ def _findings_of(options: Namespace) -> list[Line]:
         return []
     slugs = {each.slug for each in policy_kinds().values() if word in {each.name, each.slug}}
     if not slugs:
-        slugs = {each.of.slug for each in read_policies(options.policies).policies if each.name == word}
+        slugs = {each.kind.slug for each in read_policies(options.policies).policies if each.name == word}
     return [
         [(finding_id, "bold"), (f"  {text.means}", "")]
         for finding_id, text in finding_texts().items()

@@ -136,7 +136,7 @@ def _covered(document: PolicyDocument, policy: Policy, cases: list[Reached], exe
     passed = sum(case.passed for case in cases)
     return Covered(
         policy=policy.name,
-        kind=policy.kind,
+        kind=policy.kind.name,
         file=document.document.file,
         line=document.document.position(("metadata", "name"))[0],
         acted=acted,

@@ -13,7 +13,7 @@ from webhook.capacity.placement.target import KEEP_ANNOTATION, KEEP_WORDS
 from webhook.capacity.placement.workload_class import CLASS_LABEL
 from webhook.kube.hooks import hook_sleeps, longest_sleep, spelled, unknown_hook
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
-from webhook.model.decision import Outcome, Violation, finding
+from webhook.model.decision import Outcome, Violation, warning
 from webhook.policy.errors import did_you_mean
 from webhook.rules.protocol import pod_noun, run_on_demand
 
@@ -72,31 +72,31 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
         pod = self.subject.pod
         if self.unknown_class:
             known = ", ".join(f"`{name}`" for name in sorted(classes))
-            yield finding(
-                "unknown-class",
-                f"unknown workload class `{self.unknown_class}`{did_you_mean(self.unknown_class, classes)}",
-                f'metadata.labels["{CLASS_LABEL}"]',
-                f"The Pod is treated as `{self.workload_class}`. The policy has: {known}.",
-                "name one of these, or add the class to the policy's `classes`",
+            yield warning(
+                id="unknown-class",
+                reason=f"unknown workload class `{self.unknown_class}`{did_you_mean(self.unknown_class, classes)}",
+                field=f'metadata.labels["{CLASS_LABEL}"]',
+                detail=f"The Pod is treated as `{self.workload_class}`. The policy has: {known}.",
+                fix="name one of these, or add the class to the policy's `classes`",
             )
         if unknown := self.keeps.difference(KEEP_WORDS):
             word = min(unknown)[:_LONGEST_WORD]
             known = ", ".join(f"`{each}`" for each in KEEP_WORDS)
-            yield finding(
-                "unknown-keep-word",
-                f"unknown word `{word}`{did_you_mean(word, KEEP_WORDS)}",
-                f'metadata.annotations["{KEEP_ANNOTATION}"]',
-                f"The word has no effect. There are: {known}.",
-                f"write `{KEEP_ANNOTATION}` as a list of these words, with commas between them",
+            yield warning(
+                id="unknown-keep-word",
+                reason=f"unknown word `{word}`{did_you_mean(word, KEEP_WORDS)}",
+                field=f'metadata.annotations["{KEEP_ANNOTATION}"]',
+                detail=f"The word has no effect. There are: {known}.",
+                fix=f"write `{KEEP_ANNOTATION}` as a list of these words, with commas between them",
             )
         current = pod.grace_seconds
         if self.grace != current:
-            yield finding(
-                "grace-not-set",
-                f"a grace period of {current} s should be {self.grace} s on this capacity",
-                _GRACE,
-                f"{self.budget}. The Pod's class is `{self.workload_class}`. {_NOT_THERE}",
-                f"set `terminationGracePeriodSeconds: {self.grace}`, or annotate {self.pod_noun} "
+            yield warning(
+                id="grace-not-set",
+                reason=f"a grace period of {current} s should be {self.grace} s on this capacity",
+                field=_GRACE,
+                detail=f"{self.budget}. The Pod's class is `{self.workload_class}`. {_NOT_THERE}",
+                fix=f"set `terminationGracePeriodSeconds: {self.grace}`, or annotate {self.pod_noun} "
                 f"`{KEEP_ANNOTATION}: grace-period`",
             )
         elif self.grace > self.budget.seconds:
@@ -104,12 +104,13 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
             if tuned or not self.only_prefers:
                 yield self._over_budget(pod, Outcome.DENY if deny and tuned else Outcome.WARN)
         if self.grace == 0 and "grace-period" not in self.keeps:
-            yield finding(
-                "no-grace-period",
-                "a grace period of 0 s kills the Pod without SIGTERM",
-                _GRACE,
-                "A reclaim, like every other deletion, ends it at once: it saves nothing, and no preStop hook runs.",
-                f"remove `terminationGracePeriodSeconds: 0`, or annotate {self.pod_noun} "
+            yield warning(
+                id="no-grace-period",
+                reason="a grace period of 0 s kills the Pod without SIGTERM",
+                field=_GRACE,
+                detail="A reclaim, like every other deletion, ends it at once: it saves nothing, and no preStop hook "
+                "runs.",
+                fix=f"remove `terminationGracePeriodSeconds: 0`, or annotate {self.pod_noun} "
                 f"`{KEEP_ANNOTATION}: grace-period`",
             )
         for sleep in hook_sleeps(pod):
@@ -136,13 +137,13 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
         elif name := unknown_hook(pod):
             lost += f" The preStop hook of `{name}` may take the whole of it, so spotgate never lowers it."
             fix = f"let the hook end in time, {fix}"
-        return finding(
-            "over-budget",
-            f"a grace period of {self.grace} s is {self.grace - budget.seconds} s over what a reclaim leaves",
-            _GRACE,
-            f"{budget}. {lost}",
-            f"{fix}, or run it on-demand: {run_on_demand(self.subject, self.target)}",
-            outcome,
+        return warning(
+            id="over-budget",
+            reason=f"a grace period of {self.grace} s is {self.grace - budget.seconds} s over what a reclaim leaves",
+            field=_GRACE,
+            detail=f"{budget}. {lost}",
+            fix=f"{fix}, or run it on-demand: {run_on_demand(self.subject, self.target)}",
+            outcome=outcome,
         )
 
     def _no_time_left(self, sleep: HookSleep) -> Violation:
@@ -155,13 +156,13 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
             detail += " The API server refuses a `sleep` that is longer than the grace period."
         seconds, most = sleep.seconds, self.budget.seconds
         more = f", or set `terminationGracePeriodSeconds` to more than {seconds} (at most {most})"
-        return finding(
-            "sleep-too-long",
-            f"the {sleep.hook} hook of `{sleep.placed.container.name}` sleeps {spelled(seconds)} in a grace period of "
-            f"{self.grace} s",
-            sleep.field,
-            detail,
-            f"sleep less than {min(seconds, self.grace, most)} s{more if seconds < most else ''}",
+        return warning(
+            id="sleep-too-long",
+            reason=f"the {sleep.hook} hook of `{sleep.placed.container.name}` sleeps {spelled(seconds)} in a grace "
+            f"period of {self.grace} s",
+            field=sleep.field,
+            detail=detail,
+            fix=f"sleep less than {min(seconds, self.grace, most)} s{more if seconds < most else ''}",
         )
 
     def _no_sleep(self, pod: Pod) -> Violation:
@@ -178,10 +179,10 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
             reason = f"the preStop sleep of {seconds} s is missing"
             why = f" {_NOT_THERE}"
             fix = f"{give} `lifecycle: {{preStop: {{{hook}}}}}`"
-        return finding(
-            "pre-stop-impossible" if handler is None else "pre-stop-missing",
-            reason,
-            f"spec.containers[{self.sleepless[0]}].lifecycle",
-            f"Requests still arrive while a Pod begins to stop; SIGTERM comes at once to {names}.{why}",
-            f"{fix}, or annotate {self.pod_noun} `{KEEP_ANNOTATION}: pre-stop`",
+        return warning(
+            id="pre-stop-impossible" if handler is None else "pre-stop-missing",
+            reason=reason,
+            field=f"spec.containers[{self.sleepless[0]}].lifecycle",
+            detail=f"Requests still arrive while a Pod begins to stop; SIGTERM comes at once to {names}.{why}",
+            fix=f"{fix}, or annotate {self.pod_noun} `{KEEP_ANNOTATION}: pre-stop`",
         )

@@ -18,7 +18,7 @@ from webhook.capacity.placement.target import (
     own_field,
 )
 from webhook.kube.affinity import REQUIRED, describe, terms_of
-from webhook.model.decision import Outcome, Violation, finding
+from webhook.model.decision import Outcome, Violation, warning
 from webhook.policy.errors import did_you_mean
 from webhook.rules.protocol import pod_noun
 
@@ -69,12 +69,12 @@ def not_targeting(
     """Yield the violations of a Pod that does not target spot, but may have been meant to."""
     if target.chosen and pod.labels.get(CAPACITY_LABEL) == ON_DEMAND:
         pool = target.chosen[0]
-        yield finding(
-            "on-demand-and-spot",
-            f"label {CAPACITY_LABEL}: {ON_DEMAND} contradicts the selected {pool}, which has spot nodes",
-            own_field(pod),
-            "The label has no effect on where the Pod runs: what it selects may place it on spot nodes.",
-            f"select a {pool.kind} without spot nodes, or remove the label",
+        yield warning(
+            id="on-demand-and-spot",
+            reason=f"label {CAPACITY_LABEL}: {ON_DEMAND} contradicts the selected {pool}, which has spot nodes",
+            field=own_field(pod),
+            detail="The label has no effect on where the Pod runs: what it selects may place it on spot nodes.",
+            fix=f"select a {pool.kind} without spot nodes, or remove the label",
         )
     if target.untouchable:
         return
@@ -85,23 +85,23 @@ def not_targeting(
     value = namespace_labels.get(CAPACITY_LABEL) if said is None else said
     if value is not None and value not in CAPACITIES:
         shown, whose = value[:_LONGEST], "the namespace's label" if said is None else "the label"
-        yield finding(
-            "unknown-capacity",
-            f"{whose} {CAPACITY_LABEL} has the unknown value `{shown}`{did_you_mean(shown, CAPACITIES)}",
-            "" if said is None else _LABEL,
-            f"It has no effect: the Pod is not placed on spot by it. There are: {', '.join(CAPACITIES)}.",
-            f"write `{CAPACITY_LABEL}: spot`, or one of the others",
+        yield warning(
+            id="unknown-capacity",
+            reason=f"{whose} {CAPACITY_LABEL} has the unknown value `{shown}`{did_you_mean(shown, CAPACITIES)}",
+            field="" if said is None else _LABEL,
+            detail=f"It has no effect: the Pod is not placed on spot by it. There are: {', '.join(CAPACITIES)}.",
+            fix=f"write `{CAPACITY_LABEL}: spot`, or one of the others",
         )
     if said == ON_DEMAND:
         own = own_choice(pod, terms_of(pod.spec), supply_of(view, providers), providers)
         if not isinstance(own, NotTargeting):
-            yield finding(
-                "on-demand-and-spot",
-                f"label {CAPACITY_LABEL}: {ON_DEMAND} contradicts the Pod's own choice of spot",
-                own_field(pod, own),
-                f"The label holds, and nothing is injected; but {own}. On tainted spot nodes the Pod stays pending, "
-                "unless it tolerates their taints.",
-                f"remove the choice of spot, or set `{CAPACITY_LABEL}: spot`",
+            yield warning(
+                id="on-demand-and-spot",
+                reason=f"label {CAPACITY_LABEL}: {ON_DEMAND} contradicts the Pod's own choice of spot",
+                field=own_field(pod, own),
+                detail=f"The label holds, and nothing is injected; but {own}. On tainted spot nodes the Pod stays "
+                "pending, unless it tolerates their taints.",
+                fix=f"remove the choice of spot, or set `{CAPACITY_LABEL}: spot`",
             )
     elif NODE_POOL_ANNOTATION in pod.annotations and view.pools is not None:
         yield from no_such_spot_pool(pod.annotations[NODE_POOL_ANNOTATION], view, supply_of(view, providers))
@@ -111,13 +111,13 @@ def bound_by_hand(view: ClusterView, supply: Supply) -> Iterator[Violation]:
     """Yield a violation for a Pod that names its node, if that may be a spot node."""
     if supply.known and not supply.spot and not view.spot_providers:
         return
-    yield finding(
-        "bound-by-hand",
-        "spec.nodeName binds the Pod to a node by hand",
-        "spec.nodeName",
-        "No scheduler looks at its constraints or at the node's taints, and nothing is injected: on a spot node it is "
-        "killed with the node.",
-        "leave spec.nodeName to the scheduler; `kubernetes.io/hostname` in a nodeSelector names a node, too",
+    yield warning(
+        id="bound-by-hand",
+        reason="spec.nodeName binds the Pod to a node by hand",
+        field="spec.nodeName",
+        detail="No scheduler looks at its constraints or at the node's taints, and nothing is injected: on a spot "
+        "node it is killed with the node.",
+        fix="leave spec.nodeName to the scheduler; `kubernetes.io/hostname` in a nodeSelector names a node, too",
     )
 
 
@@ -133,13 +133,14 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
     unseen = [nodes.provider for nodes in supply.unseen if nodes.provider.name in view.providers]
     shown = name[:_LONGEST]
     if unseen and named is None and elsewhere is None:
-        yield finding(
-            "pool-unseen",
-            f"can't tell whether node pool `{shown}` is spot: pools of {listed(each.title for each in unseen)} can't "
-            f"be seen here{did_you_mean(shown, names)}",
-            _ANNOTATION,
-            f"No object describes these pools, and no Node of a pool of that name is there. {UNCHANGED}",
-            f"name a pool that has Nodes; or, instead of the annotation, write the label `{CAPACITY_LABEL}: spot` and "
+        yield warning(
+            id="pool-unseen",
+            reason=f"can't tell whether node pool `{shown}` is spot: pools of {listed(each.title for each in unseen)} "
+            f"can't be seen here{did_you_mean(shown, names)}",
+            field=_ANNOTATION,
+            detail=f"No object describes these pools, and no Node of a pool of that name is there. {UNCHANGED}",
+            fix=f"name a pool that has Nodes; or, instead of the annotation, write the label `{CAPACITY_LABEL}: spot` "
+            "and "
             "the nodeSelector " + " or ".join(f"`{each.pool_name_label}: {shown}`" for each in unseen),
         )
         return
@@ -156,12 +157,12 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
         if usable
         else "No spot pool of this cluster takes Pods."
     )
-    yield finding(
-        "no-such-spot-pool",
-        reason,
-        _ANNOTATION,
-        f"The annotation names the spot pool that a Pod is to run on. {known} {UNCHANGED}",
-        mend,
+    yield warning(
+        id="no-such-spot-pool",
+        reason=reason,
+        field=_ANNOTATION,
+        detail=f"The annotation names the spot pool that a Pod is to run on. {known} {UNCHANGED}",
+        fix=mend,
     )
 
 
@@ -202,25 +203,25 @@ def not_told_apart(subject: Subject, target: Target) -> Violation:
     where = [str(nodes.pool or f"the spot nodes of {nodes.provider.title}") for nodes in target.nodes]
     named = any(nodes.pool is not None and nodes.pool.pool_name for nodes in target.nodes)
     annotate = f", or annotate {pod_noun(subject)} `{NODE_POOL_ANNOTATION}: POOL`" if named else ""
-    return finding(
-        "no-common-label",
-        "the Pod targets spot, and no label tells its spot pools from the others",
-        target.field,
-        f"It can land on {listed(where)}. {UNCHANGED}",
-        f"let these pools, and no others, give their nodes one label of the same value{annotate}",
+    return warning(
+        id="no-common-label",
+        reason="the Pod targets spot, and no label tells its spot pools from the others",
+        field=target.field,
+        detail=f"It can land on {listed(where)}. {UNCHANGED}",
+        fix=f"let these pools, and no others, give their nodes one label of the same value{annotate}",
     )
 
 
 def too_many_terms(subject: Subject, target: Target, most: int) -> Violation:
     """Return the violation for a Pod whose own affinity has too many terms to add a selector to each."""
     terms = len(terms_of(subject.pod.spec))
-    return finding(
-        "too-many-terms",
-        f"the Pod targets spot, and the {terms} terms of its own affinity are too many to add a selector to",
-        f"{REQUIRED}.nodeSelectorTerms",
-        f"It can land on pools of {listed(each.title for each in target.providers)}, which have no label in common: "
-        f"each term would become one for each provider, and at most {most} can. {UNCHANGED}",
-        f"write fewer terms, or annotate {pod_noun(subject)} `{NODE_POOL_ANNOTATION}: POOL`",
+    return warning(
+        id="too-many-terms",
+        reason=f"the Pod targets spot, and the {terms} terms of its own affinity are too many to add a selector to",
+        field=f"{REQUIRED}.nodeSelectorTerms",
+        detail=f"It can land on pools of {listed(each.title for each in target.providers)}, which have no label in "
+        f"common: each term would become one for each provider, and at most {most} can. {UNCHANGED}",
+        fix=f"write fewer terms, or annotate {pod_noun(subject)} `{NODE_POOL_ANNOTATION}: POOL`",
     )
 
 
@@ -236,13 +237,13 @@ def not_placed(plan: PlacementPlan) -> Violation:
         for each in chain.from_iterable(plan.selectors):
             kind = "required node affinity" if len(each.values or ()) > 1 else "nodeSelector"
             parts.append(f"{kind} `{_demand(each)}`")
-    return finding(
-        "not-placed",
-        "the Pod targets spot, and lacks what it needs to run there",
-        "spec.tolerations" if plan.tolerations else "spec",
-        f"It targets spot by {plan.because}. The mutating webhook was skipped, or something undid its change, or the "
-        "policy only audits.",
-        f"add {listed(parts)}",
+    return warning(
+        id="not-placed",
+        reason="the Pod targets spot, and lacks what it needs to run there",
+        field="spec.tolerations" if plan.tolerations else "spec",
+        detail=f"It targets spot by {plan.because}. The mutating webhook was skipped, or something undid its change, "
+        "or the policy only audits.",
+        fix=f"add {listed(parts)}",
     )
 
 

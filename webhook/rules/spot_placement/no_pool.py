@@ -10,7 +10,7 @@ from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, own_field
 from webhook.capacity.providers.nodes import KIND as NODE_GROUP
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.kube.affinity import Tristate, admits, terms_of, unmet_constraint
-from webhook.model.decision import finding
+from webhook.model.decision import warning
 from webhook.policy.errors import did_you_mean
 from webhook.rules.protocol import pod_noun, run_on_demand
 from webhook.rules.spot_placement.findings import (
@@ -61,12 +61,12 @@ def no_pool_fits(
             return _excluded(pod, target, supply, field=field, demand=demand, fix=fix)
     if not target.rejected:
         return _no_spot_pool(target, view, supply, on_demand, given_cluster(providers))
-    return finding(
-        "no-pool-fits",
-        "the Pod targets spot, and there is no spot pool that it can land on",
-        target.field,
-        f"It targets spot by {target.because}. {_reasons(target.rejected)} {UNCHANGED}",
-        f"change the Pod so that it fits one of these pools, or {on_demand}",
+    return warning(
+        id="no-pool-fits",
+        reason="the Pod targets spot, and there is no spot pool that it can land on",
+        field=target.field,
+        detail=f"It targets spot by {target.because}. {_reasons(target.rejected)} {UNCHANGED}",
+        fix=f"change the Pod so that it fits one of these pools, or {on_demand}",
     )
 
 
@@ -76,21 +76,21 @@ def _one_unfit(pod: Pod, target: Target) -> Violation | None:
         return None
     (nodes,) = chosen
     if target.gpu and nodes.gpu is Gpu.NO:
-        return finding(
-            "pool-without-gpus",
-            f"{nodes.pool} has no GPUs, and the Pod requests some",
-            own_field(pod),
-            f"The Pod names this pool, and none of its nodes can run it. {UNCHANGED}",
-            "name a pool with GPUs, or remove the GPU request",
+        return warning(
+            id="pool-without-gpus",
+            reason=f"{nodes.pool} has no GPUs, and the Pod requests some",
+            field=own_field(pod),
+            detail=f"The Pod names this pool, and none of its nodes can run it. {UNCHANGED}",
+            fix="name a pool with GPUs, or remove the GPU request",
         )
     if not target.gpu and (taint := guarding_taint(pod, nodes, target.requested)) is not None:
-        return finding(
-            "pool-for-gpus-only",
-            f"{nodes.pool} takes only Pods that request GPUs, and this one requests none",
-            own_field(pod),
-            f"Its taint {taint} keeps other Pods off GPU nodes. A toleration for it is injected only with a GPU "
+        return warning(
+            id="pool-for-gpus-only",
+            reason=f"{nodes.pool} takes only Pods that request GPUs, and this one requests none",
+            field=own_field(pod),
+            detail=f"Its taint {taint} keeps other Pods off GPU nodes. A toleration for it is injected only with a GPU "
             f"request. {UNCHANGED}",
-            "request GPUs (`resources.limits`), name a pool without them, or add the toleration yourself",
+            fix="request GPUs (`resources.limits`), name a pool without them, or add the toleration yourself",
         )
     return None
 
@@ -118,7 +118,7 @@ def _no_spot_pool(target: Target, view: ClusterView, supply: Supply, on_demand: 
             "if it has a spot pool, name its provider in `spec.provider` of the SpotPlacement policy, or describe that "
             f"in a CapacityProvider of your own; else {fix}"
         )
-    return finding("no-spot-pool", reason, target.field, because, fix)
+    return warning(id="no-spot-pool", reason=reason, field=target.field, detail=because, fix=fix)
 
 
 def _suits(nodes: SpotNodes, term: Term) -> bool:
@@ -158,13 +158,13 @@ def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: s
     which = "every spot pool that could take it" if others else "every spot pool"
     if NODE_POOL_ANNOTATION in pod.annotations:
         which = "the pool that its annotation names"
-    return finding(
-        "own-selector-excludes",
-        f"the Pod targets spot, and its own nodeSelector or affinity excludes {which}",
-        field,
-        f"It targets spot by {target.because}, and demands `{demand}`{_hint(demand, supply) or '.'}{wants}{closed} "
-        f"{UNCHANGED}",
-        fix,
+    return warning(
+        id="own-selector-excludes",
+        reason=f"the Pod targets spot, and its own nodeSelector or affinity excludes {which}",
+        field=field,
+        detail=f"It targets spot by {target.because}, and demands "
+        f"`{demand}`{_hint(demand, supply) or '.'}{wants}{closed} {UNCHANGED}",
+        fix=fix,
     )
 
 
@@ -188,13 +188,13 @@ def _pool_dedicated(subject: Subject, target: Target, nodes: SpotNodes, taint: T
     if target.gpu and nodes.gpu is Gpu.YES:
         means = f"if the taint only keeps Pods without GPUs off, add `- {{key: {taint.key}{value}}}` to "
         means += f"`spec.gpu.taints` of CapacityProvider {nodes.provider.name}"
-    return finding(
-        "pool-dedicated",
-        f"the Pod targets spot, and taint {taint} dedicates {nodes.pool} to others",
-        target.field,
-        f"It targets spot by {target.because}. A taint is taken for dedication unless it is known to mean spot. "
+    return warning(
+        id="pool-dedicated",
+        reason=f"the Pod targets spot, and taint {taint} dedicates {nodes.pool} to others",
+        field=target.field,
+        detail=f"It targets spot by {target.because}. A taint is taken for dedication unless it is known to mean spot. "
         f"{_reasons(target.rejected)} {UNCHANGED}",
-        f"{means}; if the Pod belongs there, let {noun} tolerate it{named}",
+        fix=f"{means}; if the Pod belongs there, let {noun} tolerate it{named}",
     )
 
 

@@ -13,7 +13,6 @@ import msgspec
 from webhook.commands.export.admission_policies import labels, validation
 from webhook.commands.export.admission_policies.matching import ExportedPolicy, Part, as_rule, exported_policies, merged
 from webhook.engine.break_glass import FIELD
-from webhook.engine.bundle import policy_kinds
 from webhook.policy.terms import BREAK_GLASS
 from webhook.registration.cel import JSON, any_glob_matches, policy_and_binding, quoted
 
@@ -77,9 +76,9 @@ def export(bundle: Bundle, today: date) -> tuple[list[JSON], list[Problem]]:
     left_out: list[Problem] = []
     for exported in exported_policies(bundle, today):
         policy = exported.policy
-        if policy.kind in _PARTS:
+        if policy.kind.name in _PARTS:
             exported.leave_out_system_namespaces()
-            for part in chain(_PARTS[policy.kind](exported), _break_glass(exported)):
+            for part in chain(_PARTS[policy.kind.name](exported), _break_glass(exported)):
                 if not part.validations:
                     continue
                 spec: JSON = {
@@ -94,6 +93,6 @@ def export(bundle: Bundle, today: date) -> tuple[list[JSON], list[Problem]]:
                 printed += policy_and_binding("ValidatingAdmissionPolicy", name, spec, binding)
         else:
             exported.left_out = []  # nor are its exemptions
-            exported.leave_out((), f"not exported: {policy_kinds()[policy.kind].not_exported}")
+            exported.leave_out((), f"not exported: {policy.kind.not_exported}")
         left_out += exported.left_out
     return printed, left_out

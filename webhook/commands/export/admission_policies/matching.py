@@ -189,7 +189,7 @@ class ExportedPolicy:
 def exported_policies(bundle: Bundle, today: date) -> Iterator[ExportedPolicy]:
     """Yield the policies by kind and name."""
     documents = {each.name: each for each in bundle.documents if each.is_policy}
-    for policy in sorted(bundle.policies, key=lambda each: (each.kind, each.name)):
+    for policy in sorted(bundle.policies, key=lambda each: (each.kind.name, each.name)):
         yield ExportedPolicy(bundle, policy, documents[policy.name], today)
 
 

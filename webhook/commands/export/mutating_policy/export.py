@@ -53,20 +53,20 @@ def export(bundle: Bundle, context: Context) -> tuple[list[JSON], list[Problem],
     left_out: list[Problem] = []
     for exported in exported_policies(bundle, context.now.date()):
         policy = exported.policy
-        if policy.kind not in {_PLACEMENT, _TERMINATION} or not policy.matches(*_POD):
+        if policy.kind.name not in {_PLACEMENT, _TERMINATION} or not policy.matches(*_POD):
             continue
         if policy.enforcement is Outcome.AUDIT:
             exported.leave_out((), "not exported: its enforcement is audit, which changes nothing")
             left_out += exported.left_out[-1:]
             continue
-        if policy.kind in found:
-            other = found[policy.kind].policy.name
+        if policy.kind.name in found:
+            other = found[policy.kind.name].policy.name
             raise CannotJudgeError(
-                f"error: {other} and {policy.name} are both {policy.kind}: a MutatingAdmissionPolicy can't say in "
+                f"error: {other} and {policy.name} are both {policy.kind.name}: a MutatingAdmissionPolicy can't say in "
                 "which order they change a Pod; export one of them, with --policies"
             )
         exported.leave_out_system_namespaces()
-        found[policy.kind] = exported
+        found[policy.kind.name] = exported
     if not found:
         return [], left_out, []
     placement, termination = found.get(_PLACEMENT), found.get(_TERMINATION)
