@@ -25,6 +25,7 @@ from webhook.rehearse.runs.readiness import Readiness
 from webhook.rehearse.runs.remaking import Remaker
 from webhook.rehearse.runs.stand_ins import AT_ONCE, cordon, originals
 from webhook.rehearse.runs.watching import READY, STOPPED
+from webhook.rehearse.runs.workloads import PodStage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping, Sequence
@@ -94,21 +95,23 @@ class Reclaim:
                     f"spotgate rehearse: the cluster does not come to rest within {LONGEST_RUN:g} s: "
                     f"{', '.join(sorted(self._quiet.impatient)[:3]) or 'Pods start and stop again and again'}"
                 )
-            if stopping := [known for pod, known in self._pods() if pod.terminating and not known.stops]:
+            if stopping := [
+                known for pod, known in self._pods() if pod.terminating and known.stage < PodStage.STOPPING
+            ]:
                 for known in stopping:
-                    known.stops = True
+                    known.stage = PodStage.STOPPING
                 await _all(self._stop(known) for known in stopping)
                 continue  # what they leave is free before a Pod that gets ready has others made
             bound = [known for pod, known in self._pods() if _is_bound(pod, known)]
             if not bound:
                 break
             for known in bound:
-                known.starts = True
+                known.stage = PodStage.PLACED
             await _all(self._make_ready(known) for known in bound)
         self.events.clear()
         for pod, known in self._pods():
-            known.ran = pod.lives and bool(pod.node)
-            known.waits = known.waited = pod.lives and not pod.node
+            if pod.lives:
+                known.stage = known.before = PodStage.PLACED if pod.node else PodStage.WAITING
         self.missing_before = self.workloads.missing()
 
     async def play(self, windows: Sequence[ReclaimWindow], grown: Iterable[tuple[float, JSON]]) -> None:
@@ -194,12 +197,12 @@ class Reclaim:
         now = self._clock.now
         for pod, known in self._pods():
             if _is_bound(pod, known) and not (pod.node in self._lost and now >= self._lost[pod.node].kill):
-                known.starts = True
+                known.stage = PodStage.PLACED
                 self._say("placed", known)
                 seconds = self.workloads.startup(known.workload, self._startup)
                 self._clock.at(now + seconds, Rank.READY, partial(self._make_ready, known))
-            elif pod.terminating and not known.stops:
-                known.stops = True
+            elif pod.terminating and known.stage < PodStage.STOPPING:
+                known.stage = PodStage.STOPPING
                 if known.evicted is None:
                     known.evicted = now
                     if pod.node:
@@ -207,8 +210,8 @@ class Reclaim:
                 end = now + (known.grace if pod.node else 0)
                 if pod.node not in self._lost or end <= self._lost[pod.node].kill:
                     self._clock.at(end, Rank.STOP, partial(self._stop, known))
-            elif pod.lives and not pod.node and not known.waits:
-                known.waits = True
+            elif pod.lives and not pod.node and known.stage < PodStage.WAITING:
+                known.stage = PodStage.WAITING
                 scheduled = pod.condition("PodScheduled")
                 self._say("pending", known, scheduled.message if scheduled is not None else "")
 
@@ -324,7 +327,7 @@ class Reclaim:
             await self._break_gang(known)
 
     async def _kill_one(self, pod: SeenPod, known: KnownPod, code: int | None) -> None:
-        known.stops = True
+        known.stage = PodStage.STOPPING
         await self._write("PATCH", f"{pod.path}/status", killed(pod, code), _STATUS)
         await self._write("PATCH", pod.path, _STOPPED, _MERGE)
 
@@ -384,7 +387,8 @@ class Reclaim:
 
 def _is_bound(pod: SeenPod, known: KnownPod) -> bool:
     """Return whether a Pod is bound to a Node and nobody has planned yet when it is ready."""
-    return bool(pod.node) and pod.lives and not pod.ready and not known.starts and pod.status.phase == "Pending"
+    waits = pod.lives and not pod.ready and pod.status.phase == "Pending"
+    return bool(pod.node) and waits and known.stage < PodStage.PLACED
 
 
 async def _all(work: Iterable[Awaitable[object]]) -> None:

@@ -22,6 +22,7 @@ from webhook.rehearse.result import (
     WorkloadResult,
 )
 from webhook.rehearse.runs.shortage import causes_of, shortage_of
+from webhook.rehearse.runs.workloads import PodStage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -150,11 +151,11 @@ def outcome_of(played: Reclaim, watches: Watches, lost: Collection[str], left: C
 def _count_before(known: KnownPod, run: WorkloadRun, played: Reclaim, watches: Watches, *, is_lost: bool) -> None:
     """Count what a Pod was before the reclaim, and how long its budgets were not met."""
     run.replicas += known.ran
-    run.pending -= known.waited
+    run.pending -= known.before is PodStage.WAITING
     run.lost += is_lost
     run.killed_early += known.killed
     run.moves |= is_lost and not known.leaves
-    for key in known.budgets if known.ran or known.waited else ():
+    for key in known.budgets if known.before is not PodStage.NEW else ():
         run.budgets.add(key[1])
         run.seconds_below_budget = max(run.seconds_below_budget, float(played.below[key]))
         if (seen := watches.budgets.get(key)) and (why := seen.status.uncountable):

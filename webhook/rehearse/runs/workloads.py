@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from enum import IntEnum
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
@@ -37,6 +38,15 @@ _TRAINING_OPERATORS: Final = Globs(("*Job.kubeflow.org",))
 _HISTORY_AT_MOST: Final = 1800.0
 
 
+class PodStage(IntEnum):
+    """Steps in the life of a Pod, in their order."""
+
+    NEW = 0
+    WAITING = 1
+    PLACED = 2
+    STOPPING = 3
+
+
 class KnownPod(msgspec.Struct):
     """Hold a Pod as it was first seen, and what has happened to it.
 
@@ -51,12 +61,9 @@ class KnownPod(msgspec.Struct):
         work_if_killed: the same when it is killed before.
         gang: what the Pods of its gang have in common; of a Pod whose controller is not here, itself; or None.
         leaves: it goes with its Node, and nobody moves it: a DaemonSet's or static Pod.
-        ran, waited: what it did before the reclaim: it was on a Node, or waited for one.
-        starts: it is bound, and going to be ready.
-        stops: it is told to stop, and going to have stopped.
+        stage: the last step of its life that the rehearsal has acted on; ``before`` is that at the reclaim.
         evicted: the second in which it was told to stop; None: it was not.
         killed: it was killed before its grace period was over.
-        waits: it has been said that it waits for a node.
         broken: its gang has lost a Pod.
         blocked: budgets have refused its eviction.
     """
@@ -73,15 +80,17 @@ class KnownPod(msgspec.Struct):
     work_if_killed: float
     gang: tuple[str, ...] | None
     leaves: bool
-    ran: bool = False
-    waited: bool = False
-    starts: bool = False
-    stops: bool = False
+    stage: PodStage = PodStage.NEW
+    before: PodStage = PodStage.NEW
     evicted: float | None = None
     killed: bool = False
-    waits: bool = False
     broken: bool = False
     blocked: bool = False
+
+    @property
+    def ran(self) -> bool:
+        """Return whether it was on a Node before the reclaim."""
+        return self.before is PodStage.PLACED
 
 
 class Workloads:
