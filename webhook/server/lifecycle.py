@@ -70,7 +70,7 @@ class Replica:
     Args:
         listener: listening and non-blocking.
         cluster: the live cluster whose state it judges with; None: the state is that of the reloader's snapshots.
-        record: the folder for its decisions; None: they are not recorded.
+        record: the folder for recorded decisions; None: record none.
         callers: those whose reviews are judged.
         managed: renews the certificate; None: something else does.
     """
@@ -117,9 +117,18 @@ class Replica:
         )
 
     @property
+    def why_not_ready(self) -> str:
+        """Return why it is not ready, or an empty string if it answers reviews and knows the cluster."""
+        if self.webhook.stopping:
+            return "stopping"
+        if self.waits_for:
+            return f"not ready: {self.waits_for}"
+        return "" if self._serving else "not ready"
+
+    @property
     def ready(self) -> bool:
-        """Return whether it answers reviews, knows the cluster and is not stopping."""
-        return self._serving and not self.webhook.stopping and not self.waits_for
+        """Return whether it answers reviews, knows the cluster, and is not stopping."""
+        return not self.why_not_ready
 
     @property
     def reloads(self) -> dict[str, Reload]:

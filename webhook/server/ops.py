@@ -1,4 +1,4 @@
-"""Serve the operators' port, plain HTTP: ``/healthz``, ``/readyz``, ``/metrics``, ``/version``, and ``/``, a page."""
+"""The operators' port, plain HTTP: ``/healthz``, ``/readyz``, ``/metrics``, ``/version``, and a page at ``/``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 from aiohttp import web
@@ -21,13 +21,37 @@ from webhook.server.rehearsals import read_rehearsals
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from prometheus_client import Metric
 
     from webhook.server.lifecycle import Replica
 
+    _Value: TypeAlias = float | datetime | Mapping[str, float] | Mapping[tuple[str, str], float]
+
+_GAUGES: Final = {
+    "ready": ("1 if it answers reviews, and knows what it needs for that.",),
+    "connections": ("Open connections.",),
+    "in_flight": ("Reviews being judged.",),
+    "bundle_info": ("1 for the bundle in force.", "hash"),
+    "policies": ("Policies in force.", "enforcement"),
+    "exemption_expiry_timestamp_seconds": ("When an exemption ends.", "policy", "exemption"),
+    "last_reload_success": ("1 if what changed last is in force.", "what"),
+    "last_reload_timestamp_seconds": ("When an attempt to load or renew it last succeeded.", "what"),
+    "cluster_silence_seconds": ("Since the cluster was last heard of, for the resource of which that is longest ago.",),
+    "webhooks_outdated": (
+        "Webhooks that are missing, or whose rules or conditions are not those of the policies in force.",
+    ),
+    "certificate_trusted": ("1 if the caBundles in force verify what is served.",),
+    "certificate_expiry_timestamp_seconds": ("When the served certificate expires.",),
+    "ca_expiry_timestamp_seconds": ("When the CA expires that spotgate signs with.",),
+    "ca_bundle_expiry_timestamp_seconds": ("When a caBundle in force trusts nothing more.",),
+    "rehearsal_timestamp_seconds": ("When the loss of spot pools was last rehearsed.",),
+    "rehearsal_pending_pods": ("Pods that losing the pool leaves without room.", "pool"),
+    "rehearsal_killed_early": ("Pods that losing the pool kills too early.", "pool"),
+}
+"""The help text and the labels of each gauge."""
 
 _PAGE_SECONDS: Final = 1.0
 """Seconds for which a rendered page is served again: endless requests make the server render one a second."""
@@ -41,7 +65,7 @@ _PAGE_HEADERS: Final = {
 
 
 class OpsPort:
-    """Serve the operators' port of a replica. The gauges of its state are added to its metrics.
+    """The operators' port of a replica. It adds the gauges of the replica's state to the replica's metrics.
 
     Args:
         rehearsal: the file with the rehearsals that were published last; None: there are none.
@@ -53,7 +77,7 @@ class OpsPort:
         self._page, self._page_policy = "", ""
         self._page_ends = 0.0
         self._rendering = asyncio.Lock()
-        replica.metrics.registry.register(_States(replica, rehearsal))
+        replica.metrics.registry.register(_StateCollector(replica, rehearsal))
 
     async def start(self, listener: socket.socket) -> web.AppRunner:
         """Serve on a listening socket until the runner is cleaned up."""
@@ -78,19 +102,12 @@ class OpsPort:
             return web.Response(text=self._page, content_type="text/html", headers=headers)
 
     async def _healthz(self, _: web.Request) -> web.Response:
-        # Process-local: a restart would mend nothing that is around this process.
+        # About this process alone: a restart would fix nothing outside of it.
         return web.Response(text="ok\n")
 
     async def _readyz(self, _: web.Request) -> web.Response:
-        why_not = self._why_not_ready()
+        why_not = self._replica.why_not_ready
         return web.Response(status=503, text=f"{why_not}\n") if why_not else web.Response(text="ok\n")
-
-    def _why_not_ready(self) -> str:
-        if self._replica.webhook.stopping:
-            return "stopping"
-        if self._replica.ready:
-            return ""
-        return f"not ready: {self._replica.waits_for}" if self._replica.waits_for else "not ready"
 
     async def _metrics(self, _: web.Request) -> web.Response:
         body = generate_latest(self._replica.metrics.registry)
@@ -103,8 +120,8 @@ class OpsPort:
             "version": __version__,
             "bundle": bundle.hash,
             "policies": [
-                {"name": each.name, "kind": each.kind.name, "enforcement": str(each.enforcement)}
-                for each in bundle.policies
+                {"name": policy.name, "kind": policy.kind.name, "enforcement": str(policy.enforcement)}
+                for policy in bundle.policies
             ],
             "certificate": self._replica.certificate.served.decode(),
         }
@@ -112,84 +129,57 @@ class OpsPort:
 
 
 def _render(replica: Replica, rehearsal: Path | None) -> tuple[str, str]:
-    # The template engine is 40 ms and some MB that a replica of which nobody asks for the page need not have.
+    # The template engine takes 40 ms and some MB: it is loaded with the first request for the page.
     from webhook.server.overview import render  # noqa: PLC0415
 
     return render(replica, read_rehearsals(rehearsal))
 
 
-class _States(Collector):
-    """Show the state of a replica as gauges."""
+class _StateCollector(Collector):
+    """Gauges of the state of a replica."""
 
     def __init__(self, replica: Replica, rehearsal: Path | None) -> None:
         self._replica = replica
         self._rehearsal = rehearsal
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the gauges as they are now."""
+        """Yield the gauges as they are now, without those that have no value."""
         replica = self._replica
         bundle, certificate, reloads = replica.webhook.snapshot.bundle, replica.certificate, replica.reloads
-        yield _gauge("ready", "1 if it answers reviews, and knows what it needs for that.", replica.ready)
-        yield _gauge("connections", "Open connections.", replica.connections)
-        yield _gauge("in_flight", "Reviews being judged.", replica.webhook.in_flight)
-        yield _gauge("bundle_info", "1 for the bundle in force.", {bundle.hash: 1}, "hash")
-        in_force = Counter(str(policy.enforcement) for policy in bundle.policies)
-        yield _gauge("policies", "Policies in force.", in_force, "enforcement")
+        rehearsals = read_rehearsals(self._rehearsal)
+        pools = rehearsals.pools if rehearsals is not None else None
+        values: dict[str, _Value | None] = {
+            "ready": replica.ready,
+            "connections": replica.connections,
+            "in_flight": replica.webhook.in_flight,
+            "bundle_info": {bundle.hash: 1},
+            "policies": Counter(str(policy.enforcement) for policy in bundle.policies),
+            "exemption_expiry_timestamp_seconds": {(end.policy, end.exemption): end.time for end in replica.endings}
+            or None,
+            "last_reload_success": {what: reload.success for what, reload in reloads.items()},
+            "last_reload_timestamp_seconds": {what: reload.last_success for what, reload in reloads.items()},
+            "cluster_silence_seconds": replica.cluster_silence,
+            "webhooks_outdated": replica.webhooks_outdated,
+            "certificate_trusted": certificate.trusted,
+            "certificate_expiry_timestamp_seconds": certificate.expiry,
+            "ca_expiry_timestamp_seconds": replica.authority_expiry,
+            "ca_bundle_expiry_timestamp_seconds": certificate.trust_expiry,
+            "rehearsal_timestamp_seconds": None if rehearsals is None else rehearsals.timestamp,
+            "rehearsal_pending_pods": None if pools is None else {pool.pool: pool.pending for pool in pools},
+            "rehearsal_killed_early": None if pools is None else {pool.pool: pool.killed_early for pool in pools},
+        }
+        for name, (text, *labels) in _GAUGES.items():
+            if (value := values[name]) is not None:
+                yield _gauge(f"spotgate_{name}", text, value, labels)
         yield CounterMetricFamily(
             "spotgate_policies_removed", "Policies that a reload put out of force.", value=replica.reloader.removed
         )
-        if ends := {(each.policy, each.exemption): each.time for each in replica.endings}:
-            yield _gauge("exemption_expiry_timestamp_seconds", "When an exemption ends.", ends, "policy", "exemption")
-        success = {what: reload.success for what, reload in reloads.items()}
-        when = {what: reload.last_success for what, reload in reloads.items()}
-        yield _gauge("last_reload_success", "1 if what changed last is in force.", success, "what")
-        yield _gauge(
-            "last_reload_timestamp_seconds", "When an attempt to load or renew it last succeeded.", when, "what"
-        )
-        optional = (
-            (
-                "cluster_silence_seconds",
-                "Since the cluster was last heard of, for the resource of which that is longest ago.",
-                replica.cluster_silence,
-            ),
-            (
-                "webhooks_outdated",
-                "Webhooks that are missing, or whose rules or conditions are not those of the policies in force.",
-                replica.webhooks_outdated,
-            ),
-            ("certificate_trusted", "1 if the caBundles in force verify what is served.", certificate.trusted),
-            ("certificate_expiry_timestamp_seconds", "When the served certificate expires.", certificate.expiry),
-            (
-                "ca_expiry_timestamp_seconds",
-                "When the CA expires that spotgate signs with.",
-                replica.authority_expiry,
-            ),
-            (
-                "ca_bundle_expiry_timestamp_seconds",
-                "When a caBundle in force trusts nothing more.",
-                certificate.trust_expiry,
-            ),
-        )
-        for name, meaning, value in optional:
-            if value is not None:
-                yield _gauge(name, meaning, value.timestamp() if isinstance(value, datetime) else value)
-        if (rehearsals := read_rehearsals(self._rehearsal)) is not None:
-            yield _gauge(
-                "rehearsal_timestamp_seconds", "When the loss of spot pools was last rehearsed.", rehearsals.timestamp
-            )
-            without_room = {one.pool: one.pending for one in rehearsals.pools}
-            yield _gauge(
-                "rehearsal_pending_pods", "Pods that losing the pool leaves without room.", without_room, "pool"
-            )
-            killed = {one.pool: one.killed_early for one in rehearsals.pools}
-            yield _gauge("rehearsal_killed_early", "Pods that losing the pool kills too early.", killed, "pool")
 
 
-def _gauge(
-    name: str, help_text: str, value: float | Mapping[str, float] | Mapping[tuple[str, str], float], *labels: str
-) -> GaugeMetricFamily:
+def _gauge(name: str, text: str, value: _Value, labels: Sequence[str]) -> GaugeMetricFamily:
     """Return a gauge with one value, or with one value for each value of its labels."""
-    family = GaugeMetricFamily(f"spotgate_{name}", help_text, labels=labels or None)
+    gauge = GaugeMetricFamily(name, text, labels=labels)
     for key, number in value.items() if isinstance(value, Mapping) else [((), value)]:
-        family.add_metric([key] if isinstance(key, str) else key, float(number))
-    return family
+        seconds = number.timestamp() if isinstance(number, datetime) else number
+        gauge.add_metric([key] if isinstance(key, str) else key, float(seconds))
+    return gauge
