@@ -38,7 +38,7 @@ def test_the_base_serves_the_policies_of_the_image_and_mounts_no_others() -> Non
 def test_the_namespace_is_the_one_that_is_never_touched() -> None:
     (namespace,) = documents("namespace.yaml")
     assert namespace["metadata"]["name"] == OWN_NAMESPACE
-    assert load_bundle().index.system_namespaces.match(OWN_NAMESPACE)
+    assert load_bundle().index.system_namespaces.names.match(OWN_NAMESPACE)
 
 
 def test_the_role_reads_every_kind_of_node_pool_and_writes_nothing() -> None:

@@ -110,10 +110,12 @@ class _Evaluation:
         self.request = request
         self.namespace = namespace_of(request)
         self.route = route
-        owned = index.system_namespace(self.namespace or "", context.view)
-        self.in_provider_namespace = owned is Tristate.YES and index.is_provider_namespace(request)
-        self.only_warns = owned is Tristate.YES and not self.in_provider_namespace
-        self.owner_unknown = owned is Tristate.UNKNOWN
+        in_system = index.system_namespaces.contains(self.namespace or "", context.view)
+        self.in_provider_namespace = in_system is Tristate.YES and index.system_namespaces.may_be_provider_namespace(
+            request
+        )
+        self.only_warns = in_system is Tristate.YES and not self.in_provider_namespace
+        self.owner_unknown = in_system is Tristate.UNKNOWN
         self.index = index
         self.context = context
         self.trace = Trace() if context.trace else NO_TRACE

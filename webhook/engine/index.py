@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
-from webhook.base.globs import Globs
-from webhook.capacity.placement.supply import in_play
 from webhook.capacity.view import Needs
-from webhook.kube.affinity import Tristate
+from webhook.engine.namespaces import SystemNamespaces
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.model.decision import Outcome
 from webhook.model.review import OPERATIONS
-from webhook.policy.match import RequestAttributes, is_named, is_namespace, namespace_of
+from webhook.policy.match import RequestAttributes, is_named
 from webhook.policy.precedence import ALONE, Standing
 from webhook.rules.context import Phase
 from webhook.rules.protocol import NO_NEEDS, Mutator, Validator
@@ -24,15 +22,13 @@ from webhook.rules.protocol import NO_NEEDS, Mutator, Validator
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from webhook.base.globs import Globs
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
     from webhook.kube.templates import Workload
     from webhook.model.review import Request
     from webhook.policy.match import Exemption, Matcher, ResourceRule
     from webhook.rules.protocol import PolicyKind
-
-SYSTEM_NAMESPACES: Final = ("kube-system", "kube-node-lease")
-"""Namespaces that no policy affects: a webhook that stops these stops the recovery of the cluster."""
 
 _CACHED_AT_MOST: Final = 4096
 """Entries of a cache: routes of resources that only wildcard rules match, and namespaces of a route. A cluster has a
@@ -241,12 +237,7 @@ class Index:
         self.policies = tuple(policies)
         self.workloads = {(workload.group, workload.resource): workload for workload in workloads}
         self.providers = providers
-        self._owning = tuple(
-            each
-            for each in providers.values()
-            if each.system_namespaces.names.patterns or each.system_namespaces.labels
-        )
-        self.system_namespaces = Globs((*SYSTEM_NAMESPACES, own_namespace))
+        self.system_namespaces = SystemNamespaces(providers, own_namespace)
         self._wildcards = any(
             "*" in item for policy in policies for rule in policy.rules for item in (*rule.api_groups, *rule.resources)
         )
@@ -297,35 +288,6 @@ class Index:
     def namespace_labels(self, namespace: str, view: ClusterView) -> Mapping[str, str]:
         """Return the labels of a namespace; of an unknown one, only its name."""
         return view.namespaces.get(namespace) or {NAMESPACE_NAME_LABEL: namespace}
-
-    def system_namespace(self, namespace: str, view: ClusterView) -> Tristate:
-        """Return whether the namespace is a system namespace.
-
-        A provider's own namespaces count if that provider is in play; this is unknown while the node pools are.
-        """
-        if not namespace:
-            return Tristate.NO
-        if self.system_namespaces.match(namespace):
-            return Tristate.YES
-        labels = view.namespaces.get(namespace) or {}
-        owners = [each.name for each in self._owning if each.owns_namespace(namespace, labels)]
-        if not owners:
-            return Tristate.NO
-        if not in_play(view, self.providers).isdisjoint(owners):
-            return Tristate.YES
-        return Tristate.NO if view.pools is not None else Tristate.UNKNOWN
-
-    def is_in_system_namespace(self, request: Request, view: ClusterView) -> bool:
-        """Return whether the object is in a system namespace, where no policy changes or denies anything."""
-        owned = self.system_namespace(namespace_of(request) or "", view)
-        return owned is Tristate.YES and not self.is_provider_namespace(request)
-
-    def is_provider_namespace(self, request: Request) -> bool:
-        """Return whether the object of a request about a system namespace is a Namespace that a provider owns.
-
-        Such a Namespace is not in itself: policies say who may create one.
-        """
-        return is_namespace(request) and not self.system_namespaces.match(namespace_of(request) or "")
 
     def _declared_resources(self) -> set[tuple[str, str]]:
         """Return the API group and path of each resource that a policy or a WorkloadTemplates document names."""

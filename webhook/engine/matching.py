@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from webhook.capacity.placement.supply import in_play
 from webhook.capacity.placement.target import Target
 from webhook.engine.enforcement import UnknownMatch
 from webhook.model.review import is_null
@@ -66,7 +65,7 @@ class Matching:
             return ""
         view, providers = self._context.view, self._index.providers
         target = subject.target(view, providers, provider=(), tolerating=False)
-        shown = {each.name for each in target.providers} if isinstance(target, Target) else in_play(view, providers)
+        shown = {each.name for each in target.providers} if isinstance(target, Target) else view.providers
         best = min((policy, *rivals), key=lambda each: claim(each.claims, shown))
         return best.name if best is not policy else ""
 

@@ -234,7 +234,7 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judgements) -
     left_out = bundle.index.left_out(request)
     unmatched = {policy.name for policy, _ in left_out}
     replacing = {each.name for each in bundle.replacing if each.is_policy}
-    in_system = bundle.index.is_in_system_namespace(request, judged.view)
+    in_system = bundle.index.system_namespaces.contains_object(request, judged.view)
     verdicts = (
         *engine,
         *(

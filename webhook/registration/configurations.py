@@ -91,7 +91,7 @@ def without_system_namespaces(bundle: Bundle) -> JSON:
     A provider's own are left to spotgate, which knows whether the provider is in play: elsewhere their names and labels
     are anybody's.
     """
-    values = list(bundle.index.system_namespaces.patterns)
+    values = list(bundle.index.system_namespaces.names.patterns)
     return {"matchExpressions": [{"key": NAMESPACE_NAME_LABEL, "operator": "NotIn", "values": values}]}
 
 
@@ -138,7 +138,7 @@ class _Webhooks:
 
     def _namespaces(self, matched: MatchedResources) -> JSON:
         """Return the webhook about Namespaces, without a selector of their own labels, which anybody may set."""
-        names = literal(list(self._bundle.index.system_namespaces.patterns))
+        names = literal(list(self._bundle.index.system_namespaces.names.patterns))
         essential = {"name": "no-system-namespaces", "expression": f"!(request.?name.orValue('') in {names})"}
         conditions = [essential, *ObjectConditions(self._bundle, Phase.VALIDATE, self._neutral, matched).of()]
         rules, policy = as_rules(matched), self._of_workloads

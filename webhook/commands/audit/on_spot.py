@@ -82,7 +82,7 @@ class OnSpot:
         if node is None or owner in _OF_NODES:
             return
         _, _, namespace, _ = identity
-        if self._bundle.index.system_namespace(namespace, self._view) is Tristate.YES:
+        if self._bundle.index.system_namespaces.contains(namespace, self._view) is Tristate.YES:
             return
         self._workloads[identity] = self._of_pod(raw, node)
         if controller is not None:

@@ -281,8 +281,8 @@ class _Judging:
         return manifest, replace(judgement, patch=())
 
     def _is_the_platforms(self, listed: Listed, name: str) -> bool:
-        owned = listed.key == _NAMESPACES and self._bundle.index.system_namespace(name, self._view)
-        return owned is Tristate.YES
+        is_system = self._bundle.index.system_namespaces.contains(name, self._view) is Tristate.YES
+        return listed.key == _NAMESPACES and is_system
 
 
 def _as_new(listed: Listed, metadata: _Metadata, raw: msgspec.Raw) -> Manifest:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cluster.installation import CONFIGURATION, CONFIGURATIONS
 from webhook.commands.doctor.installation import INSTALL, UNREADABLE, Diagnosis, read
-from webhook.engine.index import SYSTEM_NAMESPACES
+from webhook.engine.namespaces import SYSTEM_NAMESPACES
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.kube.selectors import LabelSelector
 from webhook.registration.configurations import configurations
@@ -52,7 +52,7 @@ async def check_configurations(installed: Installed) -> AsyncIterator[Diagnosis]
         else:
             for each in _different(kind, wanted.get(kind, []), found):
                 yield each
-    names = installed.bundle.index.system_namespaces.patterns if installed.bundle else SYSTEM_NAMESPACES
+    names = installed.bundle.index.system_namespaces.names.patterns if installed.bundle else SYSTEM_NAMESPACES
     webhooks = [each for found in stored.values() if found for each in found.get("webhooks", ())]
     for each in _left_out(installed, webhooks, names):
         yield each

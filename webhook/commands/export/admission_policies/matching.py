@@ -94,7 +94,7 @@ class ExportedPolicy:
     def leave_out_system_namespaces(self) -> None:
         """Record system namespaces that the policy names: spotgate warns there, and the export ignores them."""
         for number, each in enumerate(self.spec.match.namespaces.include):
-            if self.bundle.index.system_namespaces.match(each):
+            if self.bundle.index.system_namespaces.names.match(each):
                 path = ("match", "namespaces", "include", number)
                 self.leave_out(path, f"{each} is a system namespace, and left alone")
 
