@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import re
 from pathlib import Path
 from posixpath import normpath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from webhook.base.exits import CannotJudgeError
 from webhook.base.globs import problem_with
@@ -24,12 +25,20 @@ if TYPE_CHECKING:
     from webhook.capacity.view import ClusterView
     from webhook.engine.bundle import Bundle
 
+T = TypeVar("T")
+
 SHIPPED_WORD: Final = "shipped"
 _SHIPPED: Final = (
     "repeatable; default: `shipped`, the policies that come with spotgate; name it next to your own to combine them: "
     "yours override shipped ones of the same kind and name"
 )
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def options_of(kind: Callable[..., T], namespace: argparse.Namespace) -> T:
+    """Return the options of a command as its dataclass: for each field the flag of the same name."""
+    names = inspect.signature(kind).parameters
+    return kind(**{name: value for name, value in vars(namespace).items() if name in names})
 
 
 def path(text: str) -> str:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from webhook.base import terminal
 from webhook.base.exits import CANNOT_JUDGE, FINE, FOUND
-from webhook.commands.replay.replay import (
-    Policies,
-    change_lines,
-    changes_json,
-    changes_of_plain,
-    changes_of_recorded,
-    read_reviews,
-)
+from webhook.base.terminal import as_json, complain, show
+from webhook.commands.replay.output import change_lines, changes_json
+from webhook.commands.replay.replay import Policies, changes_of, read_reviews
 from webhook.offline.options import (
     add_kubernetes_version,
     add_list,
     add_policies,
     add_table_or_json,
+    options_of,
     path,
     policies_path,
     read_policies,
@@ -53,6 +49,23 @@ exit codes:
 """
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """The flags, parsed."""
+
+    files: list[str]
+    policies: list[Path]
+    against: list[Path]
+    state: list[Path]
+    kubernetes_version: tuple[int, int]
+    output: str
+
+    def read(self, paths: Sequence[Path]) -> Policies:
+        """Read policies, and the state of the cluster, if any."""
+        bundle = read_policies(paths)
+        return Policies(bundle, read_state(self.state, bundle) if self.state else None, self.kubernetes_version)
+
+
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("files", metavar="FILE", nargs="+", type=path, help="files and folders; - reads standard input")
@@ -73,34 +86,28 @@ def configure(parser: ArgumentParser) -> None:
     add_table_or_json(parser)
 
 
-def run(options: Namespace) -> int:
+def run(namespace: Namespace) -> int:
     """Judge the reviews again and print what changes."""
-    new = _policies(options.policies, options)
-    old = _policies(options.against, options) if options.against else None
-    problems: list[Problem] = []
+    options = options_of(ReplayOptions, namespace)
+    new = options.read(options.policies)
+    old = options.read(options.against) if options.against else None
     changes: list[AnswerChange] = []
+    problems: list[Problem] = []
     reviews = 0
-    for review in read_reviews(options.files, problems):
-        if review.recorded is not None:
-            changes += changes_of_recorded(review, review.recorded, new, old)
-        elif old is not None:
-            changes += changes_of_plain(review, new, old)
-        else:
+    for review in read_reviews(options.files):
+        if isinstance(review, Problem):
+            problems.append(review)
+        elif review.recorded is None and old is None:
             text = "says nothing of how it was answered; name the policies to compare with: --against"
             problems.append(Problem(review.file, review.line, 1, "", text))
-            continue
-        reviews += 1
+        else:
+            changes += changes_of(review, new, old)
+            reviews += 1
     if options.output == "json":
-        print(changes_json(changes, reviews, problems))
+        print(as_json(changes_json(changes, reviews, problems)))
     else:
-        terminal.show(change_lines(changes, reviews))
+        show(change_lines(changes, reviews))
     if problems:
-        terminal.complain(*map(str, problems))
+        complain(*map(str, problems))
         return CANNOT_JUDGE
     return FOUND if changes else FINE
-
-
-def _policies(paths: Sequence[Path], options: Namespace) -> Policies:
-    bundle = read_policies(paths)
-    view = read_state(options.state, bundle) if options.state else None
-    return Policies(bundle, view, options.kubernetes_version)

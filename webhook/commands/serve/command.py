@@ -5,12 +5,11 @@ from __future__ import annotations
 import signal
 import sys
 from argparse import ArgumentTypeError
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import FINE, CannotJudgeError
-from webhook.offline.options import add_cluster, add_list, add_policies, object_name
+from webhook.offline.options import add_cluster, add_list, add_policies, object_name, options_of
 from webhook.server.serve import Address, ServeOptions, serve
 
 if TYPE_CHECKING:
@@ -114,28 +113,29 @@ def _add_state(parser: ArgumentParser) -> None:
     add_cluster(state)
 
 
-def run(options: Namespace) -> int:
+def run(namespace: Namespace) -> int:
     """Serve until a signal ends it."""
-    files = [each is not None for each in (options.tls_cert, options.tls_key)]
-    ways = (any(files), options.tls_secret is not None, options.self_signed)
-    if sum(ways) != 1 or any(files) != all(files):
-        raise CannotJudgeError(
-            "spotgate serve: error: give either --tls-cert and --tls-key, or --tls-secret, or --self-signed; in "
-            "a cluster a component for certificates does (docs/certificates.md)"
+    options = options_of(ServeOptions, namespace)
+    files = [options.tls_cert is not None, options.tls_key is not None]
+    problem = ""
+    if [any(files), options.tls_secret is not None, options.self_signed].count(True) != 1 or any(files) != all(files):
+        problem = (
+            "give either --tls-cert and --tls-key, or --tls-secret, or --self-signed; in a cluster a component for "
+            "certificates does (docs/certificates.md)"
         )
-    if options.tls_secret is not None and not (options.tls_name and (options.in_cluster or options.kubeconfig)):
-        raise CannotJudgeError(
-            "spotgate serve: error: --tls-secret needs --tls-name, such as spotgate.spotgate-system.svc, and "
-            "--in-cluster or --kubeconfig"
+    elif options.tls_secret is not None and not (options.tls_name and (options.in_cluster or options.kubeconfig)):
+        problem = (
+            "--tls-secret needs --tls-name, such as spotgate.spotgate-system.svc, and --in-cluster or --kubeconfig"
         )
-    if sum(map(bool, (options.in_cluster, options.kubeconfig, options.state))) > 1:
-        raise CannotJudgeError("spotgate serve: error: give at most one of --in-cluster, --kubeconfig and --state")
-    if options.client_name and options.client_ca is None:
-        raise CannotJudgeError("spotgate serve: error: --client-name needs --client-ca: whose names are they?")
+    elif sum(map(bool, (options.in_cluster, options.kubeconfig, options.state))) > 1:
+        problem = "give at most one of --in-cluster, --kubeconfig and --state"
+    elif options.client_name and options.client_ca is None:
+        problem = "--client-name needs --client-ca: whose names are they?"
+    if problem:
+        raise CannotJudgeError(f"spotgate serve: error: {problem}")
     # The kernel keeps signals without a handler from process 1 of a container: until the server has one, this is it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(FINE))
-    flags = {each.name for each in fields(ServeOptions)}
-    return serve(ServeOptions(**{name: value for name, value in vars(options).items() if name in flags}))
+    return serve(options)
 
 
 def _address(text: str) -> Address:
