@@ -69,11 +69,11 @@ def test_a_resource_is_requested_where_more_than_zero_of_it_is(
 ) -> None:
     subject = pod(**{members: [{"name": "app", "resources": {quantities: {resource: quantity}}}]})
 
-    assert bool(requested_of(subject, GPUS)) is expected
+    assert bool(requested_of(subject.spec, GPUS)) is expected
 
 
 def test_containers_without_resources_request_nothing() -> None:
-    assert not requested_of(pod(containers=[{"name": "a", "resources": {}}, {"name": "b"}]), GPUS)
+    assert not requested_of(pod(containers=[{"name": "a", "resources": {}}, {"name": "b"}]).spec, GPUS)
 
 
 @pytest.mark.parametrize(

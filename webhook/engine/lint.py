@@ -13,8 +13,8 @@ from webhook.base.globs import Globs, is_glob
 from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, QUEUE_WORKER, STATELESS
 from webhook.capacity.providers.provider import pool_resources
 from webhook.kube.resources import (
+    BUILT_IN_GROUPS,
     GONE,
-    built_in_groups,
     built_in_resources,
     groups_with,
     is_built_in,
@@ -159,7 +159,7 @@ def _unknown_group(group: str, resource: str) -> str:
         return f"never matches: Kubernetes has no API group {group} any more{_elsewhere(resource)}"
     if group == "*" or "." in group or is_built_in(group):  # the group of a custom resource has a dot in its name
         return ""
-    return f"never matches: there is no API group {group}{did_you_mean(group, built_in_groups())}"
+    return f"never matches: there is no API group {group}{did_you_mean(group, BUILT_IN_GROUPS)}"
 
 
 def _unknown_resource(rule: ResourceRuleSpec, resource: str) -> str:

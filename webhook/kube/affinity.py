@@ -8,6 +8,7 @@ Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
@@ -24,8 +25,8 @@ REQUIRED: Final = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDur
 PREFERRED: Final = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
 
 _POSITIVE: Final = frozenset({"In", "Exists", "Gt", "Lt"})
-_MOST_DIGITS: Final = 19
-"""Digits of a 64-bit integer, which is what the scheduler reads."""
+_INTEGER: Final = re.compile(r"[+-]?\d{1,19}", re.ASCII)
+"""A 64-bit integer, which is what the scheduler reads."""
 
 
 class Tristate(IntEnum):
@@ -160,16 +161,8 @@ def _holds(requirement: Requirement, labels: Mapping[str, str], absent: Collecti
 
 
 def _compares(value: str | None, operator: str, values: tuple[str, ...]) -> bool:
-    if value is None or len(values) != 1:
+    texts = (value or "", *values)
+    if len(values) != 1 or not all(map(_INTEGER.fullmatch, texts)):
         return False
-    left, right = _integer(value), _integer(values[0])
-    if left is None or right is None:
-        return False
+    left, right = map(int, texts)
     return left > right if operator == "Gt" else left < right
-
-
-def _integer(text: str) -> int | None:
-    digits = text[1:] if text[:1] in {"+", "-"} else text
-    if not (digits.isascii() and digits.isdecimal()) or len(digits) > _MOST_DIGITS:
-        return None
-    return int(text)

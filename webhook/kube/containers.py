@@ -1,4 +1,4 @@
-"""Walk over a Pod's containers, and read facts from all of them."""
+"""Facts about a Pod that are spread over its containers and volumes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from webhook.base.globs import Globs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.kube.pod import Container, Pod, PodSpec, Resources
+    from webhook.kube.pod import Container, Pod, PodSpec, ResourceQuantity, Volume
 
 OS_LABEL: Final = "kubernetes.io/os"
 ARCH_LABEL: Final = "kubernetes.io/arch"
@@ -22,6 +22,9 @@ DEVICE_CLASS_RESOURCES: Final = "deviceclass.resource.kubernetes.io/*"
 _DEVICE_CLASSES: Final = Globs((DEVICE_CLASS_RESOURCES,))
 _PLACEHOLDERS: Final = frozenset("${")
 """How placeholders begin: ``${GPUS}``, ``{{ .Values.gpus }}``. No quantity does."""
+
+_NO_FOLDERS: Final = frozenset({"Socket", "CharDevice", "BlockDevice"})
+"""Types of a hostPath that hold no files."""
 
 
 class PlacedContainer(msgspec.Struct, frozen=True):
@@ -52,44 +55,33 @@ def containers(pod: Pod) -> Iterator[PlacedContainer]:
         yield PlacedContainer("ephemeralContainers", index, container)
 
 
-def resources_of(spec: PodSpec) -> list[Resources]:
-    """Return the resources of each container, and the Pod-level resources.
+def quantities_of(spec: PodSpec) -> list[tuple[str, ResourceQuantity]]:
+    """Return the names and quantities of all resources that the containers and the Pod itself request or limit.
 
     Kubernetes 1.37 accepts CPU, memory and huge pages at Pod level, and no devices.
     """
-    members = [*spec.containers, *(spec.initContainers or ()), *(spec.ephemeralContainers or ())]
-    resources = [container.resources for container in members if container.resources is not None]
-    return resources if spec.resources is None else [*resources, spec.resources]
+    quantities: list[tuple[str, ResourceQuantity]] = []
+    for resources in (spec.resources, *[container.resources for container in spec.all_containers]):
+        if resources is not None:
+            quantities += (resources.limits or {}).items()
+            quantities += (resources.requests or {}).items()
+    return quantities
 
 
-def requested_of(pod: Pod, resources: Globs) -> frozenset[str]:
-    """Return the resources with such a name of which the Pod requests, or is limited to, more than zero."""
-    return _requested(pod.spec, resources)
+def requested_of(spec: PodSpec, resources: Globs) -> frozenset[str]:
+    """Return the matching resources of which the Pod requests, or is limited to, more than zero."""
+    quantities = quantities_of(spec)
+    return frozenset(name for name, quantity in quantities if resources.match(name) and not is_zero(quantity))
 
 
 def claims_devices(spec: PodSpec) -> bool:
-    """Return whether the Pod asks for devices by a ResourceClaim, or by a request for which Kubernetes makes one."""
-    return bool(spec.resourceClaims) or bool(_requested(spec, _DEVICE_CLASSES))
+    """Return whether the Pod requests devices by a ResourceClaim, or by a resource for which Kubernetes creates one."""
+    return bool(spec.resourceClaims) or bool(requested_of(spec, _DEVICE_CLASSES))
 
 
 def may_request_devices(spec: PodSpec) -> bool:
-    """Return whether a placeholder is the quantity of an extended resource: it may be 0, and it may be more."""
-    return any(
-        "/" in name and str(quantity)[:1] in _PLACEHOLDERS
-        for wanted in resources_of(spec)
-        for quantities in (wanted.limits, wanted.requests)
-        for name, quantity in (quantities or {}).items()
-    )
-
-
-def _requested(spec: PodSpec, resources: Globs) -> frozenset[str]:
-    return frozenset(
-        name
-        for wanted in resources_of(spec)
-        for quantities in (wanted.limits, wanted.requests)
-        for name, quantity in (quantities or {}).items()
-        if resources.match(name) and not is_zero(quantity)
-    )
+    """Return whether the quantity of an extended resource is a placeholder: it may be 0 or more."""
+    return any("/" in name and str(quantity)[:1] in _PLACEHOLDERS for name, quantity in quantities_of(spec))
 
 
 def is_zero(quantity: str | float) -> bool:
@@ -118,3 +110,45 @@ def without_pre_stop(pod: Pod) -> tuple[int, ...]:
         for index, container in enumerate(pod.spec.containers)
         if container.lifecycle is None or container.lifecycle.preStop is None
     )
+
+
+def writable_claim(pod: Pod) -> str:
+    """Return the name of a volume that is a writable PersistentVolumeClaim. Return an empty string if there is none."""
+    claims = [
+        volume.name
+        for volume in pod.spec.volumes or ()
+        if volume.persistentVolumeClaim is not None and not volume.persistentVolumeClaim.readOnly
+    ]
+    mounts = _mounts(pod) if claims else {}
+    return next((name for name in claims if name in mounts), "")
+
+
+def on_the_node(pod: Pod) -> Iterator[tuple[int, Volume, tuple[str, ...]]]:
+    """Yield the written volumes that are lost with the node, each with its index and its mount paths.
+
+    Volumes in memory, devices and sockets do not count.
+    """
+    volumes = pod.spec.volumes or ()
+    if not any(volume.hostPath is not None or volume.emptyDir is not None for volume in volumes):
+        return
+    mounts = _mounts(pod)
+    for index, volume in enumerate(volumes):
+        host_path, empty_dir = volume.hostPath, volume.emptyDir
+        if host_path is not None:
+            keeps = host_path.type not in _NO_FOLDERS
+        else:
+            keeps = empty_dir is not None and not empty_dir.medium
+        if keeps and volume.name in mounts:
+            yield index, volume, tuple(mounts[volume.name])
+
+
+def _mounts(pod: Pod) -> dict[str, list[str]]:
+    """Return the paths at which running containers mount each volume writable."""
+    mounts: dict[str, list[str]] = {}
+    for placed in containers(pod):
+        if placed.members == "initContainers" and not placed.sidecar:
+            continue
+        for mount in placed.container.volumeMounts or ():
+            if not mount.readOnly:
+                mounts.setdefault(mount.name, []).append(mount.mountPath)
+    return mounts

@@ -6,6 +6,7 @@ Source: https://kubernetes.io/docs/concepts/workloads/pods/disruptions/ and pkg/
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -22,7 +23,7 @@ KIND: Final = "PodDisruptionBudget"
 RESOURCE: Final = "poddisruptionbudgets"
 
 _ALL: Final = 100
-_MOST_DIGITS: Final = 9
+_PERCENTAGE: Final = re.compile(r"(\d{1,9})%", re.ASCII)
 
 
 class DisruptionBudget(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,10 +70,8 @@ class DisruptionBudget(msgspec.Struct, frozen=True, kw_only=True):
 
 def _percent(bound: int | str) -> int:
     """Return the number before the percent sign; 0 for everything else, which the API server rejects."""
-    if isinstance(bound, int) or not bound.endswith("%"):
-        return 0
-    digits = bound[:-1]
-    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS else 0
+    percentage = _PERCENTAGE.fullmatch(str(bound))
+    return int(percentage[1]) if percentage is not None else 0
 
 
 def _count(bound: int | str, replicas: int) -> int:

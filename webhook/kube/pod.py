@@ -7,12 +7,14 @@ Source: https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.37/#pod
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 DEFAULT_GRACE_SECONDS: Final = 30
 """The API server writes this into ``terminationGracePeriodSeconds`` before any webhook sees the Pod."""
+
+ResourceQuantity: TypeAlias = str | int | float
 
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 
@@ -45,6 +47,11 @@ class ObjectMeta(msgspec.Struct):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     ownerReferences: list[OwnerReference] | None = None
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """Return the owner that manages the object, or None."""
+        return next((owner for owner in self.ownerReferences or () if owner.controller), None)
 
 
 class Toleration(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -139,8 +146,8 @@ class ResourceClaimRef(msgspec.Struct, frozen=True):
 class Resources(msgspec.Struct):
     """Hold compute resources. Quantities stay as they are written."""
 
-    limits: dict[str, str | int | float] | None = None
-    requests: dict[str, str | int | float] | None = None
+    limits: dict[str, ResourceQuantity] | None = None
+    requests: dict[str, ResourceQuantity] | None = None
     claims: list[ResourceClaimRef] | None = None
 
 
@@ -236,6 +243,11 @@ class PodSpec(msgspec.Struct):
         """Return the ordinary containers. The API server shows an empty list, which it rejects, as null."""
         return self.ordinary or []
 
+    @property
+    def all_containers(self) -> list[Container]:
+        """Return the containers of all three lists."""
+        return [*self.containers, *(self.initContainers or ()), *(self.ephemeralContainers or ())]
+
 
 class Pod(msgspec.Struct):
     """Hold a Pod or a pod template: both have metadata and spec."""
@@ -262,7 +274,4 @@ class Pod(msgspec.Struct):
     @property
     def controller(self) -> OwnerReference | None:
         """Return the owner that manages the Pod, or None."""
-        for owner in self.metadata.ownerReferences or ():
-            if owner.controller:
-                return owner
-        return None
+        return self.metadata.controller

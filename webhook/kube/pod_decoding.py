@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.base import bounds
-from webhook.kube.containers import resources_of
+from webhook.kube.containers import quantities_of
 from webhook.kube.pod import Pod
 from webhook.model.review import MalformedObjectError
 
@@ -69,14 +69,15 @@ def _is_small(pod: Pod) -> bool:
     spec, metadata = pod.spec, pod.metadata
     if spec.affinity is not None:
         return False
-    members = [*spec.containers, *(spec.initContainers or ()), *(spec.ephemeralContainers or ())]
+    members = spec.all_containers
     if len(members) > bounds.LEAST:
         return False
-    things: list[Collection[object] | None] = [metadata.labels, metadata.annotations, spec.nodeSelector]
-    things += [spec.tolerations, spec.volumes, members]
-    for wanted in resources_of(spec):
-        things += (wanted.limits, wanted.requests)
-    return sum(map(len, filter(None, things))) <= bounds.LEAST
+    lists: list[Collection[object] | None] = [metadata.labels, metadata.annotations, spec.nodeSelector]
+    lists += [spec.tolerations, spec.volumes, members]
+    for resources in (spec.resources, *[container.resources for container in members]):
+        if resources is not None:
+            lists += (resources.limits, resources.requests)
+    return sum(map(len, filter(None, lists))) <= bounds.LEAST
 
 
 def counted(pod: Pod) -> Iterator[tuple[bounds.Bound, int]]:
@@ -90,9 +91,8 @@ def counted(pod: Pod) -> Iterator[tuple[bounds.Bound, int]]:
         yield bounds.TOLERATIONS, len(spec.tolerations)
     if spec.volumes:
         yield bounds.VOLUMES, len(spec.volumes)
-    members = (*spec.containers, *(spec.initContainers or ()), *(spec.ephemeralContainers or ()))
-    yield bounds.CONTAINERS, len(members)
-    yield bounds.RESOURCES, sum(len(each.limits or ()) + len(each.requests or ()) for each in resources_of(spec))
+    yield bounds.CONTAINERS, len(spec.all_containers)
+    yield bounds.RESOURCES, len(quantities_of(spec))
     if spec.affinity is not None and (affinity := spec.affinity.nodeAffinity) is not None:
         yield from _counted_affinity(affinity, len(spec.nodeSelector or ()))
 

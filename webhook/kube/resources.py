@@ -43,11 +43,6 @@ def resource_named(group: str, plural: str) -> Resource | None:
     return _BY_NAME.get((group, plural))
 
 
-def built_in_groups() -> set[str]:
-    """Return the API groups of Kubernetes itself."""
-    return {*_NAMESPACED, *_CLUSTER_SCOPED}
-
-
 def built_in_resources(group: str) -> list[Resource]:
     """Return the built-in resources of an API group, or of all groups for ``*``."""
     return [each for each in _BY_NAME.values() if group in {"*", each.group}]
@@ -72,7 +67,7 @@ def groups_with(plural: str) -> list[str]:
 
 def is_built_in(group: str) -> bool:
     """Return whether the API group belongs to Kubernetes itself, so that all its resources are known."""
-    return group in _NAMESPACED or group in _CLUSTER_SCOPED
+    return group in BUILT_IN_GROUPS
 
 
 def resource_of_crd(crd: Mapping[str, Any]) -> Resource | None:
@@ -124,6 +119,10 @@ _CLUSTER_SCOPED: Final = {
     "storage.k8s.io": "CSIDriver CSINode StorageClass VolumeAttachment VolumeAttributesClass",
     "storagemigration.k8s.io": "StorageVersionMigration",
 }
+
+
+BUILT_IN_GROUPS: Final = _NAMESPACED.keys() | _CLUSTER_SCOPED.keys()
+"""The API groups of Kubernetes itself."""
 
 
 def plural_of(kind: str) -> str:

@@ -6,18 +6,10 @@ from typing import Any, Final
 
 import msgspec
 
-from webhook.kube.pod import OwnerReference  # noqa: TC001 - msgspec reads the annotations
+from webhook.kube.pod import ObjectMeta, OwnerReference
 from webhook.model.review import is_null
 
 _INDEXED: Final = "Indexed"
-
-
-class _Metadata(msgspec.Struct):
-    name: str = ""
-    generateName: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    ownerReferences: list[OwnerReference] | None = None
 
 
 class _Spec(msgspec.Struct):
@@ -30,7 +22,7 @@ class _Spec(msgspec.Struct):
 class WorkloadFields(msgspec.Struct):
     """Hold the fields of a workload outside its template, also of a custom resource that has the same fields."""
 
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
     @property
@@ -52,7 +44,7 @@ class WorkloadFields(msgspec.Struct):
     @property
     def controller(self) -> OwnerReference | None:
         """Return the owner that manages the workload, or None."""
-        return next((owner for owner in self.metadata.ownerReferences or () if owner.controller), None)
+        return self.metadata.controller
 
     @property
     def indexed(self) -> bool:

@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from webhook.capacity.placement.budget import GraceBudgets, unevicted_annotation, unevicted_seconds
 from webhook.capacity.placement.target import NotTargeting, target_of
 from webhook.documents import field_path
+from webhook.kube.containers import on_the_node
 from webhook.kube.hooks import HookTime, spelled, time_of
 from webhook.kube.pod_decoding import decode_pod
 from webhook.kube.templates import pod_of
-from webhook.kube.volumes import on_the_node
 from webhook.model.review import MalformedObjectError, decode_object, is_null
 from webhook.policy.terms import Enforcement
 

@@ -24,7 +24,7 @@ from webhook.capacity.providers.joins import with_used
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL
 from webhook.capacity.providers.pool import CapacityType, Taint
 from webhook.kube.affinity import PREFERRED, REQUIRED, Tristate, constrained, preferences_of, required_of, terms_of
-from webhook.kube.containers import claims_devices, may_request_devices, requested_of, resources_of
+from webhook.kube.containers import claims_devices, may_request_devices, quantities_of, requested_of
 from webhook.kube.tolerations import tolerates
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _kind(pod: Pod, named: str | None) -> bytes:
     spec = pod.spec
     claims = bool(spec.resourceClaims)
     return _encoder.encode(
-        (named, resources_of(spec), claims, spec.nodeSelector, spec.affinity, spec.tolerations, spec.os)
+        (named, quantities_of(spec), claims, spec.nodeSelector, spec.affinity, spec.tolerations, spec.os)
     )
 
 
@@ -226,7 +226,7 @@ def _answer(
         if CAPACITY_LABEL not in pod.labels:
             because, field = f"{because} of its namespace", ""
 
-    requested = frozenset[str]().union(*(requested_of(pod, each.gpu.resources) for each in providers.values()))
+    requested = frozenset[str]().union(*(requested_of(pod.spec, each.gpu.resources) for each in providers.values()))
     claims, vague = claims_devices(pod.spec), may_request_devices(pod.spec)
     demands = PodDemands(pod, terms if placed is None else placed, named, requested, claims, vague)
     nodes, rejected = feasible_nodes(demands, supply, playing, spot_shown)

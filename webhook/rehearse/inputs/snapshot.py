@@ -10,7 +10,7 @@ import msgspec
 from msgspec import structs
 
 from webhook.base.exits import CannotJudgeError
-from webhook.kube.containers import resources_of
+from webhook.kube.containers import quantities_of
 from webhook.kube.disruption import KIND as BUDGET
 from webhook.kube.disruption import budget_from
 from webhook.kube.pod import ObjectMeta, Pod
@@ -339,7 +339,7 @@ def _without_requests(created: Sequence[Manifest]) -> Iterator[str]:
     limited = {each.namespace for each in created if each.kind == LIMIT_RANGE.kind}
     for each in created:
         spec = pod_spec_of(each.value)
-        says_nothing = not any(one.requests or one.limits for one in resources_of(spec))
+        says_nothing = not quantities_of(spec)
         if spec.containers and says_nothing and each.namespace not in limited:
             yield (
                 f"{each.value['kind']} {each.name} requests no resources: to the scheduler its Pods need no room, and "

@@ -132,7 +132,7 @@ class Workloads:
         workload = self._workload(pod)
         self._remember(pod, workload)
         requests = requests_of(pod.spec)
-        gpus = sum(requests[name] for name in requested_of(pod, self._gpus))
+        gpus = sum(requests[name] for name in requested_of(pod.spec, self._gpus))
         sort = pod.labels.get(CLASS_LABEL) or derive_class(pod, _TRAINING_OPERATORS, gpu=gpus > 0)[0]
         every = amount_of(pod.annotations.get(CHECKPOINT))
         killed = gpus / _HOUR * (float(every) if every is not None else _UNSAVED.get(sort, 0.0))

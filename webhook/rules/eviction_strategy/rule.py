@@ -30,7 +30,7 @@ from webhook.base.bounds import HINTED_AT_MOST
 from webhook.base.globs import Globs
 from webhook.documents.yaml_writer import UNBROKEN, dump
 from webhook.kube.affinity import terms_of
-from webhook.kube.volumes import writable_claim
+from webhook.kube.containers import writable_claim
 from webhook.model.decision import Outcome, Violation
 from webhook.policy.errors import SpecError
 from webhook.policy.match import ResourceRule

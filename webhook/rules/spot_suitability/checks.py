@@ -13,7 +13,7 @@ import msgspec
 from webhook.capacity.placement.budget import unevicted_annotation, unevicted_seconds
 from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND
 from webhook.documents.yaml_writer import UNBROKEN, dump
-from webhook.kube.volumes import on_the_node
+from webhook.kube.containers import on_the_node
 from webhook.model.decision import Outcome, Violation
 
 if TYPE_CHECKING:

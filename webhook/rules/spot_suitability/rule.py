@@ -47,7 +47,7 @@ from webhook.capacity.placement.workload_class import (
     is_queue_worker,
 )
 from webhook.capacity.view import Needs
-from webhook.kube.volumes import writable_claim
+from webhook.kube.containers import writable_claim
 from webhook.kube.workload import WorkloadFields
 from webhook.model.decision import Outcome
 from webhook.policy.match import PODS_CREATE
