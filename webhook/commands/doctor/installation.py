@@ -34,7 +34,7 @@ State: TypeAlias = Literal["ok", "warn", "fail", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Hold the result of one check: what is so, in one line, and what to do about it, if anything."""
+    """The result of a check: what is so, in one line, and how to fix it, if that is needed."""
 
     name: str
     state: State
@@ -43,7 +43,7 @@ class Diagnosis:
 
     @classmethod
     def of(cls, name: str, wrong: str, fix: str, fine: str, state: State = "fail") -> Diagnosis:
-        """Return what is wrong and how to mend it, or what is fine if nothing is wrong."""
+        """Return what is wrong and how to fix it, or what is fine if nothing is wrong."""
         return cls(name, state, wrong, fix) if wrong else cls(name, "ok", fine)
 
 
@@ -56,9 +56,6 @@ INSTALL: Final = "install it (docs/install.md), or name another --namespace"
 
 _ALLOW_PROXY: Final = "allow `get` on pods/proxy in spotgate's namespace"
 
-UNREADABLE: Final = "can't be read: "
-"""Begins why the user, or this machine, can't know something: the installation may be fine."""
-
 _NO_ROUTE: Final = ("connection refused", "no route to host", "unreachable")
 """What the API server says of an address where nothing is. A NetworkPolicy drops packets: the call times out."""
 
@@ -70,11 +67,11 @@ _OPEN_PORT: Final = (
     "let the API server reach port ops: add its addresses to NetworkPolicy spotgate (docs/install.md, who may connect)"
 )
 
-_PATIENCE: Final = aiohttp.ClientTimeout(total=SECONDS)
+_GO_ON: Final = "replicas go on with the last good ones: mend it"
 
 
 class ReplicaVersion(msgspec.Struct):
-    """Hold the answer of a replica's /version, as far as it is looked at."""
+    """The answer of a replica's /version, as far as doctor reads it."""
 
     version: str
     bundle: str
@@ -83,7 +80,7 @@ class ReplicaVersion(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class ServingPod:
-    """Describe a replica.
+    """A replica.
 
     Attributes:
         waits: why it does not run, as the kubelet or the scheduler says; empty: it runs, or nobody says.
@@ -105,13 +102,14 @@ class ServingPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """Describe an installation.
+    """An installation.
 
     Attributes:
         skew: seconds that the API server's clock is ahead of this machine's.
         groups: the API groups that the API server serves.
         replicas: Pods of the Deployment that are not stopping.
-        bundle: the policies that the Deployment names; None if they can't be loaded: ``bundle_problem`` says why.
+        bundle: the policies that the Deployment names; None if they can't be loaded.
+        loaded: the result of loading them.
         unread: what of the cluster can't be read.
     """
 
@@ -122,19 +120,20 @@ class Installed:
     deployment: JSON | None
     replicas: tuple[ServingPod, ...]
     bundle: Bundle | None
-    bundle_problem: str
+    loaded: Diagnosis
     view: ClusterView
     unread: tuple[str, ...]
 
     def secret(self) -> tuple[str, str]:
         """Return the namespace and name of the Secret with the certificate; empty names if the Deployment has none."""
-        spec = self.deployment["spec"]["template"]["spec"] if self.deployment else {"containers": []}
-        for container in spec["containers"]:
-            for each in container.get("args", ()):
-                if each.startswith("--tls-secret="):
-                    namespace, _, name = each.partition("=")[2].partition("/")
-                    return namespace.replace("$(POD_NAMESPACE)", self.namespace), name
-        names = [each["secret"]["secretName"] for each in spec.get("volumes", ()) if "secret" in each]
+        if self.deployment is None:
+            return "", ""
+        spec = self.deployment["spec"]["template"]["spec"]
+        for flag, value in _flags(spec):
+            if flag == "--tls-secret":
+                namespace, _, name = value.partition("/")
+                return namespace.replace("$(POD_NAMESPACE)", self.namespace), name
+        names = [volume["secret"]["secretName"] for volume in spec.get("volumes", ()) if "secret" in volume]
         return (self.namespace, names[0]) if names else ("", "")
 
     @property
@@ -143,35 +142,37 @@ class Installed:
         return "--tls-secret=" in str(self.deployment)
 
 
+def _flags(spec: JSON) -> Iterator[tuple[str, str]]:
+    """Yield flag and value of each argument of a Pod's containers."""
+    for container in spec["containers"]:
+        for argument in container.get("args", ()):
+            flag, _, value = argument.partition("=")
+            yield flag, value
+
+
 async def read(api: Api, path: str) -> Any:  # noqa: ANN401 - JSON
-    """Return an object of the API server, or None if it is not there. Raise ApiError if it can't be read."""
-    try:
-        async with api.get(path, _PATIENCE) as response:
-            return msgspec.json.decode(await response.read())
-    except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            return None
-        raise
+    """Return an object of the API server, or None if there is none. Raise ApiError if it can't be read."""
+    return await api.find(path, dict, SECONDS)
 
 
 async def read_text(api: Api, path: str) -> tuple[str, float]:
     """Return a text, and the seconds that the clock of whoever answered is ahead. Raise ApiError."""
     before = time.time()
-    async with api.get(path, _PATIENCE, "*/*") as response:
+    async with api.get(path, aiohttp.ClientTimeout(total=SECONDS), "*/*") as response:
         text = await response.text()
         date = response.headers.get("Date", "")
     after = time.time()
     try:
-        said = parsedate_to_datetime(date).timestamp()
+        answered = parsedate_to_datetime(date).timestamp()
     except ValueError:
         return text, 0.0
     # A Date header has no fractions, and was written at some moment between the two.
-    return text, min(said + 1 - before, 0.0) or max(said - after, 0.0)
+    return text, min(answered + 1 - before, 0.0) or max(answered - after, 0.0)
 
 
 def samples(text: str, name: str) -> Iterator[tuple[Mapping[str, str], float]]:
     """Yield labels and value of each sample of a metric."""
-    # An API server's metrics are 10 MB: only ours are parsed.
+    # An API server's metrics are 10 MB: only the lines of this metric are parsed.
     lines = "\n".join(line for line in text.splitlines() if line.startswith(name))
     for family in text_string_to_metric_families(f"{lines}\n"):
         for sample in family.samples:
@@ -180,84 +181,86 @@ def samples(text: str, name: str) -> Iterator[tuple[Mapping[str, str], float]]:
 
 
 async def read_installation(api: Api, namespace: str) -> Installed:
-    """Read what the checks look at. Raise ApiError if the API server does not answer, or refuses all of it."""
+    """Read what the checks need. Raise ApiError if the API server does not answer, or refuses all of it."""
     _, skew = await read_text(api, "/version")
     listed = await read(api, "/apis") or {"groups": []}
     deployment = await read(api, f"/apis/apps/v1/namespaces/{namespace}/deployments/spotgate")
     pods = await read(api, f"/api/v1/namespaces/{namespace}/pods?labelSelector=app.kubernetes.io/name%3Dspotgate")
-    alive = [each for each in pods["items"] if "deletionTimestamp" not in each["metadata"]]
-    bundle, problem = await _bundle(api, namespace, deployment)
+    running = [pod for pod in pods["items"] if "deletionTimestamp" not in pod["metadata"]]
+    bundle, loaded = await _read_policies(api, namespace, deployment)
     providers = (bundle or load_bundle(own_namespace=namespace)).providers
     replicas, reading = await asyncio.gather(
-        asyncio.gather(*map(partial(_replica, api), alive)),
+        asyncio.gather(*map(partial(_replica, api), running)),
         read_cluster(api, providers, budgets=False, seconds=SECONDS),
     )
     return Installed(
         api=api,
         namespace=namespace,
         skew=skew,
-        groups=frozenset({"", *(each["name"] for each in listed["groups"])}),
+        groups=frozenset({"", *(group["name"] for group in listed["groups"])}),
         deployment=deployment,
         replicas=tuple(replicas),
         bundle=bundle,
-        bundle_problem=problem,
+        loaded=loaded,
         view=reading.view,
         unread=reading.problems,
     )
 
 
-async def _bundle(api: Api, namespace: str, deployment: JSON | None) -> tuple[Bundle | None, str]:
-    """Return the policies that the Deployment names, or None and why they can't be loaded."""
+async def _read_policies(api: Api, namespace: str, deployment: JSON | None) -> tuple[Bundle | None, Diagnosis]:
+    """Read the policies that the Deployment names, and load them."""
     if deployment is None:
-        return None, f"there is no Deployment spotgate in namespace {namespace} that would name policies"
+        what = f"there is no Deployment spotgate in namespace {namespace} that would name policies"
+        return None, Diagnosis("policies", "fail", what, INSTALL)
     spec = deployment["spec"]["template"]["spec"]
-    container = spec["containers"][0]
-    volumes = {
-        volume["name"]: volume["configMap"]["name"] for volume in spec.get("volumes", ()) if "configMap" in volume
-    }
-    mounted = {mount["mountPath"]: volumes.get(mount["name"]) for mount in container.get("volumeMounts", ())}
-    paths = []
-    with TemporaryDirectory(prefix="spotgate-") as folder:
-        for argument in container.get("args", ()):
-            flag, _, path = argument.partition("=")
-            if flag == "--policies" and path == SHIPPED_WORD:
-                paths.append(SHIPPED)
-            elif flag == "--policies":
-                paths.append(Path(folder, path.strip("/")))
-                if problem := await _download(api, namespace, mounted.get(path), paths[-1]):
-                    return None, f"policies in {path}: {problem}"
+    volumes = {volume["name"]: volume.get("configMap", {}).get("name") for volume in spec.get("volumes", ())}
+    mounts = spec["containers"][0].get("volumeMounts", ())
+    mounted = {mount["mountPath"]: volumes.get(mount["name"]) for mount in mounts}
+    files: dict[str, Mapping[str, str]] = {}
+    for path in (value for flag, value in _flags(spec) if flag == "--policies"):
+        if path == SHIPPED_WORD:
+            files[path] = {}
+            continue
+        name = mounted.get(path)
+        where = f"policies in {path}: ConfigMap {namespace}/{name}"
+        if name is None:
+            what = f"policies in {path}: the Deployment mounts no ConfigMap there"
+            return None, Diagnosis("policies", "fail", what, _GO_ON)
         try:
-            return load_bundle(paths, own_namespace=namespace), ""
+            stored = await read(api, f"/api/v1/namespaces/{namespace}/configmaps/{name}")
+        except ApiError as error:
+            fix = "use credentials that may read it; this says nothing about the installation"
+            return None, Diagnosis("policies", "unknown", f"{where} can't be read: {error}", fix)
+        if stored is None:
+            return None, Diagnosis("policies", "fail", f"{where} does not exist", _GO_ON)
+        files[path] = stored.get("data", {})
+    return _load(files, namespace)
+
+
+def _load(files: Mapping[str, Mapping[str, str]], namespace: str) -> tuple[Bundle | None, Diagnosis]:
+    """Load policies from the contents of their folders."""
+    paths = []
+    with TemporaryDirectory(prefix="spotgate-") as root:
+        for path, contents in files.items():
+            folder = SHIPPED if path == SHIPPED_WORD else Path(root, path.strip("/"))
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, text in contents.items():
+                (folder / name).write_text(text)
+            paths.append(folder)
+        try:
+            bundle = load_bundle(paths, own_namespace=namespace)
         except PolicyErrors as errors:
-            return None, f"the policies are invalid: {str(errors).splitlines()[0].replace(f'{folder}/', '/')}"
-
-
-async def _download(api: Api, namespace: str, name: str | None, folder: Path) -> str:
-    """Write the files of a ConfigMap into a folder. Return why that can't be done, or an empty string."""
-    if name is None:
-        return "the Deployment mounts no ConfigMap there"
-    try:
-        stored = await read(api, f"/api/v1/namespaces/{namespace}/configmaps/{name}")
-    except ApiError as error:
-        return f"ConfigMap {namespace}/{name} {UNREADABLE}{error}"
-    if stored is None:
-        return f"ConfigMap {namespace}/{name} does not exist"
-    _write(folder, stored.get("data", {}))
-    return ""
-
-
-def _write(folder: Path, files: Mapping[str, str]) -> None:
-    folder.mkdir(parents=True)
-    for name, text in files.items():
-        (folder / name).write_text(text)
+            what = f"the policies are invalid: {str(errors).splitlines()[0].replace(f'{root}/', '/')}"
+            return None, Diagnosis("policies", "fail", what, _GO_ON)
+    return bundle, Diagnosis("policies", "ok", f"{len(bundle.policies)} in force, bundle {bundle.hash}")
 
 
 async def _replica(api: Api, pod: JSON) -> ServingPod:
     metadata, spec = pod["metadata"], pod["spec"]
     conditions = pod.get("status", {}).get("conditions", ())
-    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-    name, node = metadata["name"], spec.get("nodeName", "")
-    replica = ServingPod(name, node, ready, _waits(pod))
+    ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+    name = metadata["name"]
+    replica = ServingPod(name, spec.get("nodeName", ""), ready, _waits(pod))
     ports = [port for container in spec["containers"] for port in container.get("ports", ())]
     number = next((port["containerPort"] for port in ports if port.get("name") == "ops"), 8080)
     path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{name}:{number}/proxy"
@@ -266,9 +269,9 @@ async def _replica(api: Api, pod: JSON) -> ServingPod:
         metrics, _ = await read_text(api, f"{path}/metrics")
         return replace(replica, version=msgspec.json.decode(version, type=ReplicaVersion), metrics=metrics, skew=skew)
     except ApiError as error:
-        if replica.waits:  # what is said of that mends this, too
+        if replica.waits:  # the fix for that is enough
             return replace(replica, problem="it does not run")
-        fix = _NOTHING_THERE if any(each in str(error) for each in _NO_ROUTE) else _OPEN_PORT
+        fix = _NOTHING_THERE if any(text in str(error) for text in _NO_ROUTE) else _OPEN_PORT
         fix = _ALLOW_PROXY if error.status == HTTPStatus.FORBIDDEN else fix
         return replace(replica, problem=str(error), fix=fix)
     except msgspec.MsgspecError as error:

@@ -1,188 +1,156 @@
-"""Probe the policies: create objects with dryRun=All, and see what the API server answers. Nothing is stored."""
+"""Probe the policies: create objects with dryRun=All, and judge the API server's answers. Nothing is stored."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import msgspec
+import yaml
 
-from webhook.capacity.placement.target import CAPACITY_LABEL
 from webhook.cluster.api import ApiError
-from webhook.commands.doctor.installation import SECONDS, Diagnosis
+from webhook.commands.doctor.installation import JSON, SECONDS, Diagnosis
 from webhook.model.decision import Outcome
 from webhook.model.review import PROBE_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
-    from webhook.commands.doctor.installation import JSON, Installed
-    from webhook.engine.bundle import Bundle
+    from webhook.commands.doctor.installation import Installed
 
+_TABLE: Final = Path(__file__).with_name("probes.yaml")
 _NAMESPACE: Final = "default"
-_PODS: Final = f"/api/v1/namespaces/{_NAMESPACE}/pods"
-_UNTUNED: Final = 30
-"""Kubernetes' default of terminationGracePeriodSeconds."""
-
-_POD_SPEC: Final[JSON] = {
-    # As Pod Security `restricted` wants it, and with what a LimitRange or quota may ask for.
-    "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
-    "containers": [
-        {
-            "name": "probe",
-            "image": "registry.k8s.io/pause:3.10",
-            "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"cpu": "1m", "memory": "1Mi"}},
-            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        }
-    ],
-}
-_BOTH_STRATEGIES: Final = {
-    "qos.coreweave.cloud/interruptable": "true",
-    "qos.coreweave.com/graceful-interruptible": "true",
-}
+_SPOT_POD: Final = "spot Pod"
 _NOT_PLACED: Final = "spot-placement/not-placed"
 """What the validating webhook finds in a Pod that the mutating one should have changed."""
 
-_CKS: Final = "compute.coreweave.com"
-_KARPENTER: Final = "karpenter.sh"
+_DEFAULT_GRACE: Final = 30
+"""Kubernetes' default of terminationGracePeriodSeconds."""
 
-_FINDS: Final = {
-    "EvictionStrategy": [("", "contradictory Pod", "eviction-strategy/contradiction")],
-    "NodePoolRules": [
-        (_CKS, "unknown pool", "node-pool-rules/unknown-instance-type"),
-        (_KARPENTER, "narrow pool", "node-pool-rules/"),
-    ],
-    "OnDemandFallback": [(_CKS, "superchip pool", "on-demand-fallback/superchip")],
-    "ReservedLabels": [("", "labelled Pod", "reserved-labels/reserved")],
-    "SpotPlacement": [("", "spot Pod", "spot-placement/")],
-    "SpotSuitability": [("", "spot Pod", "spot-suitability/bare-pod")],
-}
-"""By kind of policy: which probe finds what, and the API group that the cluster must serve for it."""
+
+class Probe(msgspec.Struct, frozen=True):
+    """An object, by its name, and the finding that it must have."""
+
+    object: str
+    finding: str
+
+
+class ProbeTable(msgspec.Struct, frozen=True):
+    """The objects by name, and the probes by kind of policy."""
+
+    objects: dict[str, JSON]
+    probes: dict[str, list[Probe]]
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeAnswer:
-    """Hold the API server's answer: the object as it would be stored, if it would, and the messages about it."""
+    """The API server's answer to an object: what it would store, None if it refused, and its messages."""
 
     stored: JSON | None
-    said: str
+    messages: str
 
     def __contains__(self, finding: str) -> bool:
-        return f"[{finding}" in self.said
+        return f"[{finding}" in self.messages
+
+    @property
+    def is_placed(self) -> bool:
+        """Return whether the stored Pod must run on certain nodes."""
+        spec = self.stored["spec"] if self.stored else {}
+        return bool(spec.get("nodeSelector") or spec.get("affinity", {}).get("nodeAffinity"))
+
+    @property
+    def grace(self) -> str:
+        """Return the seconds that the stored Pod is given to end; empty if it is not tuned."""
+        spec = self.stored["spec"] if self.stored else {"containers": [{}]}
+        seconds = spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE)
+        return str(seconds) if seconds != _DEFAULT_GRACE or "lifecycle" in spec["containers"][0] else ""
 
 
-async def check_policies(installed: Installed) -> tuple[list[Diagnosis], bool | None]:
-    """Probe each kind of policy in the bundle. Return also whether a probe for spot was placed, None if unknown."""
-    if installed.bundle is None:
-        return [Diagnosis("probes", "unknown", installed.bundle_problem, "mend the policies")], None
-    answers = {name: await _try(installed, probe) for name, probe in _probes(installed.bundle).items()}
-    found = []
-    for kind in sorted({each.kind.name for each in installed.bundle.policies}):
-        strictest = max(each.enforcement for each in installed.bundle.policies if each.kind.name == kind)
-        name = f"probe {kind}"
-        if strictest is Outcome.AUDIT:
-            found.append(Diagnosis(name, "unknown", "enforcement is audit, which no answer shows"))
-        else:
-            found.append(_judged(name, kind, answers, installed))
-    spot = answers["spot Pod"].stored
-    return found, None if spot is None or not _has_spot(installed) else _is_placed(spot)
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """The probes, and the answers to the objects whose API group is served."""
+
+    probes: Mapping[str, list[Probe]]
+    answers: Mapping[str, ProbeAnswer]
+    has_spot: bool
+
+    @property
+    def placed(self) -> bool | None:
+        """Return whether the Pod for spot was placed; None if that is unknown."""
+        spot = self.answers.get(_SPOT_POD)
+        return spot.is_placed if spot is not None and spot.stored is not None and self.has_spot else None
 
 
-async def _try(installed: Installed, probe: tuple[str, str, JSON]) -> ProbeAnswer:
-    """Send an object that is not to be stored."""
-    group, path, thing = probe
-    if group not in installed.groups:
-        return ProbeAnswer(None, "")
+async def send_probes(installed: Installed) -> Probed:
+    """Send the objects; none if there are no policies to probe."""
+    documents = installed.bundle.documents if installed.bundle else ()
+    reserved = [document.spec for document in documents if document.kind == "ReservedLabels" and document.spec]
+    domain = next((spec.domains[0] for spec in reserved if spec.match.resource_rules is None), "spotgate.dev")
+    table = _read_table(domain)
+    answers = {
+        name: await _send(installed, thing)
+        for name, thing in (table.objects.items() if installed.bundle else ())
+        if thing["apiVersion"].rpartition("/")[0] in installed.groups
+    }
+    pools = (*(installed.view.pools or ()), *installed.view.node_groups)
+    has_spot = any(pool.capacity == "spot" and not pool.elsewhere for pool in pools)
+    return Probed(table.probes, answers, has_spot)
+
+
+def _read_table(domain: str) -> ProbeTable:
+    text = _TABLE.read_text(encoding="utf-8").replace("DOMAIN", domain)
+    return msgspec.convert(yaml.load(text, Loader=yaml.CSafeLoader), ProbeTable)
+
+
+async def _send(installed: Installed, thing: JSON) -> ProbeAnswer:
+    version = thing["apiVersion"]
+    path = f"/api/v1/namespaces/{_NAMESPACE}/pods" if version == "v1" else f"/apis/{version}/nodepools"
+    body = {**thing, "metadata": {"generateName": PROBE_NAME, **thing.get("metadata", {})}}
     try:
-        async with installed.api.send("POST", f"{path}?dryRun=All", thing, SECONDS) as response:
-            said = " ".join(response.headers.getall("Warning", ()))
-            return ProbeAnswer(msgspec.json.decode(await response.read()), said)
+        async with installed.api.send("POST", f"{path}?dryRun=All", body, SECONDS) as response:
+            messages = " ".join(response.headers.getall("Warning", ()))
+            return ProbeAnswer(msgspec.json.decode(await response.read()), messages)
     except ApiError as error:
         return ProbeAnswer(None, str(error))
 
 
-def _probes(bundle: Bundle) -> dict[str, tuple[str, str, JSON]]:
-    """Return the objects to try, each with its API group and path."""
-    reserved = [each.spec for each in bundle.documents if each.kind == "ReservedLabels" and each.spec is not None]
-    domain = next((each.domains[0] for each in reserved if each.match.resource_rules is None), "spotgate.dev")
-    return {
-        "labelled Pod": ("", _PODS, _pod({f"spotgate-doctor.{domain}/probe": "x"})),
-        "spot Pod": ("", _PODS, _pod({CAPACITY_LABEL: "spot"})),
-        "contradictory Pod": ("", _PODS, _pod(_BOTH_STRATEGIES)),
-        "superchip pool": _pool(_CKS, "v1alpha1", computeClass="spot", instanceType="gb200-4x", targetNodes=1),
-        "unknown pool": _pool(_CKS, "v1alpha1", instanceType="spotgate-doctor", targetNodes=0),
-        "narrow pool": _pool(
-            *(_KARPENTER, "v1"),
-            template={
-                "spec": {
-                    "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "spotgate-doctor"},
-                    "requirements": [
-                        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]},
-                        {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["m5.xlarge"]},
-                    ],
-                }
-            },
-        ),
-    }
+async def check_policies(installed: Installed, probed: Probed) -> AsyncIterator[Diagnosis]:
+    """Judge the answers for each kind of policy in the bundle."""
+    if installed.bundle is None:
+        yield Diagnosis("probes", "unknown", installed.loaded.what, "mend the policies")
+        return
+    policies = installed.bundle.policies
+    for kind in sorted({policy.kind.name for policy in policies}):
+        if max(policy.enforcement for policy in policies if policy.kind.name == kind) is Outcome.AUDIT:
+            yield Diagnosis(f"probe {kind}", "unknown", "enforcement is audit, which no answer shows")
+        else:
+            yield _judge(kind, probed)
 
 
-def _pod(labels: Mapping[str, str]) -> JSON:
-    metadata = {"generateName": PROBE_NAME, "labels": labels}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _POD_SPEC}
-
-
-def _pool(group: str, version: str, **spec: Any) -> tuple[str, str, JSON]:  # noqa: ANN401 - JSON
-    metadata = {"generateName": PROBE_NAME}
-    thing = {"apiVersion": f"{group}/{version}", "kind": "NodePool", "metadata": metadata, "spec": spec}
-    return group, f"/apis/{group}/{version}/nodepools", thing
-
-
-def _judged(name: str, kind: str, answers: Mapping[str, ProbeAnswer], installed: Installed) -> Diagnosis:
-    spot = answers["spot Pod"]
-    if kind == "SpotPlacement" and spot.stored is not None and _is_placed(spot.stored):
-        return Diagnosis(name, "ok", "a Pod for spot is given what places it there")
-    if kind == "SpotPlacement" and _NOT_PLACED in spot:
-        return _lost(name, spot, "a Pod for spot is let through unchanged")
+def _judge(kind: str, probed: Probed) -> Diagnosis:
+    name, answer = f"probe {kind}", probed.answers[_SPOT_POD]
+    probes = probed.probes.get(kind, ())
+    probe = next((probe for probe in probes if probe.object in probed.answers), None)
+    fine = ""
     if kind == "GracefulTermination":
-        if _has_spot(installed):
-            return _tuned(name, spot)
-        return Diagnosis(name, "unknown", "not probed: no spot pool is known that a Pod could land on")
-    for group, probe, finding in _FINDS.get(kind, ()):
-        if group in installed.groups:
-            return _found(name, answers[probe], finding)
-    why = "the cluster has no kind of node pool with a probe for it" if kind in _FINDS else "it is a team's own rule"
-    return Diagnosis(name, "unknown", f"not probed: {why}")
-
-
-def _found(name: str, answer: ProbeAnswer, finding: str) -> Diagnosis:
-    if finding in answer:
-        return Diagnosis(name, "ok", f"{finding} is {'denied' if answer.stored is None else 'warned of'}")
-    return _lost(name, answer, f"{finding} is not found: the object was let through")
-
-
-def _tuned(name: str, answer: ProbeAnswer) -> Diagnosis:
-    stored = answer.stored
-    if stored is not None:
-        spec = stored["spec"]
-        if spec["terminationGracePeriodSeconds"] != _UNTUNED or "lifecycle" in spec["containers"][0]:
-            seconds = spec["terminationGracePeriodSeconds"]
-            return Diagnosis(name, "ok", f"a Pod for spot is given {seconds} s to end")
-    return _lost(name, answer, "a Pod for spot keeps the default grace period")
-
-
-def _lost(name: str, answer: ProbeAnswer, what: str) -> Diagnosis:
-    """Return the result of a probe that did not show what it should."""
-    if answer.stored is None:
+        if not probed.has_spot:
+            return Diagnosis(name, "unknown", "not probed: no spot pool is known that a Pod could land on")
+        fine = answer.grace and f"a Pod for spot is given {answer.grace} s to end"
+        missing = "a Pod for spot keeps the default grace period"
+    elif kind == "SpotPlacement" and (answer.is_placed or _NOT_PLACED in answer):
+        fine = "a Pod for spot is given what places it there" if answer.is_placed else ""
+        missing = "a Pod for spot is let through unchanged"
+    elif probe is None:
+        why = "the cluster has no kind of node pool with a probe for it" if probes else "it is a team's own rule"
+        return Diagnosis(name, "unknown", f"not probed: {why}")
+    else:
+        answer = probed.answers[probe.object]
+        if probe.finding in answer:
+            fine = f"{probe.finding} is {'denied' if answer.stored is None else 'warned of'}"
+        missing = f"{probe.finding} is not found: the object was let through"
+    if not fine and answer.stored is None:
         fix = "what refused it comes before spotgate: allow the probe, or take it for unknown"
-        return Diagnosis(name, "unknown", f"the probe was refused otherwise: {answer.said}", fix)
+        return Diagnosis(name, "unknown", f"the probe was refused otherwise: {answer.messages}", fix)
     fix = f"mend what failed above; if nothing did, an exemption holds for you or for namespace {_NAMESPACE}"
-    return Diagnosis(name, "fail", what, fix)
-
-
-def _is_placed(pod: JSON) -> bool:
-    return bool(pod["spec"].get("nodeSelector") or pod["spec"].get("affinity", {}).get("nodeAffinity"))
-
-
-def _has_spot(installed: Installed) -> bool:
-    view = installed.view
-    return any(pool.capacity == "spot" and not pool.elsewhere for pool in (*(view.pools or ()), *view.node_groups))
+    return Diagnosis.of(name, "" if fine else missing, fix, fine)
