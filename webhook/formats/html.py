@@ -20,7 +20,6 @@ from webhook.formats import Format
 from webhook.offline.additions import as_field
 from webhook.offline.report import NOBODY, alike, entry_of, title_of
 from webhook.pages import page
-from webhook.pages.drawing import STYLE
 from webhook.reclaim import svg
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def render(report: Report) -> str:
     counts = report.summary
     return page(
         "check.html",
-        style=STYLE,
+        style="drawing.css",
         script="check.js",
         MEANINGS=_MEANINGS,
         SHOWN=_ROWS,

@@ -1,6 +1,6 @@
-"""Render HTML pages: one file each without references, for light and dark mode, readable without scripts.
+"""HTML pages: self-contained files for light and dark mode that are readable without scripts.
 
-    page("check.html", style="", script="check.js", report=...)
+    page("check.html", style="drawing.css", script="check.js", report=...)
 
 The template engine escapes all values. The page's Content-Security-Policy permits only its own style and script, by
 their hashes.
@@ -27,8 +27,7 @@ def page(template: str, *, style: str, script: str = "", **content: object) -> s
     """Render a page.
 
     Args:
-        template, script: files of this folder.
-        style: CSS beside that of all pages.
+        template, style, script: files in this folder. ``page.css`` is part of every page.
         content: the variables of the template.
     """
     css, code = _parts(style, script)
@@ -37,7 +36,7 @@ def page(template: str, *, style: str, script: str = "", **content: object) -> s
 
 
 def content_policy(*, style: str, script: str = "") -> str:
-    """Return the Content-Security-Policy that a page with these parts has in itself."""
+    """Return the Content-Security-Policy of a page with these files."""
     css, code = _parts(style, script)
     return (
         f"default-src 'none'; style-src {_hashed(css)}; script-src {_hashed(code)}; base-uri 'none'; form-action 'none'"
@@ -45,7 +44,7 @@ def content_policy(*, style: str, script: str = "") -> str:
 
 
 def _parts(style: str, script: str) -> tuple[Markup, Markup]:
-    css = Markup((_HERE / "page.css").read_text() + style)  # noqa: S704 - our own
+    css = Markup((_HERE / "page.css").read_text() + (_HERE / style).read_text())  # noqa: S704 - our own
     code = Markup((_HERE / script).read_text() if script else "")  # noqa: S704 - our own
     return css, code
 

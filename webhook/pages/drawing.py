@@ -1,8 +1,9 @@
-"""Draw what all drawings of SVG share: bars and lines of text, in colours for light and dark mode."""
+"""Bars and lines of text for SVG drawings, in colors for light and dark mode."""
 
 from __future__ import annotations
 
 from html import escape
+from pathlib import Path
 from typing import Final
 
 from webhook.base.text import printable
@@ -13,40 +14,8 @@ WIDTH: Final = 820
 CHARACTER: Final = 7.8
 """Average width of a character of a wide font, by which texts are measured."""
 
-_COLOURS: Final = {
-    "bg": ("#ffffff", "#0d1117"),
-    "text": ("#1f2328", "#e6edf3"),
-    "faint": ("#59636e", "#9198a1"),
-    "on": ("#ffffff", "#0d1117"),
-    "running": ("#c8d1da", "#484f58"),
-    "preStop": ("#9a6700", "#e3b341"),
-    "hook": ("#bc4c00", "#f0883e"),
-    "shutdown": ("#0969da", "#58a6ff"),
-    "margin": ("#1a7f37", "#3fb950"),
-    "lost": ("#cf222e", "#ff7b72"),
-}
-"""Fill colours by class, for light and dark mode. Plain colours: not every viewer knows CSS variables."""
-
-
-def _fills(mode: int) -> str:
-    return "\n".join(f".spotgate .{name} {{ fill: {colours[mode]}; }}" for name, colours in _COLOURS.items())
-
-
-STYLE: Final = f"""\
-.spotgate {{ font: 13px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }}
-.spotgate .title {{ font-size: 16px; font-weight: 600; }}
-.spotgate .strong {{ font-weight: 600; }}
-.spotgate .on {{ font-size: 12px; font-weight: 600; }}
-.spotgate .grid, .spotgate .node {{ stroke: #8c959f; stroke-opacity: .4; }}
-.spotgate .node {{ stroke-width: 2; }}
-.spotgate .moment {{ stroke: #8c959f; stroke-dasharray: 3 3; }}
-.spotgate .before {{ opacity: .5; }}
-{_fills(0)}
-@media (prefers-color-scheme: dark) {{
-{_fills(1)}
-}}
-"""
-"""The style of all drawings; a page includes it once."""
+STYLE: Final = Path(__file__).with_name("drawing.css").read_text()
+"""The style of all drawings. An SVG file contains it; a page includes ``drawing.css`` once."""
 
 
 def text(x: float, y: float, line: str, style: str = "", *, anchor: str = "start", most: int = 0) -> str:

@@ -36,7 +36,7 @@ def render(drawn: Sequence[tuple[str, ReclaimTimeline]]) -> str:
 
 
 def element(title: str, timeline: ReclaimTimeline) -> str:
-    """Return one drawing for a page that includes `STYLE`."""
+    """Return one drawing for a page that includes ``drawing.css``."""
     height = height_of(timeline)
     return (
         f'<svg class="spotgate" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img">\n'

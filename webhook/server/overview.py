@@ -39,32 +39,6 @@ _SHOWN: Final = 12
 _COUNTED: Final = ("deny", "warn", "audit", WOULD_DENY)
 _GPUS: Final = {Gpu.YES: "GPUs", Gpu.NO: "", Gpu.ANY: "GPUs as Pods request", Gpu.UNKNOWN: "GPUs unknown"}
 
-_STYLE: Final = """
-.ok { --as: var(--audit); } .off { --as: var(--faint); }
-.denied { --as: var(--deny); } .warned { --as: var(--warn); } .patched { --as: var(--change); }
-.is { color: var(--as); font-weight: 600; }
-.unknowns li { margin: .5rem 0; }
-.rows td, .rows th { overflow-wrap: break-word; padding-right: 1rem; }
-.rows tbody th { overflow-wrap: anywhere; }
-.rows .words { white-space: nowrap; }
-.rows code, .time { display: block; }
-.rows code { white-space: nowrap; }
-.time { font-size: .85rem; }
-summary { padding: .3rem 0; }
-@media (max-width: 44rem) {
-  .rows, .rows tbody, .rows tr, .rows td, .rows th { display: block; white-space: normal; width: auto; }
-  .rows thead { display: none; }
-  .rows tr { border-bottom: 1px solid var(--line); padding: .5rem 0; }
-  .rows td, .rows tbody th { border: 0; padding: .05rem 0; text-align: left; }
-  .rows tbody th { font-weight: 600; }
-  .rows td.number { display: inline; margin-right: 1rem; }
-  .rows td:empty, .rows td.none { display: none; }
-  .rows td[data-is]::before { color: var(--faint); content: attr(data-is) ": "; font-weight: 400; }
-  .time { display: inline; }
-  .rows code { white-space: normal; }
-}
-"""
-
 
 class Unknown(NamedTuple):
     """Say what the replica does not know, why, and what to do."""
@@ -81,7 +55,7 @@ def render(replica: Replica, rehearsals: PublishedRehearsals | None = None) -> t
     pools = view.pools or ()
     html = page(
         "overview.html",
-        style=_STYLE,
+        style="overview.css",
         version=__version__,
         replica=replica,
         name=socket.gethostname(),
@@ -105,7 +79,7 @@ def render(replica: Replica, rehearsals: PublishedRehearsals | None = None) -> t
         WITH_FINDINGS=WITH_FINDINGS,
         OF_ANY_KIND=OF_ANY_KIND,
     )
-    return html, content_policy(style=_STYLE)
+    return html, content_policy(style="overview.css")
 
 
 def _not_in_force(replica: Replica) -> Iterator[Unknown]:

@@ -11,7 +11,6 @@ from webhook.commands.explain.text import others_of
 from webhook.offline.additions import as_field
 from webhook.offline.explanation import CHANGES
 from webhook.pages import page
-from webhook.pages.drawing import STYLE
 from webhook.reclaim import svg
 from webhook.reclaim.timeline import ReclaimTimeline
 
@@ -26,7 +25,7 @@ def show(explained: Iterable[Explanation]) -> None:
     print(
         page(
             "explain.html",
-            style=STYLE,
+            style="drawing.css",
             explained=list(explained),
             style_of=_style_of,
             as_field=as_field,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from markupsafe import Markup
 
 from webhook.pages import page
-from webhook.pages.drawing import STYLE, WIDTH, bar, safe, text
+from webhook.pages.drawing import WIDTH, bar, safe, text
 from webhook.reclaim.timeline import clock, ticks
 from webhook.rehearse.verdict import effects_of, expected_of, nodes_of, verdict_of
 
@@ -61,7 +61,7 @@ def show(rehearsal: Rehearsal) -> None:
     print(
         page(
             "rehearse.html",
-            style=STYLE,
+            style="drawing.css",
             rehearsal=rehearsal,
             verdict=verdict_of(rehearsal),
             with_fixes=effects_of(rehearsal.fixed) if rehearsal.fixed is not None else "",
