@@ -26,7 +26,7 @@ BACKDATE = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """Hold a certificate and its private key, PEM; the certificate may be followed by its intermediates."""
+    """A certificate and its private key, PEM. Intermediates may follow the certificate."""
 
     certificate_pem: bytes
     key_pem: bytes = field(repr=False)

@@ -1,4 +1,4 @@
-"""Build what a server does TLS with from a verified pair.
+"""Build the TLS context of a server from a verified pair.
 
 Always a fresh context: `load_cert_chain` on a live one breaks it if the pair turns out not to match.
 """

@@ -1,4 +1,4 @@
-"""Read certificates that somebody else puts into files: cert-manager, a mounted Secret, a person."""
+"""Read certificates from files, such as those of cert-manager or a mounted Secret."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ _LIFETIME: Final = timedelta(days=365)
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """Hold a CA and the leaf that it signed."""
+    """A CA and the leaf that it signed."""
 
     authority: KeyPair
     leaf: KeyPair

@@ -1,4 +1,4 @@
-"""Judge a certificate and its key before they are served: a bad pair must never replace a good one.
+"""Verify a certificate and its key before they are served: a bad pair must never replace a good one.
 
 Only what a TLS client such as the API server would refuse is refused: extensions that a hand-made certificate
 often lacks (key identifiers, key usage) are not asked for.
@@ -30,7 +30,7 @@ _SERVER_USAGES = {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.ANY_EXTEN
 
 
 class CertificateProblem(Exception):  # noqa: N818 - it tells of a certificate, not of a call that failed
-    """Report a certificate or key that can't be used: `problem` is what is wrong, `fix` what to do about it."""
+    """A certificate or key that can't be used, with the `problem` and its `fix`."""
 
     def __init__(self, problem: str, fix: str) -> None:
         super().__init__(f"{problem}: {fix}")
@@ -40,7 +40,7 @@ class CertificateProblem(Exception):  # noqa: N818 - it tells of a certificate, 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedKeyPair:
-    """Hold a pair that `verify` let through, and when its certificate expires (UTC)."""
+    """A pair that `verify` accepted, and when its certificate expires (UTC)."""
 
     pair: KeyPair
     not_valid_after: datetime

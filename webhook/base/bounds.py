@@ -37,7 +37,7 @@ TEXT_AT_MOST: Final = 4_096
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """Bound the items of one sort that one object may have: a Pod, or all pod templates of a workload together."""
+    """The most items of one sort in one object: a Pod, or all pod templates of a workload together."""
 
     field: str
     noun: str
@@ -84,7 +84,7 @@ UPDATE: at 1.5 us a step that takes 60 ms."""
 
 
 class OverBoundError(Exception):
-    """Report an object with more items of one sort than are judged.
+    """An object with more items of one sort than spotgate judges.
 
     Attributes:
         field: the field path.
@@ -122,7 +122,7 @@ def expect_decodable(raw: msgspec.Raw | bytes, at_most: int, field: str = "") ->
 
 
 class Counts:
-    """Count the items of each sort in all Pods of one object."""
+    """Numbers of items of each sort in all Pods of one object."""
 
     __slots__ = ("_counts",)
 

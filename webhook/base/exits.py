@@ -1,4 +1,4 @@
-"""Name the exit codes of the commands, and the error that ends one."""
+"""Exit codes of the commands, and the error that ends a command."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ CANNOT_JUDGE: Final = 2
 
 
 class CannotJudgeError(Exception):
-    """Report what ends the command. Its text is for standard error, each line ``file:line:column: ...``."""
+    """A problem that ends the command. Its text is for standard error, each line ``file:line:column: ...``."""

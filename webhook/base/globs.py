@@ -17,7 +17,7 @@ _LONGEST: Final = 1024
 
 
 class Globs:
-    """Hold globs: exact names in a set, and one expression for those with wildcards."""
+    """Globs, compiled: exact names in a set, and one expression for those with wildcards."""
 
     def __init__(self, patterns: Iterable[str] = ()) -> None:
         self.patterns = tuple(patterns)

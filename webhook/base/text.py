@@ -1,4 +1,4 @@
-"""Make text of others safe to show, and read durations in it."""
+"""Make users' text safe to show, and parse durations."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ NO_ANSWER: Final = 0
 
 
 class ApiError(Exception):
-    """Report a request to the API server that failed. ``str()`` says why: ``403 Forbidden: nodes is forbidden ...``.
+    """A request to the API server that failed. ``str()`` is the reason: ``403 Forbidden: nodes is forbidden ...``.
 
     Attributes:
         status: of the response, or `NO_ANSWER`.
@@ -76,7 +76,7 @@ class ApiError(Exception):
 
 
 class Api:
-    """Describe a connection to an API server. Made by `connect`.
+    """A connection to an API server. Use `connect` to create one.
 
     Attributes:
         namespace: where objects go that name none, as the kubeconfig's context says; empty: it does not.
@@ -142,7 +142,7 @@ class Api:
     async def write(
         self, method: str, path: str, body: Mapping[str, Any], seconds: float, media_type: str = JSON_TYPE
     ) -> None:
-        """Do what `send` does, for callers who need no answer."""
+        """Send a request as `send` does, and discard the response."""
         async with self.send(method, path, body, seconds, media_type) as response:
             await response.read()
 

@@ -1,4 +1,4 @@
-"""Connect a command to a live cluster, and say where the cluster, or a part of it, can't be read."""
+"""Connect a command to a live cluster, and explain what can't be read."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _KIND: Final = "APIGroupDiscoveryList"
 
 
 class ServedResource(msgspec.Struct, frozen=True, kw_only=True):
-    """Describe a resource in the version that the API server prefers.
+    """A resource in the version that the API server prefers.
 
     Attributes:
         verbs: what can be done with it: list, patch and others.

@@ -1,4 +1,4 @@
-"""Read and write what an installation keeps at the API server: webhook configurations and the certificates' Secret."""
+"""Read and write the objects of an installation: webhook configurations, and the Secret with the certificates."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ CONFIGURATION: Final = "spotgate"
 CONFIGURATIONS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 SERVING: Final = "serving."
-"""What those keys of the Secret begin with that name replicas; their values name the CA of what these serve."""
+"""The prefix of the Secret's keys that name replicas. Their values name the CA of the served certificate."""
 
 _FIELD_MANAGER: Final = "spotgate-certificates"
-"""Who owns a caBundle that spotgate writes, and nothing else, so that what is applied again leaves it alone."""
+"""The field manager of the caBundles that spotgate writes, and of nothing else: `kubectl apply` keeps them."""
 
 _APPLY: Final = "application/apply-patch+yaml"
 _MERGE: Final = "application/merge-patch+json"
@@ -64,7 +64,7 @@ class _SecretObject(msgspec.Struct):
 
 
 class CaBundles(msgspec.Struct, frozen=True):
-    """Hold the caBundles of one configuration.
+    """The caBundles of one configuration.
 
     Attributes:
         kind: of the configuration.
@@ -80,7 +80,7 @@ class CaBundles(msgspec.Struct, frozen=True):
 
 
 class Secret(msgspec.Struct, frozen=True):
-    """Hold the data of a Secret, and the resource version that was read; that is empty if there is no Secret."""
+    """The data of a Secret, and its resource version, which is empty if there is no Secret."""
 
     resource_version: str
     data: Mapping[str, bytes]
@@ -153,7 +153,7 @@ async def write_secret(
     seconds: float,
     resource_version: str | None = None,
 ) -> None:
-    """Put these entries into a Secret, beside what else it holds.
+    """Add entries to a Secret, and keep the others.
 
     An entry of None is removed. Write only if ``resource_version`` is still the Secret's; empty: only if there is no
     Secret; None: write anyway. Raise ApiError if it has changed since (status 409), or it can't be written.

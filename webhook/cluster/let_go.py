@@ -39,7 +39,7 @@ _Identity = tuple[str, str, str, str]
 
 
 class LetGo:
-    """Hold the node pools that requests allowed here take away, each in the worst state that it may be in."""
+    """The node pools that allowed requests remove, each in the worst state that it may be in."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Follow the state of a live cluster: its node pools, Namespaces and Nodes.
+"""Follow the state of a live cluster: node pools, Namespaces, and Nodes.
 
 PodDisruptionBudgets too, where a policy needs them. Nothing waits for those where they can't be read: they are unknown.
 
@@ -43,7 +43,7 @@ _COMPANY: Final = 0.005
 
 
 class LiveState:
-    """Hold the `ClusterState` of a live cluster, for one bundle. It is kept up to date while `run` runs."""
+    """The `ClusterState` of a live cluster, for one bundle. `run` keeps it up to date."""
 
     def __init__(
         self, api: Api, providers: Mapping[str, Provider], pace: Pace | None = None, *, budgets: bool = False
@@ -102,7 +102,7 @@ class LiveState:
         return self._view
 
     async def fresh(self) -> ClusterView:
-        """Return the view with the node pools read anew."""
+        """Return the view with newly read node pools."""
         # A reading is shared only by those who come before it begins: it may miss what later ones are about.
         if self._next_reading is None:
             self._next_reading = asyncio.create_task(self._read())
@@ -174,7 +174,7 @@ class LiveState:
 
 
 class _Derived(Generic[T]):
-    """Hold what is worked out of copies until one of them changes. The whole view is built anew with each change."""
+    """A value derived from mirrors, cached until one of them changes."""
 
     def __init__(self, mirrors: Collection[Mirror[Any]], derive: Callable[[], T]) -> None:
         self._mirrors = mirrors
@@ -183,7 +183,7 @@ class _Derived(Generic[T]):
         self._changes = -1
 
     def value(self) -> T:
-        """Return it."""
+        """Return the value, derived again if a mirror changed."""
         changes = sum(mirror.changes for mirror in self._mirrors)
         if self._value is None or changes != self._changes:
             self._value, self._changes = self._derive(), changes

@@ -45,7 +45,7 @@ _GO_ON: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """Hold the intervals and timeouts of requests to an API server, in seconds.
+    """Intervals and timeouts of requests to an API server, in seconds.
 
     Attributes:
         first: the pause after a failure; doubled each time, and varied so that replicas don't ask all at once.
@@ -80,7 +80,7 @@ class Pace:
 
 
 class Mirror(Generic[T]):
-    """Hold the objects of one source.
+    """An up-to-date copy of one resource.
 
     ``replaced`` is called with what was kept of an object and what is kept now; None: there is none.
 

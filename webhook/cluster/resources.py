@@ -1,4 +1,4 @@
-"""Define the resources that are read of a live cluster and the part of each object that is kept, and read all once."""
+"""The resources that spotgate reads from a live cluster, and one reading of all of them."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def unread(source: WatchedResource[Any], problem: BaseException | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Hold the result of reading a cluster.
+    """The result of reading a cluster.
 
     Attributes:
         failures: what could not be read, and why: ``nodes can't be read: 500 Internal Server Error: ...``
@@ -123,7 +123,7 @@ class Reading:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Say what is not known of the cluster, and why."""
+        """Return what is unknown about the cluster, and why."""
         return (*self.failures, *refusals(self.forbidden))
 
 

@@ -31,7 +31,7 @@ ObjectKey: TypeAlias = tuple[str, str]
 
 
 class ListedMetadata(msgspec.Struct):
-    """Hold the fields of an object's ``metadata`` that are used."""
+    """The fields of an object's ``metadata`` that spotgate uses."""
 
     name: str = ""
     namespace: str = ""
@@ -46,7 +46,7 @@ class ListedMetadata(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """Hold all objects of a resource at one moment.
+    """All objects of a resource at one moment.
 
     Attributes:
         version: of the API that they were listed with.
@@ -60,7 +60,7 @@ class Listing(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedResource(Generic[T]):
-    """Describe a resource, and the part of its objects that is kept.
+    """A resource, and the part of its objects that is kept.
 
     Attributes:
         versions: those that can be read, the preferred one first.
@@ -173,14 +173,14 @@ PAGE: Final = 500
 
 
 class ListMeta(msgspec.Struct):
-    """Hold the metadata of a list."""
+    """The metadata of a list."""
 
     resourceVersion: str = ""
     continue_: str = msgspec.field(default="", name="continue")
 
 
 class ObjectPage(msgspec.Struct):
-    """Describe one response: a part of the objects, as they came."""
+    """One page of a list."""
 
     metadata: ListMeta
     items: list[msgspec.Raw]

@@ -31,7 +31,7 @@ _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
-    """Hold the facts that a Node tells about its cluster.
+    """The facts that a Node tells about its cluster.
 
     Attributes:
         providers: names of the providers whose nodes have such labels.
@@ -47,7 +47,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
 
 class NodeSummary(msgspec.Struct, frozen=True):
-    """Hold what all Nodes of a cluster say of it.
+    """The facts that all Nodes tell about their cluster.
 
     Attributes:
         providers: names of the providers that any Node shows.
@@ -65,7 +65,7 @@ class NodeSummary(msgspec.Struct, frozen=True):
 
 
 class NodeTally:
-    """Count what Nodes say. One that changes costs as much as there are kinds of Nodes in its pool."""
+    """The sum of the facts of all Nodes. Adding a Node costs as much as its pool has kinds of Nodes."""
 
     def __init__(self) -> None:
         self._providers: Counter[frozenset[str]] = Counter()
@@ -99,7 +99,7 @@ class NodeTally:
             self._by_name |= dict.fromkeys(after.names, after.kind)
 
     def summary(self) -> NodeSummary:
-        """Return what the Nodes say together."""
+        """Return the facts of all Nodes."""
         if self._shown is None:  # A copy, as views don't change.
             self._shown = dict(self._by_name)
         self._providers, self._kubelets = +self._providers, +self._kubelets
@@ -126,7 +126,7 @@ def node_facts(labels: Mapping[str, str], node: Node, providers: Collection[Prov
 
 
 def node_summary(nodes: Iterable[NodeFacts]) -> NodeSummary:
-    """Return what Nodes say together."""
+    """Return the facts of all Nodes."""
     tally = NodeTally()
     for node in nodes:
         tally.replace(None, node)

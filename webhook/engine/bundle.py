@@ -88,7 +88,7 @@ def document_kinds() -> dict[str, type[BaseModel]]:
 
 
 class Bundle(msgspec.Struct, frozen=True):
-    """Hold a validated set of policies and facts.
+    """A validated set of policies and facts.
 
     Attributes:
         index: the compiled policies.

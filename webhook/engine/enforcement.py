@@ -42,11 +42,11 @@ NEVER_DENIED: Final = frozenset({f"{_ACCOUNT}namespace-controller", f"{_ACCOUNT}
 
 NOT_DENIED: Final = "Not denied: "
 BY_BREAK_GLASS: Final = "break-glass by "
-"""Begin what a finding says of a denial that became a warning."""
+"""Prefixes of the detail of a denial that became a warning."""
 
 
 class UnknownMatch(NamedTuple):
-    """Say why it is unknown whether a policy matches an object.
+    """The reason why it is unknown whether a policy matches an object.
 
     Attributes:
         id: the id of the finding that reports it.
@@ -89,7 +89,7 @@ class UnknownMatch(NamedTuple):
 
 
 class FindingBuilder:
-    """Build all findings of one request.
+    """Builder of all findings of one request.
 
     Args:
         subject: the object of the request.

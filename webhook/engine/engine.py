@@ -98,7 +98,7 @@ def _once(findings: list[Finding]) -> list[Finding]:
 
 
 class _Evaluation:
-    """Hold the state of one decision while it is made.
+    """The state of one decision in progress.
 
     Attributes:
         only_warns: the object is in a system namespace: nothing is changed or denied.

@@ -23,7 +23,7 @@ _OF_NO_KIND: Final = "No policy decides this, and none can exempt from it."
 
 
 class FindingText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hold the text of one finding.
+    """The text of one finding.
 
     Attributes:
         means: what it says of the object, in one sentence.

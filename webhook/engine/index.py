@@ -40,7 +40,7 @@ _NAME_AT_MOST: Final = 253
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold a compiled policy.
+    """A compiled policy.
 
     Attributes:
         enforcement: the greatest outcome of a finding.
@@ -149,7 +149,7 @@ _TEMPLATE: Final = RequestAttributes("v1", "", in_namespace=True)
 
 
 class Contest(msgspec.Struct, frozen=True):
-    """Hold the other policies that may decide in place of a policy, or in whose place it decides.
+    """The policies that may decide in place of a policy, and those in whose place it decides.
 
     Attributes:
         over: those that override it.
@@ -178,7 +178,7 @@ def _contests(policies: tuple[Policy, ...]) -> dict[str, Contest]:
 
 
 class Route(msgspec.Struct, frozen=True):
-    """Hold the policies that apply to requests of one kind.
+    """The policies that apply to requests of one kind.
 
     Attributes:
         direct: policies that match the object itself.
@@ -225,7 +225,7 @@ RouteKey = tuple[str, str, str, str]
 
 
 class Index:
-    """Find the policies of a bundle for a request."""
+    """The policies of a bundle, by the requests that they match."""
 
     def __init__(
         self,

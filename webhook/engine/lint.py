@@ -73,7 +73,7 @@ _MISSPELT: Final = 0.9
 
 
 class _Warning(NamedTuple):
-    """Describe a probable mistake.
+    """A probable mistake.
 
     Attributes:
         path: the field below ``spec``.

@@ -1,4 +1,4 @@
-"""Say which policies of a route match a request, and which of them decides."""
+"""Match a request with the policies of its route, and find which of them decides."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Matching:
-    """Compare one request, with the state of the cluster, with the policies of its route.
+    """The match of one request, with the state of the cluster, with the policies of its route.
 
     Attributes:
         whole: the object of the request, whose labels are those of a Namespace.

@@ -30,7 +30,7 @@ _INTEGER: Final = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 
 
 class Tristate(IntEnum):
-    """Rank three truth values: AND is the least of them, OR the greatest."""
+    """A truth value: AND is the least of several, OR the greatest."""
 
     NO = 0
     UNKNOWN = 1
@@ -38,7 +38,7 @@ class Tristate(IntEnum):
 
 
 class Term(msgspec.Struct, frozen=True):
-    """Hold requirements that must all hold: those of the nodeSelector and of one affinity term.
+    """Requirements that must all hold: those of the nodeSelector and of one affinity term.
 
     Attributes:
         fields: its ``matchFields``, which name single nodes.

@@ -28,7 +28,7 @@ _NO_FOLDERS: Final = frozenset({"Socket", "CharDevice", "BlockDevice"})
 
 
 class PlacedContainer(msgspec.Struct, frozen=True):
-    """Hold a container and its place in the Pod."""
+    """A container and its place in the Pod."""
 
     members: Literal["initContainers", "containers", "ephemeralContainers"]
     index: int
@@ -41,7 +41,7 @@ class PlacedContainer(msgspec.Struct, frozen=True):
 
     @property
     def sidecar(self) -> bool:
-        """Return whether this is a restartable init container, which runs and stops beside the ordinary ones."""
+        """Return whether this is a restartable init container, which runs and stops with the ordinary ones."""
         return self.members == "initContainers" and self.container.restartPolicy == "Always"
 
 

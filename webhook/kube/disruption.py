@@ -27,7 +27,7 @@ _PERCENTAGE: Final = re.compile(r"(\d{1,9})%", re.ASCII)
 
 
 class DisruptionBudget(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold a PodDisruptionBudget. At most one of its bounds is set: a number of Pods, or a percentage as ``50%``.
+    """A PodDisruptionBudget. At most one of its bounds is set: a number of Pods, or a percentage as ``50%``.
 
     Attributes:
         selector: the selector of the Pods it covers; None covers none.

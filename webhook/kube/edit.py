@@ -43,7 +43,7 @@ def as_json(value: msgspec.Struct) -> Any:  # noqa: ANN401 - JSON
 
 
 class PodEditor:
-    """Hold a Pod and the record of its changes.
+    """A Pod and the record of its changes.
 
     Attributes:
         policy: the name of the policy at work; the engine sets it.

@@ -1,4 +1,4 @@
-"""Put a Pod together whose fields stand elsewhere in a workload than in a pod template, as the documents say."""
+"""Build Pods from workloads that keep their fields elsewhere than in a pod template."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GPU: Final = "nvidia.com/gpu"
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Say where an object has labels, annotations and fields of the spec for all its Pods.
+    """The place of labels, annotations, and fields of the spec that an object gives to all its Pods.
 
     Attributes:
         whole: it is the spec of a pod template, and every field of it counts.
@@ -40,7 +40,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """Say where the fields of a Pod stand. Paths are relative to the place that the template path names.
+    """The places of a Pod's fields. Paths are relative to the place that the template path names.
 
     Attributes:
         metadata: what holds labels and annotations; None if they are only inherited.
@@ -118,7 +118,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LaidOutPod(msgspec.Struct, frozen=True):
-    """Hold a Pod that is put together from an object, and where in the object its fields stand.
+    """A Pod built from an object, and the places of its fields in the object.
 
     Attributes:
         layout: where its fields stand below ``path``.

@@ -1,4 +1,4 @@
-"""Define the fields of a Pod that spotgate reads, typed; `webhook.kube.pod_decoding` decodes them.
+"""The fields of a Pod that spotgate reads, typed. `webhook.kube.pod_decoding` decodes them.
 
 Field names are the API's own. ``None`` is an absent or null field.
 
@@ -20,7 +20,7 @@ MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 
 
 class OwnerReference(msgspec.Struct, frozen=True):
-    """Name an owner of the object; ``controller`` marks the one that manages it."""
+    """An owner of the object. ``controller`` marks the one that manages it."""
 
     kind: str = ""
     name: str = ""
@@ -39,7 +39,7 @@ class OwnerReference(msgspec.Struct, frozen=True):
 
 
 class ObjectMeta(msgspec.Struct):
-    """Hold the metadata of an object."""
+    """The metadata of an object."""
 
     name: str = ""
     generateName: str = ""
@@ -55,7 +55,7 @@ class ObjectMeta(msgspec.Struct):
 
 
 class Toleration(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Hold a toleration. Empty operator: ``Equal``; empty effect: all effects; empty key with ``Exists``: all keys."""
+    """A toleration. Empty operator: ``Equal``; empty effect: all effects; empty key with ``Exists``: all keys."""
 
     key: str = ""
     operator: str = ""
@@ -65,7 +65,7 @@ class Toleration(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Requirement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Describe a node selector requirement: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+    """A node selector requirement: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
 
     key: str
     operator: str
@@ -73,14 +73,14 @@ class Requirement(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NodeSelectorTerm(msgspec.Struct, omit_defaults=True):
-    """Hold requirements that AND. A term without any matches no node."""
+    """Requirements that AND. A term without any matches no node."""
 
     matchExpressions: list[Requirement] | None = None
     matchFields: list[Requirement] | None = None
 
 
 class NodeSelector(msgspec.Struct, omit_defaults=True):
-    """Hold terms that OR."""
+    """Terms that OR."""
 
     terms: list[NodeSelectorTerm] | None = msgspec.field(default=None, name="nodeSelectorTerms")
 
@@ -91,46 +91,46 @@ class NodeSelector(msgspec.Struct, omit_defaults=True):
 
 
 class PreferredTerm(msgspec.Struct):
-    """Describe a preference with its weight (1 to 100)."""
+    """A preference with its weight (1 to 100)."""
 
     weight: int
     preference: NodeSelectorTerm
 
 
 class NodeAffinity(msgspec.Struct, omit_defaults=True):
-    """Hold the node affinity, without the parts that only matter while the Pod runs."""
+    """The node affinity, without the parts that only matter while the Pod runs."""
 
     requiredDuringSchedulingIgnoredDuringExecution: NodeSelector | None = None
     preferredDuringSchedulingIgnoredDuringExecution: list[PreferredTerm] | None = None
 
 
 class Affinity(msgspec.Struct, omit_defaults=True):
-    """Hold the affinity. Pod (anti-)affinity is not read."""
+    """The affinity. Pod (anti-)affinity is not read."""
 
     nodeAffinity: NodeAffinity | None = None
 
 
 class Sleep(msgspec.Struct, frozen=True):
-    """Hold the native sleep of a lifecycle handler, in seconds."""
+    """The native sleep of a lifecycle handler, in seconds."""
 
     seconds: int = 0
 
 
 class ExecAction(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Describe a command run in the container."""
+    """A command run in the container."""
 
     command: tuple[str, ...] | None = None
 
 
 class Handler(msgspec.Struct, omit_defaults=True):
-    """Hold a lifecycle handler. At most one of these is set; other handlers are not read."""
+    """A lifecycle handler. At most one of these is set; other handlers are not read."""
 
     sleep: Sleep | None = None
     exec: ExecAction | None = None
 
 
 class Lifecycle(msgspec.Struct):
-    """Hold a container's lifecycle hooks."""
+    """A container's lifecycle hooks."""
 
     preStop: Handler | None = None
     postStart: Handler | None = None
@@ -138,13 +138,13 @@ class Lifecycle(msgspec.Struct):
 
 
 class ResourceClaimRef(msgspec.Struct, frozen=True):
-    """Describe a container's use of one of the Pod's resource claims."""
+    """A container's use of one of the Pod's resource claims."""
 
     name: str = ""
 
 
 class Resources(msgspec.Struct):
-    """Hold compute resources. Quantities stay as they are written."""
+    """Compute resources. Quantities stay as they are written."""
 
     limits: dict[str, ResourceQuantity] | None = None
     requests: dict[str, ResourceQuantity] | None = None
@@ -152,17 +152,17 @@ class Resources(msgspec.Struct):
 
 
 class ContainerPort(msgspec.Struct, frozen=True):
-    """Describe a declared port."""
+    """A declared port."""
 
     containerPort: int = 0
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """Mark that a container has this probe. Its fields are not read."""
+    """A probe of a container. Its fields are not read."""
 
 
 class VolumeMount(msgspec.Struct, frozen=True):
-    """Say where a container mounts a volume."""
+    """The mount of a volume in a container."""
 
     name: str = ""
     mountPath: str = ""
@@ -170,7 +170,7 @@ class VolumeMount(msgspec.Struct, frozen=True):
 
 
 class Container(msgspec.Struct):
-    """Hold a container of any of the three lists."""
+    """A container of any of the three lists."""
 
     name: str = ""
     image: str = ""
@@ -183,33 +183,33 @@ class Container(msgspec.Struct):
 
 
 class PodOS(msgspec.Struct, frozen=True):
-    """Hold the operating system: linux or windows."""
+    """The operating system: linux or windows."""
 
     name: str = ""
 
 
 class EmptyDir(msgspec.Struct, frozen=True):
-    """Hold a volume that lives as long as the Pod, on its node. ``medium`` is empty, ``Memory`` or huge pages."""
+    """A volume that lives as long as the Pod, on its node. ``medium`` is empty, ``Memory`` or huge pages."""
 
     medium: str = ""
 
 
 class HostPath(msgspec.Struct, frozen=True):
-    """Describe a file or folder of the node."""
+    """A file or folder of the node."""
 
     path: str = ""
     type: str | None = None
 
 
 class ClaimSource(msgspec.Struct, frozen=True):
-    """Describe a volume that outlives the Pod."""
+    """A volume that outlives the Pod."""
 
     claimName: str = ""
     readOnly: bool | None = None
 
 
 class Volume(msgspec.Struct, frozen=True):
-    """Describe a volume; its other sources (configMap, projected, csi ...) are not read."""
+    """A volume. Its other sources (configMap, projected, csi ...) are not read."""
 
     name: str = ""
     emptyDir: EmptyDir | None = None
@@ -218,7 +218,7 @@ class Volume(msgspec.Struct, frozen=True):
 
 
 class PodSpec(msgspec.Struct):
-    """Hold the fields of a Pod's spec that decide where it runs and how it stops."""
+    """The fields of a Pod's spec that decide where it runs and how it stops."""
 
     ordinary: list[Container] | None = msgspec.field(default=None, name="containers")
     initContainers: list[Container] | None = None
@@ -250,7 +250,7 @@ class PodSpec(msgspec.Struct):
 
 
 class Pod(msgspec.Struct):
-    """Hold a Pod or a pod template: both have metadata and spec."""
+    """A Pod or a pod template: both have metadata and spec."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: PodSpec = msgspec.field(default_factory=PodSpec)

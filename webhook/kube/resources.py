@@ -21,7 +21,7 @@ NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """Describe a kind of object as the API server serves it.
+    """A kind of object as the API server serves it.
 
     Attributes:
         plural: the resource name: ``nodepools``.

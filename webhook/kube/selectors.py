@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class LabelSelector:
-    """Hold requirements on labels that AND: ``(key, operator, values)`` with In, NotIn, Exists, DoesNotExist."""
+    """Requirements on labels that AND: ``(key, operator, values)`` with In, NotIn, Exists, DoesNotExist."""
 
     __slots__ = ("requirements",)
 

@@ -32,7 +32,7 @@ _SEGMENT: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*|\*)((?:\[\*\])?)")
 
 
 class TemplatePath:
-    """Find the templates at a field path such as ``spec.workerGroupSpecs[*].template``.
+    """The field path of pod templates, such as ``spec.workerGroupSpecs[*].template``.
 
     Attributes:
         layout: where the Pod's fields stand there, if it is not a pod template.
@@ -115,7 +115,7 @@ def _name_of(item: object, index: int) -> str | int:
 
 
 class FoundTemplate(msgspec.Struct, frozen=True):
-    """Hold a pod template of an object.
+    """A pod template of an object.
 
     Attributes:
         identity: what tells it from the other templates.
@@ -143,18 +143,18 @@ class FoundTemplate(msgspec.Struct, frozen=True):
 
 
 class CarriedLabels(msgspec.Struct, frozen=True):
-    """Describe a map of labels in a workload that ends up on other objects, of this resource (plural name)."""
+    """A map of labels in a workload that its controller puts on other objects, of this resource (plural name)."""
 
     path: TemplatePath
     resource: str
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """Describe a kind of workload and where its templates are.
+    """A kind of workload, and the places of its pod templates.
 
     Attributes:
         pod_owner: the controller of its Pods, if that is not the workload itself.
-        labels: the labels that its Pods get beside those of its templates.
+        labels: the labels that its Pods get in addition to those of its templates.
     """
 
     group: str

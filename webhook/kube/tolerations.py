@@ -28,7 +28,7 @@ _VALUE: Final = re.compile(f"(?:{_NAME})?")
 
 
 class NodeTaint(Protocol):
-    """Describe a taint of any type."""
+    """A taint of any type."""
 
     @property
     def key(self) -> str:

@@ -20,7 +20,7 @@ class _Spec(msgspec.Struct):
 
 
 class WorkloadFields(msgspec.Struct):
-    """Hold the fields of a workload outside its template, also of a custom resource that has the same fields."""
+    """The fields of a workload outside its template, also of a custom resource with the same fields."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: _Spec = msgspec.field(default_factory=_Spec)

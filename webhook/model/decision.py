@@ -1,4 +1,4 @@
-"""Hold the result of a review: findings, patch operations, audit annotations, and the trace for ``explain``."""
+"""The result of a review: findings, patch operations, audit annotations, and the trace for ``explain``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENGINE: Final = "spotgate"
 
 
 class Outcome(IntEnum):
-    """Name the effect of a finding on the request, from the least to the greatest."""
+    """The effect of a finding on the request, from the least to the greatest."""
 
     AUDIT = 0
     INDETERMINATE = 1
@@ -33,7 +33,7 @@ class Outcome(IntEnum):
 
 
 class Verdict(StrEnum):
-    """Name the effect of all findings together on the request."""
+    """The effect of all findings together on the request."""
 
     ALLOWED = "allowed"
     AUDITED = "audited"
@@ -57,7 +57,7 @@ def verdict_of(outcomes: Iterable[Outcome]) -> Verdict:
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold a finding as a rule emits it, before enforcement, exemptions and break-glass.
+    """A finding as a rule emits it, before enforcement, exemptions, and break-glass.
 
     Attributes:
         id: the second part of the finding's id, in words. Its text is in the kind's ``findings.yaml``.
@@ -90,7 +90,7 @@ warning: Final = partial(Violation, outcome=Outcome.WARN)
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold a finding after enforcement: what is wrong, its outcome for this request, the field, and how to fix it.
+    """A finding after enforcement: the problem, its outcome for this request, the field, and the fix.
 
     Attributes:
         id: the stable id: the policy kind in kebab case and what was found, as ``reserved-labels/reserved``, or
@@ -125,7 +125,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trace:
-    """Record why rules did or did not act, as steps of ``(policy, where, text)``; the engine sets policy and where.
+    """Reasons why rules did or did not act, as steps of ``(policy, where, text)``. The engine sets policy and where.
 
     Attributes:
         kept: steps are recorded; else each is discarded before it is formatted.
@@ -149,7 +149,7 @@ NO_TRACE: Final = Trace(kept=False)
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """Hold the decision on one request.
+    """The decision on one request.
 
     Attributes:
         findings: in the order of the policies' names, then of the rule.
@@ -181,7 +181,7 @@ NOTHING: Final = Decision()
 
 
 class PhaseDecisions(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the requests and decisions behind a judgement.
+    """The requests and decisions behind a judgement.
 
     Attributes:
         request: the request that was validated, with what the mutating webhook would inject in its object.

@@ -1,4 +1,4 @@
-"""Hold and apply a JSON Patch (RFC 6902).
+"""JSON Patch (RFC 6902).
 
 The webhook only ever emits ``add``. On a member that is there ``add`` replaces it, so one operation fits an object
 before and after the API server's defaulting. Whole arrays are never replaced: ``/-`` appends.
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """Hold one addition, and the policy that made it.
+    """An addition, and the policy that made it.
 
     Attributes:
         path: a JSON pointer into the object of the request.

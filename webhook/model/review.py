@@ -31,11 +31,11 @@ _NULL: Final = msgspec.Raw(b"null")
 
 
 class BadReviewError(Exception):
-    """Report bytes that are no AdmissionReview; the text says what is wrong with them."""
+    """Bytes that are no AdmissionReview. The text is the reason."""
 
 
 class GroupVersionKind(msgspec.Struct, frozen=True):
-    """Name the kind of the object in the request."""
+    """The kind of the object in the request."""
 
     group: str = ""
     version: str = ""
@@ -53,7 +53,7 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
 
 
 class GroupVersionResource(msgspec.Struct, frozen=True):
-    """Name the resource of the request, never with a subresource."""
+    """The resource of the request, without a subresource."""
 
     group: str = ""
     version: str = ""
@@ -61,7 +61,7 @@ class GroupVersionResource(msgspec.Struct, frozen=True):
 
 
 class UserInfo(msgspec.Struct, frozen=True):
-    """Describe the requester. An empty ``username`` is an unknown user (offline), who has no exemption."""
+    """The requester. An empty ``username`` is an unknown user (offline), who has no exemption."""
 
     username: str = ""
     groups: tuple[str, ...] | None = None
@@ -72,7 +72,7 @@ PROBE_NAME: Final = "spotgate-doctor-"
 
 
 class Request(msgspec.Struct, rename="camel", kw_only=True):
-    """Hold the ``request`` of an AdmissionReview."""
+    """The ``request`` of an AdmissionReview."""
 
     uid: str
     operation: str
@@ -121,7 +121,7 @@ _decoder: Final = msgspec.json.Decoder(_Envelope)
 _sizes_decoder: Final = msgspec.json.Decoder(_SizedEnvelope)
 
 ENVELOPE_AT_MOST: Final = 1024 * 1024
-"""Bytes of a review beside its objects. A user of 1,000 groups with the longest names has 256 KiB of them."""
+"""Bytes of a review without its objects. A user of 1,000 groups with the longest names has 256 KiB of them."""
 
 BRACKETS_AT_MOST: Final = 3 * 512 * 1024
 COMMAS_AT_MOST: Final = 3 * 1024 * 1024
@@ -169,7 +169,7 @@ def is_null(raw: msgspec.Raw) -> bool:
 
 
 class _DesiredState(msgspec.Struct):
-    """Hold the parts of an object that say how it is to be: ``spec``, or the ``template`` of a PodTemplate."""
+    """The desired state of an object: ``spec``, or the ``template`` of a PodTemplate."""
 
     spec: msgspec.Raw = _NULL
     template: msgspec.Raw = _NULL
@@ -233,7 +233,7 @@ _WORDS: Final = {
 
 
 class MalformedObjectError(Exception):
-    """Report an object that does not have the types of its kind.
+    """An object that does not have the types of its kind.
 
     Attributes:
         problem: what is wrong, e.g. ``expected a list, got text``.

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from webhook.server.request_reader import Callers, RequestTarget
 
 _REQUEST_COST: Final = 0.0002
-"""Seconds of work that a request is charged with beside its judging, which is timed: TLS, HTTP, a line in the log."""
+"""Seconds of work charged for a request in addition to its judging, which is timed: TLS, HTTP, a line in the log."""
 
 WITH_FINDINGS: Final = 200
 """Decisions with findings that are remembered: more than a person reads, and in the log are all."""
@@ -60,7 +60,7 @@ _MESSAGE_LENGTH: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Hold the policies and the cluster state that requests are judged with.
+    """The policies and the cluster state that requests are judged with.
 
     A snapshot is replaced as a whole; a request keeps the one it began with.
     """
@@ -70,7 +70,7 @@ class Snapshot:
 
 
 class Sender(NamedTuple):
-    """Name the sender of a request: its address, and its name, which is empty if it showed no certificate."""
+    """The sender of a request: its address, and its name, which is empty if it showed no certificate."""
 
     peer: Peer
     caller: str
@@ -111,7 +111,7 @@ class ReviewResponse(web.StreamResponse):
 
 
 class Webhook:
-    """Handle the requests of the API server.
+    """Handler of the API server's requests.
 
     Attributes:
         snapshot: what the next request is judged with.
@@ -253,7 +253,7 @@ class Webhook:
             self.found.append(line)
 
     async def _fresh(self, state: ClusterState, seconds: float) -> ClusterView:
-        """Read the cluster anew. Return it with unknown pools if that takes longer than the caller can wait."""
+        """Return the cluster as it is now, with unknown pools if reading it takes longer than the caller can wait."""
         try:
             async with asyncio.timeout(seconds):
                 return await state.fresh()

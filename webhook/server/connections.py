@@ -50,7 +50,7 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Connection(web.RequestHandler):
-    """Give aiohttp's protocol a deadline for receiving a request, and an age.
+    """A connection with a deadline for receiving a request, and an age.
 
     Attributes:
         peer: the clients at its other end.
@@ -196,7 +196,7 @@ class Connection(web.RequestHandler):
 
 
 class Acceptor:
-    """Accept connections from a listening socket, and hand their requests to a handler.
+    """Acceptor of connections on a listening socket. It passes their requests to a handler.
 
     Args:
         listener: listening and non-blocking.

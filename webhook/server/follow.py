@@ -1,4 +1,4 @@
-"""Follow a live cluster for the policies in force, and read it for new policies before they are in force."""
+"""Follow a live cluster for the policies in force, and read it for new policies before they take effect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REMIND: Final = 30.0
 
 
 class LiveCluster:
-    """Add the state of a live cluster to snapshots. Made by `connect`.
+    """A live cluster, whose state is added to snapshots. Use `connect` to create one.
 
     Attributes:
         api: the connection to it.

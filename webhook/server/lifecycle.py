@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Stop:
-    """Ask to stop: gracefully (a Pod is deleted), or right after the requests in flight (a person's Ctrl-C)."""
+    """A request to stop: gracefully (the Pod is deleted), or right after the requests in flight (Ctrl-C)."""
 
     def __init__(self) -> None:
         self.wanted = asyncio.Event()
@@ -57,7 +57,7 @@ class Stop:
 
 
 class Ending(NamedTuple):
-    """Say when an exemption from a policy ends (Unix time); ``exemption`` is ``exempt[0]`` or ``Exemption team-a``."""
+    """The end of an exemption from a policy (Unix time). ``exemption`` is ``exempt[0]`` or ``Exemption team-a``."""
 
     time: float
     policy: str
@@ -65,7 +65,7 @@ class Ending(NamedTuple):
 
 
 class Replica:
-    """Serve a webhook on a listening socket. Made inside a running loop.
+    """A webhook that serves on a listening socket. Create it inside a running loop.
 
     Args:
         listener: listening and non-blocking.

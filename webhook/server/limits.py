@@ -1,4 +1,4 @@
-"""Bound what the server takes and how long it waits, each with its derivation."""
+"""Limits of the server, each with its derivation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MIB: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Hold every bound of the server. Durations are in seconds.
+    """All limits of the server. Durations are in seconds.
 
     Attributes:
         body_bytes: of one request. etcd keeps objects of 1.5 MiB; a review of an UPDATE carries two, in which Go writes

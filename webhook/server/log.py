@@ -35,7 +35,7 @@ log: FilteringBoundLogger = structlog.get_logger()
 
 
 class _Output:
-    """Write lines to a file. Those of `log` are written at once, with all that wait."""
+    """A buffered output file. Lines of `log` are written at once, with all lines that wait."""
 
     def __init__(self) -> None:
         self.file: BinaryIO = sys.stdout.buffer
@@ -79,7 +79,7 @@ def log_decision(line: dict[str, object]) -> None:
 
 
 class Repeats:
-    """Limit warnings that any client can cause without end to one line a second for each key."""
+    """A limit of one line a second for each key, for warnings that clients can cause without end."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()

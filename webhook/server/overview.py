@@ -1,4 +1,4 @@
-"""Render the operators' page, ``GET /``: what this replica judges with, decided last, and does not know."""
+"""Render the operators' page, ``GET /``: policies, cluster, last decisions, and what this replica does not know."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _GPUS: Final = {Gpu.YES: "GPUs", Gpu.NO: "", Gpu.ANY: "GPUs as Pods request", Gp
 
 
 class Unknown(NamedTuple):
-    """Say what the replica does not know, why, and what to do."""
+    """A fact that the replica does not know, the reason, and the remedy."""
 
     what: str
     why: str
@@ -83,7 +83,7 @@ def render(replica: Replica, rehearsals: PublishedRehearsals | None = None) -> t
 
 
 def _not_in_force(replica: Replica) -> Iterator[Unknown]:
-    """Yield what the replica waits for, could not take over, or can't be trusted with."""
+    """Yield what the replica waits for, could not reload, or can't prove to API servers."""
     if replica.waits_for:
         yield Unknown("This replica is not ready", replica.waits_for)
     for what, reload in replica.reloads.items():

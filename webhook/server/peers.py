@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class PeerConnection(Protocol):
-    """Describe an open connection of a peer."""
+    """An open connection of a peer."""
 
     def eviction_rank(self) -> tuple[int, float] | None:
         """Return how soon the connection is evicted, the lowest first, or None if it may not be now."""
@@ -22,7 +22,7 @@ class PeerConnection(Protocol):
 
 
 class Peer:
-    """Hold what the clients at one address take.
+    """The clients at one address, and the resources that they use.
 
     Attributes:
         address: of the clients.
@@ -53,7 +53,7 @@ class Peer:
 
 
 class Peers:
-    """Hold the peers that have a connection."""
+    """The peers that have a connection."""
 
     def __init__(self) -> None:
         self._peers: dict[str, Peer] = {}

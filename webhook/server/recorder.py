@@ -1,4 +1,4 @@
-"""Record reviews for ``spotgate replay``, beside the request path (``serve --record DIR``).
+"""Record reviews for ``spotgate replay`` outside the request path (``serve --record DIR``).
 
 The event loop only puts a decision into a queue. A thread encodes it and appends the line to a file of this process.
 A review that is too large, comes while too many wait or can't be written is counted and left out: no request waits or
@@ -53,7 +53,7 @@ def prepare_folder(folder: Path) -> None:
 
 
 class _Taken(NamedTuple):
-    """Hold a decision that waits to be written. Nothing in it changes any more."""
+    """A decision that waits to be written. It is immutable."""
 
     request: Request
     decision: Decision
@@ -64,7 +64,7 @@ class _Taken(NamedTuple):
 
 
 class Recorder:
-    """Record decisions for `spotgate replay`.
+    """Recorder of decisions for `spotgate replay`.
 
     Args:
         folder: as `prepare_folder` left it.
@@ -129,7 +129,7 @@ class Recorder:
 
 
 class _Files:
-    """Write the files of a folder, each up to its largest size, and remove the oldest when there are too many."""
+    """The files of a folder, each up to a maximum size. The oldest are removed when there are too many."""
 
     def __init__(self, folder: Path, limits: Limits) -> None:
         self.folder = folder

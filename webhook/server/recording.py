@@ -49,7 +49,7 @@ _SUSPICIOUS: Final = (
 
 
 class Found(msgspec.Struct, frozen=True):
-    """Hold the parts of a finding by which two answers are compared."""
+    """The parts of a finding by which `replay` compares two responses."""
 
     policy: str
     id: str
@@ -59,7 +59,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Notes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Hold what a review was decided with, and its findings.
+    """The context in which a review was decided, and its findings.
 
     Attributes:
         time: of the decision, UTC.
@@ -75,7 +75,7 @@ class Notes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Response(msgspec.Struct, frozen=True, rename="camel"):
-    """Hold the parts of the response that are compared; ``patch`` is JSON."""
+    """The parts of the response that `replay` compares. ``patch`` is JSON."""
 
     allowed: bool
     patch: bytes = b""
@@ -87,7 +87,7 @@ class Response(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Recorded(msgspec.Struct, frozen=True, rename="camel"):
-    """Hold a recorded line without its request, which `webhook.model.review.decode_review` reads."""
+    """A recorded line without its request, which `webhook.model.review.decode_review` decodes."""
 
     response: Response
     spotgate: Notes

@@ -1,4 +1,4 @@
-"""Compare the webhook configurations of a live cluster with what the policies in force must be asked about."""
+"""Compare the webhook configurations of a live cluster with those that the policies in force need."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ANSWER: Final = 5.0
 
 
 class Registered:
-    """Look at what the API server asks about, from time to time and never for a request.
+    """The webhook configurations of the cluster, compared periodically and never during a request.
 
     Attributes:
         outdated: webhooks that are missing, or whose rules or conditions differ; None: not known.

@@ -14,7 +14,7 @@ KEY: Final = "rehearsal.json"
 
 
 class PoolRehearsal(msgspec.Struct, frozen=True, rename="camel"):
-    """Hold what the loss of a pool does: its nodes, Pods that then are pending or missing, and Pods killed early."""
+    """The effect of losing a pool: its nodes, Pods that are pending or missing afterwards, and Pods killed early."""
 
     pool: str
     nodes: int
@@ -23,7 +23,7 @@ class PoolRehearsal(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PublishedRehearsals(msgspec.Struct, frozen=True):
-    """Hold the rehearsals of one night, one for each pool, and the Unix time when they ended."""
+    """The rehearsals of one night, one for each pool, and the Unix time when they ended."""
 
     timestamp: float
     pools: tuple[PoolRehearsal, ...] = ()

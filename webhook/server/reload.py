@@ -1,4 +1,4 @@
-"""Take over changed policies (and the cluster's state, where it comes from files) while serving.
+"""Reload changed policies, and cluster state that comes from files, while serving.
 
 The whole bundle is built beside the one in force, tried, and then exchanged for it. If anything is wrong with it, the
 one in force stays.
@@ -40,7 +40,7 @@ _SAMPLE: Final = decode_review(
 
 
 class Reload(msgspec.Struct, frozen=True):
-    """Hold the result of the last attempt to load changed files, and the Unix time of the last success."""
+    """The result of the last attempt to load changed files, and the Unix time of the last success."""
 
     success: bool
     last_success: float
@@ -56,7 +56,7 @@ class Reload(msgspec.Struct, frozen=True):
 
 
 class Reloader:
-    """Build a snapshot, and build it anew when files below ``paths`` change.
+    """A snapshot that is built again when files below ``paths`` change.
 
     Args:
         build: reads all files; runs in a thread. Raises PolicyErrors or StateErrors for what is wrong with them.

@@ -25,7 +25,7 @@ JSON_TYPE: Final = "application/json"
 
 
 class RejectedError(Exception):
-    """Report a request that is answered without being judged.
+    """A request that is answered without being judged.
 
     Attributes:
         status: of the HTTP answer.
@@ -54,14 +54,14 @@ def too_busy(reason: str) -> RejectedError:
 
 
 UNAUTHENTICATED: Final = "unauthenticated"
-"""Stands in the log for the name of a caller that did not show who it is."""
+"""The name in the log of a caller that showed no certificate."""
 
 _UNNAMED: Final = "unnamed"
 
 
 @dataclass(frozen=True, slots=True)
 class Callers:
-    """Hold the names of the callers whose reviews are judged.
+    """The names of the callers whose reviews are judged.
 
     A caller is identified by its client certificate, which TLS has verified. API servers of Kubernetes 1.37 can send a
     ServiceAccount token with each review instead (KEP-6060, alpha): it would be verified here.
@@ -114,7 +114,7 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class RequestTarget:
-    """Hold the target of a request, such as ``/mutate?timeout=3s``.
+    """The target of a request, such as ``/mutate?timeout=3s``.
 
     Attributes:
         phase: by the path.
@@ -144,7 +144,7 @@ _SMALL: Final = 64 * 1024
 
 
 class RequestReader:
-    """Read the bodies of requests, and count the bytes of them that are in memory."""
+    """Reader of request bodies, which counts their bytes in memory."""
 
     def __init__(self, limits: Limits, peers: Peers) -> None:
         self._limits = limits

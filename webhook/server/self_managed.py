@@ -1,4 +1,4 @@
-"""Keep the certificates of an installation by itself: a CA and a leaf in a Secret, and the caBundles that trust them.
+"""Manage the certificates of an installation: a CA and a leaf in a Secret, and the caBundles that trust them.
 
 Every replica does this, none leads. A replica writes only on top of what it has read (`resourceVersion`), so of several
 that take the same step one succeeds, and the others find it done. See `certs.rotation` for the steps.
@@ -53,7 +53,7 @@ _SIGNS: Final = 10
 
 
 class SelfManaged:
-    """Renew, rotate and repair the certificates of an installation.
+    """The certificates of an installation, which every replica renews, rotates, and repairs.
 
     Attributes:
         last_look: how and when the last look ended.

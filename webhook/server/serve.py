@@ -44,7 +44,7 @@ _UNUSABLE: Final = 2
 
 
 class Address(NamedTuple):
-    """Name an address to listen on; port 0 is any free one."""
+    """An address to listen on. Port 0 is any free port."""
 
     host: str
     port: int
@@ -74,7 +74,7 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """Hold the flags of ``spotgate serve``, whose help says what each means, and bounds and durations."""
+    """The flags of ``spotgate serve``, which ``--help`` describes, and its limits."""
 
     listen: Address
     ops: Address

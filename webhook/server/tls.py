@@ -1,4 +1,4 @@
-"""Serve a certificate, and load it anew when its files change. A bad one never replaces a good one."""
+"""Serve a certificate, and reload it when its files change. A bad one never replaces a good one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ServingCertificate:
-    """Hold the TLS context for new connections; those that are open keep theirs.
+    """The TLS context for new connections. Open connections keep theirs.
 
     Attributes:
         context: never changed, only replaced.
