@@ -157,7 +157,7 @@ class ContainerPort(msgspec.Struct, frozen=True):
     containerPort: int = 0
 
 
-class Probe(msgspec.Struct, frozen=True):
+class ContainerProbe(msgspec.Struct, frozen=True):
     """A probe of a container. Its fields are not read."""
 
 
@@ -178,7 +178,7 @@ class Container(msgspec.Struct):
     lifecycle: Lifecycle | None = None
     resources: Resources | None = None
     restartPolicy: str | None = None
-    readinessProbe: Probe | None = None
+    readinessProbe: ContainerProbe | None = None
     volumeMounts: list[VolumeMount] | None = None
 
 
