@@ -1,11 +1,11 @@
 """Renew a CA and the leaf that it signs, and carry clients' trust from one CA to the next without a gap.
 
-Both pairs lie together in one place that all replicas share (a Secret). A rotation has no state of its own: each step
+Both pairs lie together in one place that all replicas share (a Secret). A rotation keeps no further state: each step
 follows from what that place holds, what the caBundles hold and what each replica serves, so that any replica can take
 the next step, also after the one that began is gone:
 
 1. a new CA and its leaf are stored;
-2. the new CA stands beside the old one in every caBundle (`trusting`);
+2. the new CA joins the old one in every caBundle (`trusting`);
 3. every replica serves the new leaf, which the caBundles verify;
 4. the old CA leaves the caBundles (`trusting_only`).
 """
@@ -99,27 +99,27 @@ def renew(issued: Issued, names: Sequence[str], *, now: datetime) -> Issued:
 
 def _age(pair: KeyPair, now: datetime) -> float:
     """Return the share of its life that a certificate has behind it."""
-    certificate = x509.load_pem_x509_certificate(pair.certificate_pem)
+    certificate = _certificate(pair)
     start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     return (now - start) / (end - start)
 
 
 def trusts_only(bundle: bytes, authority: KeyPair) -> bool:
     """Return whether a caBundle holds the CA and no other certificate."""
-    return _certificates(bundle) == [_one(authority)]
+    return _certificates(bundle) == [_certificate(authority)]
 
 
 def trusting(bundle: bytes, authorities: Sequence[KeyPair], *, now: datetime) -> bytes:
     """Return a caBundle that holds these CAs: the same if it does, else without what has expired or can't be read."""
-    held = _certificates(bundle)
-    if missing := {_one(each) for each in authorities} - set(held):
-        return _pem([*(each for each in held if each.not_valid_after_utc > now), *missing])
+    trusted = _certificates(bundle)
+    if missing := {_certificate(authority) for authority in authorities} - set(trusted):
+        return _pem([*(certificate for certificate in trusted if certificate.not_valid_after_utc > now), *missing])
     return bundle
 
 
 def trusting_only(authority: KeyPair) -> bytes:
     """Return a caBundle with the CA alone."""
-    return _pem([_one(authority)])
+    return _pem([_certificate(authority)])
 
 
 def end_of_trust(bundle: bytes) -> datetime | None:
@@ -139,10 +139,10 @@ def signer_of(leaf_pem: bytes) -> str:
 
 def identifier_of(authority: KeyPair) -> str:
     """Return the key identifier of a CA, hexadecimal, as `signer_of` gives it for its leaves."""
-    return x509.SubjectKeyIdentifier.from_public_key(_one(authority).public_key()).digest.hex()
+    return x509.SubjectKeyIdentifier.from_public_key(_certificate(authority).public_key()).digest.hex()
 
 
-def _one(pair: KeyPair) -> x509.Certificate:
+def _certificate(pair: KeyPair) -> x509.Certificate:
     return x509.load_pem_x509_certificate(pair.certificate_pem)
 
 

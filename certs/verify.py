@@ -29,7 +29,7 @@ _NAMED = 3
 _SERVER_USAGES = {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
 
 
-class CertificateProblem(Exception):  # noqa: N818 - it tells of a certificate, not of a call that failed
+class CertificateProblem(Exception):  # noqa: N818 - a problem of a certificate, not a failed call
     """A certificate or key that can't be used, with the `problem` and its `fix`."""
 
     def __init__(self, problem: str, fix: str) -> None:
@@ -169,14 +169,14 @@ def _check_usage(leaf: x509.Certificate) -> None:
 
 
 def _check_names(leaf: x509.Certificate, names: Sequence[str]) -> None:
-    held = {
+    present = {
         f"DNS:{entry.value.lower()}" if isinstance(entry, x509.DNSName) else f"IP:{entry.value}"
         for entry in _alternatives(leaf)
     }
-    missing = [name for name in names if held.isdisjoint(_spellings(name))]
+    missing = [name for name in names if present.isdisjoint(_spellings(name))]
     if missing:
         raise CertificateProblem(
-            f"the certificate is not for {', '.join(missing)} (it is for {', '.join(sorted(held))})",
+            f"the certificate is not for {', '.join(missing)} (it is for {', '.join(sorted(present))})",
             "issue it with the missing names among its subjectAltNames",
         )
 

@@ -11,7 +11,7 @@ _DURATION: Final = re.compile(rf"(?:{_DURATION_PART.pattern})+")
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Replace control characters and lone surrogates by spaces: what somebody wrote must not steer what shows it.
+    """Replace control characters and lone surrogates by spaces: users' text must not control a terminal.
 
     Args:
         text: of any origin.

@@ -201,7 +201,7 @@ class Api:
         """Read the credentials again, as tokens and certificates are replaced before they expire."""
         async with self._renewing:
             if used is not self._client:
-                return  # somebody else has just done it
+                return  # another request has just renewed them
             try:
                 self._client, _ = await _client(self._kubeconfig, self._context)
             except UnusableCredentialsError as error:
@@ -239,7 +239,7 @@ async def _client(kubeconfig: Path | None, context: str | None) -> tuple[ApiClie
             _refuse_what_the_loader_ignores(loader, errors)
             namespace = loader.current_context["context"].get("namespace") or ""
         client = ApiClient(configuration)
-    except Exception as error:  # whatever the loader stumbles over in somebody's file
+    except Exception as error:  # any error of the loader in a user's file
         what = kubeconfig or "the Pod's ServiceAccount"
         why = _why(error, kubeconfig)
         raise UnusableCredentialsError(f"{what}: can't be used to reach an API server: {why}") from error
@@ -273,7 +273,7 @@ def _logged_errors() -> Iterator[list[str]]:
 
 
 def _refuse_what_the_loader_ignores(loader: KubeConfigLoader, errors: list[str]) -> None:
-    """Raise ValueError where the loader would ask as somebody else than kubectl does."""
+    """Raise ValueError where the loader would use another identity than kubectl does."""
     user = loader._user or {}  # noqa: SLF001 - nothing public has it
     if impersonates := next((each for each in _IMPERSONATION if each in user), ""):
         raise ValueError(

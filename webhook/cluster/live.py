@@ -163,7 +163,7 @@ class LiveState:
         while True:
             try:
                 self._version = await api_server_version(self._api, self._pace.answer)
-            except Exception as error:  # noqa: BLE001 - whoever may not know it, or can't, does without
+            except Exception as error:  # noqa: BLE001 - the version is optional
                 pause = next(pauses)
                 self._version_asked |= not (isinstance(error, ApiError) and error.status == 0)
             else:

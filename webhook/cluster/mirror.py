@@ -52,8 +52,8 @@ class Pace:
         most: the longest pause; a resource that the cluster does not have is looked for at this interval.
         steady: who has watched so long begins with the first pause again.
         answer: for an answer that is no watch. The API server's own calls to a webhook last 3 s in our configuration.
-        watch: after which a watch begins anew; client-go takes five to ten minutes.
-        silence: without a word a connection is taken for lost; the API server says something every minute.
+        watch: after which a new watch begins; client-go takes five to ten minutes.
+        silence: without data a connection counts as lost; the API server sends something every minute.
         version: between looks at the API server's version.
         forbidden: after so long of nothing but 403 what was known is unknown. An API server that starts refuses
             everybody until it has read the roles: seconds, and in a large cluster tens of them.

@@ -144,7 +144,7 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
     except ApiError as error:
         if error.status in {0, HTTPStatus.UNAUTHORIZED}:
             raise
-        version = None  # whoever may not know it does without
+        version = None  # optional
     failures: list[str] = []
     forbidden: dict[tuple[str, str], ApiError] = {}
 

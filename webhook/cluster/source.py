@@ -1,7 +1,7 @@
 """List and watch one resource of an API server, in all namespaces; memory holds one page at a time.
 
-Not with `kubernetes.aio.watch`: it opens a client of its own, with a TLS context, for each watch, and where one ends it
-begins the next without a pause.
+`kubernetes.aio.watch` is not used: it opens a client with a TLS context for each watch, and begins the next watch
+without a pause.
 """
 
 from __future__ import annotations

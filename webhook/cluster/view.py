@@ -54,7 +54,7 @@ class NodeSummary(msgspec.Struct, frozen=True):
         spot_providers: names of the providers of spot Nodes.
         oldest_kubelet: (major, minor); None: no Node says its own.
         groups: the node pools that they stand for.
-        by_name: what each Node tells of its pool, by the Node's names.
+        by_name: the facts of each Node about its pool, by the Node's names.
     """
 
     providers: frozenset[str] = frozenset()

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from webhook.policy.precedence import Standing
 
 SHIPPED: Final = Path(webhook.rules.__file__).resolve().parents[2] / "policies"
-"""The policies that ship with spotgate: beside the packages, in a checkout as in site-packages."""
+"""The policies that ship with spotgate: next to the packages, in a checkout and in site-packages."""
 
 _SHIPPED_FACTS: Final = (SHIPPED / "providers", SHIPPED / "workloads.yaml")
 

@@ -128,7 +128,7 @@ class FindingBuilder:
         most = min(violation.outcome, policy.kind.template_outcome) if subject.template else violation.outcome
         outcome = min(most, policy.enforcement)
         if unknown_match:
-            violation = _if_it_looks(policy, violation, outcome, unknown_match)
+            violation = _as_conditional(policy, violation, outcome, unknown_match)
         detail = violation.detail
         if violation.unknown:
             most = min(most, Outcome.INDETERMINATE if self._context.offline else policy.kind.unknown_outcome)
@@ -223,7 +223,7 @@ class FindingBuilder:
         )
 
     def _why_break_glass_fails(self, policy: Policy) -> str:
-        """Return why break-glass does not help this user, as a sentence; empty if nobody asked for it."""
+        """Return why break-glass does not help this user, as a sentence; empty without break-glass."""
         if self._emergency is None:
             return ""
         user = self._request.user_info
@@ -239,16 +239,16 @@ class FindingBuilder:
         return f"{BREAK_GLASS} has no effect: {why}."
 
 
-def _if_it_looks(policy: Policy, violation: Violation, outcome: Outcome, unknown_match: UnknownMatch) -> Violation:
+def _as_conditional(policy: Policy, violation: Violation, outcome: Outcome, unknown_match: UnknownMatch) -> Violation:
     """Return the violation reworded: it counts only if the policy matches."""
     if policy.mutator is not None:
-        said = "Nothing was injected. As it is"
+        condition = "Nothing was injected. As it is"
     else:
-        said = f"{unknown_match.otherwise}, this is `{Outcome.INDETERMINATE if violation.unknown else outcome}`"
+        condition = f"{unknown_match.otherwise}, this is `{Outcome.INDETERMINATE if violation.unknown else outcome}`"
     return replace(
         violation,
         reason=unknown_match.reason,
-        detail=f"{said}: {violation.reason.rstrip('.')}. {violation.detail}".rstrip(),
+        detail=f"{condition}: {violation.reason.rstrip('.')}. {violation.detail}".rstrip(),
         fix=unknown_match.fix,
         yaml="",
         unknown=True,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from webhook.rules.context import Context
 
 VIOLATIONS_AT_MOST: Final = 100
-"""Violations of one policy on one object. Nobody reads more, and 60,000 labels must not cost seconds."""
+"""Violations of one policy on one object. More are not readable, and 60,000 labels must not cost seconds."""
 
 
 def needs(route: Route | None) -> Needs:
@@ -63,7 +63,7 @@ def decide_on(route: Route | None, request: Request, index: Index, context: Cont
     if evaluation.only_warns:
         evaluation.warn_in_system_namespace(route.direct)
         return evaluation.decision()
-    # A trace tells of the policies that are left out, too.
+    # A trace includes the policies that are left out.
     direct, projected = (route.direct, route.projected) if context.trace else route.within(evaluation.namespace or "")
     try:
         evaluation.judge(direct, projected)
@@ -189,11 +189,11 @@ class _Evaluation:
 
     def decision(self) -> Decision:
         self.findings = _once(self.findings)
-        said: dict[tuple[str, str], int] = {}
-        for each in self.findings:
-            key = each.policy, f"{each.outcome} {each.id}: {each.reason}"
-            said[key] = said.get(key, 0) + 1
-        for (policy, text), count in said.items():
+        counts: dict[tuple[str, str], int] = {}
+        for finding in self.findings:
+            key = finding.policy, f"{finding.outcome} {finding.id}: {finding.reason}"
+            counts[key] = counts.get(key, 0) + 1
+        for (policy, text), count in counts.items():
             counted = f"{text} ({count} x)" if count > 1 else text
             self.audit[policy] = "; ".join(filter(None, (self.audit.get(policy), counted)))
         return Decision(
@@ -239,10 +239,10 @@ class _Evaluation:
     def validate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
         counting = tuple(policy for policy in policies if policy.kind.counts_replicas)
         for found, subject in self._templates(workload, counting):
-            said = len(self.trace.steps)
+            steps = len(self.trace.steps)
             subject.changes = self._mutate(policies, subject)
             if subject.unchanged:
-                del self.trace.steps[said:]  # nothing comes of it: it stays as it is
+                del self.trace.steps[steps:]  # the template stays as it is
             self._validate(counting if subject.unchanged else policies, subject)
             if self.request.kind.kind in LABELLED_BY_TEMPLATE:
                 self._leave_out_copied(subject.pod.labels, found.path)
@@ -253,12 +253,12 @@ class _Evaluation:
         It gives a Job without labels those of its template.
         """
         if next(self.subject.labels()).items() <= labels.items():
-            said = {(each.policy, each.field) for each in self.findings}
+            reported = {(finding.policy, finding.field) for finding in self.findings}
             self.findings = [
-                each
-                for each in self.findings
-                if not each.field.startswith("metadata.labels")
-                or (each.policy, f"{field_path(path)}.{each.field}") not in said
+                finding
+                for finding in self.findings
+                if not finding.field.startswith("metadata.labels")
+                or (finding.policy, f"{field_path(path)}.{finding.field}") not in reported
             ]
 
     def _templates(self, workload: Workload, counting: tuple[Policy, ...]) -> Iterator[tuple[FoundTemplate, Subject]]:
@@ -376,8 +376,8 @@ class _Evaluation:
             return UnknownMatch.of_owner(self.namespace or "", self.context.view)
         return self.matching.unknown(policy, subject)
 
-    def _record(self, policy: str, said: str) -> None:
+    def _record(self, policy: str, exemption: str) -> None:
         """Add the exemption that applied to the audit annotations, once for several pod templates."""
         known = self.audit.get(policy, "")
-        if f"; {said};" not in f"; {known};":
-            self.audit[policy] = "; ".join(filter(None, (known, said)))
+        if f"; {exemption};" not in f"; {known};":
+            self.audit[policy] = "; ".join(filter(None, (known, exemption)))

@@ -1,6 +1,6 @@
 """Explain each finding by its id: the texts of ``explain``, ``docs/findings.md`` and the rules in SARIF.
 
-The texts of a policy kind lie beside its rule; those of findings that are of no kind are in ``object_findings.yaml``.
+The texts of a policy kind are next to its rule, those of findings of no kind in ``object_findings.yaml``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FindingText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         flags: the flags of ``spotgate check`` in both cases.
         mended_flags: the flags in the mended case, if they differ.
         setting: the field of ``spec`` that lowers this finding alone.
-        exempt: how to be exempt from it beside that, where the policy's ``exempt`` is not the best way.
+        exempt: a further way to be exempt from it, where the policy's ``exempt`` is not the best way.
     """
 
     means: str

@@ -98,10 +98,9 @@ def admits(terms: tuple[Term, ...], labels: Mapping[str, str], absent: Collectio
     """Return whether one of the terms admits nodes with these labels. See `Term.admits`."""
     answer = Tristate.NO
     for term in terms:
-        held = term.admits(labels, absent)
-        if held is Tristate.YES:
-            return held
-        answer = max(answer, held)
+        answer = max(answer, term.admits(labels, absent))
+        if answer is Tristate.YES:
+            break
     return answer
 
 

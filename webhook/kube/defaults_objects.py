@@ -110,11 +110,14 @@ def default_object(group: str, kind: str, value: AnyJSON) -> None:
 
 def _at(value: AnyJSON, path: str) -> list[AnyJSON]:
     """Return the mappings at a path, or a new empty one if there are none."""
-    found = [value]
+    mappings = [value]
     for step in filter(None, path.split(".")):
         field = step.removesuffix("[*]")
-        found = [one for of in found for one in ([mapping(of, field)] if field == step else items_of(of, field))]
-    return found
+        if field == step:
+            mappings = [mapping(parent, field) for parent in mappings]
+        else:
+            mappings = [item for parent in mappings for item in items_of(parent, field)]
+    return mappings
 
 
 def _derive_autoscaler(autoscaler: AnyJSON) -> None:

@@ -45,7 +45,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         metadata: what holds labels and annotations; None if they are only inherited.
         spec: what holds the fields of the Pod's spec.
-        containers: fields of the spec that hold a container, or a list of them, beside ``containers``.
+        containers: fields of the spec that hold a container, or a list of them, in addition to ``containers``.
         gpus: the field with the number of GPUs that the Pod requests, if it is not among its containers' resources; or
             with a map of the resource's ``name`` and the ``quantity``.
         inherits: what holds for all Pods of the object, the more particular first.
@@ -149,7 +149,7 @@ class LaidOutPod(msgspec.Struct, frozen=True):
     def operations(self, operations: Iterable[Operation]) -> Iterator[Operation]:
         """Yield the operations on the Pod as operations on the object. Leave out those that it has no field for.
 
-        A field of its own replaces what all Pods get: that is copied first.
+        A field of the Pod replaces the one that all Pods inherit, which is copied first.
         """
         copied = dict(self.copied)
         for each in operations:

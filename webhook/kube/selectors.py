@@ -40,6 +40,6 @@ class LabelSelector:
         return True
 
     def could_match_with_others(self, known: Mapping[str, str]) -> bool:
-        """Return whether the selector fails on these labels but could match if there were others beside them."""
+        """Return whether the selector fails on these labels but could match with further labels."""
         given = LabelSelector(each for each in self.requirements if each[0] in known)
         return given.matches(known) and not self.matches(known)

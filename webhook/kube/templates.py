@@ -120,7 +120,7 @@ class FoundTemplate(msgspec.Struct, frozen=True):
     Attributes:
         identity: what tells it from the other templates.
         value: its plain value, with ``metadata`` and ``spec``.
-        laid_out: where these stand in the object, if it is not a pod template.
+        laid_out: the places of these in the object, if it is not a pod template.
     """
 
     path: tuple[str | int, ...]

@@ -1,7 +1,7 @@
 """Decode the AdmissionReview as the API server sends it (admission.k8s.io/v1).
 
 Only the envelope is decoded here. ``object`` and ``old_object`` stay raw JSON until a policy that matches asks
-for them: a request that nobody matches never pays for its body.
+for them: a request that no policy matches never pays for its body.
 
 Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#request
 """

@@ -262,7 +262,7 @@ class Acceptor:
     async def _readable(self) -> None:
         """Wait for a client without accepting it.
 
-        Not ``loop.sock_accept``: cancelled at the wrong moment, it has taken a client that nobody knows of.
+        Not ``loop.sock_accept``: cancelled at the wrong moment, it leaks the accepted socket.
         """
         there = asyncio.Event()
         self._loop.add_reader(self._listener, there.set)
@@ -274,7 +274,7 @@ class Acceptor:
     def _handshake_ends(self, client: socket.socket, peer: Peer, handshake: asyncio.Task[None]) -> None:
         peer.handshakes.pop(handshake, None)
         self._peers.forget(peer)
-        if handshake.cancelled():  # perhaps before its first step, and nobody else knows of the socket
+        if handshake.cancelled():  # perhaps before its first step: nothing else owns the socket
             client.close()
 
     async def _handshake(self, client: socket.socket, peer: Peer) -> None:

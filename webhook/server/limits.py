@@ -31,7 +31,7 @@ class Limits:
             cut off a request that was just sent.
         recycle: after so long (and a jitter) a connection ends with its next answer, so that new replicas get a share.
         recycle_requests: the same by number of requests.
-        fresh: for reading the cluster's state anew; the shipped webhook configuration gives a whole call 3 s.
+        fresh: for a new reading of the cluster's state; the shipped webhook configuration gives a whole call 3 s.
         reply: kept back from the caller's timeout for deciding and for the way back.
         quiet: while stopping, so long without a request and all clients have gone elsewhere.
         drain: while stopping, the longest to wait for that: below the 30 s that Kubernetes grants a Pod by default.

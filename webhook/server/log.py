@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from structlog.typing import EventDict, FilteringBoundLogger, WrappedLogger
 
 TEXT_LENGTH: Final = 256
-"""Characters of a name in a log line: Kubernetes' own names have at most 253, and whoever sends more gets no more."""
+"""Characters of a name in a log line: Kubernetes' own names have at most 253."""
 
 _FLUSH: Final = 0.2
 """Seconds a decision's line may wait for others. Writing each on its own takes a tenth of a request's time."""

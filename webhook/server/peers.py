@@ -1,7 +1,7 @@
 """Share the server fairly among the addresses of its clients: the one that takes most goes short first.
 
 Nothing is kept back: a lone peer may have everything. All clients are one peer where a proxy or NAT stands between
-(konnectivity, a Service with `externalTrafficPolicy: Cluster`), and no worse off than if nobody looked at addresses.
+(konnectivity, a Service with `externalTrafficPolicy: Cluster`), which is no worse than no fairness at all.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Peers:
         if not queue:
             del self._waiting[peer]
         self._time = peer.time
-        if not turn.done():  # else whoever waited has left
+        if not turn.done():  # else the request was cancelled
             turn.set_result(None)
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._grant)

@@ -140,7 +140,7 @@ class _Files:
     def append(self, line: bytes) -> None:
         """Write a line whole or not at all. Raise OSError if it can't be written."""
         is_full = self._descriptor < 0 or self._size + len(line) > self._limits.record_file
-        if is_full or not os.fstat(self._descriptor).st_nlink:  # somebody has removed it
+        if is_full or not os.fstat(self._descriptor).st_nlink:  # the file was removed
             self._begin()
         try:
             if os.write(self._descriptor, line) < len(line):

@@ -108,8 +108,8 @@ class _Line(msgspec.Struct, rename="camel", kw_only=True):
 def is_secret(request: Request) -> bool:
     """Return whether nothing of the request may be written anywhere.
 
-    CONNECT carries the command lines of ``kubectl exec``, a token request ends in a token, and ConfigMaps hold whatever
-    somebody put there.
+    CONNECT carries the command lines of ``kubectl exec``, a token request ends in a token, and ConfigMaps hold
+    arbitrary data.
     """
     resource = request.resource
     return (

@@ -1,6 +1,6 @@
 """Reload changed policies, and cluster state that comes from files, while serving.
 
-The whole bundle is built beside the one in force, tried, and then exchanged for it. If anything is wrong with it, the
+A new bundle is built and tried as a whole before it replaces the one in force. If anything is wrong with it, the
 one in force stays.
 """
 
@@ -112,7 +112,7 @@ class Reloader:
         return False
 
     def _note_removed(self, new: Bundle) -> None:
-        """Log the policies that a reload removes: the new bundle is taken over, but that may not have been meant."""
+        """Log the policies that a reload removes: the new bundle takes effect, but the removal may be a mistake."""
         left = {(policy.kind.name, policy.name) for policy in new.policies}
         before = self.snapshot.bundle.policies
         gone = [f"{policy.kind.name} {policy.name}" for policy in before if (policy.kind.name, policy.name) not in left]

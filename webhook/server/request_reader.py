@@ -184,7 +184,7 @@ class RequestReader:
         content_type = headers.get(hdrs.CONTENT_TYPE, "")
         if content_type != JSON_TYPE and content_type.partition(";")[0].strip().lower() != JSON_TYPE:
             raise RejectedError(415, "content type", f"the Content-Type must be {JSON_TYPE}")
-        # The API server never compresses; whoever does could hide gigabytes in a small body.
+        # The API server never compresses, and a small compressed body can hold gigabytes.
         if headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
             raise RejectedError(415, "content encoding", "send it uncompressed", {hdrs.ACCEPT_ENCODING: "identity"})
         if (request.content_length or 0) > self._limits.body_bytes:

@@ -63,11 +63,11 @@ class SelfManaged:
         api: the cluster.
         secret: where CA and leaf are (namespace, name); it is made if it is not there.
         names: DNS names that the API server asks for: of the Service.
-        certificate: what is served; until the Secret has been read, a placeholder that nobody trusts.
+        certificate: what is served; until the Secret has been read, an untrusted placeholder.
         replica: names this replica among all: its host and port.
         settle: seconds that a CA must have been in the caBundles before what it signed is served.
         retention: seconds that an old CA stays in the caBundles after every replica serves a leaf of the new one. A
-            replica without a sign of life for so long is taken for gone.
+            replica without a sign of life for so long counts as gone.
     """
 
     def __init__(
@@ -122,8 +122,8 @@ class SelfManaged:
         return self._in_force
 
     async def _look(self) -> dict[str, bytes]:
-        # In this order: whoever changes the Secret changes the caBundles after it. If they are still as they were read,
-        # when they are written, then the Secret read in between is not older than they are.
+        # In this order, as a replica changes the Secret before the caBundles: if the caBundles have not changed since
+        # they were read, then the Secret, which is read in between, is not older than they are.
         bundles = await read_ca_bundles(self._api, _ANSWER)
         secret = await read_secret(self._api, *self._secret, _ANSWER)
         issued = self._issued = await self._renewed(secret)
@@ -148,16 +148,16 @@ class SelfManaged:
     async def _renewed(self, secret: Secret) -> Issued:
         """Return what the Secret holds, after whatever is due has been replaced in it."""
         now = utc_now()
-        held = None
+        stored = None
         try:
-            held = Issued.from_data(secret.data, now=now)
-            wanted = renew(held, self._names, now=now)
+            stored = Issued.from_data(secret.data, now=now)
+            wanted = renew(stored, self._names, now=now)
             why = "renewed"
         except CertificateProblem as problem:
             # What the caBundles trust and the replicas serve goes on; a CA is only made where none is known.
             wanted = renew(self._issued, self._names, now=now) if self._issued else issue(self._names, now=now)
             why = str(problem)
-        if wanted != held:
+        if wanted != stored:
             await write_secret(self._api, *self._secret, wanted.to_data(), _ANSWER, secret.resource_version)
             log.info("certificates stored", secret=self._title, why=why)
         return wanted

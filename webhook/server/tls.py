@@ -52,7 +52,7 @@ class ServingCertificate:
         Args:
             source: the certificate and its key, or a function that reads them, and raises CertificateProblem.
             names: that the certificate must be for.
-            client_ca: a file of CAs; only clients with a certificate of theirs are let in. None: any client.
+            client_ca: a file of CAs; only clients with a certificate of these CAs may connect. None: any client.
 
         Raises:
             CertificateProblem: the certificate can't be served.
