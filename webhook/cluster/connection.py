@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -12,12 +13,21 @@ from typing import TYPE_CHECKING, TypeVar
 from webhook.base.exits import CannotJudgeError
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import ArgumentParser
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from webhook.cluster.api import Api, ApiError
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """The flags that name a cluster."""
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    in_cluster: bool = False
 
 
 def add_connection(parser: ArgumentParser) -> None:
@@ -39,14 +49,13 @@ async def connect(kubeconfig: Path | None, context: str | None = None) -> Api:
     return await Api.connect(kubeconfig, context)
 
 
-def run_on_cluster(command: str, options: Namespace, work: Callable[[Api], Awaitable[T]]) -> T:
+def run_on_cluster(command: str, options: Connection, work: Callable[[Api], Awaitable[T]]) -> T:
     """Run work on the cluster that the options name. Raise CannotJudgeError if the cluster can't be read."""
     from webhook.capacity.view import UnusableCredentialsError  # noqa: PLC0415
     from webhook.cluster.api import ApiError  # noqa: PLC0415 - a third of a second that --help need not wait
 
     async def run() -> T:
-        in_cluster = getattr(options, "in_cluster", False)
-        kubeconfig = None if in_cluster else options.kubeconfig or _default_kubeconfig()
+        kubeconfig = None if options.in_cluster else options.kubeconfig or _default_kubeconfig()
         api = await connect(kubeconfig, options.context)
         try:
             return await work(api)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,9 +9,11 @@ import pytest
 from tests.cli.rehearse.test_rehearse import node
 from tests.objects import BUNDLE
 from webhook.base.exits import CannotJudgeError
-from webhook.commands import main
+from webhook.commands import command_parser, main
 from webhook.commands.rehearse import publish as module
 from webhook.commands.rehearse.publish import publish, spot_pools
+from webhook.commands.rehearse.rehearsals import RehearseOptions
+from webhook.offline.options import options_of
 from webhook.rehearse.inputs.nodes import read_node
 
 if TYPE_CHECKING:
@@ -60,5 +61,7 @@ def test_where_a_pool_can_not_be_rehearsed_the_last_result_stays(monkeypatch: py
     def rehearse(pool: str) -> Rehearsal:
         raise CannotJudgeError(f"{pool} has no nodes")
 
+    flags = command_parser("spotgate", "rehearse").parse_args(["--lose=a", "--lose=b", "--publish=x/y"])
+    options = options_of(RehearseOptions, flags)
     with pytest.raises(CannotJudgeError, match="a has no nodes"):
-        publish(Namespace(lose=["a", "b"], publish=("x", "y")), (), rehearse)
+        publish(options, ("x", "y"), (), rehearse)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import CannotJudgeError
 from webhook.base.terminal import complain
-from webhook.cluster.connection import add_connection, missing_rules, run_on_cluster
+from webhook.cluster.connection import Connection, add_connection, missing_rules, run_on_cluster
 from webhook.formats import add_output, outputs_of, write_report
-from webhook.offline.options import add_cluster, add_policies, read_policies, resource_name
+from webhook.offline.options import add_cluster, add_policies, options_of, read_policies, resource_name
 from webhook.offline.report import report_of
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from pathlib import Path
 
     from webhook.cluster.api import Api
     from webhook.commands.audit.run import Audited
-    from webhook.engine.bundle import Bundle
     from webhook.offline.report import Report
 
 DESCRIPTION: Final = """\
@@ -68,24 +69,34 @@ def configure(parser: ArgumentParser) -> None:
     )
 
 
-def run(options: Namespace) -> int:
+@dataclass(frozen=True, slots=True)
+class AuditOptions(Connection):
+    """The flags, parsed, except those of the report."""
+
+    policies: list[Path]
+    cluster: str
+    namespace: list[str]
+    write_reports: bool
+
+
+def run(namespace: Namespace) -> int:
     """Judge the objects of the cluster and report the findings."""
-    outputs = outputs_of(options)
+    outputs, options = outputs_of(namespace), options_of(AuditOptions, namespace)
     if options.in_cluster and (options.kubeconfig is not None or options.context is not None):
         raise CannotJudgeError("error: --in-cluster and --kubeconfig both say which cluster; give one of them")
     bundle = read_policies(options.policies, cluster=options.cluster)
-    audited, report = run_on_cluster("audit", options, lambda api: _audit(api, options, bundle))
+
+    async def work(api: Api) -> tuple[Audited, Report]:
+        from webhook.commands.audit.reports import report_kinds, write_reports  # noqa: PLC0415 - as `run_on_cluster`
+        from webhook.commands.audit.run import audit  # noqa: PLC0415
+
+        audited = await audit(api, bundle, options.namespace)
+        fine = audited.judged - len(audited.objects)
+        report = report_of(bundle, audited.objects, audited.problems, namespace, fine=fine, on_spot=audited.on_spot)
+        if options.write_reports and not audited.problems:
+            written, deleted = await write_reports(api, report_kinds(audited.served), report, options.namespace)
+            complain(f"reports: {written} applied, {deleted} deleted")
+        return audited, report
+
+    audited, report = run_on_cluster("audit", options, work)
     return write_report(report, outputs, missing_rules(audited.forbidden))
-
-
-async def _audit(api: Api, options: Namespace, bundle: Bundle) -> tuple[Audited, Report]:
-    from webhook.commands.audit.reports import report_kinds, write_reports  # noqa: PLC0415 - as in `run_on_cluster`
-    from webhook.commands.audit.run import audit  # noqa: PLC0415
-
-    audited = await audit(api, bundle, options.namespace)
-    fine = audited.judged - len(audited.objects)
-    report = report_of(bundle, audited.objects, audited.problems, options, fine=fine, on_spot=audited.on_spot)
-    if options.write_reports and not audited.problems:
-        written, deleted = await write_reports(api, report_kinds(audited.served), report, options.namespace)
-        complain(f"reports: {written} applied, {deleted} deleted")
-    return audited, report

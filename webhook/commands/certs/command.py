@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import FINE, FOUND, CannotJudgeError
 from webhook.base.terminal import as_json, complain, counted, show
-from webhook.cluster.connection import add_connection, run_on_cluster
-from webhook.offline.options import add_table_or_json, object_name
+from webhook.cluster.connection import Connection, add_connection, run_on_cluster
+from webhook.offline.options import add_table_or_json, object_name, options_of
 from webhook.rules.context import utc_now
 
 if TYPE_CHECKING:
@@ -67,25 +67,36 @@ def configure(parser: ArgumentParser) -> None:
     add_table_or_json(parser)
 
 
-def run(options: Namespace) -> int:
+@dataclass(frozen=True, slots=True)
+class CertsOptions(Connection):
+    """The flags, parsed."""
+
+    action: str
+    secret: tuple[str, str]
+    within: int
+    timeout: float
+    output: str
+
+
+def run(namespace: Namespace) -> int:
     """Do what is asked for."""
+    options = options_of(CertsOptions, namespace)
     act = _rotate if options.action == "rotate" else _show
     return run_on_cluster("certs", options, lambda api: act(api, options))
 
 
-async def _show(api: Api, options: Namespace) -> int:
+async def _show(api: Api, options: CertsOptions) -> int:
     from webhook.commands.certs.certificates import judge, read_certificates  # noqa: PLC0415
 
     now = utc_now()
-    found = await read_certificates(api, *options.secret, now=now)
-    items = [_ending(each, now, options.within) for each in judge(found, now=now)]
-    problems = [each for each in items if each.problem]
+    certificates = await read_certificates(api, *options.secret, now=now)
+    items = [_ending(item, now, options.within) for item in judge(certificates, now=now)]
+    problems = [item for item in items if item.problem]
     shown = items if options.action == "show" else problems
     if options.output == "json":
-        print(as_json({"selfManaged": found.self_managed, "items": shown}))
+        print(as_json({"selfManaged": certificates.self_managed, "items": shown}))
     else:
-        fine: Line = [("what the replicas serve is trusted", "")]
-        show(_lines(shown, now) or [fine])
+        show(_lines(shown, now) or [[("what the replicas serve is trusted", "")]])
     return FOUND if problems else FINE
 
 
@@ -112,7 +123,7 @@ def _lines(items: Sequence[Item], now: datetime) -> list[Line]:
     return lines
 
 
-async def _rotate(api: Api, options: Namespace) -> int:
+async def _rotate(api: Api, options: CertsOptions) -> int:
     """Store a new CA and a certificate of it. The replicas do the rest."""
     from certs.rotation import issue  # noqa: PLC0415 - as in `run_on_cluster`
     from webhook.cluster.installation import write_secret  # noqa: PLC0415

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import FINE, FOUND
 from webhook.base.terminal import as_json, counted, show
-from webhook.cluster.connection import add_connection, run_on_cluster
-from webhook.offline.options import add_namespace, add_table_or_json
+from webhook.cluster.connection import Connection, add_connection, run_on_cluster
+from webhook.offline.options import add_namespace, add_table_or_json, options_of
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from webhook.base.terminal import Line
     from webhook.commands.doctor.installation import Diagnosis, State
@@ -47,27 +47,26 @@ def configure(parser: ArgumentParser) -> None:
     add_table_or_json(parser)
 
 
-def run(options: Namespace) -> int:
-    """Print what each check found."""
-    from webhook.commands.doctor import examine  # noqa: PLC0415 - as in `run_on_cluster`
+def run(namespace: Namespace) -> int:
+    """Print the results of all checks."""
+    from webhook.commands.doctor.examine import examine  # noqa: PLC0415 - as in `run_on_cluster`
 
-    found = run_on_cluster("doctor", options, lambda api: examine.examine(api, options.namespace))
-    states = Counter(each.state for each in found)
-    if options.output == "json":
-        print(as_json({"checks": found, "summary": {state: states[state] for state in _STYLES}}))
+    connection = options_of(Connection, namespace)
+    diagnoses = run_on_cluster("doctor", connection, lambda api: examine(api, namespace.namespace))
+    states = Counter(diagnosis.state for diagnosis in diagnoses)
+    if namespace.output == "json":
+        print(as_json({"checks": diagnoses, "summary": {state: states[state] for state in _STYLES}}))
     else:
-        show(_lines(found))
+        show(_lines(diagnoses, states))
     return FOUND if states["fail"] else FINE
 
 
-def _lines(found: Sequence[Diagnosis]) -> list[Line]:
-    width = max(len(each.name) for each in found)
-    lines: list[Line] = []
-    for each in found:
-        lines.append([(f"{each.state:7} ", _STYLES[each.state]), (f"{each.name:{width}}  ", "bold"), (each.what, "")])
-        if each.fix:
-            lines.append([(f"{'':8}fix: ", "green"), (each.fix, "")])
-    states = Counter(each.state for each in found)
+def _lines(diagnoses: Sequence[Diagnosis], states: Counter[State]) -> Iterator[Line]:
+    width = max(len(diagnosis.name) for diagnosis in diagnoses)
+    for diagnosis in diagnoses:
+        state, name = f"{diagnosis.state:7} ", f"{diagnosis.name:{width}}  "
+        yield [(state, _STYLES[diagnosis.state]), (name, "bold"), (diagnosis.what, "")]
+        if diagnosis.fix:
+            yield [(f"{'':8}fix: ", "green"), (diagnosis.fix, "")]
     summary = ", ".join(f"{states[state]} {state}" for state in _STYLES if states[state])
-    lines.append([(f"{counted(len(found), 'check')}: {summary}", "bold")])
-    return lines
+    yield [(f"{counted(len(diagnoses), 'check')}: {summary}", "bold")]

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import CANNOT_JUDGE, FINE, CannotJudgeError
 from webhook.base.terminal import complain, show
+from webhook.cluster.connection import Connection
 from webhook.engine.bundle import policy_kinds
 from webhook.engine.findings import exemption_from, finding_texts, page_of
 from webhook.offline.explanation import explanations
-from webhook.offline.options import add_inputs, add_operation, add_rendered, read_policies
+from webhook.offline.options import add_inputs, add_operation, add_rendered, options_of, read_policies
 from webhook.offline.project import take_project_file
 from webhook.offline.session import judge
 from webhook.policy.errors import did_you_mean
@@ -145,7 +146,8 @@ def _read_live(options: Namespace) -> None:
         return
     from webhook.commands.explain.live import read_object  # noqa: PLC0415 - slow, and for few
 
-    sys.stdin = io.TextIOWrapper(io.BytesIO(read_object(options, kind, name)))
+    content = read_object(options_of(Connection, options), kind, name, options.namespace)
+    sys.stdin = io.TextIOWrapper(io.BytesIO(content))
     options.paths = ["-"]
     options.operation = options.operation or "CREATE"  # as if it were applied now: nothing of it is new else
 

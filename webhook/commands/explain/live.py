@@ -14,9 +14,8 @@ from webhook.offline.manifests.state import DEFAULT_NAMESPACE
 from webhook.policy.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from argparse import Namespace
-
     from webhook.cluster.api import Api
+    from webhook.cluster.connection import Connection
 
 _ANSWER: Final = 10.0
 """Seconds for each answer."""
@@ -32,9 +31,9 @@ _SHORT: Final = {
 """kubectl's short names of what has Pods."""
 
 
-def read_object(options: Namespace, word: str, name: str) -> bytes:
+def read_object(connection: Connection, word: str, name: str, namespace: str) -> bytes:
     """Return an object of the cluster as JSON. Raise CannotJudgeError if it can't be read, or is not there."""
-    return run_on_cluster("explain", options, partial(_read, word=word, name=name, namespace=options.namespace))
+    return run_on_cluster("explain", connection, partial(_read, word=word, name=name, namespace=namespace))
 
 
 async def _read(api: Api, *, word: str, name: str, namespace: str) -> bytes:

@@ -9,7 +9,7 @@ from webhook.base.exits import FINE, CannotJudgeError
 from webhook.base.terminal import complain
 from webhook.base.text import printable
 from webhook.capacity.placement.supply import supply_of
-from webhook.cluster.connection import missing_rules, run_on_cluster
+from webhook.cluster.connection import Connection, missing_rules, run_on_cluster
 from webhook.commands.export.admission_policies.export import export
 from webhook.documents.yaml_writer import UNBROKEN, dump_documents
 from webhook.engine.lint import too_wide
@@ -19,6 +19,7 @@ from webhook.offline.options import (
     add_list,
     add_namespace,
     add_policies,
+    options_of,
     read_policies,
     read_state,
 )
@@ -132,4 +133,4 @@ def _live_view(options: Namespace, bundle: Bundle) -> ClusterView:
             raise CannotJudgeError("\n".join([*problems, *missing_rules(reading.forbidden)]))
         return reading.view
 
-    return run_on_cluster("export", options, read)
+    return run_on_cluster("export", options_of(Connection, options), read)

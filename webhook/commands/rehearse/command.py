@@ -8,32 +8,23 @@ from argparse import ArgumentTypeError
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, get_args
 
 from msgspec import structs
 
 from webhook.base.exits import FINE, FOUND, CannotJudgeError
 from webhook.base.terminal import complain
+from webhook.commands.rehearse.rehearsals import Rehearsals, RehearseOptions
 from webhook.kube.quantity import amount_of
-from webhook.offline.manifests.objects import read_manifests
-from webhook.offline.options import add_cluster, add_policies, object_name, path, read_policies
-from webhook.rehearse.compare import compare, write_base
-from webhook.rehearse.fixes import fixes_of, growth_of, with_fixes
-from webhook.rehearse.inputs.nodes import expect_known_types, grown_nodes
-from webhook.rehearse.inputs.selection import Loss, loss_of, named_pools
-from webhook.rehearse.inputs.snapshot import snapshot_of
-from webhook.rehearse.inputs.source import ClusterSource
+from webhook.offline.options import add_cluster, add_list, add_policies, object_name, options_of, path, read_policies
+from webhook.rehearse.compare import compare
+from webhook.rehearse.inputs.nodes import expect_known_types
 from webhook.rehearse.result import DrainedBy
 from webhook.rehearse.trying import try_fixes
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Sequence
 
-    from webhook.engine.bundle import Bundle
-    from webhook.rehearse.inputs.snapshot import ClusterSnapshot
-    from webhook.rehearse.result import Fix, Rehearsal
 
 DESCRIPTION: Final = """\
 Rehearse a reclaim: say who moves, who stays pending and why, who is killed before it is done, and
@@ -60,6 +51,7 @@ exit codes:
   2  it could not rehearse
 """
 
+
 FORMATS: Final = ("table", "json", "html")
 _SECONDS_TO_START: Final = 30.0
 _RUNS: Final = 3
@@ -71,12 +63,11 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "paths", metavar="PATH", nargs="*", type=path, help="manifests of workloads: files, folders; - is stdin"
     )
-    parser.add_argument(
+    add_list(
+        parser,
         "--lose",
-        metavar="WHAT",
-        action="append",
-        default=[],
-        help="a node pool's name; provider:NAME, the spot nodes of a provider; type:NAME or zone:NAME, the spot nodes "
+        "WHAT",
+        "a node pool's name; provider:NAME, the spot nodes of a provider; type:NAME or zone:NAME, the spot nodes "
         "of an instance type or a zone, all of them if none is spot; selector:KEY=VALUE, all Nodes with a label; N%%, "
         "a share of all spot nodes; N%%of:POOL, N%%of:zone:NAME ..., a share of these nodes, rounded up; a share is "
         "drawn with a fixed seed, so the same cluster loses the same nodes; can be given again",
@@ -109,7 +100,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--fix-seconds",
         metavar="N",
-        type=_count,
+        type=_seconds,
         default=_SECONDS_TO_TRY,
         help="how long --with-fixes may try them one by one; default: %(default)s",
     )
@@ -130,14 +121,8 @@ def configure(parser: ArgumentParser) -> None:
 
 def _add_cluster(parser: ArgumentParser) -> None:
     cluster = parser.add_argument_group("the cluster")
-    cluster.add_argument(
-        "--state",
-        metavar="PATH",
-        action="append",
-        default=[],
-        help="manifests of what it has: Nodes, node pools, budgets, and Pods as they run; files or folders; can be "
-        "given again",
-    )
+    has = "Nodes, node pools, budgets, and Pods as they run; files or folders; can be given again"
+    add_list(cluster, "--state", "PATH", f"manifests of what it has: {has}")
     cluster.add_argument(
         "--kubeconfig",
         metavar="FILE",
@@ -156,26 +141,14 @@ def _add_model(parser: ArgumentParser) -> None:
         help="what stops the Pods of the lost nodes: a drainer by the Eviction API, the kubelet as it shuts down, or "
         "nobody until the machine is gone; default: as the provider's document says",
     )
-    model.add_argument(
-        "--grow",
-        metavar="POOL=N[:SECONDS]",
-        type=_growth,
-        action="append",
-        default=[],
-        help="N nodes come to the pool, SECONDS after the notice; default: 120; can be given again",
-    )
-    model.add_argument(
-        "--allocatable",
-        metavar="TYPE=RESOURCE=AMOUNT,...",
-        type=_allocatable,
-        action="append",
-        default=[],
-        help="what a node of an instance type, or of a pool, offers: m6i.large=cpu=2,memory=8Gi; can be given again",
-    )
+    come = "N nodes come to the pool, SECONDS after the notice; default: 120; can be given again"
+    add_list(model, "--grow", "POOL=N[:SECONDS]", come, _growth)
+    offers = "what a node of an instance type, or of a pool, offers: m6i.large=cpu=2,memory=8Gi; can be given again"
+    add_list(model, "--allocatable", "TYPE=RESOURCE=AMOUNT,...", offers, _allocatable)
     model.add_argument(
         "--startup-seconds",
         metavar="N",
-        type=_count,
+        type=_seconds,
         default=_SECONDS_TO_START,
         help="from a Pod's binding until it is ready; in a live cluster what its workload's Pods took; default: 30",
     )
@@ -209,44 +182,39 @@ def _add_programs(parser: ArgumentParser) -> None:
     )
 
 
-def run(options: Namespace) -> int:
+def run(namespace: Namespace) -> int:
     """Rehearse and print what happens."""
+    options = options_of(RehearseOptions, namespace)
     # As Ctrl-C, which ends what was started.
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     if options.prepare:
         return _prepare(options)
     if not (options.lose or options.publish):
         raise CannotJudgeError("spotgate rehearse: error: say what is lost: --lose POOL, 30%, zone:NAME ...")
-    bundle = read_policies(options.policies, cluster=options.cluster)
-    snapshot = _snapshot(options, bundle, [*options.state, *options.paths])
-    expect_known_types(dict(options.allocatable), snapshot.pools, snapshot.nodes)
+    rehearsing = Rehearsals(options, read_policies(options.policies, cluster=options.cluster))
+    snapshot = rehearsing.read(options.manifests)
+    expect_known_types(options.offered, snapshot.pools, snapshot.nodes)
     if options.publish is not None:
         from webhook.commands.rehearse.publish import publish  # noqa: PLC0415 - the Kubernetes client
 
-        def lose(pool: str) -> Rehearsal:
-            loss = loss_of([pool], snapshot, bundle.providers, options.drained_by)
-            return _rehearse(options, bundle, snapshot, loss)
-
-        return publish(options, snapshot.nodes, lose)
-    loss = loss_of(options.lose, snapshot, bundle.providers, options.drained_by)
-    result = _rehearse(options, bundle, snapshot, loss)
+        return publish(
+            options,
+            options.publish,
+            snapshot.nodes,
+            lambda pool: rehearsing.run(snapshot, rehearsing.loss(snapshot, [pool])),
+        )
+    loss = rehearsing.loss(snapshot, options.lose)
+    result = rehearsing.run(snapshot, loss)
     if options.with_fixes and result.fixes:
-
-        def rehearse_with(fixes: Sequence[Fix], runs: int | None) -> Rehearsal:
-            after = with_fixes(snapshot, fixes, bundle, dict(options.allocatable))
-            growth = growth_of(snapshot, after, bundle, options.provisioning_seconds)
-            return _rehearse(options, bundle, after, loss, growth, runs)
-
-        result = try_fixes(result, rehearse_with, float(options.fix_seconds))
+        result = try_fixes(result, partial(rehearsing.run_with, snapshot, loss), options.fix_seconds)
     elif options.compare is not None:
-        base = _rehearse_base(options, bundle)
-        result = structs.replace(result, comparison=compare(base, result, options.compare))
+        result = structs.replace(result, comparison=compare(rehearsing.run_base(), result, options.compare))
     import_module(f"webhook.rehearse.output.{options.output}").show(result)
     summary, most = result.summary, options.max_pending
     return FOUND if most is not None and (summary.pending.max or 0) + (summary.missing.max or 0) > most else FINE
 
 
-def _prepare(options: Namespace) -> int:
+def _prepare(options: RehearseOptions) -> int:
     from webhook.rehearse.controlplane.binaries import BinariesError  # noqa: PLC0415
     from webhook.rehearse.inputs.live import live_version  # noqa: PLC0415 - the Kubernetes client
     from webhook.rehearse.runs.programs import prepare  # noqa: PLC0415 - not for --help
@@ -259,67 +227,14 @@ def _prepare(options: Namespace) -> int:
     return FINE
 
 
-def _rehearse(
-    options: Namespace,
-    bundle: Bundle,
-    snapshot: ClusterSnapshot,
-    loss: Loss,
-    growth: Sequence[tuple[str, int, float]] = (),
-    runs: int | None = None,
-) -> Rehearsal:
-    """Rehearse with this growth besides the one that was asked for. Raise CannotJudgeError."""
-    from webhook.rehearse.runs.cluster import RehearsalOptions  # noqa: PLC0415 - half a second
-    from webhook.rehearse.runs.programs import find_programs  # noqa: PLC0415
-    from webhook.rehearse.runs.rehearsal import rehearse  # noqa: PLC0415
-
-    allocatable = dict(options.allocatable)
-    grown = grown_nodes([*options.grow, *growth], snapshot.nodes, snapshot.pools, bundle.providers, allocatable)
-    result = rehearse(
-        snapshot,
-        loss,
-        RehearsalOptions(
-            programs=find_programs(options.binaries, snapshot.source.version),
-            bundle=bundle,
-            serve_flags=[*(f"--policies={each}" for each in options.policies), f"--cluster={options.cluster}"],
-            scheduler_config=options.scheduler_config,
-            runs=runs or options.runs,
-            startup=float(options.startup_seconds),
-            grown=grown,
-        ),
-    )
-    return structs.replace(result, fixes=fixes_of(result, snapshot, bundle, startup=float(options.startup_seconds)))
-
-
-def _rehearse_base(options: Namespace, bundle: Bundle) -> Rehearsal:
-    """Rehearse what the manifests were where the branch began; the policies are those of now."""
-    with TemporaryDirectory(prefix="spotgate-") as folder:
-        try:
-            snapshot = _snapshot(
-                options, bundle, write_base(options.compare, [*options.state, *options.paths], Path(folder))
-            )
-            loss = loss_of(options.lose, snapshot, bundle.providers, options.drained_by)
-            return _rehearse(options, bundle, snapshot, loss)
-        except CannotJudgeError as error:
-            raise CannotJudgeError(f"{error}\nin the base, {options.compare}".replace(f"{folder}/", "")) from None
-
-
-def _snapshot(options: Namespace, bundle: Bundle, paths: list[str]) -> ClusterSnapshot:
-    named = [*named_pools(options.lose), *((f"--grow {pool}", pool) for pool, *_ in options.grow)]
-    manifests = read_manifests(paths)
-    if manifests.problems:
-        raise CannotJudgeError("\n".join(map(str, manifests.problems)))
-    source = ClusterSource(manifests=manifests.objects)
-    if options.publish is not None or options.kubeconfig is not None:
-        from webhook.rehearse.inputs.live import live_source  # noqa: PLC0415 - the Kubernetes client
-
-        source = live_source(options, manifests.objects, bundle)
-    return snapshot_of(source, bundle, dict(options.allocatable), named)
-
-
 def _count(text: str) -> int:
     if not text.isdecimal():
         raise ArgumentTypeError(f"{text!r} is no number: write 0, 1, 2 ...")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    return float(_count(text))
 
 
 def _positive(text: str) -> int:

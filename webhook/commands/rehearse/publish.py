@@ -22,10 +22,10 @@ from webhook.rules.context import utc_now
 from webhook.server.rehearsals import KEY, PoolRehearsal, PublishedRehearsals
 
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Callable, Iterable, Iterator
 
     from webhook.cluster.api import Api
+    from webhook.commands.rehearse.rehearsals import RehearseOptions
     from webhook.rehearse.inputs.nodes import RehearsedNode
     from webhook.rehearse.result import Rehearsal, RehearsalSummary, WorkloadResult
 
@@ -36,8 +36,13 @@ _CONFIG_MAPS: Final = ServedResource(
 )
 
 
-def publish(options: Namespace, nodes: Iterable[RehearsedNode], rehearse: Callable[[str], Rehearsal]) -> int:
-    """Rehearse each loss on its own, show and publish the results, and return the exit code.
+def publish(
+    options: RehearseOptions,
+    place: tuple[str, str],
+    nodes: Iterable[RehearsedNode],
+    rehearse: Callable[[str], Rehearsal],
+) -> int:
+    """Rehearse each loss on its own, show the results, publish them in a place, and return the exit code.
 
     Raise CannotJudgeError if a pool can't be rehearsed: then nothing is published.
     """
@@ -50,7 +55,7 @@ def publish(options: Namespace, nodes: Iterable[RehearsedNode], rehearse: Callab
         pools.append(PoolRehearsal(pool, lost, *_harm(rehearsal.summary)))
         results += list(_of_workloads(pool, rehearsal)) or [_result(pool, "pass", "leaves no Pod without room")]
     published = PublishedRehearsals(utc_now().timestamp(), tuple(pools))
-    run_on_cluster("rehearse", options, lambda api: _publish(api, options.publish, published, results))
+    run_on_cluster("rehearse", options, lambda api: _publish(api, place, published, results))
     most = options.max_pending
     return FOUND if most is not None and any(one.pending > most for one in pools) else FINE
 

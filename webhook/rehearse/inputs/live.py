@@ -28,10 +28,10 @@ from webhook.rehearse.inputs.resources import (
 from webhook.rehearse.inputs.source import ClusterSource
 
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import AsyncIterator, Iterable
 
     from webhook.cluster.api import Api
+    from webhook.cluster.connection import Connection
     from webhook.engine.bundle import Bundle
     from webhook.offline.manifests.objects import Manifest
     from webhook.rehearse.inputs.resources import JSON
@@ -46,15 +46,15 @@ _ENVIRONMENT: Final = ("env", "envFrom", "command", "args")
 """Where containers have what may be secret, and nothing here runs."""
 
 
-def live_source(options: Namespace, changes: Iterable[Manifest], bundle: Bundle) -> ClusterSource:
-    """Return the cluster that the options name, with these changes. Raise CannotJudgeError."""
-    source = run_on_cluster("rehearse", options, lambda api: _read(api, bundle))
+def live_source(connection: Connection, changes: Iterable[Manifest], bundle: Bundle) -> ClusterSource:
+    """Return the cluster of the connection, with these changes. Raise CannotJudgeError."""
+    source = run_on_cluster("rehearse", connection, lambda api: _read(api, bundle))
     return source.with_changes((replace(each, value=without_environment(each.value)) for each in changes), size_of)
 
 
-def live_version(options: Namespace) -> str:
-    """Return the version of the cluster that the options name, such as v1.31.4-gke.100. Raise CannotJudgeError."""
-    return run_on_cluster("rehearse", options, lambda api: api_server_release(api, _ANSWER))
+def live_version(connection: Connection) -> str:
+    """Return the version of the cluster of the connection, such as v1.31.4-gke.100. Raise CannotJudgeError."""
+    return run_on_cluster("rehearse", connection, lambda api: api_server_release(api, _ANSWER))
 
 
 async def _read(api: Api, bundle: Bundle) -> ClusterSource:

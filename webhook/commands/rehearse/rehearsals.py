@@ -1,0 +1,135 @@
+"""Rehearse with the options of the command, on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from webhook.base.exits import CannotJudgeError
+from webhook.cluster.connection import Connection
+from webhook.offline.manifests.objects import read_manifests
+from webhook.rehearse.compare import write_base
+from webhook.rehearse.fixes import fixes_of, growth_of, with_fixes
+from webhook.rehearse.inputs.nodes import grown_nodes
+from webhook.rehearse.inputs.selection import Loss, loss_of, named_pools
+from webhook.rehearse.inputs.snapshot import snapshot_of
+from webhook.rehearse.inputs.source import ClusterSource
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from webhook.engine.bundle import Bundle
+    from webhook.rehearse.inputs.snapshot import ClusterSnapshot
+    from webhook.rehearse.result import DrainedBy, Fix, Rehearsal
+
+
+@dataclass(frozen=True, slots=True)
+class RehearseOptions(Connection):
+    """The flags, parsed."""
+
+    paths: list[str]
+    lose: list[str]
+    runs: int
+    max_pending: int | None
+    compare: str | None
+    with_fixes: bool
+    fix_seconds: float
+    publish: tuple[str, str] | None
+    output: str
+    state: list[str]
+    cluster: str
+    drained_by: DrainedBy | None
+    grow: list[tuple[str, int, float]]
+    allocatable: list[tuple[str, dict[str, str]]]
+    startup_seconds: float
+    provisioning_seconds: int | None
+    scheduler_config: Path | None
+    policies: list[Path]
+    binaries: Path | None
+    prepare: bool
+
+    @property
+    def manifests(self) -> list[str]:
+        """Return the files and folders with the cluster and the workloads."""
+        return [*self.state, *self.paths]
+
+    @property
+    def offered(self) -> dict[str, dict[str, str]]:
+        """Return the resources of a node by instance type or pool."""
+        return dict(self.allocatable)
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsals:
+    """Rehearsals with the same options and policies. All methods raise CannotJudgeError."""
+
+    options: RehearseOptions
+    bundle: Bundle
+
+    def read(self, paths: Sequence[str]) -> ClusterSnapshot:
+        """Read the cluster, with these manifests."""
+        options = self.options
+        named = [*named_pools(options.lose), *((f"--grow {pool}", pool) for pool, *_ in options.grow)]
+        manifests = read_manifests(paths)
+        if manifests.problems:
+            raise CannotJudgeError("\n".join(map(str, manifests.problems)))
+        source = ClusterSource(manifests=manifests.objects)
+        if options.publish is not None or options.kubeconfig is not None:
+            from webhook.rehearse.inputs.live import live_source  # noqa: PLC0415 - the Kubernetes client
+
+            source = live_source(options, manifests.objects, self.bundle)
+        return snapshot_of(source, self.bundle, options.offered, named)
+
+    def loss(self, snapshot: ClusterSnapshot, lost: Sequence[str]) -> Loss:
+        """Return the Nodes that are lost, of the values of ``--lose``."""
+        return loss_of(lost, snapshot, self.bundle.providers, self.options.drained_by)
+
+    def run(
+        self,
+        snapshot: ClusterSnapshot,
+        loss: Loss,
+        growth: Sequence[tuple[str, int, float]] = (),
+        runs: int | None = None,
+    ) -> Rehearsal:
+        """Rehearse the loss, with this growth in addition to the requested one."""
+        from webhook.rehearse.runs.cluster import RehearsalOptions  # noqa: PLC0415 - half a second
+        from webhook.rehearse.runs.programs import find_programs  # noqa: PLC0415
+        from webhook.rehearse.runs.rehearsal import rehearse  # noqa: PLC0415
+
+        options, bundle = self.options, self.bundle
+        grow = [*options.grow, *growth]
+        grown = grown_nodes(grow, snapshot.nodes, snapshot.pools, bundle.providers, options.offered)
+        result = rehearse(
+            snapshot,
+            loss,
+            RehearsalOptions(
+                programs=find_programs(options.binaries, snapshot.source.version),
+                bundle=bundle,
+                serve_flags=[*(f"--policies={path}" for path in options.policies), f"--cluster={options.cluster}"],
+                scheduler_config=options.scheduler_config,
+                runs=runs or options.runs,
+                startup=options.startup_seconds,
+                grown=grown,
+            ),
+        )
+        return structs.replace(result, fixes=fixes_of(result, snapshot, bundle, startup=options.startup_seconds))
+
+    def run_with(self, snapshot: ClusterSnapshot, loss: Loss, fixes: Sequence[Fix], runs: int | None) -> Rehearsal:
+        """Rehearse the loss with these fixes applied."""
+        after = with_fixes(snapshot, fixes, self.bundle, self.options.offered)
+        growth = growth_of(snapshot, after, self.bundle, self.options.provisioning_seconds)
+        return self.run(after, loss, growth, runs)
+
+    def run_base(self) -> Rehearsal:
+        """Rehearse the manifests of the merge base, by the policies of now."""
+        options = self.options
+        with TemporaryDirectory(prefix="spotgate-") as folder:
+            try:
+                snapshot = self.read(write_base(options.compare or "", options.manifests, Path(folder)))
+                return self.run(snapshot, self.loss(snapshot, options.lose))
+            except CannotJudgeError as error:
+                raise CannotJudgeError(f"{error}\nin the base, {options.compare}".replace(f"{folder}/", "")) from None
