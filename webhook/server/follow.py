@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from webhook.cluster.api import Api
-from webhook.cluster.installation import ca_bundles
 from webhook.cluster.live import LiveState
 from webhook.server.log import log
 from webhook.server.registered import Registered
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
 
     from webhook.server.app import Snapshot
 
-_ANSWER: Final = 5.0
-"""Seconds that the API server may take to answer about one object."""
-
 _REMIND: Final = 30.0
 """Seconds between two warnings that policies are not in force because the cluster can't be read for them."""
 
@@ -30,10 +26,12 @@ class LiveCluster:
 
     Attributes:
         api: the connection to it.
+        registered: its webhook configurations.
     """
 
     def __init__(self, api: Api) -> None:
         self.api = api
+        self.registered = Registered(api)
         self._group = asyncio.TaskGroup()
         self._in_force: LiveState | None = None
         self._following: asyncio.Task[None] | None = None
@@ -48,14 +46,6 @@ class LiveCluster:
             UnusableCredentialsError: its address or the credentials can't be read.
         """
         return cls(await Api.connect(kubeconfig))
-
-    async def ca_bundles(self) -> dict[str, bytes]:
-        """Return the caBundles of our webhooks, by their names. Raise ApiError if they can't be read."""
-        return await ca_bundles(self.api, _ANSWER)
-
-    def registered(self) -> Registered:
-        """Return what compares the webhook configurations of this cluster with policies."""
-        return Registered(self.api)
 
     async def close(self) -> None:
         """Close the connection to the API server."""

@@ -6,11 +6,13 @@ import asyncio
 import gc
 import signal
 from datetime import UTC, datetime, time
+from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import uvloop
 
+from webhook.cluster.installation import ca_bundles
 from webhook.server.app import Webhook
 from webhook.server.connections import Acceptor
 from webhook.server.log import flush_log, log, log_loop_error
@@ -30,7 +32,11 @@ if TYPE_CHECKING:
     from webhook.server.limits import Limits
     from webhook.server.reload import Reload, Reloader
     from webhook.server.self_managed import SelfManaged
-    from webhook.server.tls import ServingCertificate
+    from webhook.server.tls import CaBundles, ServingCertificate
+
+
+_ANSWER_SECONDS: Final = 5.0
+"""Seconds that the API server may take to answer about one object."""
 
 
 class Stop:
@@ -96,7 +102,6 @@ class Replica:
         self.reloader = reloader
         self._limits = limits
         self._cluster = cluster
-        self._registered = cluster.registered() if cluster is not None else None
         self._serving = False
         self._acceptor = Acceptor(
             listener,
@@ -164,7 +169,7 @@ class Replica:
     @property
     def webhooks_outdated(self) -> int | None:
         """Return how many webhooks are not as the policies in force need them, or None if that is not known."""
-        return self._registered.outdated if self._registered is not None else None
+        return self._cluster.registered.outdated if self._cluster is not None else None
 
     async def run(self, stop: Stop) -> None:
         """Serve until told to stop, then stop."""
@@ -174,12 +179,14 @@ class Replica:
         gc.freeze()
         if self._recorder is not None:
             self._recorder.start()
-        use, following, bundles = self._use, [], None
+        use, following = self._use, []
+        bundles: CaBundles | None = None
         if self._cluster is not None:
-            use, bundles = self._cluster.offer, self._cluster.ca_bundles
-            following = [self._cluster.run(self.reloader.snapshot, self._use)]
-        if self._registered is not None:
-            following.append(self._registered.watch(lambda: self.webhook.snapshot.bundle, self._limits.webhooks_poll))
+            use, bundles = self._cluster.offer, partial(ca_bundles, self._cluster.api, _ANSWER_SECONDS)
+            following = [
+                self._cluster.run(self.reloader.snapshot, self._use),
+                self._cluster.registered.watch(lambda: self.webhook.snapshot.bundle, self._limits.webhooks_poll),
+            ]
         if self._managed is not None:
             bundles = self._managed.look
         async with asyncio.TaskGroup() as group:

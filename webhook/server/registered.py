@@ -30,7 +30,7 @@ class Registered:
     def __init__(self, api: Api) -> None:
         self.outdated: int | None = None
         self._api = api
-        self._said: list[str] = []
+        self._last_logged: list[str] = []
 
     async def watch(self, bundle: Callable[[], Bundle], seconds: float) -> None:
         """Compare until cancelled, so many seconds after each comparison."""
@@ -57,10 +57,10 @@ class Registered:
             if difference.field in {"", RULES, CONDITIONS}
         ]
         self.outdated = len({difference.webhook for difference in outdated})
-        said = [f"{difference.webhook}: {difference.field} {difference.what}" for difference in outdated]
-        if said != self._said:
-            log.warning("webhook configurations compared", outdated=said)
-        self._said = said
+        problems = [f"{difference.webhook}: {difference.field} {difference.what}" for difference in outdated]
+        if problems != self._last_logged:
+            log.warning("webhook configurations compared", outdated=problems)
+        self._last_logged = problems
 
 
 def _rendered(bundle: Bundle) -> dict[str, Sequence[Any]]:

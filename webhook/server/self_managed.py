@@ -99,7 +99,7 @@ class SelfManaged:
         self._ours_since: float | None = None
         self._refreshed = 0.0
         self._signs: dict[str, tuple[bytes, float]] = {}
-        self._said = ""
+        self._last_logged = ""
 
     @property
     def waits_for(self) -> str:
@@ -113,11 +113,11 @@ class SelfManaged:
         except ApiError as error:
             if error.status != HTTPStatus.CONFLICT:  # another replica was faster: the next look finds what it did
                 self.last_look = self.last_look.then(success=False)
-                if str(error) != self._said:
-                    self._said = str(error)
+                if str(error) != self._last_logged:
+                    self._last_logged = str(error)
                     log.error("certificates not managed", problem=str(error), secret=self._title)
         else:
-            self._said = ""
+            self._last_logged = ""
             self.last_look = self.last_look.then(success=True)
         return self._in_force
 

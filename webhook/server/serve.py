@@ -19,6 +19,7 @@ from webhook.offline.manifests.state import FileState, StateErrors
 from webhook.policy.errors import PolicyErrors
 from webhook.rules.context import NOTHING_KNOWN, utc_now
 from webhook.server.app import Snapshot
+from webhook.server.follow import LiveCluster
 from webhook.server.lifecycle import Replica, Stop, run
 from webhook.server.limits import LIMITS, Limits
 from webhook.server.log import configure_logging, log
@@ -26,13 +27,12 @@ from webhook.server.ops import OpsPort
 from webhook.server.recorder import prepare_folder
 from webhook.server.reload import Reloader
 from webhook.server.request_reader import Callers
+from webhook.server.self_managed import SelfManaged
 from webhook.server.tls import ServingCertificate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
-    from webhook.server.follow import LiveCluster
 
 _BACKLOG: Final = 1024
 """Connections that may wait to be accepted; the system may allow fewer (Linux: net.core.somaxconn, 4096)."""
@@ -168,12 +168,7 @@ def build_snapshot(options: ServeOptions) -> Snapshot:
 
 
 async def _cluster(options: ServeOptions) -> LiveCluster | None:
-    if not options.live:
-        return None
-    # 10 MB and a moment, for nothing where files are the state.
-    from webhook.server.follow import LiveCluster  # noqa: PLC0415
-
-    return await LiveCluster.connect(options.kubeconfig)
+    return await LiveCluster.connect(options.kubeconfig) if options.live else None
 
 
 async def _try_credentials(options: ServeOptions) -> int:
@@ -197,8 +192,6 @@ async def _serve(
     callers = Callers(frozenset(options.client_name))
     managed = None
     if options.tls_secret is not None and cluster is not None:
-        from webhook.server.self_managed import SelfManaged  # noqa: PLC0415 - as above
-
         managed = SelfManaged(
             cluster.api,
             options.tls_secret,
