@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from webhook.engine.bundle import Bundle
     from webhook.model.decision import Decision
     from webhook.model.review import Request
-    from webhook.server.connections import Connection
+    from webhook.server.connections import ClientConnection
     from webhook.server.limits import Limits
     from webhook.server.metrics import Metrics
     from webhook.server.peers import Peer, Peers
@@ -149,7 +149,7 @@ class Webhook:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """ReviewResponse one HTTP request."""
         self.last_request = started = perf_counter()
-        connection = cast("Connection", request.protocol)
+        connection = cast("ClientConnection", request.protocol)
         connection.request_begins()
         peer = connection.peer
         peer.charge(_REQUEST_COST)

@@ -49,7 +49,7 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 """Makes a client close an idle connection. A client that has just sent a request on it skips this and reads on."""
 
 
-class Connection(web.RequestHandler):
+class ClientConnection(web.RequestHandler):
     """A connection with a deadline for receiving a request, and an age.
 
     Attributes:
@@ -227,9 +227,9 @@ class Acceptor:
         """Return the number of open connections."""
         return self._peers.connections()
 
-    def _open(self) -> list[Connection]:
+    def _open(self) -> list[ClientConnection]:
         """Return all connections whose handshake is done."""
-        return cast("list[Connection]", self._server.connections)
+        return cast("list[ClientConnection]", self._server.connections)
 
     async def accept(self) -> None:
         """Accept connections until cancelled."""
@@ -281,10 +281,8 @@ class Acceptor:
         await self._peers.turn(peer)
         peer.charge(_HANDSHAKE_COST)
         try:
-            retired, connection = (
-                self._retired,
-                Connection(self._server, peer, self._peers, self._metrics, self._limits),
-            )
+            retired = self._retired
+            connection = ClientConnection(self._server, peer, self._peers, self._metrics, self._limits)
             await self._loop.connect_accepted_socket(
                 lambda: connection,
                 client,
