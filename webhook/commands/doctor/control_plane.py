@@ -27,7 +27,7 @@ _MATCH_CONDITIONS: Final = (1, 30)
 
 async def check_clocks(installed: Installed) -> AsyncIterator[Diagnosis]:
     """Compare the clocks of the API server and of the replicas with this machine's."""
-    skews = {each.name: each.skew for each in installed.replicas if each.version is not None}
+    skews = {replica.name: replica.skew for replica in installed.replicas if replica.version is not None}
     clocks = {"the API server": installed.skew, **skews}
     off = ", ".join(f"{name} by {skew:+.0f} s" for name, skew in clocks.items() if abs(skew) > _SKEW)
     fix = "set the clocks by NTP; if all are off, it is this machine's"
@@ -40,26 +40,22 @@ async def check_versions(installed: Installed) -> AsyncIterator[Diagnosis]:
     api_server, kubelet = installed.view.api_server, installed.view.oldest_kubelet
     if api_server is None:
         yield Diagnosis("API server", "unknown", "its version can't be read", "allow `get /version`")
-    elif api_server < _MATCH_CONDITIONS:
-        least = _text(_MATCH_CONDITIONS)
-        what = f"version {_text(api_server)} is older than {least}, which made matchConditions stable"
-        yield Diagnosis("API server", "fail", what, f"upgrade it to {least}")
     else:
-        yield Diagnosis("API server", "ok", f"version {_text(api_server)}")
-    sleeps = {
-        each.spec.method
-        for each in (installed.bundle.documents if installed.bundle else ())
-        if each.kind == "GracefulTermination" and each.spec is not None
-    } - {"exec"}
+        fine, least = f"version {_text(api_server)}", _text(_MATCH_CONDITIONS)
+        old = f"{fine} is older than {least}, which made matchConditions stable"
+        yield Diagnosis.of("API server", old if api_server < _MATCH_CONDITIONS else "", f"upgrade it to {least}", fine)
     if kubelet is None:
-        why = next((each for each in installed.unread if each.startswith("nodes ")), "the cluster shows no Node")
+        why = next((text for text in installed.unread if text.startswith("nodes ")), "the cluster shows no Node")
         fix = "allow `list nodes`" if ": 403" in why else ""
         yield Diagnosis("kubelets", "unknown", f"the oldest kubelet is not known: {why}", fix)
-    elif sleeps and kubelet < NATIVE_SLEEP:
-        what = f"the oldest is {_text(kubelet)}: no native sleep before {_text(NATIVE_SLEEP)}, so images need a shell"
-        yield Diagnosis("kubelets", "warn", what, "upgrade the nodes, or set `method: exec` knowingly")
-    else:
-        yield Diagnosis("kubelets", "ok", f"the oldest is {_text(kubelet)}")
+        return
+    documents = installed.bundle.documents if installed.bundle else ()
+    specs = (document.spec for document in documents if document.kind == "GracefulTermination")
+    sleeps = any(spec is not None and spec.method != "exec" for spec in specs)
+    fine = f"the oldest is {_text(kubelet)}"
+    old = f"{fine}: no native sleep before {_text(NATIVE_SLEEP)}, so images need a shell"
+    fix = "upgrade the nodes, or set `method: exec` knowingly"
+    yield Diagnosis.of("kubelets", old if sleeps and kubelet < NATIVE_SLEEP else "", fix, fine, "warn")
 
 
 def _text(version: tuple[int, int]) -> str:
@@ -88,7 +84,7 @@ _CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookcon
 
 
 class Access(NamedTuple):
-    """Hold one permission."""
+    """One permission."""
 
     verb: str
     resource: str
@@ -101,7 +97,7 @@ class Access(NamedTuple):
         return f"{what} in {self.namespace}" if self.namespace else what
 
     def attributes(self) -> JSON:
-        """Return it as the API server asks for it."""
+        """Return the permission as a field of an access review."""
         if self.resource.startswith("/"):
             return {"nonResourceAttributes": {"verb": self.verb, "path": self.resource}}
         resource, _, subresource = self.resource.partition("/")
@@ -151,7 +147,9 @@ def _needed(installed: Installed) -> Iterator[Access]:
     sources: list[WatchedResource[Any]] = [all_namespaces(), all_nodes(providers), *all_pools(providers)]
     if bundle and any(policy.needs.budgets for policy in bundle.policies):
         sources.append(all_budgets())
-    for group, resource in sorted({(each.group, each.resource) for each in sources if each.group in installed.groups}):
+    for group, resource in sorted(
+        {(source.group, source.resource) for source in sources if source.group in installed.groups}
+    ):
         yield from (Access(verb, resource, group) for verb in ("list", "watch"))
     verbs = ("get", "patch") if installed.self_managed else ("get",)
     for resource in _CONFIGURATIONS:
@@ -173,4 +171,4 @@ async def _denied(installed: Installed, kind: str, user: JSON, wanted: Iterable[
 
     asked = list(wanted)
     answers = await asyncio.gather(*map(allowed, asked))
-    return "; ".join(str(each) for each, fine in zip(asked, answers, strict=True) if not fine)
+    return "; ".join(str(access) for access, fine in zip(asked, answers, strict=True) if not fine)

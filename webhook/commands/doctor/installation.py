@@ -83,7 +83,7 @@ class ServingPod:
     """A replica.
 
     Attributes:
-        waits: why it does not run, as the kubelet or the scheduler says; empty: it runs, or nobody says.
+        waits: why it does not run, as the kubelet or the scheduler says; empty: it runs, or that is unknown.
         version: what its operators' port says of it; None: that can't be reached, and ``problem`` says why.
         metrics: the lines of its /metrics.
         skew: seconds that its clock is ahead of this machine's.
@@ -156,7 +156,7 @@ async def read(api: Api, path: str) -> Any:  # noqa: ANN401 - JSON
 
 
 async def read_text(api: Api, path: str) -> tuple[str, float]:
-    """Return a text, and the seconds that the clock of whoever answered is ahead. Raise ApiError."""
+    """Return a text, and the seconds that the clock of its server is ahead. Raise ApiError."""
     before = time.time()
     async with api.get(path, aiohttp.ClientTimeout(total=SECONDS), "*/*") as response:
         text = await response.text()

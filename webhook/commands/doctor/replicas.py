@@ -13,40 +13,45 @@ from webhook.cluster.api import ApiError
 from webhook.cluster.installation import read_ca_bundles
 from webhook.commands.certs.certificates import Item, judge, judge_trust, read_certificates
 from webhook.commands.doctor.installation import INSTALL, SECONDS, Diagnosis, read, samples
+from webhook.offline.report import alike
 from webhook.rules.context import utc_now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
     from datetime import datetime
 
-    from webhook.commands.doctor.installation import Installed, ReplicaVersion
+    from webhook.commands.doctor.installation import Installed, ReplicaVersion, State
 
 _NO_IMAGE: Final = ("ErrImage", "ImagePullBackOff", "InvalidImageName", "RegistryUnavailable")
-"""What kubelets call an image that they can't have."""
+"""The reasons of kubelets for an image that they can't pull."""
 
 _STALE: Final = 180.0
 """Seconds of silence, as in the alert: the API server says something of each resource every minute or so."""
+
+_SILENCE: Final = "spotgate_cluster_silence_seconds"
+
+_SOON: Final = timedelta(days=7)
+"""Self-managed certificates and cert-manager's are renewed with at least ten days left."""
+
+_RENEW: Final = "renew it now (docs/certificates.md); the log of replicas with --tls-secret says why they have not"
 
 
 async def check_replicas(installed: Installed) -> AsyncIterator[Diagnosis]:
     """Check number, hosts and capacity of the replicas."""
     yield _count(installed)
-    placed = [each for each in installed.replicas if each.node]
-    if not placed:
+    nodes = Counter(replica.node for replica in installed.replicas if replica.node)
+    if not nodes:
         return
-    hosts = Counter(each.node for each in placed)
-    shared = ", ".join(sorted(node for node, count in hosts.items() if count > 1))
+    shared = ", ".join(sorted(node for node, count in nodes.items() if count > 1))
     fix = "free a host for each, and delete one of the two Pods"
-    fine = f"{len(placed)} replicas on {len(placed)} hosts"
+    fine = f"{nodes.total()} replicas on {len(nodes)} hosts"
     yield Diagnosis.of("hosts", shared and f"several replicas are on {shared}", fix, fine)
-    spot = []
-    for name in sorted(hosts):
-        node = await read(installed.api, f"/api/v1/nodes/{name}")
-        if node is not None and _is_spot(installed, node["metadata"].get("labels", {})):
-            spot.append(name)
+    objects = {name: await read(installed.api, f"/api/v1/nodes/{name}") for name in sorted(nodes)}
+    spot = ", ".join(
+        name for name, node in objects.items() if node and _is_spot(installed, node["metadata"].get("labels", {}))
+    )
     fix = "keep them off by the Deployment's affinity, and delete the Pods there: docs/install.md"
-    on_spot = f"replicas run on spot: {', '.join(spot)}" if spot else ""
-    yield Diagnosis.of("capacity", on_spot, fix, "no replica runs on spot")
+    yield Diagnosis.of("capacity", spot and f"replicas run on spot: {spot}", fix, "no replica runs on spot")
 
 
 def _count(installed: Installed) -> Diagnosis:
@@ -54,23 +59,22 @@ def _count(installed: Installed) -> Diagnosis:
         what = f"there is no Deployment spotgate in namespace {installed.namespace}"
         return Diagnosis("replicas", "fail", what, INSTALL)
     wanted = installed.deployment["spec"].get("replicas", 1)
-    ready = sum(each.ready for each in installed.replicas)
-    if ready < wanted:
-        waiting = [each for each in installed.replicas if not each.ready]
-        late = ", ".join(f"{each.name} ({each.waits})" if each.waits else each.name for each in waiting)
-        late = late or "the other Pods are missing"
-        fix = f"kubectl -n {installed.namespace} describe pods, and their /readyz says what they wait for"
-        if any(each.waits.startswith(_NO_IMAGE) for each in waiting):
-            fix = "name one that nodes can pull: `images` of the kustomization, `image` of the chart (docs/install.md)"
-        return Diagnosis("replicas", "warn" if ready else "fail", f"{ready} of {wanted} are ready: {late}", fix)
-    return Diagnosis("replicas", "ok", f"{ready} of {wanted} are ready")
+    waiting = [replica for replica in installed.replicas if not replica.ready]
+    ready = len(installed.replicas) - len(waiting)
+    what = f"{ready} of {wanted} are ready"
+    if ready >= wanted:
+        return Diagnosis("replicas", "ok", what)
+    late = ", ".join(f"{replica.name} ({replica.waits})" if replica.waits else replica.name for replica in waiting)
+    fix = f"kubectl -n {installed.namespace} describe pods, and their /readyz says what they wait for"
+    if any(replica.waits.startswith(_NO_IMAGE) for replica in waiting):
+        fix = "name one that nodes can pull: `images` of the kustomization, `image` of the chart (docs/install.md)"
+    state: State = "warn" if ready else "fail"
+    return Diagnosis("replicas", state, f"{what}: {late or 'the other Pods are missing'}", fix)
 
 
 def _is_spot(installed: Installed, labels: dict[str, str]) -> bool:
     providers = installed.bundle.providers if installed.bundle else {}
-    if any(each.is_spot_node(labels) for each in providers.values()):
-        return True
-    return any(
+    return any(provider.is_spot_node(labels) for provider in providers.values()) or any(
         pool.capacity is CapacityType.SPOT and labels.get(providers[pool.provider].pool_name_label) == pool.pool_name
         for pool in installed.view.pools or ()
         if pool.provider in providers and not pool.elsewhere
@@ -79,22 +83,24 @@ def _is_spot(installed: Installed, labels: dict[str, str]) -> bool:
 
 async def check_what_they_say(installed: Installed) -> AsyncIterator[Diagnosis]:
     """Check version, policies, reloads and the age of the view of the cluster, from each replica's operators' port."""
-    for each in installed.replicas:
-        name, version = f"replica {each.name}", each.version
+    for replica in installed.replicas:
+        name, version = f"replica {replica.name}", replica.version
         if version is None:
-            yield Diagnosis(name, "unknown", f"what it serves and knows can't be read: {each.problem}", each.fix)
+            what = f"what it serves and knows can't be read: {replica.problem}"
+            yield Diagnosis(name, "unknown", what, replica.fix)
             continue
-        bad = list(_wrong(installed, version, each.metrics))
-        for what, fix in bad:
+        fine = True
+        for what, fix in _problems(installed, version, replica.metrics):
+            fine = False
             yield Diagnosis(name, "warn", what, fix)
-        if not bad:
-            silence = max((value for _, value in samples(each.metrics, "spotgate_cluster_silence_seconds")), default=0)
+        if fine:
+            silence = max((value for _, value in samples(replica.metrics, _SILENCE)), default=0)
             what = f"version {version.version}, bundle {version.bundle}; heard of the cluster {silence:.0f} s ago"
             yield Diagnosis(name, "ok", what)
 
 
-def _wrong(installed: Installed, version: ReplicaVersion, metrics: str) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with a replica, and the fix."""
+def _problems(installed: Installed, version: ReplicaVersion, metrics: str) -> Iterator[tuple[str, str]]:
+    """Yield the problems of a replica, each with the fix."""
     if version.version != __version__:
         yield f"it is version {version.version}, this program {__version__}", "use the same version of both"
     if installed.bundle is not None and version.bundle != installed.bundle.hash:
@@ -103,7 +109,7 @@ def _wrong(installed: Installed, version: ReplicaVersion, metrics: str) -> Itera
     for labels, value in samples(metrics, "spotgate_last_reload_success"):
         if not value:
             yield f"the last reload of its {labels['what']} failed", "its log says why; the last good one is in force"
-    for _, value in samples(metrics, "spotgate_cluster_silence_seconds"):
+    for _, value in samples(metrics, _SILENCE):
         if value > _STALE:
             yield f"it last heard of the cluster {value:.0f} s ago", "see docs/cluster-state.md, and its log"
     for _, value in samples(metrics, "spotgate_certificate_trusted"):
@@ -111,50 +117,42 @@ def _wrong(installed: Installed, version: ReplicaVersion, metrics: str) -> Itera
             yield "its certificate is not trusted by the caBundles that it last read", "see docs/certificates.md"
 
 
-_SOON: Final = timedelta(days=7)
-"""Self-managed certificates and cert-manager's are renewed with at least ten days left."""
-
-_RENEW: Final = "renew it now (docs/certificates.md); the log of replicas with --tls-secret says why they have not"
-
-
 async def check_trust(installed: Installed) -> AsyncIterator[Diagnosis]:
-    """Verify each replica's certificate, or where none can be read of a replica, the Secret's."""
+    """Verify each replica's certificate, or if a replica's can't be read, the Secret's."""
     now = utc_now()
     bundles = await read_ca_bundles(installed.api, SECONDS, newest=False)
-    served = {each.name: each.version.certificate.encode() for each in installed.replicas if each.version is not None}
-    for name, leaf in served.items() if bundles else ():
+    served = {replica.name: replica.version.certificate for replica in installed.replicas if replica.version}
+    for name, certificate in served.items() if bundles else ():
+        leaf = certificate.encode()
         items = [Item("it", end_of_trust(leaf)), *judge_trust(leaf, bundles, now=now)]
-        for found in _diagnosed(f"certificate of {name}", items, now):
-            yield found
-    silent = [each for each in installed.replicas if each.version is None]
-    if silent or not served:
-        why = silent[0].problem if silent else "there are no replicas"
-        what, note = "certificate in the Secret", f"; what replicas serve can't be read: {why}"
-        namespace, name = installed.secret()
-        problem = "the Deployment names no Secret"
-        try:
-            items = (
-                list(judge(await read_certificates(installed.api, namespace, name, now=now), now=now)) if name else []
-            )
-        except ApiError as error:
-            items, problem = [], f"the Secret can't be read: {error}"
-        if not items:
-            yield Diagnosis(what, "unknown", f"{problem}{note}", "see docs/certificates.md")
-            what, items, note = "caBundles", list(judge_trust(b"", bundles, now=now)), ""
-        for found in _diagnosed(what, items, now, note) if items else ():
-            yield found
-
-
-def _diagnosed(what: str, items: Iterable[Item], now: datetime, note: str = "") -> Iterator[Diagnosis]:
-    """Yield each problem of certificate and caBundles, or until when they are trusted."""
-    problems: dict[tuple[str, str], list[str]] = {}  # often all caBundles have the same
-    for each in items:
-        if each.problem:
-            problems.setdefault((each.problem, each.fix), []).append(each.what)
-    for (problem, fix), where in problems.items():
-        yield Diagnosis(what, "fail", f"{', '.join(where)}: {problem}{note}", fix)
-    if problems:
+        for diagnosis in _diagnose(f"certificate of {name}", items, now):
+            yield diagnosis
+    silent = [replica.problem for replica in installed.replicas if replica.version is None]
+    if served and not silent:
         return
-    end = min((each.expires for each in items if each.expires is not None), default=now)
-    soon = end - now < _SOON
-    yield Diagnosis(what, "warn" if soon else "ok", f"trusted until {end:%Y-%m-%d}{note}", _RENEW if soon else "")
+    what = "certificate in the Secret"
+    note = f"; what replicas serve can't be read: {silent[0] if silent else 'there are no replicas'}"
+    namespace, name = installed.secret()
+    items, problem = [], "the Deployment names no Secret"
+    try:
+        if name:
+            items = list(judge(await read_certificates(installed.api, namespace, name, now=now), now=now))
+    except ApiError as error:
+        problem = f"the Secret can't be read: {error}"
+    if not items:
+        yield Diagnosis(what, "unknown", f"{problem}{note}", "see docs/certificates.md")
+        what, items, note = "caBundles", list(judge_trust(b"", bundles, now=now)), ""
+    for diagnosis in _diagnose(what, items, now, note) if items else ():
+        yield diagnosis
+
+
+def _diagnose(name: str, items: Iterable[Item], now: datetime, note: str = "") -> Iterator[Diagnosis]:
+    """Yield each problem of certificate and caBundles, or until when they are trusted."""
+    problems = alike((item for item in items if item.problem), lambda item: (item.problem, item.fix))
+    for (problem, fix), wrong in problems.items():  # often all caBundles have the same
+        yield Diagnosis(name, "fail", f"{', '.join(item.what for item in wrong)}: {problem}{note}", fix)
+    if not problems:
+        end = min((item.expires for item in items if item.expires is not None), default=now)
+        soon = end - now < _SOON
+        what = f"trusted until {end:%Y-%m-%d}{note}"
+        yield Diagnosis(name, "warn" if soon else "ok", what, _RENEW if soon else "")
