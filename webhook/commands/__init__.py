@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return stop.code if isinstance(stop.code, int) else CANNOT_JUDGE
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except BrokenPipeError:  # `spotgate check | head`: whoever read the output has seen enough
+    except BrokenPipeError:  # `spotgate check | head`: the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CANNOT_JUDGE
     except (CannotJudgeError, OSError) as error:  # OSError: the output's disk is full

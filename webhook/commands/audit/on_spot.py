@@ -39,19 +39,19 @@ _OF_NODES: Final = frozenset({("apps", "DaemonSet"), ("", "Node")})
 
 
 class SpotNode(msgspec.Struct, frozen=True):
-    """Hold the provider and the node pool of a spot Node. The pool is None if nothing declares it."""
+    """The provider and the node pool of a spot Node. The pool is None if nothing declares it."""
 
     provider: Provider
     pool: Pool | None
 
 
 class SpotWorkload(msgspec.Struct, kw_only=True):
-    """Describe a workload with Pods on spot Nodes.
+    """A workload with Pods on spot Nodes.
 
     Attributes:
         version: of its API.
         pods: the number of these Pods; ``pools`` are the node pools that they run in.
-        early: how many seconds before the end of its grace period the worst of them is killed.
+        early: the seconds of its grace period that the worst of them loses.
         reasons: why it would not survive.
     """
 
@@ -63,7 +63,7 @@ class SpotWorkload(msgspec.Struct, kw_only=True):
 
 
 class OnSpot:
-    """Collect the workloads on spot Nodes while the objects of a cluster are read, Pods first."""
+    """The workloads on spot Nodes, collected while the objects of a cluster are read, Pods first."""
 
     def __init__(self, bundle: Bundle, view: ClusterView, nodes: Mapping[str, SpotNode], judge: Judge) -> None:
         self._bundle = bundle
@@ -71,7 +71,7 @@ class OnSpot:
         self._nodes = nodes
         self._judge = judge
         self._budgets = GraceBudgets(bundle.providers)
-        self._kinds = {each.name: each.kind.name for each in bundle.policies}
+        self._kinds = {policy.name: policy.kind.name for policy in bundle.policies}
         self._workloads: dict[Identity, SpotWorkload] = {}
         self._without_fallback: dict[str, RiskReason] = {}
 
@@ -113,18 +113,18 @@ class OnSpot:
 
     def pass_on(self, identity: Identity, owner: OwnerReference) -> None:
         """Count the Pods of a workload for the one that owns it."""
-        if (mine := self._workloads.pop(identity, None)) is None:
+        if (owned := self._workloads.pop(identity, None)) is None:
             return
+        owner_identity = (owner.group, owner.kind, identity[2], owner.name)
         version = owner.apiVersion.rpartition("/")[2]
-        whose = (owner.group, owner.kind, identity[2], owner.name)
-        its = self._workloads.setdefault(whose, SpotWorkload(version=version))
-        its.pods += mine.pods
-        its.pools += [each for each in mine.pools if each not in its.pools]
-        if mine.reasons and (not its.reasons or mine.early > its.early):
-            its.early, its.reasons = mine.early, mine.reasons
+        workload = self._workloads.setdefault(owner_identity, SpotWorkload(version=version))
+        workload.pods += owned.pods
+        workload.pools += [pool for pool in owned.pools if pool not in workload.pools]
+        if owned.reasons and (not workload.reasons or owned.early > workload.early):
+            workload.early, workload.reasons = owned.early, owned.reasons
 
     def take_object(self, identity: Identity, manifest: Manifest, findings: Iterable[Finding]) -> None:
-        """Note why an object with Pods on spot Nodes would not survive, or that a node pool lacks a fallback."""
+        """Record why an object with Pods on spot Nodes would not survive, or that a node pool lacks a fallback."""
         for finding in findings:
             if self._kinds.get(finding.policy) == _FALLBACK:
                 self._without_fallback.setdefault(manifest.name, _reason(finding))
@@ -132,8 +132,10 @@ class OnSpot:
         if workload is None:
             return
         as_spot = self._as_spot(manifest, workload.pools)
-        of_it = findings if as_spot is None else self._judge.judge(as_spot).findings
-        workload.reasons += [_reason(each) for each in of_it if self._kinds.get(each.policy) == _SUITABILITY]
+        if as_spot is not None:
+            findings = self._judge.judge(as_spot).findings
+        suitability = (finding for finding in findings if self._kinds.get(finding.policy) == _SUITABILITY)
+        workload.reasons += map(_reason, suitability)
 
     def _as_spot(self, manifest: Manifest, pools: list[str]) -> Manifest | None:
         """Return a copy that asks for the spot pool it runs in. Return None if only some of its Pods may run there.
@@ -141,18 +143,14 @@ class OnSpot:
         Rules about spot look only at what asks for it; what merely tolerates spot Nodes runs there all the same.
         """
         value = deepcopy(manifest.value)
-        places = [value]
+        pod = value
         if (manifest.group, manifest.kind) != ("", "Pod"):
-            workload = next(
-                each
-                for each in self._bundle.index.workloads.values()
-                if (each.group, each.kind) == (manifest.group, manifest.kind)
-            )
-            found = list(workload.templates(value))
-            if len(found) != 1 or found[0].laid_out is not None:
+            workloads = {(known.group, known.kind): known for known in self._bundle.index.workloads.values()}
+            templates = list(workloads[manifest.group, manifest.kind].templates(value))
+            if len(templates) != 1 or templates[0].laid_out is not None:
                 return None
-            places = [found[0].value]
-        metadata = places[0].setdefault("metadata", {})
+            pod = templates[0].value
+        metadata = pod.setdefault("metadata", {})
         metadata["labels"] = {**(metadata.get("labels") or {}), CAPACITY_LABEL: SPOT}
         if len(pools) == 1:
             metadata["annotations"] = {**(metadata.get("annotations") or {}), NODE_POOL_ANNOTATION: pools[0]}
@@ -160,16 +158,16 @@ class OnSpot:
 
     def risks(self) -> Iterator[ReclaimRisk]:
         """Yield each workload on spot Nodes, by namespace, kind and name, with the reasons against it."""
-        for (group, kind, namespace, name), each in sorted(self._workloads.items(), key=lambda item: item[0][2:]):
-            fallback = (self._without_fallback.get(pool) for pool in each.pools)
+        for (group, kind, namespace, name), workload in sorted(self._workloads.items(), key=lambda item: item[0][2:]):
+            fallback = (self._without_fallback[pool] for pool in workload.pools if pool in self._without_fallback)
             yield ReclaimRisk(
-                api_version=f"{group}/{each.version}" if group else each.version,
+                api_version=f"{group}/{workload.version}" if group else workload.version,
                 kind=kind,
                 namespace=namespace,
                 name=name,
-                pods=each.pods,
-                pools=sorted(each.pools),
-                reasons=[*each.reasons, *(reason for reason in fallback if reason is not None)],
+                pods=workload.pods,
+                pools=sorted(workload.pools),
+                reasons=[*workload.reasons, *fallback],
             )
 
 
@@ -181,18 +179,19 @@ def spot_nodes(
     raws: Iterable[msgspec.Raw], view: ClusterView, providers: Mapping[str, Provider]
 ) -> dict[str, SpotNode]:
     """Return the spot Nodes among these, by name: those with a spot label, and those of a spot pool."""
-    pools: dict[tuple[str, str], Pool] = {}
-    for pool in (*view.node_groups, *(view.pools or ())):
-        if not pool.elsewhere and pool.pool_name:
-            pools[pool.provider, pool.pool_name] = pool
-    found: dict[str, SpotNode] = {}
+    pools = {
+        (pool.provider, pool.pool_name): pool
+        for pool in (*view.node_groups, *(view.pools or ()))
+        if not pool.elsewhere and pool.pool_name
+    }
+    nodes: dict[str, SpotNode] = {}
     for raw in raws:
         metadata = metadata_of(raw)
         labels = metadata.labels or {}
         provider = provider_of(labels, providers.values())
         if provider is None:
             continue
-        pool_of_it = pools.get((provider.name, labels.get(provider.pool_name_label, "")))
-        if provider.is_spot_node(labels) or (pool_of_it is not None and pool_of_it.spot):
-            found[metadata.name] = SpotNode(provider, pool_of_it)
-    return found
+        node_pool = pools.get((provider.name, labels.get(provider.pool_name_label, "")))
+        if provider.is_spot_node(labels) or (node_pool is not None and node_pool.spot):
+            nodes[metadata.name] = SpotNode(provider, node_pool)
+    return nodes

@@ -1,6 +1,6 @@
 """Write what fails in a cluster into it: a PolicyReport for each namespace with failures, and nothing else.
 
-Each is applied with a field manager of its own, so that an unchanged one costs no write; those that no longer apply
+Each is applied with its own field manager, so that an unchanged one costs no write; those that no longer apply
 are deleted. Reports of others, and fields that others have written, are never touched.
 
 Source: https://github.com/kubernetes-sigs/wg-policy-prototypes, wgpolicyk8s.io/v1alpha2;
@@ -53,7 +53,7 @@ def labels_of(name: str) -> dict[str, str]:
 
 
 class ReportKinds(msgspec.Struct, frozen=True):
-    """Hold the two resources of reports: those of namespaces, and those of what is in none."""
+    """The two resources of reports: of namespaces, and of objects in none."""
 
     namespaced: ServedResource
     cluster: ServedResource

@@ -53,7 +53,7 @@ _PASSING: Final = frozenset({0, 429, 500, 502, 503, 504})
 """No answer, or one that another try may better."""
 
 _NEVER: Final = frozenset({("", "secrets"), ("", "configmaps")})
-"""Never read, whatever a policy matches: who may list them has their contents."""
+"""Never read, whatever a policy matches: to list them is to read their contents."""
 
 _FIRST: Final = (("", "pods"), ("apps", "replicasets"), ("batch", "jobs"))
 """Pods tell which workloads run where, and these two belong to others: they are read before their owners."""
@@ -63,7 +63,7 @@ _RUNNING: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class Reader:
-    """Read from an API server one request at a time, not too fast, and try again what fails in passing."""
+    """A slow reader of an API server: one request at a time, with retries of failures that pass."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -100,7 +100,7 @@ class Reader:
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """Describe a resource whose objects, or the pod templates in them, are judged, maybe by their metadata only."""
+    """A resource whose objects, or the pod templates in them, are judged, maybe by their metadata only."""
 
     served: ServedResource
     workload: bool
@@ -120,18 +120,18 @@ def listed_resources(index: Index, served: Iterable[ServedResource], *, cluster_
 
 def _listed(index: Index, served: Iterable[ServedResource], *, cluster_scoped: bool) -> Iterator[Listed]:
     pools = {(each.group, each.resource) for provider in index.providers.values() for each in provider.readers}
-    for each in served:
-        key = each.resource.group, each.resource.plural
-        if "list" not in each.verbs or key in _NEVER or not (each.resource.namespaced or cluster_scoped):
+    for kind in served:
+        key = kind.resource.group, kind.resource.plural
+        if "list" not in kind.verbs or key in _NEVER or not (kind.resource.namespaced or cluster_scoped):
             continue
-        resource = GroupVersionResource(each.resource.group, each.version, each.resource.plural)
+        resource = GroupVersionResource(kind.resource.group, kind.version, kind.resource.plural)
         request = Request(uid="", operation="CREATE", kind=GroupVersionKind(), resource=resource)
         route = index.route(Phase.VALIDATE, request)
         if route is None or not (route.direct or route.projected):
             continue
-        any_size = all(each.kind.any_size for each in route.direct)
+        any_size = all(policy.kind.any_size for policy in route.direct)
         whole = bool(route.projected) or key in pools or key == PODS or not any_size
-        yield Listed(served=each, workload=bool(route.projected), metadata_only=not whole)
+        yield Listed(served=kind, workload=bool(route.projected), metadata_only=not whole)
 
 
 _NODES: Final = Listed(
@@ -145,7 +145,7 @@ _NAMESPACES: Final = ("", "namespaces")
 
 
 class Audited(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold what an audit found.
+    """The result of an audit.
 
     Attributes:
         judged: the number of objects that were judged.
@@ -184,15 +184,15 @@ async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str]) -> Audited:
         async for page in reader.objects(_NODES, ()):
             nodes |= spot_nodes(page, view, bundle.providers)
     judging = _Judging(bundle, view, listed, nodes)
-    for each in listed:
+    for resource in listed:
         try:
-            async for page in reader.objects(each, namespaces):
-                judging.take(each, page)
+            async for page in reader.objects(resource, namespaces):
+                judging.take(resource, page)
         except ApiError as error:
-            problem = Problem(api.url, 0, 0, "", f"{each.served} can't be read: {error}")
+            problem = Problem(api.url, 0, 0, "", f"{resource.served} can't be read: {error}")
             if error.status == HTTPStatus.FORBIDDEN:
-                forbidden[each.key] = error
-            elif problem not in problems:  # of node pools the reading of the cluster has said so
+                forbidden[resource.key] = error
+            elif problem not in problems:  # reading the cluster has reported node pools
                 problems.append(problem)
     problems += judging.problems
     problems += (Problem(api.url, 0, 0, "", text) for text in refusals(forbidden))
@@ -226,7 +226,7 @@ class _PodHead(_Head):
 
 
 class _Judging:
-    """Judge pages of objects.
+    """The objects that were judged, a page at a time.
 
     Attributes:
         judged: the number of objects that were judged.
@@ -237,7 +237,7 @@ class _Judging:
 
     def __init__(self, bundle: Bundle, view: ClusterView, listed: Iterable[Listed], nodes: dict[str, SpotNode]) -> None:
         context = Context(phase=Phase.VALIDATE, now=utc_now()).seeing(view, ASSUMED_VERSION)
-        kinds = ResourceKinds(bundle, (), [each.served.resource for each in listed])
+        kinds = ResourceKinds(bundle, (), [resource.served.resource for resource in listed])
         self._judge = Judge(bundle.index, kinds, context, operation="CREATE", user=UserInfo())
         self._bundle = bundle
         self._view = view
@@ -263,7 +263,7 @@ class _Judging:
         if metadata.deletionTimestamp is not None or self._is_the_platforms(listed, metadata.name):
             return None
         identity: Identity = (resource.group, resource.kind, metadata.namespace, metadata.name)
-        owner = next((each for each in metadata.ownerReferences or () if each.controller), None)
+        owner = next((owner for owner in metadata.ownerReferences or () if owner.controller), None)
         if isinstance(head, _PodHead):
             self.on_spot.take_pod(identity, owner, head.spec.nodeName or "", raw)
         if owner is not None and (owner.group, owner.kind) in self._workloads:
@@ -274,8 +274,8 @@ class _Judging:
         if listed.key == _NAMESPACES:
             labels = manifest.value["metadata"].get("labels") or {}
             for provider in self._bundle.providers.values():
-                for each in provider.system_namespaces.labels:  # by which the platform tells users' namespaces, too
-                    labels.pop(each.key, None)
+                for label in provider.system_namespaces.labels:  # the platform sets them on users' namespaces, too
+                    labels.pop(label.key, None)
         judgement = self._judge.judge(manifest)
         self.on_spot.take_object(identity, manifest, judgement.findings)
         return manifest, replace(judgement, patch=())

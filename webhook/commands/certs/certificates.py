@@ -25,7 +25,7 @@ READ_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Describe a certificate or a caBundle, with what is wrong with it, if anything, and what to do about that.
+    """A certificate or a caBundle, its problem, if any, and the fix.
 
     Attributes:
         expires: when it, or the last certificate of a caBundle, expires, UTC; None: it can't be read.
@@ -40,7 +40,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """Hold the certificates of an installation.
+    """The certificates of an installation.
 
     Attributes:
         secret: the Secret with the certificate that replicas serve; ``names`` are the DNS names that it is for.

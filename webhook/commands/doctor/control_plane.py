@@ -147,9 +147,8 @@ def _needed(installed: Installed) -> Iterator[Access]:
     sources: list[WatchedResource[Any]] = [all_namespaces(), all_nodes(providers), *all_pools(providers)]
     if bundle and any(policy.needs.budgets for policy in bundle.policies):
         sources.append(all_budgets())
-    for group, resource in sorted(
-        {(source.group, source.resource) for source in sources if source.group in installed.groups}
-    ):
+    served = {(source.group, source.resource) for source in sources if source.group in installed.groups}
+    for group, resource in sorted(served):
         yield from (Access(verb, resource, group) for verb in ("list", "watch"))
     verbs = ("get", "patch") if installed.self_managed else ("get",)
     for resource in _CONFIGURATIONS:

@@ -39,7 +39,7 @@ _LEGACY_ORCHESTRATION: Final = frozenset(
 
 
 class ResourceList:
-    """Hold the ResourceList of standard input: its one document and value. Raise CannotJudgeError if it is none."""
+    """The ResourceList of standard input: its one document and value. Raise CannotJudgeError if it is none."""
 
     def __init__(self) -> None:
         self._data = sys.stdin.buffer.read(DOCUMENT_LIMITS.size + 1)
@@ -109,7 +109,7 @@ def _as_applied(manifest: Manifest) -> Manifest:
 
 
 class FunctionResults:
-    """Collect the results of one run, with the members of the specification of KRM functions.
+    """The results of one run, with the members of the specification of KRM functions.
 
     Attributes:
         results: the results, for the orchestrator.
