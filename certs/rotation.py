@@ -124,7 +124,7 @@ def trusting_only(authority: KeyPair) -> bytes:
 
 def end_of_trust(bundle: bytes) -> datetime | None:
     """Return when the last certificate of a caBundle expires. Return None if it holds none that can be read."""
-    return max((each.not_valid_after_utc for each in _certificates(bundle)), default=None)
+    return max((certificate.not_valid_after_utc for certificate in _certificates(bundle)), default=None)
 
 
 def signer_of(leaf_pem: bytes) -> str:
@@ -155,4 +155,4 @@ def _certificates(bundle: bytes) -> list[x509.Certificate]:
 
 
 def _pem(certificates: Sequence[x509.Certificate]) -> bytes:
-    return b"".join(each.public_bytes(Encoding.PEM) for each in certificates)
+    return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)

@@ -85,7 +85,9 @@ def client_authorities(pem: bytes, *, now: datetime) -> bytes:
     Raise CertificateProblem if no client can be verified with any of them: every caller would be locked out.
     One that is valid is enough, so that an old and a new CA may stand side by side. `now` is timezone-aware.
     """
-    certificates = {each.public_bytes(Encoding.DER): each for each in _certificates(pem, "the client CA file")}
+    certificates = {
+        certificate.public_bytes(Encoding.DER): certificate for certificate in _certificates(pem, "the client CA file")
+    }
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_verify_locations(cadata=b"".join(certificates))

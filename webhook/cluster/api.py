@@ -252,7 +252,7 @@ def _merged(kubeconfig: Path, context: str | None) -> tuple[ConfigNode, str | No
     for each in str(kubeconfig).split(os.pathsep):
         read_file(each)  # the loader takes a missing file for an empty one, and waits for a pipe
     merger = kube_config.KubeConfigMerger(str(kubeconfig))
-    current = (each.get("current-context") for each in merger.config_files.values())
+    current = (config_file.get("current-context") for config_file in merger.config_files.values())
     return merger.config, context or next(filter(None, current), None)
 
 

@@ -96,7 +96,7 @@ def as_rules(rules: Iterable[Mapping[str, list[str]]]) -> list[str]:
     lines = []
     for rule in rules:
         for number, (key, values) in enumerate(rule.items()):
-            shown = ", ".join(each or '""' for each in values)
+            shown = ", ".join(value or '""' for value in values)
             lines.append(f"{'  - ' if number == 0 else '    '}{key}: [{shown}]")
     return lines
 

@@ -101,8 +101,8 @@ async def read_ca_bundles(api: Api, seconds: float, *, newest: bool = True) -> l
         read = await api.find(path, _WebhookConfiguration, seconds)
         if read is None:
             continue
-        by_webhook = {each.name: each.clientConfig.caBundle for each in read.webhooks}
-        hosts = frozenset(each.clientConfig.host for each in read.webhooks) - {""}
+        by_webhook = {webhook.name: webhook.clientConfig.caBundle for webhook in read.webhooks}
+        hosts = frozenset(webhook.clientConfig.host for webhook in read.webhooks) - {""}
         found.append(CaBundles(kind, read.metadata.resourceVersion, by_webhook, hosts))
     return found
 

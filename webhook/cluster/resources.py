@@ -44,7 +44,7 @@ def all_pools(providers: Collection[Provider]) -> list[WatchedResource[Pool | tu
     """Return the sources of node pools of every kind, and of their sizes. Many clusters lack some of them."""
     readers = [each for each in readers_by_resource(providers).values() if each.any.listed_in is None]
     return [
-        *(_of_kind(each.any, each.read) for each in readers),
+        *(_of_kind(reader.any, reader.read) for reader in readers),
         *(_of_kind(sizers[0], partial(sizes_in, sizers=sizers)) for sizers in sizers_by_resource(providers).values()),
     ]
 
@@ -164,7 +164,7 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
     why_unknown = f"{problems[0]}." if problems else ""
     namespaces, nodes = await asyncio.gather(items(all_namespaces()), items(all_nodes(providers.values())))
     found = await items(all_budgets()) if budgets else None
-    joined = join(item for each in pools for item in (each or {}).values())
+    joined = join(item for pool in pools for item in (pool or {}).values())
     view = cluster_view(
         pools=None if None in pools else joined.pools,
         templates=joined.templates,

@@ -140,7 +140,7 @@ class WatchedResource(Generic[T]):
             served = await api.find(f"/apis/{self.group}/{version}", _Discovered, seconds)
         except ApiError:
             return False
-        return served is None or all(each.name != self.resource for each in served.resources)
+        return served is None or all(resource.name != self.resource for resource in served.resources)
 
     @property
     def _selection(self) -> dict[str, str]:

@@ -107,7 +107,7 @@ class NodeTally:
         return NodeSummary(
             providers=frozenset().union(*self._providers),
             spot_providers=frozenset(pool.provider for pool in groups if pool.spot),
-            oldest_kubelet=min((each for each in self._kubelets if each is not None), default=None),
+            oldest_kubelet=min((kubelet for kubelet in self._kubelets if kubelet is not None), default=None),
             groups=groups,
             by_name=self._shown,
         )
@@ -120,7 +120,9 @@ def namespace_labels(name: str, labels: Mapping[str, str]) -> dict[str, str]:
 
 def node_facts(labels: Mapping[str, str], node: Node, providers: Collection[Provider], name: str = "") -> NodeFacts:
     """Return the facts of a Node with these labels."""
-    shown = frozenset(each.name for each in providers if each.pool_name_label in labels or each.is_spot_node(labels))
+    shown = frozenset(
+        provider.name for provider in providers if provider.pool_name_label in labels or provider.is_spot_node(labels)
+    )
     names = tuple(dict.fromkeys(filter(None, (name, labels.get(HOSTNAME_LABEL)))))
     return NodeFacts(shown, kind_of(labels, node, providers), version_of(node.status.nodeInfo.kubeletVersion), names)
 

@@ -78,4 +78,4 @@ def is_copy(request: Request, *, of_workload: bool) -> bool:
         metadata = _decoder.decode(request.old_object if is_null(request.object) else request.object).metadata
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return False
-    return any(each.controller for each in metadata.ownerReferences or ())
+    return any(owner.controller for owner in metadata.ownerReferences or ())

@@ -60,7 +60,7 @@ OWN_NAMESPACE: Final = "spotgate-system"
 @cache
 def policy_kinds() -> Mapping[str, PolicyKind]:
     """Return every policy kind by name: the ``KIND`` in ``rule.py`` of each folder in `webhook.rules`."""
-    folders = [each.name for each in pkgutil.iter_modules(webhook.rules.__path__) if each.ispkg]
+    folders = [module.name for module in pkgutil.iter_modules(webhook.rules.__path__) if module.ispkg]
     kinds: list[PolicyKind] = [importlib.import_module(f"webhook.rules.{name}.rule").KIND for name in folders]
     return {kind.name: kind for kind in sorted(kinds, key=lambda kind: kind.name)}
 
@@ -112,7 +112,7 @@ class Bundle(msgspec.Struct, frozen=True):
     @property
     def own(self) -> tuple[PolicyDocument, ...]:
         """Return the documents that the shipped folder does not hold."""
-        return tuple(each for each in self.documents if not _is_shipped(each))
+        return tuple(document for document in self.documents if not _is_shipped(document))
 
     @property
     def providers(self) -> Mapping[str, Provider]:
@@ -163,17 +163,17 @@ def _composed(
     kinds = document_kinds()
     documents = load_documents(files, kinds, problems)
     # Where a checkout is edited, these files are the user's too, and may be among those that the user names.
-    base_files = [each for each in policy_files((SHIPPED,) if shipped else _SHIPPED_FACTS) if each not in files]
+    base_files = [file for file in policy_files((SHIPPED,) if shipped else _SHIPPED_FACTS) if file not in files]
     base = load_documents(base_files, kinds if shipped else {name: kinds[name] for name in FACTS}, problems)
     brought = {(document.kind, document.name): document for document in documents}
     replacing = tuple(brought[key] for each in base if (key := (each.kind, each.name)) in brought)
     base = [each for each in base if (each.kind, each.name) not in brought]
     if shipped:
-        problems += [each for each in duplicates([*base, *documents]) if each not in problems]
-    if not shipped and not any(each.is_policy for each in documents) and not problems:
+        problems += [duplicate for duplicate in duplicates([*base, *documents]) if duplicate not in problems]
+    if not shipped and not any(document.is_policy for document in documents) and not problems:
         problems.append(Problem(where, 0, 0, "", _no_policy(documents)))
     documents = [*base, *documents]
-    if any(each.spec is None for each in documents if each.kind in FACTS):
+    if any(document.spec is None for document in documents if document.kind in FACTS):
         raise PolicyErrors(problems)  # What policies say of facts that are not there is no mistake of theirs.
     return documents, replacing
 
@@ -181,37 +181,42 @@ def _composed(
 def _no_policy(documents: Sequence[PolicyDocument]) -> str:
     others = {EXEMPTION: "exemptions", MODE: "a mode"}
     what = " and ".join(
-        ["facts", *(text for kind, text in others.items() if any(each.kind == kind for each in documents))]
+        ["facts", *(text for kind, text in others.items() if any(document.kind == kind for document in documents))]
     )
     return f"holds only {what}, and no policy; name the policies too: `--policies shipped` for those of spotgate"
 
 
 def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_namespace: str, cluster: str) -> Bundle:
     """Compile and index the documents. Raise PolicyErrors if there are problems."""
-    names = [each.name for each in documents if each.is_policy]
-    documents = [each for each in documents if each.spec is not None]
+    names = [document.name for document in documents if document.is_policy]
+    documents = [document for document in documents if document.spec is not None]
 
     # What a taint means is a fact of the cluster: every policy must see the Pod on the same pools.
     spot_taints = [
         taint
-        for each in documents
-        if isinstance(each.spec, SpotPlacementSpec) and each.spec.enforcement is not Enforcement.OFF
-        for taint in each.spec.spot_taints
+        for document in documents
+        if isinstance(document.spec, SpotPlacementSpec) and document.spec.enforcement is not Enforcement.OFF
+        for taint in document.spec.spot_taints
     ]
     providers = {
-        each.name: Provider.of(each.name, each.spec, spot_taints, cluster)
-        for each in documents
-        if each.kind == "CapacityProvider"
+        document.name: Provider.of(document.name, document.spec, spot_taints, cluster)
+        for document in documents
+        if document.kind == "CapacityProvider"
     }
-    facts = Facts(providers, workloads_in(each.spec for each in documents if each.kind == "WorkloadTemplates"))
-    written = [each for each in documents if each.kind in policy_kinds()]
-    exemptions = [each for each in documents if each.kind == EXEMPTION]
+    facts = Facts(
+        providers, workloads_in(document.spec for document in documents if document.kind == "WorkloadTemplates")
+    )
+    written = [document for document in documents if document.kind in policy_kinds()]
+    exemptions = [document for document in documents if document.kind == EXEMPTION]
     problems += _unmatched_names(exemptions, names)
     shared = [
-        (Globs(each.spec.policies), _exemption(each, ("spec",), each.spec, f"{EXEMPTION} {each.name}"))
-        for each in exemptions
+        (
+            Globs(exemption.spec.policies),
+            _exemption(exemption, ("spec",), exemption.spec, f"{EXEMPTION} {exemption.name}"),
+        )
+        for exemption in exemptions
     ]
-    mode = _mode([each for each in documents if each.kind == MODE], problems)
+    mode = _mode([document for document in documents if document.kind == MODE], problems)
     standing = standings(written, _is_shipped, problems)
     policies: list[Policy] = []
     for document in written:
@@ -239,9 +244,9 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
 
 def _mode(documents: Sequence[PolicyDocument], problems: list[Problem]) -> ModeSpec:
     """Return the mode of a bundle. A second one is a problem: the order of files must not decide which one holds."""
-    for each in documents[1:]:
+    for document in documents[1:]:
         first = f"{_shown(documents[0])}:{documents[0].document.line}"
-        problems.append(each.problem(("kind",), f"there is another {MODE}, at {first}; keep one"))
+        problems.append(document.problem(("kind",), f"there is another {MODE}, at {first}; keep one"))
     return documents[0].spec if documents else ModeSpec.model_construct()
 
 

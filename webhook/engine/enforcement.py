@@ -204,10 +204,10 @@ class FindingBuilder:
             return None
         if is_copy(request, of_workload=self._of_workload):
             return None
-        if may_break(request, [each.break_glass for each in policies]):
+        if may_break(request, [policy.break_glass for policy in policies]):
             return None
-        outcome = max(each.enforcement for each in policies)
-        groups = ", ".join(dict.fromkeys(group for each in policies for group in each.break_glass.patterns))
+        outcome = max(policy.enforcement for policy in policies)
+        groups = ", ".join(dict.fromkeys(group for policy in policies for group in policy.break_glass.patterns))
         known = request.user_info.groups or not self._context.offline
         asking = request.user_info.username or "the user"
         return Finding(

@@ -89,11 +89,11 @@ def _once(findings: list[Finding]) -> list[Finding]:
     if len(findings) < 2:  # noqa: PLR2004 - nothing to compare
         return findings
     strongest: dict[tuple[str, ...], Finding] = {}
-    for each in findings:
-        key = (each.id, each.field, each.reason, each.detail, each.fix)
-        known = strongest.setdefault(key, each)
-        if (each.outcome, each.would_deny) > (known.outcome, known.would_deny):
-            strongest[key] = each
+    for finding in findings:
+        key = (finding.id, finding.field, finding.reason, finding.detail, finding.fix)
+        known = strongest.setdefault(key, finding)
+        if (finding.outcome, finding.would_deny) > (known.outcome, known.would_deny):
+            strongest[key] = finding
     return list(strongest.values())
 
 
@@ -224,10 +224,10 @@ class _Evaluation:
         namespace_labels = None if self.matching.namespace_is_unknown else self.matching.namespace_labels
         labels = self.subject.labels
         looking = [
-            each
-            for each in policies
-            if not each.matcher.why_not(self.namespace, namespace_labels, labels)
-            and not self.matching.decider(each, self.subject)
+            policy
+            for policy in policies
+            if not policy.matcher.why_not(self.namespace, namespace_labels, labels)
+            and not self.matching.decider(policy, self.subject)
         ]
         if found := self._builder.break_glass_written(looking):
             self.findings.append(found)

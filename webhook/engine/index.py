@@ -103,7 +103,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     def within(self, namespace: str) -> Policy:
         """Return the policy without exemptions that hold only in other namespaces."""
-        exemptions = tuple(each for each in self.exemptions if each.is_for(namespace))
+        exemptions = tuple(exemption for exemption in self.exemptions if exemption.is_for(namespace))
         return self if len(exemptions) == len(self.exemptions) else replace(self, exemptions=exemptions)
 
     def why_not(self, operation: str, group: str, path: str) -> str:

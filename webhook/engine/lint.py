@@ -87,7 +87,11 @@ class _Warning(NamedTuple):
 def warnings(bundle: Bundle, today: date) -> list[Problem]:
     """Return all warnings about the policies of a bundle, in the order of the files."""
     workloads = tuple(bundle.index.workloads.values())
-    policies = [each for each in bundle.documents if each.is_policy and each.spec.enforcement is not Enforcement.OFF]
+    policies = [
+        document
+        for document in bundle.documents
+        if document.is_policy and document.spec.enforcement is not Enforcement.OFF
+    ]
     found: list[Problem] = []
 
     def warn(document: PolicyDocument, items: Iterable[_Warning]) -> None:
@@ -121,7 +125,7 @@ def too_wide(bundle: Bundle) -> Iterator[Problem]:
 
 
 def _too_wide(policy: PolicyDocument, bundle: Bundle) -> Iterator[_Warning]:
-    groups = {each.group for each in pool_resources(bundle.providers.values())}
+    groups = {resource.group for resource in pool_resources(bundle.providers.values())}
     of_pools = {group: f"all of {group}, where node pools are judged with failurePolicy Fail" for group in groups}
     of_any = {"*": "every resource", **of_pools}
     for number, rule in enumerate(policy.spec.match.resource_rules or ()):
@@ -165,7 +169,7 @@ def _unknown_group(group: str, resource: str) -> str:
 def _unknown_resource(rule: ResourceRuleSpec, resource: str) -> str:
     groups = [group for group in rule.api_groups if resource == "*" or resource_named(group, resource)]
     if not groups:
-        known = (each.plural for group in rule.api_groups for each in built_in_resources(group))
+        known = (known_resource.plural for group in rule.api_groups for known_resource in built_in_resources(group))
         where = " or ".join(group or "''" for group in rule.api_groups)
         hint = _elsewhere(resource) or did_you_mean(resource, known)
         return f"never matches: Kubernetes has no resource {resource} in API group {where}{hint}"
@@ -190,7 +194,7 @@ def _without_templates(match: MatchSpec, workloads: Iterable[Workload]) -> Itera
     rules = match.resource_rules or ()
     if any(is_named(rule, *_PODS) for rule in rules):
         return
-    named = {(each.group, each.resource) for each in workloads}
+    named = {(workload.group, workload.resource) for workload in workloads}
     for number, rule in enumerate(rules):
         for place, resource in enumerate(rule.resources):
             if any(name == resource and is_named(rule, group, name) for group, name in named):
@@ -203,8 +207,8 @@ def _without_templates(match: MatchSpec, workloads: Iterable[Workload]) -> Itera
 
 def _misspelt(spec: Any, workloads: Collection[Workload]) -> Iterator[_Warning]:  # noqa: ANN401 - of any policy kind
     """Yield kinds of workload, classes and members of template paths that are close to a known one."""
-    kinds = {f"{each.kind}.{each.group}".removesuffix(".") for each in workloads}
-    members = {each for workload in workloads for path in workload.paths for each in path.members}
+    kinds = {f"{workload.kind}.{workload.group}".removesuffix(".") for workload in workloads}
+    members = {member for workload in workloads for path in workload.paths for member in path.members}
     for name, written in _KINDS.items():
         for number, pattern in enumerate(getattr(spec, name, ())):
             if not is_glob(pattern) and (hint := _nearly(pattern, kinds)):

@@ -56,16 +56,16 @@ class Matching:
             if not (self.is_unknown(each) or self.why_not(each, subject)):
                 return each.name
         rivals = [
-            each
-            for each in contest.rivals
-            if not (self.is_unknown(each) or self.why_not(each, subject))
-            and all(self.why_not(other, subject) for other in contests[each.name].over)
+            rival
+            for rival in contest.rivals
+            if not (self.is_unknown(rival) or self.why_not(rival, subject))
+            and all(self.why_not(other, subject) for other in contests[rival.name].over)
         ]
         if not rivals:
             return ""
         view, providers = self._context.view, self._index.providers
         target = subject.target(view, providers, provider=(), tolerating=False)
-        shown = {each.name for each in target.providers} if isinstance(target, Target) else view.providers
+        shown = {provider.name for provider in target.providers} if isinstance(target, Target) else view.providers
         best = min((policy, *rivals), key=lambda each: claim(each.claims, shown))
         return best.name if best is not policy else ""
 

@@ -87,7 +87,7 @@ def _messages(findings: Iterable[Finding]) -> Iterator[str]:
         alike.setdefault((finding.policy, finding.id, finding.reason), []).append(finding)
     for first, *others in alike.values():
         text = first.message()
-        if places := [each.field for each in others if each.field]:
+        if places := [other.field for other in others if other.field]:
             rest = f" and {len(places) - _PLACES} more" if len(places) > _PLACES else ""
             text += f"\n  Also at {', '.join(places[:_PLACES])}{rest}."
         yield printable(text, keep="\n")

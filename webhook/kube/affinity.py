@@ -63,7 +63,7 @@ class Term(msgspec.Struct, frozen=True):
 
     def demands(self, keys: Collection[str]) -> bool:
         """Return whether nodes must have one of these labels, with whichever value."""
-        return any(each.key in keys and each.operator in _POSITIVE for each in self.requirements)
+        return any(requirement.key in keys and requirement.operator in _POSITIVE for requirement in self.requirements)
 
 
 def terms_of(spec: PodSpec) -> tuple[Term, ...]:

@@ -141,7 +141,11 @@ def default_tolerations(pod: AnyJSON) -> None:
     if not spec or not isinstance(spec.get("tolerations"), list | None):
         return
     tolerations = items_of(spec, "tolerations")
-    keys = {str(each.get("key") or "") for each in tolerations if (each.get("effect") or _NO_EXECUTE) == _NO_EXECUTE}
+    keys = {
+        str(toleration.get("key") or "")
+        for toleration in tolerations
+        if (toleration.get("effect") or _NO_EXECUTE) == _NO_EXECUTE
+    }
     added = [
         {"key": key, "operator": "Exists", "effect": _NO_EXECUTE, "tolerationSeconds": 300}
         for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")

@@ -125,5 +125,7 @@ def _read(budget: _Budget) -> DisruptionBudget:
 def _compiled(selector: _Selector) -> LabelSelector:
     """Compile the selector of a budget. An empty one matches every Pod of the namespace."""
     labels = ((key, "In", (value,)) for key, value in (selector.matchLabels or {}).items())
-    expressions = ((each.key, each.operator, each.values or ()) for each in selector.matchExpressions or ())
+    expressions = (
+        (expression.key, expression.operator, expression.values or ()) for expression in selector.matchExpressions or ()
+    )
     return LabelSelector((*labels, *expressions))

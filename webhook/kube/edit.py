@@ -111,10 +111,10 @@ class PodEditor:
             self._require_new(*alternatives)
             return
         copies = [
-            NodeSelectorTerm([*(term.matchExpressions or ()), *each], term.matchFields)
+            NodeSelectorTerm([*(term.matchExpressions or ()), *other], term.matchFields)
             for term in required.nodeSelectorTerms
             if term.matchExpressions or term.matchFields
-            for each in others
+            for other in others
         ]
         for requirement in first:
             self.require(requirement)
@@ -151,7 +151,7 @@ class PodEditor:
             self._add(f"{path}/preStop", as_json(handler))
 
     def _require_new(self, *alternatives: Sequence[Requirement]) -> None:
-        required = NodeSelector([NodeSelectorTerm(list(each)) for each in alternatives])
+        required = NodeSelector([NodeSelectorTerm(list(alternative)) for alternative in alternatives])
         self._node_affinity(_REQUIRED, as_json(required)).requiredDuringSchedulingIgnoredDuringExecution = required
 
     def _node_affinity(self, member: str, value: Any) -> NodeAffinity:  # noqa: ANN401 - JSON

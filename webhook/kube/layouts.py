@@ -63,7 +63,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         """Return the path of what holds labels and annotations, for the Pod at a path."""
         if self.metadata is not None:
             return (*path, *self.metadata)
-        return next((each.metadata for each in self.inherits if each.metadata is not None), path)
+        return next((source.metadata for source in self.inherits if source.metadata is not None), path)
 
     def pod(self, root: object, path: Steps, holder: dict[str, Any]) -> LaidOutPod | None:
         """Return the Pod at a path of the object ``root``, or None if there is no container: it makes no Pods."""
@@ -149,18 +149,18 @@ class LaidOutPod(msgspec.Struct, frozen=True):
     def operations(self, operations: Iterable[Operation]) -> Iterator[Operation]:
         """Yield the operations on the Pod as operations on the object. Leave out those that it has no field for.
 
-        A field of the Pod replaces the one that all Pods inherit, which is copied first.
+        A field of the Pod replaces the one that all Pods source, which is copied first.
         """
         copied = dict(self.copied)
-        for each in operations:
-            steps = parse_pointer(each.path)
+        for operation in operations:
+            steps = parse_pointer(operation.path)
             field = str(steps[1])
             if self.layout.written is not None and field not in self.layout.written:
                 continue
             if field in copied:
                 value = msgspec.to_builtins(copied.pop(field))  # a copy: what is added to it must not change the object
-                yield replace(each, path=pointer((*self.path, *self.layout.spec, field)), value=value)
-            yield replace(each, path=pointer(self._place(steps)))
+                yield replace(operation, path=pointer((*self.path, *self.layout.spec, field)), value=value)
+            yield replace(operation, path=pointer(self._place(steps)))
 
     def _place(self, steps: Steps) -> Steps:
         for inside, place in (*self.moved.items(), *self._roots()):

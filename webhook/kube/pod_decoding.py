@@ -104,4 +104,4 @@ def _counted_affinity(affinity: NodeAffinity, selected: int) -> Iterator[tuple[b
     several = [each for term in (*terms, *preferred) for each in (term.matchExpressions, term.matchFields) if each]
     # A term without requirements costs as much as one with one.
     yield bounds.REQUIREMENTS, len(terms) * (selected + 1) + len(preferred) + sum(map(len, several))
-    yield bounds.VALUES, sum(len(each.values or ()) for requirements in several for each in requirements)
+    yield bounds.VALUES, sum(len(requirement.values or ()) for requirements in several for requirement in requirements)

@@ -41,5 +41,5 @@ class LabelSelector:
 
     def could_match_with_others(self, known: Mapping[str, str]) -> bool:
         """Return whether the selector fails on these labels but could match with further labels."""
-        given = LabelSelector(each for each in self.requirements if each[0] in known)
+        given = LabelSelector(requirement for requirement in self.requirements if requirement[0] in known)
         return given.matches(known) and not self.matches(known)

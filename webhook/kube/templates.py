@@ -58,12 +58,12 @@ class TemplatePath:
     @property
     def members(self) -> Iterator[str]:
         """Return the fields that the path names."""
-        return (each for each in self.segments if each not in {"*", "[*]"})
+        return (segment for segment in self.segments if segment not in {"*", "[*]"})
 
     @property
     def lists(self) -> int:
         """Return how many lists and maps the path leads through."""
-        return sum(each in {"*", "[*]"} for each in self.segments)
+        return sum(segment in {"*", "[*]"} for segment in self.segments)
 
     def divided(self) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
         """Return the segments before the first list or map, its wildcard or nothing, and the segments behind it."""
@@ -139,7 +139,7 @@ class FoundTemplate(msgspec.Struct, frozen=True):
         if self.laid_out is not None:
             return self.laid_out.operations(operations)
         prefix = pointer(self.path)
-        return [replace(each, path=prefix + each.path) for each in operations]
+        return [replace(operation, path=prefix + operation.path) for operation in operations]
 
 
 class CarriedLabels(msgspec.Struct, frozen=True):

@@ -226,7 +226,9 @@ class Webhook:
 
     def _write_down(self, request: Request, phase: Phase, decision: Decision, seconds: float, sender: Sender) -> None:
         """Count a decision, log it, and remember its line for the operators' page."""
-        policies = [each.policy for each in decision.findings] + [each.policy for each in decision.patch]
+        policies = [finding.policy for finding in decision.findings] + [
+            operation.policy for operation in decision.patch
+        ]
         line = {
             "event": "decision",
             "uid": request.uid[:TEXT_LENGTH],
@@ -239,7 +241,7 @@ class Webhook:
             "allowed": not decision.denied,
             "outcome": self._metrics.decided(request, phase, decision, seconds, authenticated=bool(sender.caller)),
             "policies": list(dict.fromkeys(policies)),
-            "findings": list(dict.fromkeys([each.id for each in decision.findings])),
+            "findings": list(dict.fromkeys([finding.id for finding in decision.findings])),
             "patch_operations": len(decision.patch),
             "ms": round(seconds * 1000, 3),
             "caller": sender.caller[:TEXT_LENGTH] or UNAUTHENTICATED,

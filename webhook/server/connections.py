@@ -319,7 +319,9 @@ class Acceptor:
         found: list[tuple[tuple[int, float], asyncio.Task[None] | PeerConnection]] = [
             ((1, began), handshake) for handshake, began in peer.handshakes.items()
         ]
-        found += ((rank, each) for each in peer.connections if (rank := each.eviction_rank()) is not None)
+        found += (
+            (rank, connection) for connection in peer.connections if (rank := connection.eviction_rank()) is not None
+        )
         if not found:
             return False
         _, victim = min(found, key=lambda each: each[0])
@@ -352,7 +354,7 @@ class Acceptor:
         for connection in connections:
             connection.dismiss()
         if connections:
-            await asyncio.wait([each.lost for each in connections], timeout=self._limits.finish)
+            await asyncio.wait([connection.lost for connection in connections], timeout=self._limits.finish)
 
     async def close(self) -> None:
         """End all connections, after a grace period for requests that are being answered."""
@@ -361,12 +363,12 @@ class Acceptor:
         for handshake in handshakes:
             handshake.cancel()
         connections = self._open()
-        transports = [each.transport for each in connections]
+        transports = [connection.transport for connection in connections]
         self._server.pre_shutdown()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._limits.finish + _CLOSE_TIMEOUT):
                 await self._server.shutdown(self._limits.finish)
-                await asyncio.gather(*(each.lost for each in connections))
+                await asyncio.gather(*(connection.lost for connection in connections))
         for transport in transports:
             if transport is not None:
                 transport.abort()

@@ -122,7 +122,10 @@ def is_secret(request: Request) -> bool:
 
 def found_in(decision: Decision) -> tuple[Found, ...]:
     """Return the findings of a decision, as they are recorded."""
-    return tuple(Found(each.policy, each.id, str(each.outcome), each.reason, each.field) for each in decision.findings)
+    return tuple(
+        Found(finding.policy, finding.id, str(finding.outcome), finding.reason, finding.field)
+        for finding in decision.findings
+    )
 
 
 def encode_line(request: Request, decision: Decision, context: Context, bundle: Bundle, answer: bytes) -> bytes:

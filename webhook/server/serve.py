@@ -106,7 +106,7 @@ class ServeOptions:
 
     def in_effect(self) -> dict[str, object]:
         """Return the value of every flag, by its field, for the log: files are named, never shown."""
-        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "limits"}
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "limits"}
         secret = "/".join(self.tls_secret) if self.tls_secret is not None else None
         return values | {"policies": self.policies or ("shipped",), "tls_secret": secret}
 
