@@ -53,7 +53,7 @@ class ServedResource(msgspec.Struct, frozen=True, kw_only=True):
 
 async def served_resources(fetch: Callable[[str, str], Awaitable[bytes]]) -> list[ServedResource]:
     """Return every resource that the API server serves, once, in its order. Raise ApiError if they can't be read."""
-    found: dict[tuple[str, str], ServedResource] = {}
+    resources: dict[tuple[str, str], ServedResource] = {}
     for path in ("/api", "/apis"):
         answer = msgspec.json.decode(await fetch(path, _LISTS), type=_Groups)
         if answer.kind != _KIND:
@@ -64,8 +64,8 @@ async def served_resources(fetch: Callable[[str, str], Awaitable[bytes]]) -> lis
                     name, kind = group.metadata.name, each.responseKind.kind
                     resource = Resource(name, kind, each.resource, each.scope == "Namespaced")
                     served = ServedResource(resource=resource, version=version.version, verbs=frozenset(each.verbs))
-                    found.setdefault((name, each.resource), served)
-    return list(found.values())
+                    resources.setdefault((name, each.resource), served)
+    return list(resources.values())
 
 
 class _Kind(msgspec.Struct):

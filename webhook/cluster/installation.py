@@ -95,7 +95,7 @@ async def read_ca_bundles(api: Api, seconds: float, *, newest: bool = True) -> l
 
     ``newest`` asks for what etcd holds; else the API server answers from its own copy.
     """
-    found: list[CaBundles] = []
+    configurations: list[CaBundles] = []
     for kind in CONFIGURATIONS:
         path = _path(kind) + ("" if newest else "?resourceVersion=0")
         read = await api.find(path, _WebhookConfiguration, seconds)
@@ -103,8 +103,8 @@ async def read_ca_bundles(api: Api, seconds: float, *, newest: bool = True) -> l
             continue
         by_webhook = {webhook.name: webhook.clientConfig.caBundle for webhook in read.webhooks}
         hosts = frozenset(webhook.clientConfig.host for webhook in read.webhooks) - {""}
-        found.append(CaBundles(kind, read.metadata.resourceVersion, by_webhook, hosts))
-    return found
+        configurations.append(CaBundles(kind, read.metadata.resourceVersion, by_webhook, hosts))
+    return configurations
 
 
 async def read_webhooks(api: Api, seconds: float) -> dict[str, list[dict[str, Any]]]:

@@ -129,8 +129,8 @@ class LiveState:
     def _same_pools(self, items: Iterable[Pool | tuple[Size, ...]]) -> Joined:
         """Return the pools, sorted; the same tuple while they are equal, as rules remember what they work out of it."""
         joined = join(items)
-        found = tuple(sorted(joined.pools, key=lambda pool: pool.identity))
-        same = self._last_pools.pools if found == self._last_pools.pools else found
+        pools = tuple(sorted(joined.pools, key=lambda pool: pool.identity))
+        same = self._last_pools.pools if pools == self._last_pools.pools else pools
         self._last_pools = Joined(same, joined.templates)
         return self._last_pools
 

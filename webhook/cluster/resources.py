@@ -163,7 +163,7 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
     problems = [*sorted(failures), *refusals(forbidden)]
     why_unknown = f"{problems[0]}." if problems else ""
     namespaces, nodes = await asyncio.gather(items(all_namespaces()), items(all_nodes(providers.values())))
-    found = await items(all_budgets()) if budgets else None
+    budgets_by_key = await items(all_budgets()) if budgets else None
     joined = join(item for pool in pools for item in (pool or {}).values())
     view = cluster_view(
         pools=None if None in pools else joined.pools,
@@ -173,6 +173,6 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
         api_server=version,
         why_unknown=why_unknown,
         remedy="let the user list them (the ClusterRole in manifests/base/rbac.yaml), or try again",
-        budgets=None if found is None else by_namespace(found),
+        budgets=None if budgets_by_key is None else by_namespace(budgets_by_key),
     )
     return Reading(view, tuple(sorted(failures)), forbidden)

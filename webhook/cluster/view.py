@@ -138,8 +138,8 @@ def node_summary(nodes: Iterable[NodeFacts]) -> NodeSummary:
 @lru_cache(1024)
 def version_of(text: str) -> tuple[int, int] | None:
     """Return (major, minor) of a version as Kubernetes writes it, such as ``v1.31.4-gke.100``."""
-    found = _VERSION.match(text)
-    return (int(found[1]), int(found[2])) if found else None
+    match = _VERSION.match(text)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def cluster_view(

@@ -223,8 +223,8 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
         try:
             policy = _compile(document, facts, shared, standing.get(document.name, ALONE))
         except (SpecError, SpecErrors) as error:
-            found = error.errors if isinstance(error, SpecErrors) else (error,)
-            problems += (document.spec_problem(each) for each in found if not document.is_reported(each))
+            errors = error.errors if isinstance(error, SpecErrors) else (error,)
+            problems += (document.spec_problem(each) for each in errors if not document.is_reported(each))
             continue
         if document.spec.enforcement is not Enforcement.OFF:
             enforcement = min(policy.enforcement, Outcome[mode.enforcement.upper()])

@@ -174,7 +174,7 @@ class _Evaluation:
             *((each, most) for each in direct),
             *((each, min(most, each.kind.template_outcome)) for each in projected),
         ]
-        found = [
+        findings = [
             self._builder.finding(policy, replace(over, outcome=outcome), subject, unknown_match=None)
             for policy, outcome in outcomes
             if policy.validator is not None
@@ -182,9 +182,9 @@ class _Evaluation:
             and not self.matching.decider(policy, subject)
             and not self._is_exempt(policy, subject)
         ]
-        if found:
+        if findings:
             self.findings.append(
-                replace(max(found, key=lambda each: each.outcome), policy=ENGINE, id="object/too-large")
+                replace(max(findings, key=lambda each: each.outcome), policy=ENGINE, id="object/too-large")
             )
 
     def decision(self) -> Decision:
@@ -229,23 +229,23 @@ class _Evaluation:
             if not policy.matcher.why_not(self.namespace, namespace_labels, labels)
             and not self.matching.decider(policy, self.subject)
         ]
-        if found := self._builder.break_glass_written(looking):
-            self.findings.append(found)
+        if finding := self._builder.break_glass_written(looking):
+            self.findings.append(finding)
 
     def mutate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
-        for found, subject in self._templates(workload, ()):
-            self.operations += found.operations(self._mutate(policies, subject))
+        for template, subject in self._templates(workload, ()):
+            self.operations += template.operations(self._mutate(policies, subject))
 
     def validate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
         counting = tuple(policy for policy in policies if policy.kind.counts_replicas)
-        for found, subject in self._templates(workload, counting):
+        for template, subject in self._templates(workload, counting):
             steps = len(self.trace.steps)
             subject.changes = self._mutate(policies, subject)
             if subject.unchanged:
                 del self.trace.steps[steps:]  # the template stays as it is
             self._validate(counting if subject.unchanged else policies, subject)
             if self.request.kind.kind in LABELLED_BY_TEMPLATE:
-                self._leave_out_copied(subject.pod.labels, found.path)
+                self._leave_out_copied(subject.pod.labels, template.path)
 
     def _leave_out_copied(self, labels: Mapping[str, str], path: tuple[str | int, ...]) -> None:
         """Remove findings on labels that the API server copies from the pod template: they are reported there.
@@ -266,20 +266,20 @@ class _Evaluation:
 
         A template that an UPDATE does not change is judged again only by policies that count the Pods made of it.
         """
-        for found, subject in template_subjects(self.subject, workload, recounting=bool(counting)):
+        for template, subject in template_subjects(self.subject, workload, recounting=bool(counting)):
             if isinstance(subject, Subject):
-                yield found, subject
+                yield template, subject
             elif subject is None:
-                self._say_of_template(found, "the request leaves it as it is: it is not judged again")
+                self._say_of_template(template, "the request leaves it as it is: it is not judged again")
             elif self.context.offline:
                 raise subject
             else:
                 # The API server has no types for most custom resources: their own controller refuses the Pods.
                 self._unreadable(subject)
 
-    def _say_of_template(self, found: FoundTemplate, text: str) -> None:
+    def _say_of_template(self, template: FoundTemplate, text: str) -> None:
         if self.trace.kept:
-            self.trace.policy, self.trace.where = "", field_path(found.path)
+            self.trace.policy, self.trace.where = "", field_path(template.path)
             self.trace.say(text)
 
     def _unreadable(self, error: MalformedObjectError) -> None:

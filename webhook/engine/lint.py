@@ -92,10 +92,10 @@ def warnings(bundle: Bundle, today: date) -> list[Problem]:
         for document in bundle.documents
         if document.is_policy and document.spec.enforcement is not Enforcement.OFF
     ]
-    found: list[Problem] = []
+    problems: list[Problem] = []
 
     def warn(document: PolicyDocument, items: Iterable[_Warning]) -> None:
-        found.extend(document.problem(("spec", *path), f"warning: {text}") for path, text in items)
+        problems.extend(document.problem(("spec", *path), f"warning: {text}") for path, text in items)
 
     for policy in policies:
         warn(policy, _unknown_resources(policy.spec.match))
@@ -113,7 +113,7 @@ def warnings(bundle: Bundle, today: date) -> list[Problem]:
             names = Globs(document.spec.policies)
             exempted = [policy.name for policy in policies if names.match(policy.name)]
             warn(document, _exemption(document.spec, (), exempted, today))
-    return sorted(found)
+    return sorted(problems)
 
 
 def too_wide(bundle: Bundle) -> Iterator[Problem]:

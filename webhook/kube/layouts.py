@@ -103,18 +103,18 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     def _metadata(self, root: object, holder: dict[str, Any]) -> tuple[dict[str, Any], dict[Steps, Steps]]:
         """Return labels and annotations of the Pod, and the places of those that it inherits."""
         own = member(holder, self.metadata) if self.metadata is not None else None
-        found = {each: own[each] for each in _MEMBERS if each in own} if isinstance(own, dict) else {}
+        metadata = {each: own[each] for each in _MEMBERS if each in own} if isinstance(own, dict) else {}
         places: dict[Steps, Steps] = {}
         for source in self.inherits:
             if source.metadata is None or not isinstance(there := member(root, source.metadata), dict):
                 continue
             for each in _MEMBERS:
-                given, known = there.get(each), found.get(each) or {}
+                given, known = there.get(each), metadata.get(each) or {}
                 if not isinstance(given, dict) or not isinstance(known, dict):
                     continue
                 places |= {("metadata", each, key): (*source.metadata, each, key) for key in given if key not in known}
-                found[each] = {**given, **known}
-        return found, places
+                metadata[each] = {**given, **known}
+        return metadata, places
 
 
 class LaidOutPod(msgspec.Struct, frozen=True):
@@ -149,7 +149,7 @@ class LaidOutPod(msgspec.Struct, frozen=True):
     def operations(self, operations: Iterable[Operation]) -> Iterator[Operation]:
         """Yield the operations on the Pod as operations on the object. Leave out those that it has no field for.
 
-        A field of the Pod replaces the one that all Pods source, which is copied first.
+        A field of the Pod replaces the one that all Pods inherit, which is copied first.
         """
         copied = dict(self.copied)
         for operation in operations:

@@ -21,8 +21,8 @@ _LENGTH: Final = 24
 
 def amount_of(value: object) -> Decimal | None:
     """Return the amount of a quantity. Return None if the value is no quantity."""
-    found = _read(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
-    return found[0] if found is not None else None
+    quantity = _read(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+    return quantity[0] if quantity is not None else None
 
 
 def canonical_quantity(value: Any) -> Any:  # noqa: ANN401 - JSON
@@ -31,17 +31,17 @@ def canonical_quantity(value: Any) -> Any:  # noqa: ANN401 - JSON
     ``0.5`` becomes ``500m``, the number 1000 ``1k``, ``2048Mi`` ``2Gi``; ``1500Mi`` stays.
     """
     text = str(value)
-    found = _canonical(text) if len(text) <= _LENGTH else None
-    return value if found is None else found
+    canonical = _canonical(text) if len(text) <= _LENGTH else None
+    return value if canonical is None else canonical
 
 
 @lru_cache(maxsize=4096)
 def _canonical(text: str) -> str | None:
     """Return the canonical form, or None if the text is no quantity. Manifests repeat theirs."""
-    found = _read(text)
-    if found is None:
+    quantity = _read(text)
+    if quantity is None:
         return None
-    amount, binary, exponent = found
+    amount, binary, exponent = quantity
     thousandths = int(amount.scaleb(3).to_integral_value(ROUND_UP))
     if not thousandths:
         return "0"
@@ -59,10 +59,10 @@ def _canonical(text: str) -> str | None:
 def _read(value: object) -> tuple[Decimal, bool, bool] | None:
     """Return the amount, whether it has a binary suffix, and whether it has an exponent."""
     text = str(value)
-    found = _QUANTITY.fullmatch(text) if len(text) <= _LENGTH else None
-    if found is None:
+    match = _QUANTITY.fullmatch(text) if len(text) <= _LENGTH else None
+    if match is None:
         return None
-    number, binary, decimal, exponent = found.groups()
+    number, binary, decimal, exponent = match.groups()
     amount = Decimal(number)
     if binary:
         amount *= 1024 ** _BINARY.index(binary)

@@ -45,11 +45,11 @@ class TemplatePath:
     def __init__(self, text: str, layout: Layout | None = None) -> None:
         segments: list[str] = []
         for part in text.split("."):
-            found = _SEGMENT.fullmatch(part)
-            if found is None:
+            match = _SEGMENT.fullmatch(part)
+            if match is None:
                 raise ValueError(f"{text!r} is not a template path: {part!r} is neither a field, 'field[*]' nor '*'")
-            segments.append(found[1])
-            if found[2]:
+            segments.append(match[1])
+            if match[2]:
                 segments.append("[*]")
         self.text = text
         self.layout = layout
@@ -79,13 +79,13 @@ class TemplatePath:
 
     def find(self, value: object) -> Iterator[FoundTemplate]:
         """Yield every template in an object, with its path and its identity."""
-        found = self._walk(value, 0, (), ())
+        templates = self._walk(value, 0, (), ())
         if self.layout is None:
-            yield from found
+            yield from templates
             return
-        for each in found:
-            if (pod := self.layout.pod(value, each.path, each.value)) is not None:
-                yield FoundTemplate(each.path, each.identity, pod.value, pod)
+        for template in templates:
+            if (pod := self.layout.pod(value, template.path, template.value)) is not None:
+                yield FoundTemplate(template.path, template.identity, pod.value, pod)
 
     def _walk(
         self, value: object, depth: int, path: tuple[str | int, ...], identity: tuple[str | int, ...]
@@ -167,11 +167,11 @@ class Workload(msgspec.Struct, frozen=True):
 
     def templates(self, value: Mapping[str, Any]) -> Iterator[FoundTemplate]:
         """Yield every pod template in an object of this kind, once."""
-        found: set[tuple[str | int, ...]] = set()
-        for each in chain.from_iterable(path.find(value) for path in self.paths):
-            if each.path not in found:
-                found.add(each.path)
-                yield each
+        paths: set[tuple[str | int, ...]] = set()
+        for template in chain.from_iterable(path.find(value) for path in self.paths):
+            if template.path not in paths:
+                paths.add(template.path)
+                yield template
 
     def and_also(self, other: Workload) -> Workload:
         """Return the kind with the templates and labels of both. The other's owner of Pods wins, if it names one."""
@@ -185,7 +185,7 @@ class Workload(msgspec.Struct, frozen=True):
         )
 
 
-def pod_of(found: FoundTemplate, workload: Workload, request: Request, counts: Counts | None = None) -> Pod:
+def pod_of(template: FoundTemplate, workload: Workload, request: Request, counts: Counts | None = None) -> Pod:
     """Return the Pod that a pod template will become, owned as its workload's Pods are.
 
     Raises:
@@ -193,9 +193,9 @@ def pod_of(found: FoundTemplate, workload: Workload, request: Request, counts: C
         OverBoundError: the Pod is larger than a bound.
     """
     try:
-        pod = pod_from_template(found.value, "" if found.laid_out else field_path(found.path), counts)
+        pod = pod_from_template(template.value, "" if template.laid_out else field_path(template.path), counts)
     except MalformedObjectError as error:
-        raise MalformedObjectError(error.problem, found.field(error.field)) if found.laid_out else error from None
+        raise MalformedObjectError(error.problem, template.field(error.field)) if template.laid_out else error from None
     pod.metadata.namespace = request.namespace
     itself = OwnerReference(kind=request.kind.kind, apiVersion=request.kind.api_version)
     pod.metadata.ownerReferences = [replace(workload.pod_owner or itself, name=request.name, controller=True)]

@@ -14,7 +14,7 @@ def parse_version(text: str) -> tuple[int, int]:
 
     Raise ValueError if the text is no version.
     """
-    found = re.fullmatch(VERSION, text)
-    if found is None:
+    match = re.fullmatch(VERSION, text)
+    if match is None:
         raise ValueError(f"{text!r} is not a Kubernetes version; write it as 1.34")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])

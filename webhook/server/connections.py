@@ -316,15 +316,15 @@ class Acceptor:
     def _evict(self, peer: Peer) -> bool:
         """Evict the connection of a peer with the lowest rank. Return False if none can be evicted."""
         # A handshake is as good as a connection on which nothing was asked yet.
-        found: list[tuple[tuple[int, float], asyncio.Task[None] | PeerConnection]] = [
+        candidates: list[tuple[tuple[int, float], asyncio.Task[None] | PeerConnection]] = [
             ((1, began), handshake) for handshake, began in peer.handshakes.items()
         ]
-        found += (
+        candidates += (
             (rank, connection) for connection in peer.connections if (rank := connection.eviction_rank()) is not None
         )
-        if not found:
+        if not candidates:
             return False
-        _, victim = min(found, key=lambda each: each[0])
+        _, victim = min(candidates, key=lambda each: each[0])
         if isinstance(victim, asyncio.Task):
             del peer.handshakes[victim]
             victim.cancel()

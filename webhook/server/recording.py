@@ -48,7 +48,7 @@ _SUSPICIOUS: Final = (
 """An object in which none of these is written need not be read: it is recorded as it is."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class RecordedFinding(msgspec.Struct, frozen=True):
     """The parts of a finding by which `replay` compares two responses."""
 
     policy: str
@@ -70,7 +70,7 @@ class Notes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     phase: Phase
     time: datetime
     bundle: str
-    findings: tuple[Found, ...]
+    findings: tuple[RecordedFinding, ...]
     view: ClusterView
 
 
@@ -120,10 +120,10 @@ def is_secret(request: Request) -> bool:
     )
 
 
-def found_in(decision: Decision) -> tuple[Found, ...]:
+def recorded_findings(decision: Decision) -> tuple[RecordedFinding, ...]:
     """Return the findings of a decision, as they are recorded."""
     return tuple(
-        Found(finding.policy, finding.id, str(finding.outcome), finding.reason, finding.field)
+        RecordedFinding(finding.policy, finding.id, str(finding.outcome), finding.reason, finding.field)
         for finding in decision.findings
     )
 
@@ -149,7 +149,7 @@ def encode_line(request: Request, decision: Decision, context: Context, bundle: 
             phase=context.phase,
             time=context.now,
             bundle=bundle.hash,
-            findings=found_in(decision),
+            findings=recorded_findings(decision),
             view=_as_seen_from(request, context.view),
         ),
     )

@@ -126,14 +126,14 @@ def _self_tested(snapshot: Snapshot) -> Snapshot:
     for phase in Phase:
         context = Context(phase=phase, now=utc_now())
         respond(_SAMPLE.uid, decide(_SAMPLE, snapshot.bundle.index, context), phase)
-    if found := warnings(snapshot.bundle, utc_now().date()):
-        log.warning("policies without effect, or exemptions that end", problems=list(map(str, found)))
+    if problems := warnings(snapshot.bundle, utc_now().date()):
+        log.warning("policies without effect, or exemptions that end", problems=list(map(str, problems)))
     return snapshot
 
 
 def _fingerprint(paths: Iterable[Path]) -> frozenset[tuple[str, int, int, int]]:
     """Return what changes when a file does, or a link on the way to it (ConfigMap volumes, git-sync)."""
-    found = set()
+    fingerprints = set()
     for path in paths:
         for file in files_below(path) if path.is_dir() else (path,):
             try:
@@ -143,5 +143,5 @@ def _fingerprint(paths: Iterable[Path]) -> frozenset[tuple[str, int, int, int]]:
                 regular = False
             # A link to nothing, a folder or a pipe can't be read as a file: only to make or remove it is a change.
             seen = (status.st_ino, status.st_mtime_ns, status.st_size) if regular else (0, 0, 0)
-            found.add((str(file), *seen))
-    return frozenset(found)
+            fingerprints.add((str(file), *seen))
+    return frozenset(fingerprints)

@@ -18,7 +18,7 @@ from webhook.offline.manifests.files import STDIN
 from webhook.offline.review_errors import position_of
 from webhook.policy.errors import Problem, escaped_name, unreadable
 from webhook.rules.context import NOTHING_KNOWN, Context, Phase, utc_now
-from webhook.server.recording import SUFFIX, Found, decode_notes, found_in
+from webhook.server.recording import SUFFIX, RecordedFinding, decode_notes, recorded_findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -110,7 +110,7 @@ def _review(file: str, line: int, data: bytes) -> Review | Problem:
 class Answer(msgspec.Struct, frozen=True):
     """The findings and the patch in answer to a review."""
 
-    findings: Sequence[Found]
+    findings: Sequence[RecordedFinding]
     patch: Sequence[dict[str, Any]]
 
     @property
@@ -156,7 +156,7 @@ class Policies(msgspec.Struct, frozen=True):
         """Return the answer to the review as it is."""
         decision = self._decide(review, phase)
         patch = [] if decision.denied else [operation.as_json() for operation in decision.patch]
-        return Answer(found_in(decision), patch)
+        return Answer(recorded_findings(decision), patch)
 
     def answer_injected(self, review: Review) -> Answer:
         """Return the validating webhook's answer after the injections of the mutating webhook of these policies."""
