@@ -61,9 +61,9 @@ class ReportKinds(msgspec.Struct, frozen=True):
 
 def find_report_kinds(served: Iterable[ServedResource]) -> ReportKinds | None:
     """Return the resources of reports, wgpolicyk8s.io first, or None if the cluster has none."""
-    found = {(each.resource.group, each.resource.plural): each for each in served}
+    resources = {(kind.resource.group, kind.resource.plural): kind for kind in served}
     for group, plurals in _KINDS.items():
-        namespaced, cluster = (found.get((group, plural)) for plural in plurals)
+        namespaced, cluster = (resources.get((group, plural)) for plural in plurals)
         if namespaced is not None and cluster is not None:
             return ReportKinds(namespaced, cluster)
     return None
@@ -93,8 +93,8 @@ def reports_of(report: Report) -> Iterator[tuple[str, JSON]]:
 
 def report_fields(results: Sequence[JSON]) -> JSON:
     """Return the fields of a report with these results: at most `AT_MOST` of them, and their texts cut."""
-    counts = [each["result"] for each in results]
-    kept = [_cut(each) for each in results[:AT_MOST]]
+    counts = [result["result"] for result in results]
+    kept = [_cut(result) for result in results[:AT_MOST]]
     if len(results) > AT_MOST:
         kept[-1]["properties"]["leftOut"] = str(len(results) - AT_MOST)
     return {"summary": {name: counts.count(name) for name in SUMMARY}, "results": kept}
@@ -118,11 +118,11 @@ async def write_reports(api: Api, kinds: ReportKinds, report: Report, namespaces
     try:
         for namespace, fields in wanted.items():
             await apply_as(NAME, api, kinds.namespaced if namespace else kinds.cluster, namespace, fields)
-        for each in (kinds.namespaced, *(() if selected else (kinds.cluster,))):
+        for kind in (kinds.namespaced, *(() if selected else (kinds.cluster,))):
             for place in selected or ("",):
-                async for metadata in _ours(api, each, place):
+                async for metadata in _ours(api, kind, place):
                     if metadata.get("namespace", "") not in wanted:
-                        await _delete(api, each, metadata)
+                        await _delete(api, kind, metadata)
                         deleted += 1
     except ApiError as error:
         raise CannotJudgeError(f"error: --write-reports: {error}{_fix(error, kinds)}") from None
@@ -142,13 +142,13 @@ async def apply_as(name: str, api: Api, served: ServedResource, namespace: str, 
 
 
 async def _ours(api: Api, served: ServedResource, namespace: str) -> AsyncIterator[JSON]:
-    """Yield the metadata of reports that an audit has applied: who only calls his so has not."""
+    """Yield the metadata of reports that an audit has applied, not of others with the same name."""
     selector = ",".join(f"{key}={value}" for key, value in labels_of(NAME).items())
-    found = pages(lambda path: api.read(path, PAGE_SECONDS), served.path_in(namespace), {"labelSelector": selector})
-    async for page in found:
+    listing = pages(lambda path: api.read(path, PAGE_SECONDS), served.path_in(namespace), {"labelSelector": selector})
+    async for page in listing:
         for raw in page.items:
             metadata: JSON = msgspec.json.decode(raw)["metadata"]
-            writers = ((each["manager"], each["operation"]) for each in metadata.get("managedFields", ()))
+            writers = ((entry["manager"], entry["operation"]) for entry in metadata.get("managedFields", ()))
             if metadata["name"] == NAME and (NAME, "Apply") in writers:
                 yield metadata
 

@@ -92,8 +92,8 @@ class Reader:
         query = {"fieldSelector": _RUNNING} if listed.key == PODS else {}
         for namespace in namespaces or ("",):
             try:
-                found = pages(lambda path: self.fetch(path, accept), served.path_in(namespace), query, renew=True)
-                async for page in found:
+                path = served.path_in(namespace)
+                async for page in pages(lambda url: self.fetch(url, accept), path, query, renew=True):
                     yield page.items
             except msgspec.MsgspecError as error:
                 raise ApiError(f"the API server's answer makes no sense: {error}") from error
@@ -114,12 +114,13 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
 def listed_resources(index: Index, served: Iterable[ServedResource], *, cluster_scoped: bool) -> list[Listed]:
     """Return the resources that a policy judges when an object is created, in the order in which they are read."""
-    found = _listed(index, served, cluster_scoped=cluster_scoped)
-    return sorted(found, key=lambda each: (_FIRST.index(each.key) if each.key in _FIRST else len(_FIRST), each.key))
+    order = {key: number for number, key in enumerate(_FIRST)}
+    resources = _listed(index, served, cluster_scoped=cluster_scoped)
+    return sorted(resources, key=lambda listed: (order.get(listed.key, len(_FIRST)), listed.key))
 
 
 def _listed(index: Index, served: Iterable[ServedResource], *, cluster_scoped: bool) -> Iterator[Listed]:
-    pools = {(each.group, each.resource) for provider in index.providers.values() for each in provider.readers}
+    pools = {(reader.group, reader.resource) for provider in index.providers.values() for reader in provider.readers}
     for kind in served:
         key = kind.resource.group, kind.resource.plural
         if "list" not in kind.verbs or key in _NEVER or not (kind.resource.namespaced or cluster_scoped):
@@ -174,7 +175,7 @@ async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str]) -> Audited:
     problems = [Problem(api.url, 0, 0, "", text) for text in reading.failures]
     forbidden = dict(reading.forbidden)
     view = reading.view
-    if view.namespaces and (missing := next((each for each in namespaces if each not in view.namespaces), "")):
+    if view.namespaces and (missing := next((name for name in namespaces if name not in view.namespaces), "")):
         raise CannotJudgeError(f"error: -n {missing}: {api.url} has no such namespace")
     reader = Reader(api)
     served = await served_resources(reader.fetch)
@@ -241,7 +242,7 @@ class _Judging:
         self._judge = Judge(bundle.index, kinds, context, operation="CREATE", user=UserInfo())
         self._bundle = bundle
         self._view = view
-        self._workloads = {(each.served.resource.group, each.served.resource.kind) for each in listed if each.workload}
+        self._workloads = {(item.served.resource.group, item.served.resource.kind) for item in listed if item.workload}
         self.judged = 0
         self.objects: list[ObjectReport] = []
         self.on_spot = OnSpot(bundle, view, nodes, self._judge)
@@ -249,7 +250,7 @@ class _Judging:
 
     def take(self, listed: Listed, raws: Iterable[msgspec.Raw]) -> None:
         """Judge one page of objects."""
-        judged = [each for raw in raws if (each := self._take(listed, raw)) is not None]
+        judged = [pair for raw in raws if (pair := self._take(listed, raw)) is not None]
         self.judged += len(judged)
         self.problems += [judgement.problem for _, judgement in judged if judgement.problem is not None]
         reports = object_reports(Judgements(self._bundle, judged, [], 0, self._view))

@@ -10,6 +10,7 @@ from cryptography import x509
 from certs.authority import KeyPair
 from certs.rotation import Issued, end_of_trust, identifier_of
 from certs.verify import CertificateProblem, verify, verify_chain
+from webhook.base.terminal import counted
 from webhook.cluster.installation import SERVING, read_ca_bundles, read_secret
 
 if TYPE_CHECKING:
@@ -81,15 +82,15 @@ def _names(leaf: bytes) -> tuple[str, ...]:
     return tuple(alternatives.get_values_for_type(x509.DNSName))
 
 
-def judge(found: Certificates, *, now: datetime) -> Iterator[Item]:
-    """Yield each certificate and caBundle with what is wrong with it. `now` is timezone-aware."""
-    data = found.secret.data
-    if not found.secret.resource_version:
+def judge(certificates: Certificates, *, now: datetime) -> Iterator[Item]:
+    """Yield each certificate and caBundle, with its problem. `now` is timezone-aware."""
+    data = certificates.secret.data
+    if not certificates.secret.resource_version:
         fix = "replicas with --tls-secret make it: see their log; `spotgate certs --secret` looks at another"
         yield Item("Secret", problem="it does not exist", fix=fix)
     elif "tls.crt" not in data:
         yield Item("Secret", problem="it holds no tls.crt", fix="`spotgate certs --secret` looks at another")
-    if found.self_managed:
+    if certificates.self_managed:
         try:
             Issued.from_data(data, now=now)
             yield Item("CA", end_of_trust(data["ca.crt"]))
@@ -97,41 +98,37 @@ def judge(found: Certificates, *, now: datetime) -> Iterator[Item]:
             yield Item("CA", problem=invalid.problem, fix=invalid.fix)
     leaf = data.get("tls.crt", b"")
     if leaf:
-        yield _leaf(KeyPair(leaf, data.get("tls.key", b"")), found.names, now)
-    for replica, current in found.replicas.items():
+        detail = f"for {', '.join(certificates.names)}"
+        try:
+            end = verify(KeyPair(leaf, data.get("tls.key", b"")), now=now).not_valid_after
+            yield Item("certificate", end, detail)
+        except CertificateProblem as invalid:
+            yield Item("certificate", end_of_trust(leaf), detail, invalid.problem, invalid.fix)
+    for replica, current in certificates.replicas.items():
         problem = "" if current else "it does not serve a certificate of the Secret's CA yet"
         yield Item(f"replica {replica}", problem=problem, fix="" if current else "look into its log if it stays so")
-    if not found.bundles:
+    if not certificates.bundles:
         fix = "apply what `spotgate webhook-config` prints: until then nothing is enforced"
         yield Item("webhook configurations", problem="there are none named spotgate", fix=fix)
-    yield from judge_trust(leaf, found.bundles, now=now)
+    yield from judge_trust(leaf, certificates.bundles, now=now)
 
 
-def judge_trust(leaf: bytes, bundles: Sequence[CaBundles], *, now: datetime) -> Iterator[Item]:
-    """Yield each caBundle with why it does not verify the certificate that is served; `leaf` is empty if none is."""
-    for each in bundles:
-        for webhook, bundle in each.by_webhook.items():
-            yield _bundle(f"caBundle of {webhook}", bundle, leaf, each.hosts, now)
+def judge_trust(leaf: bytes, configurations: Sequence[CaBundles], *, now: datetime) -> Iterator[Item]:
+    """Yield each caBundle, with why it does not verify the served certificate; `leaf` is empty if there is none."""
+    for configuration in configurations:
+        for webhook, bundle in configuration.by_webhook.items():
+            yield _judge_bundle(f"caBundle of {webhook}", bundle, leaf, configuration.hosts, now)
 
 
-def _leaf(pair: KeyPair, names: tuple[str, ...], now: datetime) -> Item:
-    detail = f"for {', '.join(names)}"
-    try:
-        return Item("certificate", verify(pair, now=now).not_valid_after, detail)
-    except CertificateProblem as problem:
-        return Item("certificate", end_of_trust(pair.certificate_pem), detail, problem.problem, problem.fix)
-
-
-def _bundle(what: str, bundle: bytes, leaf: bytes, hosts: Collection[str], now: datetime) -> Item:
+def _judge_bundle(what: str, bundle: bytes, leaf: bytes, hosts: Collection[str], now: datetime) -> Item:
     end = end_of_trust(bundle)
     if end is None:
         fix = "let replicas or cert-manager put the CA there (their logs say why not), or do it: docs/certificates.md"
         return Item(what, problem="it holds no certificate, so every call fails", fix=fix)
-    count = len(x509.load_pem_x509_certificates(bundle))
-    detail = "1 CA" if count == 1 else f"{count} CAs"
+    detail = counted(len(x509.load_pem_x509_certificates(bundle)), "CA")
     try:
         if leaf:
             verify_chain(leaf, bundle, now=now, names=sorted(hosts))
-    except CertificateProblem as problem:
-        return Item(what, end, detail, problem.problem, problem.fix)
+    except CertificateProblem as invalid:
+        return Item(what, end, detail, invalid.problem, invalid.fix)
     return Item(what, end, detail)

@@ -15,7 +15,7 @@ from webhook.rules.context import utc_now
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from webhook.base.terminal import Line
@@ -96,7 +96,7 @@ async def _show(api: Api, options: CertsOptions) -> int:
     if options.output == "json":
         print(as_json({"selfManaged": certificates.self_managed, "items": shown}))
     else:
-        show(_lines(shown, now) or [[("what the replicas serve is trusted", "")]])
+        show(_lines(shown, now))
     return FOUND if problems else FINE
 
 
@@ -109,18 +109,16 @@ def _ending(item: Item, now: datetime, days: int) -> Item:
     return replace(item, problem=problem, fix=fix)
 
 
-def _lines(items: Sequence[Item], now: datetime) -> list[Line]:
-    width = max((len(each.what) for each in items), default=0)
-    lines: list[Line] = []
-    for each in items:
-        line: Line = [(f"{each.what:{width}}  ", "bold")]
-        if each.expires is not None:
-            line.append((f"until {each.expires:%Y-%m-%d} ({(each.expires - now).days} days)  ", ""))
-        lines.append([*line, (each.detail, "")])
-        if each.problem:
-            lines.append([("  problem: ", "red"), (each.problem, "")])
-            lines.append([("  fix: ", "green"), (each.fix, "")])
-    return lines
+def _lines(items: Sequence[Item], now: datetime) -> Iterator[Line]:
+    if not items:
+        yield [("what the replicas serve is trusted", "")]
+    width = max((len(item.what) for item in items), default=0)
+    for item in items:
+        end = f"until {item.expires:%Y-%m-%d} ({(item.expires - now).days} days)  " if item.expires else ""
+        yield [(f"{item.what:{width}}  ", "bold"), (end, ""), (item.detail, "")]
+        if item.problem:
+            yield [("  problem: ", "red"), (item.problem, "")]
+            yield [("  fix: ", "green"), (item.fix, "")]
 
 
 async def _rotate(api: Api, options: CertsOptions) -> int:
@@ -129,29 +127,29 @@ async def _rotate(api: Api, options: CertsOptions) -> int:
     from webhook.cluster.installation import write_secret  # noqa: PLC0415
     from webhook.commands.certs.certificates import READ_SECONDS, read_certificates  # noqa: PLC0415
 
-    found = await read_certificates(api, *options.secret, now=utc_now())
-    if not found.self_managed or not found.names:
+    certificates = await read_certificates(api, *options.secret, now=utc_now())
+    if not certificates.self_managed or not certificates.names:
         raise CannotJudgeError(
             f"spotgate certs: Secret {'/'.join(options.secret)} holds no CA of spotgate's own: nothing to rotate; "
             "renew the certificate where it comes from (cert-manager: `cmctl renew`)"
         )
-    issued = issue(found.names, now=utc_now())
-    namespace, name = options.secret
-    await write_secret(api, namespace, name, issued.to_data(), READ_SECONDS, found.secret.resource_version)
+    issued = issue(certificates.names, now=utc_now())
+    await write_secret(api, *options.secret, issued.to_data(), READ_SECONDS, certificates.secret.resource_version)
+    replicas = certificates.replicas
     print("A new CA is in the Secret. The replicas add it to the caBundles, then serve what it signed.")
     try:
         async with asyncio.timeout(options.timeout):
             while True:
-                found = await read_certificates(api, *options.secret, now=utc_now())
-                if found.replicas and all(found.replicas.values()):
+                replicas = (await read_certificates(api, *options.secret, now=utc_now())).replicas
+                if replicas and all(replicas.values()):
                     break
                 await asyncio.sleep(_PAUSE)
     except TimeoutError:
-        late = [name for name, current in found.replicas.items() if not current]
+        late = [name for name, current in replicas.items() if not current]
         complain(
             f"spotgate certs: after {options.timeout:.0f} s not all replicas serve it: "
             f"{', '.join(late) or 'none says what it serves'}; they go on with it: see their log"
         )
         return FOUND
-    print(f"{counted(len(found.replicas), 'replica')} serve it. The old CA leaves the caBundles in ten minutes.")
+    print(f"{counted(len(replicas), 'replica')} serve it. The old CA leaves the caBundles in ten minutes.")
     return FINE

@@ -91,7 +91,7 @@ def run(options: Namespace) -> int:
     take_project_file(options)
     judged = judge(options, trace=True)
     explained = list(explanations(judged))
-    drawn = any(isinstance(line, ReclaimTimeline) for each in explained for line in each.timelines)
+    drawn = any(isinstance(line, ReclaimTimeline) for explanation in explained for line in explanation.timelines)
     if drawn or options.output != "svg":
         import_module(f"webhook.commands.explain.{options.output}").show(explained)
     elif not judged.problems:
@@ -114,7 +114,7 @@ def _named_finding(paths: list[str]) -> str:
     known = finding_texts()
     if word in known:
         return word
-    alike = [each for each in known if each.startswith(f"{word.partition('/')[0]}/")]
+    alike = [finding_id for finding_id in known if finding_id.startswith(f"{word.partition('/')[0]}/")]
     hint = did_you_mean(word, known, cutoff=0.75)
     if not hint and not alike:
         return ""
@@ -127,9 +127,9 @@ def _findings_of(options: Namespace) -> list[Line]:
     (word, *others) = options.paths or [""]
     if others or not word.replace("-", "").isalnum() or Path(word).exists():
         return []
-    slugs = {each.slug for each in policy_kinds().values() if word in {each.name, each.slug}}
+    slugs = {kind.slug for kind in policy_kinds().values() if word in {kind.name, kind.slug}}
     if not slugs:
-        slugs = {each.kind.slug for each in read_policies(options.policies).policies if each.name == word}
+        slugs = {policy.kind.slug for policy in read_policies(options.policies).policies if policy.name == word}
     return [
         [(finding_id, "bold"), (f"  {text.means}", "")]
         for finding_id, text in finding_texts().items()

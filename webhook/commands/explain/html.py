@@ -30,7 +30,7 @@ def show(explained: Iterable[Explanation]) -> None:
             style_of=_style_of,
             as_field=as_field,
             others_of=others_of,
-            pictures=lambda each: [Markup(svg.element(*drawn)) for drawn in titled(each)],  # noqa: S704 - escaped
+            pictures=lambda explanation: [Markup(svg.element(*drawn)) for drawn in titled(explanation)],  # noqa: S704 - escaped
             silences=_silences,
         )
     )
@@ -43,6 +43,6 @@ def _style_of(verdict: PolicyVerdict) -> str:
 
 
 def _silences(explained: Explanation) -> Iterator[str]:
-    for each in explained.timelines:
-        if not isinstance(each, ReclaimTimeline):
-            yield ": ".join(filter(None, (each.where, each.because)))
+    for timeline in explained.timelines:
+        if not isinstance(timeline, ReclaimTimeline):
+            yield ": ".join(filter(None, (timeline.where, timeline.because)))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def show(explained: Iterable[Explanation]) -> None:
     """Print the picture."""
-    print(render([drawn for each in explained for drawn in titled(each)]))
+    print(render([drawn for explanation in explained for drawn in titled(explanation)]))
 
 
 def titled(explained: Explanation) -> Iterator[tuple[str, ReclaimTimeline]]:

@@ -41,10 +41,10 @@ def show(explained: Iterable[Explanation]) -> None:
 
 
 def _lines(explained: Iterable[Explanation]) -> Iterator[Line]:
-    for number, each in enumerate(explained):
+    for number, explanation in enumerate(explained):
         if number:
             yield from ([], [])
-        yield from _object(each)
+        yield from _object(explanation)
 
 
 def _object(explained: Explanation) -> Iterator[Line]:
@@ -124,9 +124,9 @@ def _pool(reading: PoolReading) -> Iterator[Line]:
     yield [("How the node pool is read", "bold"), (f"  {printable(reading.reader)}", _QUIET)]
     width = max(len(fact.name) for fact in reading.facts) + 2
     for fact in reading.facts:
-        said = f"{fact.value}  ({fact.source})" if fact.source else fact.value
-        first, *more = _wrapped(said, " " * (width + 2), "")
-        yield [(f"  {fact.name:<{width}}", _QUIET), ("".join(text for text, _ in first).strip(), "")]
+        text = f"{fact.value}  ({fact.source})" if fact.source else fact.value
+        first, *more = _wrapped(text, " " * (width + 2), "")
+        yield [(f"  {fact.name:<{width}}", _QUIET), ("".join(part for part, _ in first).strip(), "")]
         yield from more
 
 

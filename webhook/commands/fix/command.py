@@ -73,7 +73,7 @@ def run(options: Namespace) -> int:
     judged = judge(options)
     problems = list(judged.problems)
     dry = options.diff or options.check
-    tops = [Path(each).resolve() for each in options.paths]
+    tops = [Path(path).resolve() for path in options.paths]
     patched: defaultdict[str, list[tuple[Manifest, Judgement]]] = defaultdict(list)
     for manifest, judgement in judged.objects:
         if judgement.patch:

@@ -96,12 +96,12 @@ def _verify(after: bytes, before: list[Document], file: str, wanted: list[tuple[
     becomes = {document.begin: value for document, value in wanted}
     values = [becomes.get(document.begin, document.value) for document in before]
     try:
-        found = [document.value for document in read_documents(after, file)]
+        written = [document.value for document in read_documents(after, file)]
     except DocumentError:
-        found = []
-    if found != values:
+        written = []
+    if written != values:
         # Those that come out right are not the reason.
-        wrong = [document for document, value in wanted if value not in found] or [document for document, _ in wanted]
+        wrong = [document for document, value in wanted if value not in written] or [document for document, _ in wanted]
         raise ProblemError(Problem(file, wrong[0].line, 1, "", _MISREAD))
 
 

@@ -47,10 +47,10 @@ class ResourceList:
 
     def items(self) -> Manifests:
         """Return the items as objects that can be judged."""
-        found = read_objects([ManifestFile(STDIN, data=self._data)])
-        found.problems += [each.problem((), _NO_OBJECT) for each in found.objects if _is_half_an_object(each)]
-        found.objects = [_as_applied(each) for each in found.objects if not _is_half_an_object(each)]
-        return found
+        items = read_objects([ManifestFile(STDIN, data=self._data)])
+        items.problems += [item.problem((), _NO_OBJECT) for item in items.objects if _is_half_an_object(item)]
+        items.objects = [_as_applied(item) for item in items.objects if not _is_half_an_object(item)]
+        return items
 
     def answer(self, changed: JSON) -> None:
         """Write the ResourceList with the changes in its text, so that comments and order stay.
@@ -155,10 +155,10 @@ class FunctionResults:
         """Add a result for each problem in the ResourceList or in a file of the state."""
         for problem in sorted(problems):
             file = self._file_at(problem.line) if problem.file == self._resources.document.file else None
-            said = f"{problem.field}: {problem.text}" if problem.field else problem.text
-            result = {"message": said if file else str(problem), "severity": "error", "file": file}
+            text = f"{problem.field}: {problem.text}" if problem.field else problem.text
+            result = {"message": text if file else str(problem), "severity": "error", "file": file}
             self.results.append(without_empty(result))
-            self._say(f"{file['path']}: {said}" if file else str(problem), 0)
+            self._say(f"{file['path']}: {text}" if file else str(problem), 0)
 
     def _add(
         self, message: str, severity: str, manifest: Manifest, field: JSON, tags: JSON | None = None

@@ -254,7 +254,7 @@ def _growth(text: str) -> tuple[str, int, float]:
 
 def _allocatable(text: str) -> tuple[str, dict[str, str]]:
     name, _, rest = text.partition("=")
-    offered = dict(each.split("=", 1) for each in rest.split(",") if "=" in each)
-    if not name or not offered or any(amount_of(each) is None for each in offered.values()):
+    offered = dict(pair.split("=", 1) for pair in rest.split(",") if "=" in pair)
+    if not name or not offered or any(amount_of(amount) is None for amount in offered.values()):
         raise ArgumentTypeError(f"{text!r} says no resources: write TYPE=cpu=8,memory=32Gi,nvidia.com/gpu=8")
     return name, offered

@@ -48,16 +48,16 @@ def publish(
     """
     results: list[JSON] = []
     pools: list[PoolRehearsal] = []
-    for pool in options.lose or spot_pools(nodes):
-        rehearsal = rehearse(pool)
+    for name in options.lose or spot_pools(nodes):
+        rehearsal = rehearse(name)
         import_module(f"webhook.rehearse.output.{options.output}").show(rehearsal)
         lost = sum(len(window.nodes) for window in rehearsal.windows)
-        pools.append(PoolRehearsal(pool, lost, *_harm(rehearsal.summary)))
-        results += list(_of_workloads(pool, rehearsal)) or [_result(pool, "pass", "leaves no Pod without room")]
+        pools.append(PoolRehearsal(name, lost, *_harm(rehearsal.summary)))
+        results += list(_of_workloads(name, rehearsal)) or [_result(name, "pass", "leaves no Pod without room")]
     published = PublishedRehearsals(utc_now().timestamp(), tuple(pools))
     run_on_cluster("rehearse", options, lambda api: _publish(api, place, published, results))
     most = options.max_pending
-    return FOUND if most is not None and any(one.pending > most for one in pools) else FINE
+    return FOUND if most is not None and any(pool.pending > most for pool in pools) else FINE
 
 
 def spot_pools(nodes: Iterable[RehearsedNode]) -> list[str]:
@@ -70,10 +70,10 @@ def _of_workloads(pool: str, rehearsal: Rehearsal) -> Iterator[JSON]:
     """Yield a result for each workload that the loss harms."""
     for workload in rehearsal.workloads:
         pending, killed = _harm(workload)
-        said = [f"leaves {pending} of {counted(workload.replicas, 'Pod')} without room"] if pending else []
-        said += [f"kills {counted(killed, 'Pod')} early"] if killed else []
-        if said:
-            result = _result(pool, "fail" if pending else "warn", " and ".join(said))
+        harms = [f"leaves {pending} of {counted(workload.replicas, 'Pod')} without room"] if pending else []
+        harms += [f"kills {counted(killed, 'Pod')} early"] if killed else []
+        if harms:
+            result = _result(pool, "fail" if pending else "warn", " and ".join(harms))
             named = msgspec.to_builtins(workload)
             keys = ("apiVersion", "kind", "namespace", "name")
             result["resources"] = [{key: named[key] for key in keys if named[key]}]
@@ -81,7 +81,7 @@ def _of_workloads(pool: str, rehearsal: Rehearsal) -> Iterator[JSON]:
             yield result
 
 
-def _result(pool: str, verdict: str, said: str) -> JSON:
+def _result(pool: str, verdict: str, effect: str) -> JSON:
     return {
         "source": "spotgate",
         "policy": "rehearsal",
@@ -89,7 +89,7 @@ def _result(pool: str, verdict: str, said: str) -> JSON:
         "result": verdict,
         "severity": "info" if verdict == "pass" else "medium",
         "scored": verdict == "fail",
-        "message": f"losing {pool} {said}",
+        "message": f"losing {pool} {effect}",
         "properties": {"pool": pool},
     }
 

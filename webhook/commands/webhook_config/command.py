@@ -96,11 +96,12 @@ def run(options: Namespace) -> int:
             f"# Policy {policy} does not say what may concern it: all {', '.join(resources)} that it matches are sent."
         )
     rendered = configurations(bundle, client)
-    for each in rendered:
+    for configuration in rendered:
         if options.ca_only:
-            each["webhooks"] = [{key: webhook[key] for key in _REQUIRED} for webhook in each["webhooks"]]
+            webhooks = configuration["webhooks"]
+            configuration["webhooks"] = [{key: webhook[key] for key in _REQUIRED} for webhook in webhooks]
         else:  # the CA is applied by another field manager, which must not own annotations that change
-            each["metadata"]["annotations"] = {VERSION: __version__, OWN_POLICIES: _digest(options.policies)}
+            configuration["metadata"]["annotations"] = {VERSION: __version__, OWN_POLICIES: _digest(options.policies)}
     print(dump_documents(rendered, width=UNBROKEN, short_in_brackets=True), end="")
     return FINE
 
@@ -128,4 +129,4 @@ def _ca_bundle(file: Path) -> str:
         raise CannotJudgeError(
             f"{file}: holds no certificate that can be read; pass the CA's certificate as PEM"
         ) from None
-    return base64.b64encode(b"".join(each.public_bytes(Encoding.PEM) for each in certificates)).decode()
+    return base64.b64encode(b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)).decode()
