@@ -113,8 +113,9 @@ class Metrics:
                 self.count("would_deny", *labels)
         if decision.unknown:
             self.count("unknown", by=decision.unknown)
-        for annotation in _BREAK_GLASS.keys() & decision.audit.keys():
-            self.count("break_glass", _BREAK_GLASS[annotation])
+        for annotation in decision.audit:
+            if annotation in _BREAK_GLASS:
+                self.count("break_glass", _BREAK_GLASS[annotation])
         return outcome
 
     def findings(self) -> dict[str, collections.Counter[str]]:
