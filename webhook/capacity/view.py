@@ -21,7 +21,7 @@ class UnusableCredentialsError(Exception):
 
 
 class Needs(msgspec.Struct, frozen=True):
-    """Hold the parts of the cluster's state that a policy needs to judge a request.
+    """The parts of the cluster's state that a policy needs to judge a request.
 
     Attributes:
         namespaces: labels of the request's namespace.
@@ -44,7 +44,7 @@ class Needs(msgspec.Struct, frozen=True):
 
 
 class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
-    """Describe an immutable view of a cluster at one moment.
+    """An immutable view of a cluster at one moment.
 
     Attributes:
         pools: every node pool that any reader reads; None: unknown.
@@ -78,17 +78,17 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterState(Protocol):
-    """Hold the state of a live cluster, or of files. Built for one bundle, whose providers say how pools are read."""
+    """The state of a live cluster, or of files. Each is built for one bundle, whose providers read the pools."""
 
     def view(self) -> ClusterView:
         """Return the newest view without waiting."""
 
     async def fresh(self) -> ClusterView:
-        """Return the view with the pools read anew. Pools that can't be read are unknown in it; nothing is raised."""
+        """Return the view with freshly read pools. Pools that can't be read are unknown in it. Raise nothing."""
 
 
 class FixedState:
-    """Hold the state of a cluster that does not change: of files, or of one of which nothing is known."""
+    """The state of a cluster that does not change: of files, or of a cluster of which nothing is known."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view

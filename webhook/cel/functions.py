@@ -43,7 +43,7 @@ _INTEGERS: Final = range(-(1 << 63), 1 << 63)
 
 
 class Function(NamedTuple):
-    """Describe a function: the types of its parameters and result, and whether it is a method of the first."""
+    """A function: the types of its parameters and result, and whether it is a method of the first."""
 
     name: str
     parameters: tuple[str, ...]

@@ -115,7 +115,7 @@ def _measured_pools(pools: object) -> Measured:
 
 
 class Values:
-    """Hold the values of variables (the library's activation), their sizes, and the budget that is left.
+    """The values of variables (the library's activation), their sizes, and the budget that is left.
 
     Each value is converted once, when the first expression reads it.
     """
@@ -131,7 +131,7 @@ class Values:
 
 
 class Expression:
-    """Describe a compiled and type-checked expression.
+    """A compiled and type-checked expression.
 
     Attributes:
         names: the variables that it reads, such as ``pools`` or ``request.userInfo``.
@@ -209,7 +209,7 @@ def _named(request: object) -> Iterator[tuple[str, Any]]:
 
 
 class Language:
-    """Hold the language with Kubernetes' functions.
+    """The expression language with Kubernetes' functions.
 
     Attributes:
         functions: the names of all functions, for suggestions where one is misspelt.

@@ -33,9 +33,9 @@ ROUNDS_AT_MOST: Final = 10_000
 _CHEAP_NS: Final = BUDGET_NS / 500
 """An expression that costs less by the size of the whole object is not estimated by the sizes of its fields."""
 
-# Nanoseconds, beside those of reading
+# Nanoseconds, in addition to those of reading
 _STEP: Final = 120  # for each node of the tree, each time
-_PART: Final = 300  # for each part of a list or map that is written out, each time: it is made anew
+_PART: Final = 300  # for each part of a list or map that is written out, each time: it is built again
 _SOUGHT: Final = 0.03  # for each byte of a string, and each of that which is sought in it
 _COPIED_ITEM: Final = 60  # to copy an item with each that is added by `map`
 _PIECE: Final = 430  # to split off, or find
@@ -68,7 +68,7 @@ _SCALAR_BYTES: Final = 64
 
 
 class Budget:
-    """Hold the time that is left for the expressions on one object.
+    """The time that is left for the expressions on one object.
 
     Attributes:
         left: nanoseconds.
@@ -92,7 +92,7 @@ class Budget:
 
 
 class Cost:
-    """Hold the cost of an expression.
+    """The cost of an expression.
 
     Attributes:
         paths: those that it reads.
@@ -135,7 +135,7 @@ class Cost:
 
 
 class _Value(NamedTuple):
-    """Hold what a node may be.
+    """Bounds on the value of a node.
 
     Attributes:
         one: nanoseconds to read the largest value that it may be; 0 for an empty list that is written out.

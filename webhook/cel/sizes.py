@@ -22,7 +22,7 @@ _MEASURED_AT_MOST: Final = 1000
 
 
 class ReadCost(NamedTuple):
-    """Hold the cost to read what stands at a path. Numbers are rounded up, because estimates are cached by them.
+    """The cost to read the values at a path. Numbers are rounded up, because estimates are cached by them.
 
     Attributes:
         one: nanoseconds to read the largest value there, with all in it.
@@ -38,7 +38,7 @@ class ReadCost(NamedTuple):
 
 
 class Measured:
-    """Hold values whose sizes are measured when an expression first needs them."""
+    """Values whose sizes are measured when an expression first needs them."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = {name: value for name, value in values.items() if isinstance(value, list | dict | str)}

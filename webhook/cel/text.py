@@ -41,7 +41,7 @@ _WORDS: Final = re.compile(
 
 
 class Text:
-    """Describe an expression as the library reads it.
+    """An expression as the library reads it.
 
     Attributes:
         text: with ``variables_name`` for ``variables.name``.

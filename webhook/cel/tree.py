@@ -22,20 +22,20 @@ _Fields = dict[int, list[Any]]
 
 
 class Const(msgspec.Struct, frozen=True):
-    """Describe a literal: its value if it is a string or an integer, and whether it is ``null``."""
+    """A literal: its value if it is a string or an integer, and whether it is ``null``."""
 
     value: str | int | None
     null: bool = False
 
 
 class Ident(msgspec.Struct, frozen=True):
-    """Describe a name."""
+    """A name."""
 
     name: str
 
 
 class Select(msgspec.Struct, frozen=True):
-    """Hold ``operand.field``, or ``has(operand.field)`` if ``test``. ``name`` is the variable's if both are one."""
+    """``operand.field``, or ``has(operand.field)`` if ``test``. ``name`` is the variable's if both are one."""
 
     operand: ExprNode
     field: str
@@ -44,21 +44,21 @@ class Select(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """Describe a function or operator; ``target`` is the first of ``args`` of a method."""
+    """A function or operator; ``target`` is the first of ``args`` of a method."""
 
     function: str
     args: tuple[ExprNode, ...]
 
 
 class Make(msgspec.Struct, frozen=True):
-    """Describe a list, map or message, made of its parts; ``pairs``: they are keys and values."""
+    """A list, map or message, made of its parts; ``pairs``: they are keys and values."""
 
     parts: tuple[ExprNode, ...]
     pairs: bool = False
 
 
 class Loop(msgspec.Struct, frozen=True):
-    """Describe a comprehension (``all``, ``map`` ..., also ``cel.bind``, which has an empty range).
+    """A comprehension (``all``, ``map`` ..., also ``cel.bind``, which has an empty range).
 
     Attributes:
         accumulator: what the result is called while it is made.

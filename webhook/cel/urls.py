@@ -22,7 +22,7 @@ _KEPT_IN_PATH: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrs
 
 
 class Url(NamedTuple):
-    """Hold the parts of a URL. One that is missing is empty.
+    """The parts of a URL. One that is missing is empty.
 
     Attributes:
         host: with the port, an IPv6 address in brackets; ``hostname`` without both.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import types
 from stat import S_ISREG
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -189,7 +188,7 @@ def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:  # noqa: ANN401 - a type expression
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
-    elif get_origin(annotation) in {tuple, list, dict, Union, types.UnionType} or get_args(annotation):
+    else:
         for argument in get_args(annotation):
             yield from _models_in(argument)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
+from pydantic.alias_generators import to_snake
 
 from webhook.base.globs import Globs
 from webhook.kube.resources import resource_named, versions_of
@@ -59,7 +60,7 @@ def service_account(user: str) -> str:
 
 
 class Matcher:
-    """Hold the parts of ``match`` that the index does not answer: namespaces and selectors."""
+    """The parts of ``match`` that the index does not answer: namespaces and selectors."""
 
     __slots__ = ("_exclude", "_include", "_namespace_selector", "_object_selector", "trivial")
 
@@ -83,7 +84,7 @@ class Matcher:
         return ""
 
     def could_select_with_others(self, namespace_labels: Mapping[str, str]) -> bool:
-        """Return whether labels beside these could make ``namespaceSelector`` select the namespace."""
+        """Return whether labels in addition to these could make ``namespaceSelector`` select the namespace."""
         selector = self._namespace_selector
         return selector is not None and selector.could_match_with_others(namespace_labels)
 
@@ -123,7 +124,7 @@ _VALUES_OF: Final[Mapping[str, Callable[[Request], Iterable[str | None]]]] = {
 
 
 class Exemption:
-    """Hold one entry of ``exempt``, or one Exemption document.
+    """One entry of ``exempt``, or one Exemption document.
 
     ``name`` is for people (``exempt[0]``, ``Exemption team-a``), ``place`` the file and line.
     """
@@ -131,14 +132,8 @@ class Exemption:
     __slots__ = ("_globs", "_object_selector", "expires", "name", "place", "reason")
 
     def __init__(self, spec: ExemptSpec, name: str, place: str) -> None:
-        parts = {
-            "users": spec.users,
-            "groups": spec.groups,
-            "serviceAccounts": spec.service_accounts,
-            "namespaces": spec.namespaces,
-            "names": spec.names,
-        }
-        self._globs = {part: Globs(patterns) for part, patterns in parts.items() if patterns}
+        parts = ((part, getattr(spec, to_snake(part))) for part in _VALUES_OF)
+        self._globs = {part: Globs(patterns) for part, patterns in parts if patterns}
         self._object_selector = compile_selector(spec.object_selector)
         self.reason: str = spec.reason
         self.expires: date | None = spec.expires
@@ -207,7 +202,7 @@ def served_versions(versions: Sequence[str], group: str, path: str) -> list[str]
 
 
 class RequestAttributes(NamedTuple):
-    """Hold the attributes of a request that rules may restrict besides operation, group and resource."""
+    """The attributes of a request that rules may restrict, in addition to operation, group and resource."""
 
     version: str
     name: str
@@ -221,7 +216,7 @@ class RequestAttributes(NamedTuple):
 
 
 class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold one entry of ``resourceRules``, as ValidatingAdmissionPolicy has it; ``*`` stands for all."""
+    """One entry of ``resourceRules``, as ValidatingAdmissionPolicy has it; ``*`` stands for all."""
 
     api_groups: tuple[str, ...]
     resources: tuple[str, ...]

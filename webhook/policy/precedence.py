@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """Hold what a policy is to the others of its kind, by name.
+    """The precedence of one policy among the policies of its kind, by name.
 
     Attributes:
         overrides: the policies in whose place it decides where both match, also by way of others.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class GraceBudget(msgspec.Struct, frozen=True):
-    """Hold the time that a Pod has to stop, in seconds.
+    """The time that a Pod has to stop, in seconds.
 
     Attributes:
         limit: the time from the start of the grace period until the node is gone.
@@ -58,7 +58,7 @@ def unevicted_seconds(pod: Pod, annotation: str) -> float:
 
 
 class GraceBudgets:
-    """Hold the budgets of all providers."""
+    """The grace budgets of all providers."""
 
     __slots__ = ("_by_provider", "_providers")
 

@@ -30,7 +30,7 @@ _SAYING: Final = frozenset({"In", "NotIn"})
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """Say why spot nodes can't run a Pod.
+    """Spot nodes that can't run a Pod, and the reason.
 
     Attributes:
         certain: the scheduler keeps the Pod off these nodes, too, whatever is injected.
@@ -46,7 +46,7 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class PodDemands(msgspec.Struct, frozen=True, eq=False):
-    """Hold what a Pod that targets spot demands of its nodes.
+    """The demands of a Pod that targets spot on its nodes.
 
     Attributes:
         terms: its own nodeSelector and required affinity.
@@ -65,7 +65,7 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def gpu(self) -> bool | None:
-        """Return whether the Pod requests GPUs; None if a resource claim may be for one, or if nobody can tell."""
+        """Return whether the Pod requests GPUs; None if a resource claim may be for one, or if it is unknown."""
         if self.vague:
             return None
         return True if self.requested else None if self.claims else False
@@ -139,7 +139,7 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
             return ""
         on_windows = system == WINDOWS and own is None
         for key, foreign in ((OS_LABEL, on_windows), (ARCH_LABEL, nodes.only(ARCH_LABEL) == _ARM)):
-            if foreign and not _says(self.terms, key, nodes) and not self._alone(nodes, supply):
+            if foreign and not _selects_platform(self.terms, key, nodes) and not self._alone(nodes, supply):
                 return f"its nodes have {key}={nodes.only(key)}, and no nodeSelector or affinity of the Pod says so"
         return ""
 
@@ -171,7 +171,7 @@ def feasible_nodes(
     if named is None:
         shown = names & {nodes.provider.name for nodes in supply.spot}
         hidden = names & spot_shown - shown if found else _hidden(demands, names, shown, supply, rejected)
-        # Beside seen pools, these nodes are not assumed to have their labels: a Pod that demands one means those pools.
+        # If a declared pool fits, these nodes are not assumed to have its labels.
         absent = supply.given if found else frozenset()
         unseen = [nodes for nodes in supply.unseen if nodes.provider.name in hidden]
         found += [nodes for nodes in unseen if nodes.admitted(terms, nodes.absent | absent)]
@@ -209,7 +209,7 @@ def opens(tolerations: tuple[Toleration, ...], pod: Pod, rejected: Rejected) -> 
     return known and _untolerated(pod, rejected.nodes.dedicated) is None
 
 
-def _says(terms: tuple[Term, ...], key: str, nodes: SpotNodes) -> bool:
+def _selects_platform(terms: tuple[Term, ...], key: str, nodes: SpotNodes) -> bool:
     """Return whether every term that may admit these nodes says which values of a label the Pod runs on."""
     keys = {key, f"beta.{key}"}
     return all(

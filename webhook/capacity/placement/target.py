@@ -65,7 +65,7 @@ _KIND_LENGTH: Final = 4096
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """Describe how a Pod targets spot, and the spot nodes that can run it.
+    """How a Pod targets spot, and the spot nodes that can run it.
 
     Attributes:
         preferred: the Pod says ``spot-preferred``: spot first, on-demand if there is none.
@@ -102,7 +102,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotTargeting(msgspec.Struct, frozen=True):
-    """Say why a Pod does not target spot, or is never changed.
+    """The reason why a Pod does not target spot, or is never changed.
 
     Attributes:
         untouchable: spotgate never changes this Pod, whatever it says.
@@ -142,13 +142,13 @@ def target_of(
     never = _why_untouchable(pod, providers)
     if never:
         return NotTargeting(never, untouchable=True)
-    said = pod.labels.get(CAPACITY_LABEL)
+    capacity_label = pod.labels.get(CAPACITY_LABEL)
     if key := _chooses_by(pod, providers):
         because = f"it selects nodes by {key}, which chooses spot or not by rules of its own"
         return NotTargeting(because, untouchable=True, chosen=_chosen(pod, key, view))
-    if said is not None and said not in _ASKS_FOR_SPOT:
-        return _ON_DEMAND if said == ON_DEMAND else _NO_CAPACITY
-    asked = said or namespace_labels.get(CAPACITY_LABEL)
+    if capacity_label is not None and capacity_label not in _ASKS_FOR_SPOT:
+        return _ON_DEMAND if capacity_label == ON_DEMAND else _NO_CAPACITY
+    asked = capacity_label or namespace_labels.get(CAPACITY_LABEL)
     if asked not in _ASKS_FOR_SPOT:
         asked = None
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
@@ -158,14 +158,14 @@ def target_of(
     kind, shown = _kind(pod, named), view.providers | supply.providers
     may_name = HOSTNAME_LABEL in (pod.spec.nodeSelector or ()) or required_of(pod.spec) is not None
     terms = with_pools_of_nodes(terms_of(pod.spec), view.nodes, providers) if may_name else None
-    question = (kind, asked, said, shown, view.spot_providers, provider, tolerating, terms)
+    question = (kind, asked, capacity_label, shown, view.spot_providers, provider, tolerating, terms)
     remembered = _remembered(supply)
     target = remembered.get(question)
     if target is None:
         names = shown or set(provider)
         in_play = tuple(each for name, each in providers.items() if name in names)
-        playing = _speaking(terms_of(pod.spec), providers) or in_play
-        target = _answer(pod, asked, supply, providers, playing, view.spot_providers, terms, tolerating=tolerating)
+        candidates = _demanded_providers(terms_of(pod.spec), providers) or in_play
+        target = _answer(pod, asked, supply, providers, candidates, view.spot_providers, terms, tolerating=tolerating)
         if len(kind) <= _KIND_LENGTH:
             if len(remembered) == _KINDS:
                 remembered.clear()
@@ -200,7 +200,7 @@ def _answer(
     asked: str | None,
     supply: Supply,
     providers: Mapping[str, Provider],
-    playing: tuple[Provider, ...],
+    candidates: tuple[Provider, ...],
     spot_shown: frozenset[str],
     placed: tuple[Term, ...] | None,
     *,
@@ -214,9 +214,9 @@ def _answer(
     own = own_choice(pod, terms, supply, providers)
     by_preference = asked is None and own == _PREFERS
     if by_preference:
-        playing = _speaking(_preferred(pod, supply, providers), providers) or playing
+        candidates = _demanded_providers(_preferred(pod, supply, providers), providers) or candidates
     if asked is None and named is None and tolerating and isinstance(own, NotTargeting):
-        own = _tolerated(pod, supply, playing) or own
+        own = _tolerated(pod, supply, candidates) or own
     if asked is None and isinstance(own, NotTargeting):
         return own
     own_place = own_field(pod, own) if isinstance(own, str) and (asked is None or own != _PREFERS) else ""
@@ -229,7 +229,7 @@ def _answer(
     requested = frozenset[str]().union(*(requested_of(pod.spec, each.gpu.resources) for each in providers.values()))
     claims, vague = claims_devices(pod.spec), may_request_devices(pod.spec)
     demands = PodDemands(pod, terms if placed is None else placed, named, requested, claims, vague)
-    nodes, rejected = feasible_nodes(demands, supply, playing, spot_shown)
+    nodes, rejected = feasible_nodes(demands, supply, candidates, spot_shown)
     tolerations = demands.tolerations(nodes)
     pools = tuple(each.pool for each in nodes if each.pool is not None)
     by_node = placed is not None and all(map(names_nodes, terms)) and confined_to(placed, tuple(nodes), supply)
@@ -240,7 +240,7 @@ def _answer(
         field=field,
         own=own_place,
         # Narrowed to where the Pod can land, as an injected selector would narrow them too.
-        providers=tuple({each.provider.name: each.provider for each in nodes}.values()) or playing,
+        providers=tuple({each.provider.name: each.provider for each in nodes}.values()) or candidates,
         pools=None if not pools and (nodes or not supply.known) else pools,
         nodes=tuple(nodes),
         rejected=tuple(rejected),
@@ -260,8 +260,8 @@ def is_pinned(pod: Pod, target: Target, supply: Supply, providers: Mapping[str, 
     if target.on_named_nodes:
         return True
     terms = terms_of(pod.spec)
-    stand_in = bool(target.nodes) and target.pools is None
-    return bool(_speaking(terms, providers)) if stand_in else confined_to(terms, target.nodes, supply)
+    are_inferred = bool(target.nodes) and target.pools is None
+    return bool(_demanded_providers(terms, providers)) if are_inferred else confined_to(terms, target.nodes, supply)
 
 
 def _why_untouchable(pod: Pod, providers: Mapping[str, Provider]) -> str:
@@ -332,7 +332,7 @@ def own_field(pod: Pod, because: str = "") -> str:
 
 
 def _own_selector(terms: tuple[Term, ...], supply: Supply, providers: Mapping[str, Provider]) -> str | NotTargeting:
-    if _speaking(terms, providers):
+    if _demanded_providers(terms, providers):
         return "its own nodeSelector or affinity demands a spot label"
     if not supply.known:
         pool_labels = {key for each in providers.values() for key in each.pool_labels}
@@ -351,7 +351,7 @@ def _preferred(pod: Pod, supply: Supply, providers: Mapping[str, Provider]) -> t
     return ()
 
 
-def _speaking(terms: tuple[Term, ...], providers: Mapping[str, Provider]) -> tuple[Provider, ...]:
+def _demanded_providers(terms: tuple[Term, ...], providers: Mapping[str, Provider]) -> tuple[Provider, ...]:
     """Return the providers whose spot label every term of the Pod's own constraints demands."""
     found: dict[str, Provider] = {}
     for term in terms:
@@ -362,9 +362,9 @@ def _speaking(terms: tuple[Term, ...], providers: Mapping[str, Provider]) -> tup
     return tuple(found.values())
 
 
-def _tolerated(pod: Pod, supply: Supply, playing: tuple[Provider, ...]) -> str:
+def _tolerated(pod: Pod, supply: Supply, candidates: tuple[Provider, ...]) -> str:
     """Return how a Pod targets spot by tolerating a spot taint by name. Return an empty string if it does not."""
-    names = {provider.name for provider in playing}
+    names = {provider.name for provider in candidates}
     for taint, provider in supply.taints:
         if names and provider not in names:
             continue

@@ -56,7 +56,7 @@ def sizes_in(value: Mapping[str, Any], sizers: Iterable[Sizer]) -> tuple[Size, .
 
 
 class Joined(NamedTuple):
-    """Hold the node pools of a cluster, each with what other objects say of it, and the templates of machines."""
+    """The node pools of a cluster, joined with the objects that describe them, and the templates of machines."""
 
     pools: tuple[Pool, ...]
     templates: tuple[Pool, ...]
@@ -75,16 +75,17 @@ def join(items: Iterable[Pool | tuple[Size, ...]]) -> Joined:
             (templates if item.is_template else pools).append(item)
         else:
             sizes |= {size.pool: size for size in item}
-    by_ref = {(each.kind, each.namespace, each.name): each for each in templates}
+    by_ref = {(template.kind, template.namespace, template.name): template for template in templates}
     whole = (with_template(pool, by_ref.get(pool.template)) if pool.template is not None else pool for pool in pools)
     sized = tuple(with_size(pool, sizes.get((pool.kind, pool.namespace, pool.name))) for pool in whole)
-    gone = [pool for pool in sized if pool.is_cluster and pool.deleting]
-    marked = (replace(pool, deleting=True) if _goes_with(pool, gone) else pool for pool in sized)
+    clusters_deleting = [pool for pool in sized if pool.is_cluster and pool.deleting]
+    marked = (
+        replace(pool, deleting=True)
+        if any(pool.provider == cluster.provider and same_cluster(pool, cluster) for cluster in clusters_deleting)
+        else pool
+        for pool in sized
+    )
     return Joined(tuple(marked), tuple(templates))
-
-
-def _goes_with(pool: Pool, clusters: list[Pool]) -> bool:
-    return any(pool.provider == each.provider and same_cluster(pool, each) for each in clusters)
 
 
 def merge_pools(known: Iterable[Pool], given: Iterable[Pool]) -> tuple[Pool, ...]:

@@ -41,26 +41,26 @@ _NAMES_OF_ONE_NODE: Final = ("/hostname", "/instance-id", "/zone", "/zone-id", "
 
 
 class NodeSpec(msgspec.Struct):
-    """Hold the part of a Node's spec that is read."""
+    """The part of a Node's spec that spotgate reads."""
 
     taints: list[Taint] | None = None
 
 
 class NodeInfo(msgspec.Struct):
-    """Hold the part of ``status.nodeInfo`` that is read."""
+    """The part of ``status.nodeInfo`` that spotgate reads."""
 
     kubeletVersion: str = ""
 
 
 class NodeStatus(msgspec.Struct):
-    """Hold the part of a Node's status that is read."""
+    """The part of a Node's status that spotgate reads."""
 
     nodeInfo: NodeInfo = msgspec.field(default_factory=NodeInfo)
     allocatable: dict[str, Any] | None = None
 
 
 class Node(msgspec.Struct):
-    """Hold the part of a Node that is read, beside its metadata."""
+    """The part of a Node that spotgate reads, without its metadata."""
 
     spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
@@ -101,13 +101,13 @@ _T = TypeVar("_T")
 
 
 @lru_cache(_SHARED)
-def _hold(value: object) -> object:
+def _interned(value: object) -> object:
     return value
 
 
 def _shared(value: _T) -> _T:
     """Return the equal value that is held already, if there is one."""
-    return cast("_T", _hold(value))
+    return cast("_T", _interned(value))
 
 
 def kind_of(labels: Mapping[str, str], node: Node, providers: Iterable[Provider]) -> NodeKind | None:
@@ -170,7 +170,7 @@ def is_of_one_node(key: str) -> bool:
 
 
 class NodeGroups:
-    """Hold the pools that Nodes stand for. A Node that comes or goes costs as much as there are kinds in its group."""
+    """Pools that are inferred from Nodes. To add or remove a Node takes time linear in the kinds of its group."""
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[object, ...], Counter[NodeKind]] = {}

@@ -32,7 +32,7 @@ class Gpu(StrEnum):
 
 
 class Taint(msgspec.Struct, frozen=True):
-    """Hold a node taint; its effect is NoSchedule, PreferNoSchedule or NoExecute."""
+    """A node taint. Its effect is NoSchedule, PreferNoSchedule or NoExecute."""
 
     key: str
     value: str = ""
@@ -43,7 +43,7 @@ class Taint(msgspec.Struct, frozen=True):
 
 
 class Size(msgspec.Struct, frozen=True):
-    """Hold the size that another object gives a pool.
+    """The size that another object gives a pool.
 
     Attributes:
         by: kind, namespace and name of the object.
@@ -66,7 +66,7 @@ TemplateRef = tuple[str, str, str]
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
-    """Describe one node pool of any provider.
+    """One node pool of any provider.
 
     Attributes:
         provider: name of the `CapacityProvider` whose reader read it.

@@ -1,4 +1,4 @@
-"""Hold the facts about a capacity provider, as its ``CapacityProvider`` document has them."""
+"""The facts about a capacity provider, from its ``CapacityProvider`` document."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Provider(CapacityProviderSpec):
-    """Hold one provider: its document and what follows from it.
+    """One provider: its document, and the facts derived from it.
 
     Attributes:
         taints_of_policies: the taints that mean spot because a policy says so.
@@ -129,7 +129,7 @@ class Provider(CapacityProviderSpec):
 
 
 class ResourceReader(msgspec.Struct, frozen=True):
-    """Hold all readers of one resource. Their conditions say which of them reads an object.
+    """All readers of one resource. Their conditions decide which of them reads an object.
 
     Attributes:
         readers: at least one; those with a condition come first.

@@ -1,6 +1,6 @@
 """Evaluate the expressions of node-pool readers: JMESPath (https://jmespath.org), compiled once.
 
-`QueryResults` holds what they find in one object, and the problems.
+`QueryResults` caches their results on one object, and collects the problems.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class _Interpreter(visitor.TreeInterpreter):
 
 
 class Query:
-    """Hold a compiled expression.
+    """A compiled expression.
 
     Its result is None if it finds nothing, and if it fails on what it finds: `answer` tells them apart. Raise
     ValueError if the text is no expression.
@@ -224,7 +224,7 @@ def _called(node: Any, level: int = 1) -> Iterator[str]:  # noqa: ANN401 - the l
 
 
 class QueryResults:
-    """Hold one object, the results of its queries so far, and the problems that came up.
+    """One object, the results of its queries so far, and the problems in it.
 
     Attributes:
         unread: the first field that can't be read although it says whether the pool can be used.

@@ -43,7 +43,7 @@ _ALIASES: Final[Mapping[str, str]] = {
 
 
 class LabelValues(msgspec.Struct, frozen=True):
-    """Describe the values that one label of a pool's nodes may have.
+    """The values that one label of a pool's nodes may have.
 
     Attributes:
         listed: the possible values; None for all that the other fields do not exclude.
@@ -166,7 +166,7 @@ OPERATORS: Final = (*_LISTING, *_LONE, *_BOUNDS)
 
 
 class Requirements(msgspec.Struct, frozen=True):
-    """Hold what a pool requires of its nodes.
+    """The requirements of a pool on the labels of its nodes.
 
     Attributes:
         labels: the values of each label by key; a label that is missing may have any value.
