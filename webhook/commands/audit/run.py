@@ -282,8 +282,8 @@ class _Judging:
         return manifest, replace(judgement, patch=())
 
     def _is_the_platforms(self, listed: Listed, name: str) -> bool:
-        is_system = self._bundle.index.system_namespaces.contains(name, self._view) is Tristate.YES
-        return listed.key == _NAMESPACES and is_system
+        namespaces = self._bundle.index.system_namespaces
+        return listed.key == _NAMESPACES and namespaces.contains(name, self._view) is Tristate.YES
 
 
 def _as_new(listed: Listed, metadata: _Metadata, raw: msgspec.Raw) -> Manifest:
