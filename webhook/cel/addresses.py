@@ -50,14 +50,7 @@ def is_link_local_multicast(address: Address) -> bool:
     return address.packed[0] == 0xFF and address.packed[1] & 0x0F == 2  # noqa: PLR2004 - scope: link
 
 
-def is_link_local(address: Address) -> bool:
-    """Return whether the address is in 169.254.0.0/16 or fe80::/10."""
-    if isinstance(address, IPv4Address):
-        return address.packed[:2] == b"\xa9\xfe"
-    return address.packed[0] == 0xFE and address.packed[1] & 0xC0 == 0x80  # noqa: PLR2004 - fe80::/10
-
-
 def is_global_unicast(address: Address) -> bool:
     """Return whether the address is a global unicast one, as in Go: private addresses are."""
-    others = address.is_unspecified, address.is_loopback, address.is_multicast, is_link_local(address)
+    others = address.is_unspecified, address.is_loopback, address.is_multicast, address.is_link_local
     return not any(others) and address.packed != b"\xff\xff\xff\xff"

@@ -41,7 +41,7 @@ _SPACES: Final = frozenset(("\\n", "\\r", "\\t"))
 
 
 class PolicyDocument(msgspec.Struct, frozen=True):
-    """Hold a validated document and its place in a file, for later errors.
+    """A validated document and its place in a file, for later errors.
 
     A document with mistakes makes the whole set unusable. It is kept only to find more mistakes.
 

@@ -13,10 +13,10 @@ import msgspec
 from webhook.base.caching import identity_cache
 from webhook.capacity.placement.own_nodes import with_nodes
 from webhook.capacity.placement.taints import TaintMeaning, common_spot_taints, meaning_of, says_spot
+from webhook.capacity.providers.nodes import HOSTNAME_LABEL, is_of_one_node
 from webhook.capacity.providers.nodes import KIND as NODE_GROUP
-from webhook.capacity.providers.nodes import is_of_one_node
 from webhook.capacity.providers.pool import CapacityType, Gpu, Taint
-from webhook.capacity.providers.requirements import NO_REQUIREMENTS, LabelValues
+from webhook.capacity.providers.requirements import DEPRECATED_KEYS, NO_REQUIREMENTS, LabelValues
 from webhook.capacity.providers.taints import platform_of
 from webhook.kube.affinity import Tristate
 from webhook.kube.containers import ARCH_LABEL, OS_LABEL
@@ -36,20 +36,7 @@ _REMEMBERED: Final = 4
 """Cached states of the node pools: the newest, and those of requests in progress."""
 
 EVERY_NODE_HAS: Final = frozenset(
-    {
-        "kubernetes.io/arch",
-        "kubernetes.io/hostname",
-        "kubernetes.io/os",
-        "node.kubernetes.io/instance-type",
-        "node.kubernetes.io/windows-build",
-        "topology.kubernetes.io/region",
-        "topology.kubernetes.io/zone",
-        "beta.kubernetes.io/arch",
-        "beta.kubernetes.io/instance-type",
-        "beta.kubernetes.io/os",
-        "failure-domain.beta.kubernetes.io/region",
-        "failure-domain.beta.kubernetes.io/zone",
-    }
+    {HOSTNAME_LABEL, "node.kubernetes.io/windows-build", *DEPRECATED_KEYS, *DEPRECATED_KEYS.values()}
 )
 """Labels that say what a node is, not whether it is spot.
 
@@ -58,7 +45,7 @@ Source: https://kubernetes.io/docs/reference/labels-annotations-taints/
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Describe nodes of one kind, as far as their labels are known.
+    """Nodes of one kind, as far as their labels are known.
 
     Attributes:
         requirements: the values that their other labels may have.
@@ -99,7 +86,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
-    """Describe the spot nodes of one pool, or all those of a provider whose pools can't be seen.
+    """The spot nodes of one pool, or all those of a provider whose pools can't be seen.
 
     Attributes:
         pool: their pool; None if the provider's own labels and taints stand for its pools.
@@ -130,7 +117,7 @@ class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
 
 
 class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Describe the capacity of one cluster in one state, without pools that describe another cluster.
+    """The capacity of one cluster in one state, without pools that describe another cluster.
 
     Attributes:
         pools: all node pools: those that are declared, and those that only Nodes stand for.

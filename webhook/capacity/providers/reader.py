@@ -95,10 +95,8 @@ class _PoolParser(QueryResults):
     def pool(self) -> Pool:
         """Return the pool that the object declares. Never raise for its contents."""
         reader, value = self._reader, self.value
-        metadata = value.get("metadata")
-        metadata = metadata if isinstance(metadata, dict) else {}
-        name = _text(metadata.get("name")) or _text(metadata.get("generateName"))
-        namespace = _text(metadata.get("namespace"))
+        name = _text(at(value, ("metadata", "name"))) or _text(at(value, ("metadata", "generateName")))
+        namespace = _text(at(value, ("metadata", "namespace")))
         # The name of a template is no pool's.
         labels = self._labels("" if reader.is_template else name)
         if reader.chosen_by:
@@ -110,7 +108,7 @@ class _PoolParser(QueryResults):
         capacity = self._capacity(requirements)
         gpu_type, gpu_count, gpu = self._gpu(types, requirements)
         gpu, limited = self._limited(gpu, requirements)
-        impossible = requirements.impossible if requirements is not None else ""
+        impossible = (requirements or NO_REQUIREMENTS).impossible
         blocked, where, passing = self._status()
         if limited:
             blocked, where, passing = limited, reader.size.limits, False
@@ -160,7 +158,7 @@ class _PoolParser(QueryResults):
             marked=reader.labels_spot_nodes,
             own_marks=tuple((self.ask(reader.own_spot_labels) or {}).items()),
             is_template=reader.is_template,
-            deleting=bool(metadata.get("deletionTimestamp")),
+            deleting=bool(at(value, ("metadata", "deletionTimestamp"))),
             problems=tuple(self.problems),
         )
         return pool if pool.template is None else with_template(pool, None)
@@ -347,12 +345,11 @@ class _PoolParser(QueryResults):
         template = self._reader.template
         if template is None:
             return None
-        found = self.ask(template.from_)
-        reference = found if isinstance(found, dict) else {}
-        kind = _text(reference.get("kind"))
+        reference = self.ask(template.from_)
+        kind = _text(at(reference, ("kind",)))
         if kind and kind not in {each.kind for each in template.kinds}:
             return None
-        return kind, namespace, _text(reference.get("name"))
+        return kind, namespace, _text(at(reference, ("name",)))
 
     def _cluster(self, namespace: str, name: str) -> tuple[str, str]:
         """Return the cluster of the pool as `cluster_of` does; empty strings for this one, or if the pool does not say.

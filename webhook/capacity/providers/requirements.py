@@ -32,7 +32,7 @@ _MOST_DIGITS: Final = 18
 _VALUES: Final = 5 * POOL_ITEMS
 """Values in all requirements of a pool together: five lists of all existing instance types."""
 
-_ALIASES: Final[Mapping[str, str]] = {
+DEPRECATED_KEYS: Final[Mapping[str, str]] = {
     "beta.kubernetes.io/arch": "kubernetes.io/arch",
     "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
     "beta.kubernetes.io/os": "kubernetes.io/os",
@@ -190,7 +190,7 @@ class Requirements(msgspec.Struct, frozen=True):
         """Return whether one node may meet these and all of a Pod's too. Unreadable requirements rule out nothing."""
         by_key: dict[str, list[Requirement]] = {}
         for each in others:
-            by_key.setdefault(_ALIASES.get(each.key, each.key), []).append(each)
+            by_key.setdefault(DEPRECATED_KEYS.get(each.key, each.key), []).append(each)
         # A single requirement on a label that the pool does not mention can always be met.
         return all(self._meets(key, each) for key, each in by_key.items() if len(each) > 1 or key in self.labels)
 
@@ -224,7 +224,7 @@ def read_requirements(found: object, field: str, given: Mapping[str, str]) -> Re
     """
     several: dict[str, list[LabelValues]] = {}
     for label, value in given.items():
-        several.setdefault(_ALIASES.get(label, label), []).append(
+        several.setdefault(DEPRECATED_KEYS.get(label, label), []).append(
             LabelValues(present=True) if placeholder_in(value) else _of_list((value,))
         )
     unreadable: set[str | None] = set()
@@ -235,7 +235,7 @@ def read_requirements(found: object, field: str, given: Mapping[str, str]) -> Re
     items: list[Any] = found if isinstance(found, list) and not problem else []
     for index, item in enumerate(items):
         written = item.get("key") if isinstance(item, dict) else None
-        key = _ALIASES.get(written, written) if isinstance(written, str) else None
+        key = DEPRECATED_KEYS.get(written, written) if isinstance(written, str) else None
         values = _values_of(item.get("operator"), item.get("values")) if key else "has no key"
         if placeholder := placeholder_in(item):
             key, values = None if placeholder_in(key) else key, f"has the placeholder {placeholder}"
