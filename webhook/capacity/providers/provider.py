@@ -66,31 +66,31 @@ class Provider(CapacityProviderSpec):
     @cached_property
     def spot_taints(self) -> tuple[Taint, ...]:
         """Return the taints that the provider itself puts on spot nodes."""
-        return tuple(each.taint for each in self.spot_node_taints)
+        return tuple(spec.taint for spec in self.spot_node_taints)
 
     @cached_property
     def automatic_gpu_taints(self) -> tuple[GpuTaintSpec, ...]:
         """Return the taints that the provider itself puts on nodes with GPUs, as far as they are known whole."""
-        return tuple(each for each in self.gpu.taints if each.automatic and each.effect)
+        return tuple(pattern for pattern in self.gpu.taints if pattern.automatic and pattern.effect)
 
     def means_spot(self, taint: Taint) -> bool:
         """Return whether the document or a policy says that a taint means spot, whatever its effect."""
-        own = any(taint.key == each.key and each.value in {"", taint.value} for each in self.spot_node_taints)
-        return own or any(each.matches(taint) for each in self.taints_of_policies)
+        own = any(taint.key == spec.key and spec.value in {"", taint.value} for spec in self.spot_node_taints)
+        return own or any(pattern.matches(taint) for pattern in self.taints_of_policies)
 
     def is_forbidden(self, taint: Taint) -> bool:
         """Return whether a taint must never be tolerated."""
-        return any(each.matches(taint) for each in self.never_tolerate if not each.passing)
+        return any(pattern.matches(taint) for pattern in self.never_tolerate if not pattern.passing)
 
     def owns_namespace(self, name: str, labels: Mapping[str, str]) -> bool:
         """Return whether a namespace with this name and these labels belongs to the provider itself."""
         return self.system_namespaces.names.match(name) or any(
-            labels.get(each.key) == each.value for each in self.system_namespaces.labels
+            labels.get(label.key) == label.value for label in self.system_namespaces.labels
         )
 
     def is_passing(self, taint: Taint) -> bool:
         """Return whether a taint is there only while a node begins, ends or is not well."""
-        return is_passing(taint) or any(each.matches(taint) for each in self.never_tolerate if each.passing)
+        return is_passing(taint) or any(pattern.matches(taint) for pattern in self.never_tolerate if pattern.passing)
 
     def platform_taints_of(self, pool: Pool, labels: Mapping[str, str]) -> tuple[Taint, ...]:
         """Return the taints that the provider itself puts on a pool's nodes with these labels."""
@@ -99,7 +99,7 @@ class Provider(CapacityProviderSpec):
 
     def guards_accelerator(self, taint: Taint) -> bool:
         """Return whether a taint keeps Pods off that request no accelerator."""
-        return any(each.matches(taint) for each in self.gpu.taints) or self.gpu.resources.match(taint.key)
+        return any(pattern.matches(taint) for pattern in self.gpu.taints) or self.gpu.resources.match(taint.key)
 
     def serves(self, taint: Taint, requested: Collection[str]) -> bool:
         """Return whether a taint that guards an accelerator is for Pods that request these resources.
@@ -109,11 +109,11 @@ class Provider(CapacityProviderSpec):
         if not self.gpu.resources.match(taint.key):
             return bool(requested)
         domain = taint.key.partition("/")[0]
-        return any(each.partition("/")[0] == domain for each in requested)
+        return any(resource.partition("/")[0] == domain for resource in requested)
 
     def is_spot_node(self, labels: Mapping[str, str]) -> bool:
         """Return whether a node with these labels is spot."""
-        return any(labels.get(each.key) == each.value for each in self.spot_node_labels)
+        return any(labels.get(label.key) == label.value for label in self.spot_node_labels)
 
     @cached_property
     def pool_labels(self) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ class ResourceReader(msgspec.Struct, frozen=True):
 
     def of(self, value: Mapping[str, Any]) -> PoolReader:
         """Return the reader for an object: the first whose condition holds, else the last."""
-        holding = (each for each in self.readers if each.when is None or each.when(value))
+        holding = (reader for reader in self.readers if reader.when is None or reader.when(value))
         return next(holding, self.any)
 
     def read(self, value: Mapping[str, Any]) -> Pool:
@@ -176,9 +176,9 @@ def sizers_by_resource(providers: Iterable[Provider]) -> dict[tuple[str, str], t
 
 def pool_resources(providers: Collection[Provider]) -> list[Resource]:
     """Return the resources that are node pools, and those that size them."""
-    sizers = (each[0] for each in sizers_by_resource(providers).values())
-    readers = (each.any for each in readers_by_resource(providers).values())
+    sizers = (group[0] for group in sizers_by_resource(providers).values())
+    readers = (group.any for group in readers_by_resource(providers).values())
     return [
-        *(Resource(each.group, each.kind, each.resource, namespaced=True) for each in sizers),
-        *(Resource(each.group, each.kind, each.resource, each.namespaced) for each in readers),
+        *(Resource(sizer.group, sizer.kind, sizer.resource, namespaced=True) for sizer in sizers),
+        *(Resource(reader.group, reader.kind, reader.resource, reader.namespaced) for reader in readers),
     ]
