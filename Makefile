@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv run serve cluster test fuzz test-cluster image docs check golden bench bench-cluster bench-scale bench-rehearse chaos bench-peers lock
+.PHONY: help venv run serve cluster test fuzz mutants test-cluster image docs check golden bench bench-cluster bench-scale bench-rehearse chaos bench-peers lock
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -49,6 +49,10 @@ SECONDS ?= 60
 fuzz: venv ## Fuzz an input for SECONDS: TARGET=reviews, manifests, policies, project, providers, policytests or recordings
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/fuzz.txt
 	$(BIN)/python -m tests.fuzz.run $(TARGET) $(SECONDS)
+
+mutants: venv ## Measure the mutation score of engine, rules, capacity and policy on a sample of 600 mutants
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/mutants.txt
+	$(BIN)/python -m tests.mutants
 
 # Three workers, also on two processors, as each waits a third of its time. GOGC: a control plane collects garbage less often.
 test-cluster: venv ## Run the tests on a real API server; the first run builds it from Go modules, which takes minutes
@@ -107,4 +111,5 @@ lock: ## Pin the dependencies with their hashes in requirements/
 	$(COMPILE) pyproject.toml --group dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
 	$(COMPILE) --group build --constraint requirements/dev.txt --output-file requirements/build.txt
 	$(COMPILE) --group fuzz --output-file requirements/fuzz.txt
+	$(COMPILE) --group mutants --constraint requirements/dev.txt --output-file requirements/mutants.txt
 	rm -rf $(LOCK)

@@ -17,7 +17,7 @@ from webhook import __version__
 from webhook.rehearse.controlplane.images import KUBERNETES_TAG, folders_of
 
 ROOT = Path(__file__).parent.parent
-LOCKS = ("runtime.txt", "build.txt", "dev.txt", "fuzz.txt")
+LOCKS = ("runtime.txt", "build.txt", "dev.txt", "fuzz.txt", "mutants.txt")
 
 POD_WITH_RESERVED_LABEL = """\
 apiVersion: v1
@@ -152,11 +152,17 @@ def test_dev_lock_holds_the_very_other_locks(lock: str) -> None:
 
 @pytest.mark.parametrize(
     ("lock", "groups"),
-    [("runtime.txt", ()), ("build.txt", ("build",)), ("dev.txt", ("build", "docs", "dev")), ("fuzz.txt", ("fuzz",))],
+    [
+        ("runtime.txt", ()),
+        ("build.txt", ("build",)),
+        ("dev.txt", ("build", "docs", "dev")),
+        ("fuzz.txt", ("fuzz",)),
+        ("mutants.txt", ("mutants",)),
+    ],
 )
 def test_lock_satisfies_the_ranges_of_pyproject(lock: str, groups: tuple[str, ...]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    wanted = [] if lock in {"build.txt", "fuzz.txt"} else [*project["project"]["dependencies"]]
+    wanted = [] if lock in {"build.txt", "fuzz.txt", "mutants.txt"} else [*project["project"]["dependencies"]]
     for group in groups:
         wanted += [each for each in project["dependency-groups"][group] if isinstance(each, str)]
     entries = locked(lock)
