@@ -109,7 +109,7 @@ class Inputs:
         return replace(found, objects=with_listed_pools(found.objects, self._providers))
 
     def read(self, sources: Iterable[ManifestFile]) -> Manifests:
-        """Read some sources. Raise DocumentError if a part of a file is broken."""
+        """Read some sources."""
         found = self._read(sources)
         in_folders = {escaped_name(each.file) for each in sources if each.in_folder}
         found.problems = [_or_ignored(each) if each.file in in_folders else each for each in found.problems]

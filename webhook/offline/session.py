@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from webhook.base.exits import CannotJudgeError
 from webhook.base.terminal import counted
 from webhook.capacity.providers.provider import pool_resources
-from webhook.documents import DocumentError
 from webhook.kube import disruption
 from webhook.kube.resources import CRD_KIND
 from webhook.model.review import UserInfo
@@ -23,7 +22,7 @@ from webhook.offline.manifests.kustomizations import Rendered
 from webhook.offline.manifests.objects import Unread, read_manifests
 from webhook.offline.manifests.state import list_problems, telling_kinds, view_of
 from webhook.offline.options import read_policies
-from webhook.offline.parallel import chunks_of, in_processes
+from webhook.offline.parallel import in_processes, shares_of
 from webhook.policy.errors import Problem, escaped_name
 from webhook.rules.context import Context, Phase, utc_now
 
@@ -38,45 +37,33 @@ if TYPE_CHECKING:
     from webhook.offline.manifests.files import ManifestFile
     from webhook.offline.manifests.objects import Manifest, Manifests
 
-ObjectResult = TypeVar("ObjectResult")
+T = TypeVar("T")
 
 
-class Judgements(msgspec.Struct, frozen=True):
-    """Hold the judgements of a session.
+class Judged(msgspec.Struct, Generic[T], frozen=True):
+    """The results of a session.
 
     Attributes:
-        objects: each object with its judgement, in the order of the files.
+        objects: what is kept of each object, in the order of the files.
         problems: what could not be read or judged; everything else was.
         skipped: number of documents that are no objects, Helm templates, and policy files.
         not_rendered: the kustomizations and charts that are deliberately not rendered.
     """
 
     bundle: Bundle
-    objects: list[tuple[Manifest, Judgement]]
+    objects: list[T]
     problems: list[Problem]
     skipped: int
     view: ClusterView
     not_rendered: Sequence[Problem] = ()
 
 
-class Results(msgspec.Struct, Generic[ObjectResult], frozen=True):
-    """Hold what `judge_each` made of the judgements.
-
-    Attributes:
-        objects: the result of each object, in the order of the files.
-        problems, skipped, not_rendered: as in `Judgements`.
-    """
-
-    bundle: Bundle
-    objects: list[ObjectResult]
-    problems: list[Problem]
-    skipped: int
-    not_rendered: Sequence[Problem] = ()
+Judgements: TypeAlias = "Judged[tuple[Manifest, Judgement]]"
 
 
 @contextmanager
 def _keeping_everything() -> Iterator[None]:
-    """Look for no garbage: what is read and found stays, and to look through it takes a tenth of the time."""
+    """Collect no garbage: what is read and found stays, and to look through it takes a tenth of the time."""
     gc.disable()
     try:
         yield
@@ -93,56 +80,22 @@ def judge(options: Namespace, *, trace: bool = False) -> Judgements:
     CannotJudgeError if the policies or the flags are wrong.
     """
     session = Session(options, trace=trace)
-    judged = session.judge(session.inputs.read(session.inputs.sources))
-    problems = [*judged.problems, *session.nothing_judged(judged)]
-    return replace(judged, problems=problems, not_rendered=session.inputs.not_rendered)
+    return session.completed(session.judge(session.inputs.read(session.inputs.sources)))
 
 
 @_keeping_everything()
-def judge_each(
-    options: Namespace, summarize: Callable[[Judgements], list[ObjectResult]], *, trace: bool = False
-) -> Results[ObjectResult]:
-    """Judge as `judge` does, in several processes where there are many objects.
+def judge_each(options: Namespace, summarize: Callable[[Judgements], list[T]], *, trace: bool = False) -> Judged[T]:
+    """Judge as `judge` does, in several processes if there are many files.
 
     ``summarize`` makes the result of each object; only results leave a process. Raise CannotJudgeError if the policies
     or the flags are wrong, or a process was killed.
     """
     session = Session(options, trace=trace)
-    judged = _judge_each(session, summarize)
-    problems = [*judged.problems, *session.nothing_judged(judged)]
-    return replace(judged, problems=problems, not_rendered=session.inputs.not_rendered)
-
-
-def _judge_each(session: Session, summarize: Callable[[Judgements], list[ObjectResult]]) -> Results[ObjectResult]:
-    sources = session.inputs.sources
-
-    def read_and_judge(
-        chunk: list[ManifestFile],
-    ) -> Generator[Manifests | tuple[list[ObjectResult], list[Problem]], Case, None]:
-        found = session.inputs.read(chunk)
-        case = yield session.summary(found)
-        judged = session.judge_requests(session.inputs.requests(found.objects), case)
-        yield summarize(judged), judged.problems
-
-    def agree(found: list[Manifests]) -> Case:
-        return session.prepare(together(found))
-
-    chunks = chunks_of(sources)
-    if not session.divisible or len(chunks) == 1:
-        judged = session.judge(session.inputs.read(sources))
-        return Results(session.bundle, summarize(judged), judged.problems, judged.skipped)
-    try:
-        case, parts = in_processes(read_and_judge, chunks, agree)
-    except DocumentError:  # in a part of a file: what is wrong is to be said of the whole file
-        case, parts = in_processes(read_and_judge, chunks_of(sources, cut=False), agree)
-    removed = session.judge_requests(case.removals, case)
-    parts.append((summarize(removed), removed.problems))
-    return Results(
-        session.bundle,
-        [each for results, _ in parts for each in results],
-        [*case.problems, *(problem for _, problems in parts for problem in problems)],
-        case.skipped,
-    )
+    shares = shares_of(session.inputs.sources)
+    if len(shares) > 1 and session.divisible:
+        return session.completed(session.judge_shares(shares, summarize))
+    judged = session.judge(session.inputs.read(session.inputs.sources))
+    return session.completed(Judged(judged.bundle, summarize(judged), judged.problems, judged.skipped, judged.view))
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,15 +140,38 @@ class Session:
         """Return whether objects can be judged apart: deletions have an order, and a live cluster is read once."""
         return self._options.kubeconfig is None and self._options.operation != "DELETE"
 
-    def nothing_judged(self, judged: Judgements | Results[Any]) -> list[Problem]:
-        """Return the problem that there was nothing to judge. A branch may have changed nothing."""
+    def completed(self, judged: Judged[T]) -> Judged[T]:
+        """Return the results with the problem that nothing was judged, if so. A branch may have changed nothing."""
+        problems = list(judged.problems)
         compared = self._options.changed_since is not None and self.inputs.sources
-        if judged.objects or judged.problems or compared:
-            return []
-        paths = [*self._options.paths, *self._options.kustomize, *self._options.helm]
-        skipped = f"{counted(judged.skipped, 'file or document')} skipped" if judged.skipped else "no manifests"
-        text = f"nothing was judged: there are no Kubernetes objects here ({skipped}); pass what is applied"
-        return [Problem(escaped_name(paths[0]), 0, 0, "", text)]
+        if not (judged.objects or problems or compared):
+            paths = [*self._options.paths, *self._options.kustomize, *self._options.helm]
+            skipped = f"{counted(judged.skipped, 'file or document')} skipped" if judged.skipped else "no manifests"
+            text = f"nothing was judged: there are no Kubernetes objects here ({skipped}); pass what is applied"
+            problems.append(Problem(escaped_name(paths[0]), 0, 0, "", text))
+        return replace(judged, problems=problems, not_rendered=self.inputs.not_rendered)
+
+    def judge_shares(
+        self, shares: Sequence[list[ManifestFile]], summarize: Callable[[Judgements], list[T]]
+    ) -> Judged[T]:
+        """Judge each share of the sources in its own process. Raise CannotJudgeError if one was killed."""
+
+        def read_and_judge(share: list[ManifestFile]) -> Generator[Any, Case, None]:
+            manifests = self.inputs.read(share)
+            case = yield self.summary(manifests)
+            judged = self.judge_requests(self.inputs.requests(manifests.objects), case)
+            yield summarize(judged), judged.problems
+
+        case, parts = in_processes(read_and_judge, shares, lambda read: self.prepare(together(read)))
+        removed = self.judge_requests(case.removals, case)
+        parts.append((summarize(removed), removed.problems))
+        return Judged(
+            self.bundle,
+            [result for results, _ in parts for result in results],
+            [*case.problems, *(problem for _, problems in parts for problem in problems)],
+            case.skipped,
+            case.context.view,
+        )
 
     def summary(self, found: Manifests) -> Manifests:
         """Return what was read, without the objects that say nothing about others, or with their names alone."""
@@ -274,7 +250,7 @@ class Session:
             judged.append((each, judgement))
             if judgement.problem is not None:
                 problems.append(judgement.problem)
-        return Judgements(self.bundle, judged, problems, case.skipped, case.context.view)
+        return Judged(self.bundle, judged, problems, case.skipped, case.context.view)
 
     def _view(self, objects: list[Manifest]) -> ClusterView:
         """Return the cluster as the files show it. The later of two descriptions of an object counts.

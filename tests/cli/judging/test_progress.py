@@ -1,4 +1,4 @@
-"""A bar while judging takes long: on a terminal alone, and nothing of it stays."""
+"""A spinner while judging takes long: on a terminal alone, and nothing of it stays."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def run(*, terminal: bool, worth: int = 1000) -> tuple[str, str]:
     return out.decode(), shown.decode()
 
 
-def test_there_is_a_bar_on_a_terminal_and_it_is_taken_away() -> None:
+def test_there_is_a_spinner_on_a_terminal_and_it_is_taken_away() -> None:
     out, shown = run(terminal=True)
-    assert "reading" in shown
+    assert "judging" in shown
     assert shown.rstrip().endswith("\x1b[2K")  # the line is cleared
     assert (out, "") == run(terminal=False)
 

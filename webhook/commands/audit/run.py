@@ -25,7 +25,7 @@ from webhook.offline.judge import Judge
 from webhook.offline.kinds import ResourceKinds
 from webhook.offline.manifests.objects import Manifest
 from webhook.offline.report import object_reports
-from webhook.offline.session import Judgements
+from webhook.offline.session import Judged
 from webhook.policy.errors import Problem
 from webhook.rules.context import ASSUMED_VERSION, Context, Phase, utc_now
 
@@ -253,7 +253,7 @@ class _Judging:
         judged = [pair for raw in raws if (pair := self._take(listed, raw)) is not None]
         self.judged += len(judged)
         self.problems += [judgement.problem for _, judgement in judged if judgement.problem is not None]
-        reports = object_reports(Judgements(self._bundle, judged, [], 0, self._view))
+        reports = object_reports(Judged(self._bundle, judged, [], 0, self._view))
         self.objects += [report for report in reports if report.results]
 
     def _take(self, listed: Listed, raw: msgspec.Raw) -> tuple[Manifest, Any] | None:

@@ -36,16 +36,13 @@ _RENDERABLE: Final = frozenset({*KUSTOMIZATIONS, CHART})
 
 
 class ManifestFile(msgspec.Struct, frozen=True):
-    """Describe a file to read, or a part of one: whole documents.
+    """A file to read.
 
     Attributes:
         file: as it was given; ``-`` is standard input.
         in_folder: a folder was given, and not the file itself.
         size: bytes, if known.
         data: its content; None: not read yet.
-        whole: it is a whole file.
-        line: the number of lines of the file before ``data``.
-        begin: the number of characters of the file before ``data``.
         documents: its content, parsed already; ``data`` is empty then.
     """
 
@@ -53,26 +50,13 @@ class ManifestFile(msgspec.Struct, frozen=True):
     in_folder: bool = False
     size: int = 0
     data: bytes | None = None
-    whole: bool = True
-    line: int = 0
-    begin: int = 0
     documents: tuple[Document, ...] | None = None
 
     def read(self) -> bytes:
         """Return the content, or as much of it as shows that it is too large."""
         if self.data is not None:
             return self.data
-        if self.file == STDIN:
-            return sys.stdin.buffer.read(DOCUMENT_LIMITS.size + 1)
         return read_file(self.file, pipes=not self.in_folder, whole=False)
-
-    def taken_in(self) -> ManifestFile:
-        """Return the file with its data, or without if it can't be read: that is reported when its objects are read."""
-        try:
-            data = self.read()
-        except OSError:
-            return self
-        return replace(self, data=data, size=len(data))
 
 
 class ManifestFiles(msgspec.Struct):
@@ -167,7 +151,8 @@ def _files(
         if path.is_dir():
             yield from _below(path, ignored, found)
         elif text == STDIN:
-            yield text, ManifestFile(text).taken_in()
+            data = sys.stdin.buffer.read(DOCUMENT_LIMITS.size + 1)
+            yield text, ManifestFile(text, size=len(data), data=data)
         elif path.is_file():
             status = path.stat()
             found.folders |= {os.path.realpath(path.parent), dirname(os.path.realpath(path))}

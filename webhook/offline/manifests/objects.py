@@ -6,7 +6,6 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from msgspec.structs import replace
 
 from webhook.base.globs import Globs
 from webhook.capacity.providers.nodes import Node
@@ -194,10 +193,7 @@ def read_manifests(paths: Iterable[str | Path]) -> Manifests:
 
 
 def read_manifest_files(sources: Iterable[ManifestFile], found: Manifests) -> None:
-    """Add the objects of these files.
-
-    Raise DocumentError if a part of a file cannot be read. What is wrong is to be said of the whole file.
-    """
+    """Add the objects of these files."""
     for source in sources:
         found.lost = 0
         try:
@@ -213,7 +209,7 @@ def _read(source: ManifestFile, found: Manifests) -> None:
     shown = escaped_name(source.file)
     try:
         data = b"" if source.documents else source.read()
-        if source.file == STDIN and source.whole and not data.strip():
+        if source.file == STDIN and not data.strip():
             text = "nothing came through the pipe; the program before it may have failed: see what it says"
             found.lose(Problem(shown, 0, 0, "", text), None)
             return
@@ -222,16 +218,13 @@ def _read(source: ManifestFile, found: Manifests) -> None:
         found.lose(unreadable(source.file, error), None)
         return
     except DocumentError as error:
-        if not source.whole:
-            raise
         if source.in_folder and not names_object(data):
             found.skipped += 1
             return
         problem = Problem(shown, error.line, error.column, "", f"{error.problem}; {error.fix}")
         found.lose(problem, kinds_in(data))
         return
-    for part in documents:
-        document = replace(part, line=part.line + source.line, begin=part.begin + source.begin) if source.line else part
+    for document in documents:
         found.add_one()
         if _is_object(document.value):
             _add(document, (), document.value, "", found)
