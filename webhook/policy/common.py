@@ -13,6 +13,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     ModelWrapValidatorHandler,
     StrictBool,
     StrictInt,
@@ -21,6 +22,8 @@ from pydantic import (
     model_validator,
 )
 from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from webhook.base.globs import problem_with
 from webhook.kube.versions import parse_version
@@ -34,7 +37,7 @@ from webhook.policy.fields import (
     ResourceNames,
     check_kind,
 )
-from webhook.policy.schema_annotations import EnumDescriptions, TextPattern
+from webhook.policy.schema_annotations import EnumDescriptions, TextPattern, describe_fields
 from webhook.policy.terms import Enforcement
 
 
@@ -93,6 +96,12 @@ class Model(BaseModel):
     # those alone that a command validates with. Their modules do without `from __future__ import annotations`, whose
     # texts pydantic would evaluate, and `model_construct` makes the defaults, which need no validator.
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, defer_build=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler(core_schema)
+        describe_fields(cls, handler.resolve_ref_schema(schema).get("properties", {}))
+        return schema
 
     @model_validator(mode="wrap")
     @classmethod

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
+import sys
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel
 from pydantic_core import core_schema
 
 if TYPE_CHECKING:
@@ -74,3 +80,27 @@ class Parsed:
         as_text = core_schema.plain_serializer_function_ser_schema(str)
         schema = handler.generate_schema(self.written)
         return core_schema.no_info_after_validator_function(self.parse, schema, serialization=as_text)
+
+
+def describe_fields(model: type[BaseModel], properties: dict[str, Any]) -> None:
+    """Add the docstrings of a model's fields to their schemas.
+
+    pydantic's own ``use_attribute_docstrings`` would read the sources at every start.
+    """
+    for owner in model.__mro__[: model.__mro__.index(BaseModel)]:
+        for name, field in model.model_fields.items():
+            if text := _docstrings(owner.__module__).get((owner.__name__, name)):
+                properties[field.alias or name].setdefault("description", text)
+
+
+@cache
+def _docstrings(module: str) -> dict[tuple[str, str], str]:
+    """Return the docstrings of the attributes of all classes of a module, by class and attribute, on one line."""
+    classes = ast.parse(inspect.getsource(sys.modules[module])).body
+    return {
+        (node.name, ast.unparse(field.target)): " ".join(str(text.value.value).split())
+        for node in classes
+        if isinstance(node, ast.ClassDef)
+        for field, text in pairwise(node.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+    }

@@ -2,8 +2,6 @@
 
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
-
 from webhook.capacity.providers.schema import LabelSpec, TaintPatternSpec, TaintSpec
 from webhook.policy.common import EnforcementWord, KindGlob, Level, Model, NonEmpty, PolicySpec, Seconds
 from webhook.policy.schema_annotations import EnumDescriptions
@@ -18,81 +16,68 @@ _LOCK: Final = "sunk.coreweave.com/lock"
 class EvictionFindingsSpec(Model):
     """Hold the greatest outcome of each finding; ``enforcement`` lowers it further."""
 
-    contradiction: Level = Field(default="deny", description="Both labels at once.")
-    bypassed: Level = Field(default="deny", description="A toleration by which graceful eviction is passed over.")
-    interrupted_state: Level = Field(default="deny", description="Interruptible on stateful or distributed work.")
-    grace_period: Level = Field(default="deny", description="A grace period longer than the strategy allows.")
-    sunk_tolerations: Level = Field(default="deny", description="A DaemonSet on SUNK nodes lacks their tolerations.")
-    no_effect: Level = Field(
-        default="deny", description="A label that is misspelt, has another value than `true`, or is in the wrong place."
-    )
+    contradiction: Level = "deny"
+    """Both labels at once."""
+    bypassed: Level = "deny"
+    """A toleration by which graceful eviction is passed over."""
+    interrupted_state: Level = "deny"
+    """Interruptible on stateful or distributed work."""
+    grace_period: Level = "deny"
+    """A grace period longer than the strategy allows."""
+    sunk_tolerations: Level = "deny"
+    """A DaemonSet on SUNK nodes lacks their tolerations."""
+    no_effect: Level = "deny"
+    """A label that is misspelt, has another value than `true`, or is in the wrong place."""
 
 
 class EvictionStrategySpec(PolicySpec):
     """Checks the labels by which CoreWeave decides how Pods are evicted."""
 
-    enforcement: EnforcementWord = Field(
-        default=Enforcement.WARN,
-        description="The most that a finding of this policy may become. Unlike other kinds, warn by default.",
+    enforcement: EnforcementWord = Enforcement.WARN
+    """The most that a finding of this policy may become. Unlike other kinds, warn by default."""
+    findings: EvictionFindingsSpec = EvictionFindingsSpec.model_construct()
+    """The most that single findings may become; enforcement lowers them further."""
+    interruptible: LabelSpec = LabelSpec.model_construct(key="qos.coreweave.cloud/interruptable", value="true")
+    """The label of Pods that may be deleted without their full grace period (spelt so)."""
+    graceful: LabelSpec = LabelSpec.model_construct(key="qos.coreweave.com/graceful-interruptible", value="true")
+    """The label of Pods that get their grace period before the node is touched."""
+    bypassing_taints: tuple[TaintPatternSpec, ...] = (
+        TaintPatternSpec.model_construct(key=_EVICT, value="true", effect=_NO_EXECUTE),
+        TaintPatternSpec.model_construct(key=_RESERVED, effect=_NO_EXECUTE),
     )
-    findings: EvictionFindingsSpec = Field(
-        default=EvictionFindingsSpec.model_construct(),
-        description="The most that single findings may become; enforcement lowers them further.",
+    """A Pod that tolerates one of these is evicted without its grace period, whatever its label says."""
+    drain_timeout_seconds: Seconds = 180
+    """How long maintenance waits at most for Pods that are not gracefully interruptible."""
+    stateful: tuple[KindGlob, ...] = ("StatefulSet.apps",)
+    """Kinds whose Pods hold state, as Kind.group (globs)."""
+    distributed: tuple[KindGlob, ...] = (
+        *("*Job.kubeflow.org", "TrainJob.trainer.kubeflow.org", "JobSet.jobset.x-k8s.io"),
+        *("LeaderWorkerSet.leaderworkerset.x-k8s.io", "Job.batch.volcano.sh"),
     )
-    interruptible: LabelSpec = Field(
-        default=LabelSpec.model_construct(key="qos.coreweave.cloud/interruptable", value="true"),
-        description="The label of Pods that may be deleted without their full grace period (spelt so).",
+    """Kinds whose Pods work in step, so that none can be missed, as Kind.group (globs). Indexed Jobs with parallelism
+    need not be listed."""
+    replicated: tuple[KindGlob, ...] = (
+        "Deployment.apps",
+        "ReplicaSet.apps",
+        "ReplicationController",
+        "Rollout.argoproj.io",
     )
-    graceful: LabelSpec = Field(
-        default=LabelSpec.model_construct(key="qos.coreweave.com/graceful-interruptible", value="true"),
-        description="The label of Pods that get their grace period before the node is touched.",
-    )
-    bypassing_taints: tuple[TaintPatternSpec, ...] = Field(
-        default=(
-            TaintPatternSpec.model_construct(key=_EVICT, value="true", effect=_NO_EXECUTE),
-            TaintPatternSpec.model_construct(key=_RESERVED, effect=_NO_EXECUTE),
-        ),
-        description="A Pod that tolerates one of these is evicted without its grace period, whatever its label says.",
-    )
-    drain_timeout_seconds: Seconds = Field(
-        default=180, description="How long maintenance waits at most for Pods that are not gracefully interruptible."
-    )
-    stateful: tuple[KindGlob, ...] = Field(
-        default=("StatefulSet.apps",), description="Kinds whose Pods hold state, as Kind.group (globs)."
-    )
-    distributed: tuple[KindGlob, ...] = Field(
-        default=(
-            *("*Job.kubeflow.org", "TrainJob.trainer.kubeflow.org", "JobSet.jobset.x-k8s.io"),
-            *("LeaderWorkerSet.leaderworkerset.x-k8s.io", "Job.batch.volcano.sh"),
-        ),
-        description="Kinds whose Pods work in step, so that none can be missed, as Kind.group (globs). Indexed Jobs "
-        "with parallelism need not be listed.",
-    )
-    replicated: tuple[KindGlob, ...] = Field(
-        default=("Deployment.apps", "ReplicaSet.apps", "ReplicationController", "Rollout.argoproj.io"),
-        description="Kinds that count as stateful with one replica and a writable claim, as Kind.group (globs).",
-    )
+    """Kinds that count as stateful with one replica and a writable claim, as Kind.group (globs)."""
     sunk_nodes: Annotated[
         Literal["named", "all"],
         EnumDescriptions(
             {"named": "those whose tolerations, nodeSelector or affinity name SUNK", "all": "every DaemonSet"}
         ),
-    ] = Field(
-        default="named",
-        description="Which DaemonSets run on SUNK nodes.",
+    ] = "named"
+    """Which DaemonSets run on SUNK nodes."""
+    sunk_domain: NonEmpty = "sunk.coreweave.com"
+    """Keys in this domain name SUNK."""
+    sunk_taints: tuple[TaintSpec, ...] = (
+        TaintSpec.model_construct(key=_LOCK, value="true", effect=_NO_EXECUTE),
+        TaintSpec.model_construct(key="is_cpu_compute", effect="NoSchedule"),
+        TaintSpec.model_construct(key="is_gpu", value="true", effect="PreferNoSchedule"),
+        TaintSpec.model_construct(key=_RESERVED, effect=_NO_EXECUTE),
     )
-    sunk_domain: NonEmpty = Field(default="sunk.coreweave.com", description="Keys in this domain name SUNK.")
-    sunk_taints: tuple[TaintSpec, ...] = Field(
-        default=(
-            TaintSpec.model_construct(key=_LOCK, value="true", effect=_NO_EXECUTE),
-            TaintSpec.model_construct(key="is_cpu_compute", effect="NoSchedule"),
-            TaintSpec.model_construct(key="is_gpu", value="true", effect="PreferNoSchedule"),
-            TaintSpec.model_construct(key=_RESERVED, effect=_NO_EXECUTE),
-        ),
-        description="What every DaemonSet on SUNK nodes must tolerate.",
-    )
-    left_to_reserved_labels: tuple[NonEmpty, ...] = Field(
-        default=(),
-        description="Domains in which a ReservedLabels policy already denies misspelled labels. This "
-        "policy skips them.",
-    )
+    """What every DaemonSet on SUNK nodes must tolerate."""
+    left_to_reserved_labels: tuple[NonEmpty, ...] = ()
+    """Domains in which a ReservedLabels policy already denies misspelled labels. This policy skips them."""

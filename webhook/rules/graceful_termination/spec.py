@@ -35,12 +35,10 @@ ClassName = Annotated[
 class ClassSpec(Model):
     """Hold the way in which the Pods of one workload class stop."""
 
-    grace_seconds: GraceSeconds = Field(
-        description="Grace period of a Pod that has not tuned it, at most the budget; the word `budget` for all of it."
-    )
-    pre_stop_seconds: Seconds = Field(
-        description="Sleep before SIGTERM, while endpoints are removed; less than graceSeconds. 0: none."
-    )
+    grace_seconds: GraceSeconds
+    """Grace period of a Pod that has not tuned it, at most the budget; the word `budget` for all of it."""
+    pre_stop_seconds: Seconds
+    """Sleep before SIGTERM, while endpoints are removed; less than graceSeconds. 0: none."""
 
 
 DEFAULT_CLASSES: Final[Mapping[str, ClassSpec]] = {
@@ -69,10 +67,8 @@ class GracefulTerminationSpec(DecidingSpec):
                 "raise-only": "the same, but never less than 30 s",
             }
         ),
-    ] = Field(
-        default="fit-budget",
-        description="What a Pod at Kubernetes' default of 30 s gets.",
-    )
+    ] = "fit-budget"
+    """What a Pod at Kubernetes' default of 30 s gets."""
     over_budget: Annotated[
         Literal["warn", "clamp", "deny"],
         EnumDescriptions(
@@ -82,10 +78,8 @@ class GracefulTerminationSpec(DecidingSpec):
                 "deny": "the Pod is refused",
             }
         ),
-    ] = Field(
-        default="warn",
-        description="What happens to a user's grace period that is longer than the budget.",
-    )
+    ] = "warn"
+    """What happens to a user's grace period that is longer than the budget."""
     method: Annotated[
         Literal["auto", "sleep", "exec"],
         EnumDescriptions(
@@ -95,16 +89,14 @@ class GracefulTerminationSpec(DecidingSpec):
                 "exec": "a shell's",
             }
         ),
-    ] = Field(
-        default="auto",
-        description="How a preStop hook sleeps. Windows Pods never get `exec`.",
-    )
+    ] = "auto"
+    """How a preStop hook sleeps. Windows Pods never get `exec`."""
     classes: Annotated[dict[ClassName, ClassSpec], AfterValidator(_with_defaults)] = Field(
-        default=dict(DEFAULT_CLASSES),
-        description="Workload classes. These are there without being listed; those listed are added or replaced.",
+        default=dict(DEFAULT_CLASSES)
     )
-    training_operators: tuple[KindGlob, ...] = Field(
-        default=tuple(f"{kind}Job.kubeflow.org" for kind in ("PyTorch", "MPI", "TF", "JAX", "XGBoost", "Paddle")),
-        description="Owners whose Pods are `checkpointing` if they request GPUs, as `Kind.group` (globs). Jobs of any "
-        "group (Kubernetes, JobSet, Volcano) need not be listed.",
+    """Workload classes. These are there without being listed; those listed are added or replaced."""
+    training_operators: tuple[KindGlob, ...] = tuple(
+        f"{kind}Job.kubeflow.org" for kind in ("PyTorch", "MPI", "TF", "JAX", "XGBoost", "Paddle")
     )
+    """Owners whose Pods are `checkpointing` if they request GPUs, as `Kind.group` (globs). Jobs of any group
+    (Kubernetes, JobSet, Volcano) need not be listed."""

@@ -27,19 +27,24 @@ MessageText = Annotated[str, AfterValidator(_check_text)]
 class FieldSpec(Model):
     """Describe one field, as the schema of its resource has it."""
 
-    path: FieldPathText = Field(description="Field path, as spec.targetNodes.")
-    type: Literal["string", "integer", "boolean", "object", "array"] | None = Field(
-        default=None, description="The JSON type of its value."
-    )
-    required: Flag = Field(default=False, description="It must be there, and not be empty.")
-    immutable: Flag = Field(default=False, description="Once set it can't be changed.")
-    minimum: StrictInt | None = Field(default=None, description="The least value, of an integer.")
-    values: tuple[NonEmpty, ...] = Field(default=(), description="All values that it may have, of a string.")
-    any_case: Flag = Field(default=False, description="Letter case of these values does not matter.")
-    detail: str = Field(default="", description="What a person should know of it when it is wrong.")
-    example: Annotated[JsonValue, WithJsonSchema({"not": {"type": "null"}})] = Field(
-        default=None, description="A right value, to show."
-    )
+    path: FieldPathText
+    """Field path, as spec.targetNodes."""
+    type: Literal["string", "integer", "boolean", "object", "array"] | None = None
+    """The JSON type of its value."""
+    required: Flag = False
+    """It must be there, and not be empty."""
+    immutable: Flag = False
+    """Once set it can't be changed."""
+    minimum: StrictInt | None = None
+    """The least value, of an integer."""
+    values: tuple[NonEmpty, ...] = ()
+    """All values that it may have, of a string."""
+    any_case: Flag = False
+    """Letter case of these values does not matter."""
+    detail: str = ""
+    """What a person should know of it when it is wrong."""
+    example: Annotated[JsonValue, WithJsonSchema({"not": {"type": "null"}})] = None
+    """A right value, to show."""
 
     @model_validator(mode="after")
     def _fits_its_type(self) -> Self:
@@ -53,77 +58,72 @@ class FieldSpec(Model):
 class CheckSpec(Model):
     """Forbid a combination of fields. Texts may hold ``${JMESPath}`` of the object."""
 
-    when: JMESPath = Field(description="JMESPath; the check is violated if the result is not empty, false or null.")
-    fields: tuple[FieldPathText, ...] = Field(
-        min_length=1,
-        description="Field paths to check. An update that changes none of them isn't judged. The "
-        "finding points at the first field that the request changes.",
-    )
-    message: Annotated[MessageText, Field(min_length=1)] = Field(description="What is wrong: one short sentence.")
-    detail: MessageText = Field(default="", description="Why it matters.")
-    fix: MessageText = Field(default="", description="What to change; YAML to copy keeps its shape.")
-    enforcement: EnforcementWord = Field(
-        default=Enforcement.DENY, description="The most it may become; the policy's enforcement can only lower it."
-    )
+    when: JMESPath
+    """JMESPath; the check is violated if the result is not empty, false or null."""
+    fields: tuple[FieldPathText, ...] = Field(min_length=1)
+    """Field paths to check. An update that changes none of them isn't judged. The finding points at the first field
+    that the request changes."""
+    message: Annotated[MessageText, Field(min_length=1)]
+    """What is wrong: one short sentence."""
+    detail: MessageText = ""
+    """Why it matters."""
+    fix: MessageText = ""
+    """What to change; YAML to copy keeps its shape."""
+    enforcement: EnforcementWord = Enforcement.DENY
+    """The most it may become; the policy's enforcement can only lower it."""
 
 
 class PoolResourceSpec(Model):
     """Say what is right for the objects of one resource; what is not said here is accepted."""
 
-    group: str = Field(description="API group; '' is the core group.")
-    resource: NonEmpty = Field(description="Plural resource name.")
-    fields: tuple[FieldSpec, ...] = Field(default=(), description="Its fields.")
-    checks: tuple[CheckSpec, ...] = Field(default=(), description="Checks across fields.")
+    group: str
+    """API group; '' is the core group."""
+    resource: NonEmpty
+    """Plural resource name."""
+    fields: tuple[FieldSpec, ...] = ()
+    """Its fields."""
+    checks: tuple[CheckSpec, ...] = ()
+    """Checks across fields."""
 
 
 class DiversificationSpec(Model):
     """Say how many kinds of machines a Karpenter pool that is only spot admits at least."""
 
-    enforcement: EnforcementWord = Field(
-        default=Enforcement.WARN,
-        description="The most that its finding may become; the policy's enforcement can only lower it.",
-    )
-    instance_types: AtLeast = Field(default=6, description="Instance types.")
-    generations: AtLeast = Field(default=2, description="Generations of them (AWS).")
-    zones: AtLeast = Field(default=3, description="Zones.")
+    enforcement: EnforcementWord = Enforcement.WARN
+    """The most that its finding may become; the policy's enforcement can only lower it."""
+    instance_types: AtLeast = 6
+    """Instance types."""
+    generations: AtLeast = 2
+    """Generations of them (AWS)."""
+    zones: AtLeast = 3
+    """Zones."""
 
 
 class KarpenterSpec(Model):
     """Say what Karpenter's requirements and disruption budgets add up to."""
 
-    diversification: DiversificationSpec = Field(
-        default={}, validate_default=True, description="A spot pool that is too narrow is reclaimed all at once."
-    )
-    requirements: EnforcementWord = Field(
-        default=Enforcement.DENY, description="Requirements that contradict each other: no node can meet them."
-    )
-    budgets: EnforcementWord = Field(
-        default=Enforcement.WARN, description="Budgets that block voluntary disruption always, or never have effect."
-    )
-    malformed_budgets: EnforcementWord = Field(
-        default=Enforcement.DENY, description="Budgets with a value that Karpenter's schema refuses."
-    )
+    diversification: DiversificationSpec = Field(default={}, validate_default=True)
+    """A spot pool that is too narrow is reclaimed all at once."""
+    requirements: EnforcementWord = Enforcement.DENY
+    """Requirements that contradict each other: no node can meet them."""
+    budgets: EnforcementWord = Enforcement.WARN
+    """Budgets that block voluntary disruption always, or never have effect."""
+    malformed_budgets: EnforcementWord = Enforcement.DENY
+    """Budgets with a value that Karpenter's schema refuses."""
 
 
 class NodePoolRulesSpec(PolicySpec):
     """The schema of node pools, and what a spot pool should be."""
 
-    superchip_on_spot: EnforcementWord = Field(
-        default=Enforcement.DENY, description="A spot pool of an instance type that its provider never has as spot."
-    )
-    spot_without_taint: EnforcementWord = Field(
-        default=Enforcement.WARN,
-        description="A pool has only spot nodes and no taint, so other Pods land there.",
-    )
-    unknown_instance_type: EnforcementWord = Field(
-        default=Enforcement.WARN,
-        description="An instance type, or a machine's family, category or label, that is in no list.",
-    )
-    unreadable: EnforcementWord = Field(
-        default=Enforcement.WARN,
-        description="A pool that its reader can't read in full, unless a `fields` entry reports it.",
-    )
-    karpenter: KarpenterSpec = Field(
-        default={}, validate_default=True, description="What Karpenter's requirements and budgets add up to."
-    )
-    resources: tuple[PoolResourceSpec, ...] = Field(default=(), description="What is right, resource by resource.")
+    superchip_on_spot: EnforcementWord = Enforcement.DENY
+    """A spot pool of an instance type that its provider never has as spot."""
+    spot_without_taint: EnforcementWord = Enforcement.WARN
+    """A pool has only spot nodes and no taint, so other Pods land there."""
+    unknown_instance_type: EnforcementWord = Enforcement.WARN
+    """An instance type, or a machine's family, category or label, that is in no list."""
+    unreadable: EnforcementWord = Enforcement.WARN
+    """A pool that its reader can't read in full, unless a `fields` entry reports it."""
+    karpenter: KarpenterSpec = Field(default={}, validate_default=True)
+    """What Karpenter's requirements and budgets add up to."""
+    resources: tuple[PoolResourceSpec, ...] = ()
+    """What is right, resource by resource."""

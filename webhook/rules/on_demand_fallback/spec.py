@@ -9,10 +9,7 @@ from webhook.policy.common import NonEmpty, PolicySpec
 class OnDemandFallbackSpec(PolicySpec):
     """Denies GPU spot pools without on-demand fallback."""
 
-    require: RequireName = Field(
-        default="gpu",
-        description="What counts as a fallback of a GPU spot pool.",
-    )
-    require_by_provider: dict[NonEmpty, RequireName] = Field(
-        default={}, description="The same for one provider's spot pools: name of its CapacityProvider -> requirement."
-    )
+    require: RequireName = "gpu"
+    """What counts as a fallback of a GPU spot pool."""
+    require_by_provider: dict[NonEmpty, RequireName] = Field(default={})
+    """The same for one provider's spot pools: name of its CapacityProvider -> requirement."""

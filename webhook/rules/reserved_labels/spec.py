@@ -16,21 +16,18 @@ Domain = Annotated[str, TextPattern(_DOMAIN, "a domain alone in lower case, as a
 class AllowedLabelsSpec(Model):
     """Hold labels that users may set although their domain is reserved."""
 
-    resources: tuple[NonEmpty, ...] = Field(
-        min_length=1, description="Plural resource names; 'pods' are pod templates and their workloads, too."
-    )
-    labels: tuple[Glob, ...] = Field(min_length=1, description="Label keys (globs).")
+    resources: tuple[NonEmpty, ...] = Field(min_length=1)
+    """Plural resource names; 'pods' are pod templates and their workloads, too."""
+    labels: tuple[Glob, ...] = Field(min_length=1)
+    """Label keys (globs)."""
 
 
 class ReservedLabelsSpec(PolicySpec):
     """Rejects user-provided labels in reserved domains."""
 
-    domains: tuple[Domain, ...] = Field(
-        min_length=1,
-        examples=[["example.com"]],
-        description="Reserved domains. A key is reserved when its prefix is the domain or a subdomain of it.",
-    )
-    allow: tuple[AllowedLabelsSpec, ...] = Field(default=(), description="What may be set all the same.")
-    hints: dict[NonEmpty, NonEmpty] = Field(
-        default={}, description="Typical misspellings: misspelt key -> right key. Similar keys are found without."
-    )
+    domains: tuple[Domain, ...] = Field(min_length=1, examples=[["example.com"]])
+    """Reserved domains. A key is reserved when its prefix is the domain or a subdomain of it."""
+    allow: tuple[AllowedLabelsSpec, ...] = ()
+    """What may be set all the same."""
+    hints: dict[NonEmpty, NonEmpty] = Field(default={})
+    """Typical misspellings: misspelt key -> right key. Similar keys are found without."""

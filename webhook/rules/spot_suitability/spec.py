@@ -13,27 +13,24 @@ from webhook.policy.workloads import RelativePath
 class FaultToleranceSpec(Model):
     """Say what keeps the state of a driver outside its Pod: another Pod can go on with it."""
 
-    annotations: dict[NonEmpty, str] = Field(
-        default={}, description="Annotations of the workload, or of its Pod, that turn it on: key -> value."
-    )
-    member: str = Field(
-        default="", description="A field next to the driver's that enables it: gcsFaultToleranceOptions."
-    )
+    annotations: dict[NonEmpty, str] = Field(default={})
+    """Annotations of the workload, or of its Pod, that turn it on: key -> value."""
+    member: str = ""
+    """A field next to the driver's that enables it: gcsFaultToleranceOptions."""
 
 
 class DriverSpec(Model):
     """Hold pods that lead the work of others, told by a label or by where their template is."""
 
-    name: NonEmpty = Field(description="For people: Spark driver.")
-    label: LabelSpec | None = Field(default=None, description="A label that such Pods carry.")
-    member: str = Field(
-        default="",
-        description="A member in the path of their pod template: headGroupSpec for spec.headGroupSpec.template.",
-    )
+    name: NonEmpty
+    """For people: Spark driver."""
+    label: LabelSpec | None = None
+    """A label that such Pods carry."""
+    member: str = ""
+    """A member in the path of their pod template: headGroupSpec for spec.headGroupSpec.template."""
 
-    fault_tolerance: FaultToleranceSpec | None = Field(
-        default=None, description="What keeps its state outside the Pod; with it, the Pod may be on spot."
-    )
+    fault_tolerance: FaultToleranceSpec | None = None
+    """What keeps its state outside the Pod; with it, the Pod may be on spot."""
 
     @model_validator(mode="after")
     def _says_which(self) -> Self:
@@ -67,18 +64,16 @@ SCHEDULING_GROUP: Final = "spec.schedulingGroup"
 class GangSpec(Model):
     """Hold pods of one object that work only together, told by its kind or by a key."""
 
-    name: NonEmpty = Field(description="For people: JobSet.")
-    kinds: tuple[KindGlob, ...] = Field(default=(), description="Kinds of objects, as Kind.group (globs).")
-    key: str = Field(
-        default="",
-        description=f"A label or annotation of the object, or of its Pods; or `{SCHEDULING_GROUP}` of the Pods.",
-    )
-    restarts: Flag = Field(
-        default=True, description="One lost Pod stops the others; with false they only start together."
-    )
-    elastic: RelativePath = Field(
-        default="", description="A field of the object that lets the others go on without a lost Pod."
-    )
+    name: NonEmpty
+    """For people: JobSet."""
+    kinds: tuple[KindGlob, ...] = ()
+    """Kinds of objects, as Kind.group (globs)."""
+    key: str = ""
+    """A label or annotation of the object, or of its Pods; or `spec.schedulingGroup` of the Pods."""
+    restarts: Flag = True
+    """One lost Pod stops the others; with false they only start together."""
+    elastic: RelativePath = ""
+    """A field of the object that lets the others go on without a lost Pod."""
 
     @model_validator(mode="after")
     def _says_which(self) -> Self:
@@ -104,96 +99,79 @@ DEFAULT_GANGS: Final = (
 class SuitabilityFindingsSpec(Model):
     """Hold the greatest outcome of each finding; ``enforcement`` lowers it further."""
 
-    driver: Level = Field(default="deny", description="The driver or head of a cluster of workers is on spot.")
-    bare_pod: Level = Field(default="deny", description="No controller makes the Pod again.")
-    stateful_singleton: Level = Field(default="deny", description="The only replica holds state.")
-    few_replicas: Level = Field(default="deny", description="Fewer replicas than minimumReplicas.")
-    disruption_budget: Level = Field(
-        default="deny", description="No PodDisruptionBudget covers the Pods, several do, or it blocks every eviction."
-    )
-    readiness_probe: Level = Field(default="deny", description="No container says when it is ready.")
-    protection: Level = Field(
-        default="deny",
-        description="An annotation that only stops voluntary disruption, as karpenter.sh/do-not-disrupt.",
-    )
-    data_on_node: Level = Field(default="deny", description="A hostPath whose name says that it holds data.")
-    job_fails: Level = Field(default="deny", description="A Job with backoffLimit 0, which one reclaim fails.")
-    job_failure_policy: Level = Field(
-        default="deny", description="A Job without a podFailurePolicy that ignores disruptions; only recorded."
-    )
-    late_replacement: Level = Field(
-        default="deny",
-        description="Pods with a long grace period that are replaced when they have ended; only recorded.",
-    )
-    gang_split: Level = Field(
-        default="deny", description="Pods that work only together are partly on spot and partly on demand."
-    )
-    topology_spread: Level = Field(
-        default="deny",
-        description="A topology spread that spot makes void; one that a rollout undoes is only recorded.",
-    )
-    termination_handler: Level = Field(default="deny", description="Node Termination Handler next to Karpenter.")
+    driver: Level = "deny"
+    """The driver or head of a cluster of workers is on spot."""
+    bare_pod: Level = "deny"
+    """No controller makes the Pod again."""
+    stateful_singleton: Level = "deny"
+    """The only replica holds state."""
+    few_replicas: Level = "deny"
+    """Fewer replicas than minimumReplicas."""
+    disruption_budget: Level = "deny"
+    """No PodDisruptionBudget covers the Pods, several do, or it blocks every eviction."""
+    readiness_probe: Level = "deny"
+    """No container says when it is ready."""
+    protection: Level = "deny"
+    """An annotation that only stops voluntary disruption, as karpenter.sh/do-not-disrupt."""
+    data_on_node: Level = "deny"
+    """A hostPath whose name says that it holds data."""
+    job_fails: Level = "deny"
+    """A Job with backoffLimit 0, which one reclaim fails."""
+    job_failure_policy: Level = "deny"
+    """A Job without a podFailurePolicy that ignores disruptions; only recorded."""
+    late_replacement: Level = "deny"
+    """Pods with a long grace period that are replaced when they have ended; only recorded."""
+    gang_split: Level = "deny"
+    """Pods that work only together are partly on spot and partly on demand."""
+    topology_spread: Level = "deny"
+    """A topology spread that spot makes void; one that a rollout undoes is only recorded."""
+    termination_handler: Level = "deny"
+    """Node Termination Handler next to Karpenter."""
 
 
 class SpotSuitabilitySpec(TargetingSpec):
     """Finds workloads that do not belong on spot capacity, or are not ready for a reclaim."""
 
-    enforcement: EnforcementWord = Field(
-        default=Enforcement.WARN,
-        description="The most that a finding of this policy may become. Unlike other kinds, warn by default.",
+    enforcement: EnforcementWord = Enforcement.WARN
+    """The most that a finding of this policy may become. Unlike other kinds, warn by default."""
+    findings: SuitabilityFindingsSpec = SuitabilityFindingsSpec.model_construct()
+    """The most that single findings may become; enforcement lowers them further."""
+    minimum_replicas: Annotated[StrictInt, Field(ge=1, le=1000)] = 3
+    """Replicas that a service on spot has at least."""
+    replicated: tuple[KindGlob, ...] = (
+        "Deployment.apps",
+        "ReplicaSet.apps",
+        "StatefulSet.apps",
+        "ReplicationController",
+        "Rollout.argoproj.io",
     )
-    findings: SuitabilityFindingsSpec = Field(
-        default=SuitabilityFindingsSpec.model_construct(),
-        description="The most that single findings may become; enforcement lowers them further.",
+    """Kinds whose spec.replicas says how many Pods of one template there are, as Kind.group (globs)."""
+    stateful: tuple[KindGlob, ...] = ("StatefulSet.apps",)
+    """Kinds whose Pods hold state, as Kind.group (globs). Pods that can write to a claim do, too."""
+    drivers: tuple[DriverSpec, ...] = DEFAULT_DRIVERS
+    """Pods that lead the work of others."""
+    gangs: tuple[GangSpec, ...] = DEFAULT_GANGS
+    """Pods of one object that work only together."""
+    gang_leaders: tuple[Glob, ...] = (
+        *("*driver", "*head", "headgroupspec", "*launcher", "*leader", "leadertemplate", "*master", "chief", "ps"),
+        *("coordinator", "*scheduler", "evaluator", "submitter*", "*initializer"),
     )
-    minimum_replicas: Annotated[StrictInt, Field(ge=1, le=1000)] = Field(
-        default=3, description="Replicas that a service on spot has at least."
-    )
-    replicated: tuple[KindGlob, ...] = Field(
-        default=(
-            "Deployment.apps",
-            "ReplicaSet.apps",
-            "StatefulSet.apps",
-            "ReplicationController",
-            "Rollout.argoproj.io",
-        ),
-        description="Kinds whose spec.replicas says how many Pods of one template there are, as Kind.group (globs).",
-    )
-    stateful: tuple[KindGlob, ...] = Field(
-        default=("StatefulSet.apps",),
-        description="Kinds whose Pods hold state, as Kind.group (globs). Pods that can write to a claim do, too.",
-    )
-    drivers: tuple[DriverSpec, ...] = Field(default=DEFAULT_DRIVERS, description="Pods that lead the work of others.")
-    gangs: tuple[GangSpec, ...] = Field(
-        default=DEFAULT_GANGS, description="Pods of one object that work only together."
-    )
-    gang_leaders: tuple[Glob, ...] = Field(
-        default=(
-            *("*driver", "*head", "headgroupspec", "*launcher", "*leader", "leadertemplate", "*master", "chief", "ps"),
-            *("coordinator", "*scheduler", "evaluator", "submitter*", "*initializer"),
-        ),
-        description="Names of parts of a gang that lead the others or run before them (globs, in small letters): they "
-        "may be on demand while the others are on spot.",
-    )
+    """Names of parts of a gang that lead the others or run before them (globs, in small letters): they may be on
+    demand while the others are on spot."""
     protections: dict[NonEmpty, str] = Field(
-        default={"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},
-        description="Annotations of Pods that stop voluntary disruption only: key -> value.",
+        default={"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
     )
-    data_volumes: tuple[Glob, ...] = Field(
-        default=(
-            *("data", "data-*", "*-data", "*checkpoint*", "*ckpt*", "*results", "*outputs", "*storage*", "db", "*-db"),
-            *("*database*", "*/data", "/data/*", "/var/lib/*"),
-        ),
-        description="Names and mount paths of hostPath volumes that hold data (globs).",
+    """Annotations of Pods that stop voluntary disruption only: key -> value."""
+    data_volumes: tuple[Glob, ...] = (
+        *("data", "data-*", "*-data", "*checkpoint*", "*ckpt*", "*results", "*outputs", "*storage*", "db", "*-db"),
+        *("*database*", "*/data", "/data/*", "/var/lib/*"),
     )
-    scratch_volumes: tuple[Glob, ...] = Field(
-        default=(
-            *("istio-data", "/var/lib/istio/*"),  # what Istio's proxy makes anew whenever it starts
-            *("*cache*", "*tmp*", "*temp*", "*scratch*", "/dev", "/dev/*", "/sys*", "/proc*", "/run*", "/var/run*"),
-            *("/etc*", "/lib/modules*", "/var/log*", "/var/lib/docker*", "/var/lib/containers*", "/var/lib/kubelet*"),
-        ),
-        description="Names and mount paths of hostPath volumes that hold none, whatever else their name says (globs).",
+    """Names and mount paths of hostPath volumes that hold data (globs)."""
+    scratch_volumes: tuple[Glob, ...] = (
+        *("istio-data", "/var/lib/istio/*"),  # what Istio's proxy makes anew whenever it starts
+        *("*cache*", "*tmp*", "*temp*", "*scratch*", "/dev", "/dev/*", "/sys*", "/proc*", "/run*", "/var/run*"),
+        *("/etc*", "/lib/modules*", "/var/log*", "/var/lib/docker*", "/var/lib/containers*", "/var/lib/kubelet*"),
     )
-    termination_handlers: tuple[NonEmpty, ...] = Field(
-        default=("node-termination-handler",), description="Parts of the image names of Node Termination Handler."
-    )
+    """Names and mount paths of hostPath volumes that hold none, whatever else their name says (globs)."""
+    termination_handlers: tuple[NonEmpty, ...] = ("node-termination-handler",)
+    """Parts of the image names of Node Termination Handler."""

@@ -21,19 +21,14 @@ Identifier = Annotated[
 class ValidationItem(Model):
     """Describe one validation: what must be true, and the message if it is false."""
 
-    expression: ExpressionText = Field(description="A CEL expression that is true where the object is as it should be.")
-    message: MessageLine = Field(
-        default="", description="The message if the expression is false. Default: `failed expression: ...`."
-    )
-    message_expression: str = Field(
-        default="",
-        description="A CEL expression that returns the message. If it fails, is empty, or contains "
-        "line breaks, `message` is used.",
-    )
-    reason: Literal["Unauthorized", "Forbidden", "Invalid", "RequestEntityTooLarge"] | None = Field(
-        default=None,
-        description="As in Kubernetes, for `spotgate export vap`; the webhook itself always answers Forbidden.",
-    )
+    expression: ExpressionText
+    """A CEL expression that is true where the object is as it should be."""
+    message: MessageLine = ""
+    """The message if the expression is false. Default: `failed expression: ...`."""
+    message_expression: str = ""
+    """A CEL expression that returns the message. If it fails, is empty, or contains line breaks, `message` is used."""
+    reason: Literal["Unauthorized", "Forbidden", "Invalid", "RequestEntityTooLarge"] | None = None
+    """As in Kubernetes, for `spotgate export vap`; the webhook itself always answers Forbidden."""
 
     @model_validator(mode="after")
     def _can_be_said_in_one_line(self) -> Self:
@@ -49,32 +44,29 @@ class NamedExpression(Model):
         str,
         TextPattern(r"[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?", "letters, digits, '-', '_', '.' and '/', as on-spot"),
         Field(max_length=316),
-    ] = Field(description="What it is called in findings and `explain`.")
-    expression: ExpressionText = Field(description="A CEL expression; where one is false, the policy looks away.")
+    ]
+    """What it is called in findings and `explain`."""
+    expression: ExpressionText
+    """A CEL expression; where one is false, the policy looks away."""
 
 
 class Variable(Model):
     """Describe a named value."""
 
-    name: Identifier = Field(description="What it is called: `variables.<name>` in the expressions after it.")
-    expression: ExpressionText = Field(description="A CEL expression; evaluated only where it is read.")
+    name: Identifier
+    """What it is called: `variables.<name>` in the expressions after it."""
+    expression: ExpressionText
+    """A CEL expression; evaluated only where it is read."""
 
 
 class ValidationSpec(PolicySpec):
     """A team's own rule, in the words of a ValidatingAdmissionPolicy (CEL)."""
 
-    validations: tuple[ValidationItem, ...] = Field(
-        min_length=1, max_length=_AT_MOST, description="The rules; each that does not hold is a finding."
-    )
-    variables: tuple[Variable, ...] = Field(
-        default=(), max_length=_AT_MOST, description="Values with names; one may read those before it."
-    )
-    match_conditions: tuple[NamedExpression, ...] = Field(
-        default=(),
-        max_length=64,
-        description="Conditions for judging a request, in addition to `match`. All must be true.",
-    )
-    params: dict[str, Any] = Field(
-        default={},
-        description="Values for the expressions, as `params.<name>`. Part of this document, no separate resource.",
-    )
+    validations: tuple[ValidationItem, ...] = Field(min_length=1, max_length=_AT_MOST)
+    """The rules; each that does not hold is a finding."""
+    variables: tuple[Variable, ...] = Field(default=(), max_length=_AT_MOST)
+    """Values with names; one may read those before it."""
+    match_conditions: tuple[NamedExpression, ...] = Field(default=(), max_length=64)
+    """Conditions for judging a request, in addition to `match`. All must be true."""
+    params: dict[str, Any] = Field(default={})
+    """Values for the expressions, as `params.<name>`. Part of this document, no separate resource."""
