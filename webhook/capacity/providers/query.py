@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import jmespath
 from jmespath import functions, visitor
@@ -17,9 +17,10 @@ from webhook.documents.model import placeholder_before
 from webhook.policy.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 QueryPath = tuple[str, ...]
+_T = TypeVar("_T")
 _FIELD: Final = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+", re.ASCII)
 """A field path. Most expressions are only that, and need no JMESPath."""
 
@@ -111,7 +112,7 @@ class Query:
         starts = (match for match in _FIELD.finditer(bare) if not bare[: match.start()].endswith("."))
         self.paths = tuple(tuple(match[0].split(".")) for match in starts)
         self._parents = _parents(text)
-        self._tree = None if self.plain else _prepared(_parse(text))
+        self._tree = None if self.plain else _parse(text)
 
     def __call__(self, value: Mapping[str, Any]) -> Any:  # noqa: ANN401, D102 - JSON; the class says it
         try:
@@ -179,48 +180,37 @@ def _parents(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _parse(text: str) -> Any:  # noqa: ANN401 - the library's own tree
-    """Return the tree of the expression. Raise ValueError if the text is none, or calls a function that there is not.
-
-    The library itself looks for functions only while it searches.
-    """
+    """Return the tree of the expression for `_Interpreter`. Raise ValueError if the text is no expression."""
     try:
-        tree = jmespath.compile(text).parsed
-        called = list(_called(tree))
         if text.count("(") > _DEEPEST:  # the tree has no parentheses, but the library's parser recurses for each
             raise RecursionError  # noqa: TRY301 - as the library would
+        return _prepared(jmespath.compile(text).parsed)
     except JMESPathError as error:
-        raise ValueError(f"not a JMESPath expression: {' '.join(str(error).split())}") from None
+        problem = " ".join(str(error).split())
     except RecursionError:
-        raise ValueError(f"not a JMESPath expression: it is nested more than {_DEEPEST} levels deep") from None
-    for name in called:
-        if name not in _FUNCTIONS.FUNCTION_TABLE:
-            hint = did_you_mean(name, _FUNCTIONS.FUNCTION_TABLE)
-            raise ValueError(f"not a JMESPath expression: there is no function `{name}`{hint}")
-    return tree
+        problem = f"it is nested more than {_DEEPEST} levels deep"
+    raise ValueError(f"not a JMESPath expression: {problem}")
 
 
-def _prepared(node: Any) -> Any:  # noqa: ANN401 - the library's own tree
-    """Return the tree as `_Interpreter` visits it: the type of a node is its method, and ``a.b.c`` is one node."""
+def _prepared(node: Any, level: int = 1) -> Any:  # noqa: ANN401 - the library's own tree
+    """Return the tree as `_Interpreter` visits it: the type of a node is its method, and ``a.b.c`` is one node.
+
+    Raise RecursionError if it is too deep to be evaluated, and ValueError if it calls an unknown function: the library
+    itself looks for functions only while it searches.
+    """
     if not isinstance(node, dict):  # a bound of a slice
         return node
-    children = [_prepared(child) for child in node["children"]]
+    if level > _DEEPEST:
+        raise RecursionError
+    if node["type"] == "function_expression" and (name := node["value"]) not in _FUNCTIONS.FUNCTION_TABLE:
+        hint = did_you_mean(name, _FUNCTIONS.FUNCTION_TABLE)
+        raise ValueError(f"not a JMESPath expression: there is no function `{name}`{hint}")
+    children = [_prepared(child, level + 1) for child in node["children"]]
     if node["type"] == "subexpression" and all(child["type"] in {"visit_field", "visit_path"} for child in children):
         names = [child["value"] for child in children]
         path = tuple(name for value in names for name in ((value,) if isinstance(value, str) else value))
         return {"type": "visit_path", "children": [], "value": path}
     return {**node, "type": f"visit_{node['type']}", "children": children}
-
-
-def _called(node: Any, level: int = 1) -> Iterator[str]:  # noqa: ANN401 - the library's own tree
-    """Yield the functions that the expression calls. Raise RecursionError if it is too deep to be evaluated."""
-    if not isinstance(node, dict):  # a bound of a slice
-        return
-    if level > _DEEPEST:
-        raise RecursionError
-    if node["type"] == "function_expression":
-        yield node["value"]
-    for child in node["children"]:
-        yield from _called(child, level + 1)
 
 
 class QueryResults:
@@ -280,22 +270,25 @@ class QueryResults:
             self.doubt(query, problem)
         return found
 
-    def flag(self, query: Query | None) -> bool:
-        """Return a boolean; False if there is none. A failure leaves it unknown whether the pool can be used."""
-        found = self.ask_in_doubt(query)
-        if query is None or found is None or isinstance(found, bool):
-            return found is True
-        self.doubt(query, f"{query.place(self.value)} is {placeholder_before(found)}neither true nor false")
-        return False
+    def typed(self, query: Query | None, kind: type[_T], expected: str, *, doubt: bool = False) -> _T | None:
+        """Return the result of a query. Return None, and note the problem, if it is of another type.
+
+        ``expected`` are the words for the type. With ``doubt``, a failure leaves it unknown whether the pool can be
+        used.
+        """
+        found: _T | None = self.ask_in_doubt(query) if doubt else self.ask(query)
+        if query is None or found is None or type(found) is kind:
+            return found
+        problem = f"{query.place(self.value)} is {placeholder_before(found)}{expected}"
+        if doubt:
+            self.doubt(query, problem)
+        else:
+            self.note(problem)
+        return None
 
     def number(self, query: Query | None) -> int | None:
         """Return an integer, or None."""
-        found = self.ask(query)
-        if isinstance(found, int) and not isinstance(found, bool):
-            return found
-        if query is not None and found is not None:
-            self.note(f"{query.place(self.value)} is {placeholder_before(found)}not an integer")
-        return None
+        return self.typed(query, int, "not an integer")
 
     def seconds(self, query: Query | None) -> int | None:
         """Return a number of seconds, which may be written as a duration, or None."""

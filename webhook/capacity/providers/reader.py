@@ -6,6 +6,7 @@ A pool with missing fields or wrong types is read as far as possible; what could
 from __future__ import annotations
 
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.capacity.providers.joins import Sizer, cluster_of, with_template
@@ -17,7 +18,7 @@ from webhook.capacity.providers.reader_schema import CapacityReaderSpec, NodePoo
 from webhook.capacity.providers.requirements import NO_REQUIREMENTS, read_requirements
 from webhook.capacity.providers.schema import CapacityProviderSpec  # noqa: TC001 - pydantic reads the annotations
 from webhook.capacity.providers.taints import read_taints
-from webhook.documents.model import placeholder_before, placeholder_in
+from webhook.documents.model import placeholder_in
 from webhook.kube.containers import ARCH_LABEL
 from webhook.kube.quantity import amount_of
 
@@ -109,16 +110,20 @@ class _PoolParser(QueryResults):
         gpu_type, gpu_count, gpu = self._gpu(types, requirements)
         gpu, limited = self._limited(gpu, requirements)
         impossible = (requirements or NO_REQUIREMENTS).impossible
-        blocked, where, passing = self._status()
-        if limited:
-            blocked, where, passing = limited, reader.size.limits, False
-        elif impossible:
-            blocked, where, passing = f"no node can meet its requirements on {impossible}", reader.requirements, False
+        reasons = [
+            (limited, reader.size.limits, False),
+            (impossible and f"no node can meet its requirements on {impossible}", reader.requirements, False),
+            *((each.because, each.when, each.passing) for each in reader.unusable if self.ask_in_doubt(each.when)),
+        ]
+        # A lasting reason comes before one that passes.
+        holding = (each for each in reasons if each[0])
+        blocked, where, passing = min(holding, key=itemgetter(2), default=("", None, False))
         usual = (reader.facts.grace_period.budget_seconds, reader.facts.grace_period.safety_margin_seconds)
         grace_seconds, margin = reader.grace_period.read(self, usual) or (None, None)
         cluster, cluster_path = self._cluster(namespace, name)
         label_keys = self._label_keys(labels, requirements)
-        autoscaling, taints = self.flag(reader.size.autoscaling), self._taints()
+        autoscaling = self.typed(reader.size.autoscaling, bool, "neither true nor false", doubt=True) is True
+        taints = self._taints()
         pool = Pool(
             provider=reader.provider,
             kind=reader.kind,
@@ -179,21 +184,20 @@ class _PoolParser(QueryResults):
             return ()
         found = self.answer(query)[0]
         several = found if isinstance(found, list) else [found]
-        types = tuple(sorted(each for each in several if isinstance(each, str) and each))
-        where = query.place(self.value)
+        types = {each for each in several if isinstance(each, str) and each}
         if found == ANY_TYPE:
             return ()
+        where = query.place(self.value)
         if placeholder := placeholder_in(found):
-            self.note(f"{where} has the placeholder {placeholder}")
-            return ()
-        if not found:
-            missing = at(self.value, tuple(where.split("."))) is None
-            self.note(f"{where} {'is missing' if missing else 'names no instance type'}")
-        elif not types:
-            self.note(f"{where} is not text")
-        elif len(types) < len(several):
-            self.note(f"{where} has items that are not strings")
-        return tuple(dict.fromkeys(types)) if len(types) == len(several) else ()
+            problem = f"has the placeholder {placeholder}"
+        elif not found:
+            problem = "is missing" if at(self.value, tuple(where.split("."))) is None else "names no instance type"
+        elif not all(isinstance(each, str) and each for each in several):
+            problem = "has items that are not strings" if types else "is not text"
+        else:
+            return tuple(sorted(types))
+        self.note(f"{where} {problem}")
+        return ()
 
     def _capacity(self, requirements: Requirements | None) -> CapacityType:
         capacity = self._reader.capacity
@@ -231,14 +235,12 @@ class _PoolParser(QueryResults):
         """Return the accelerator type, the count, and whether the nodes have GPUs."""
         reader = self._reader
         where = reader.accelerators
-        kind, count = self.ask(where.type), self.number(where.count)
+        kind, count = self.typed(where.type, str, "not text"), self.number(where.count)
         unread = self._unread_accelerators(kind, count)
-        if kind is not None and not isinstance(kind, str):
-            self.note(f"{where.type.field if where.type else ''} is not text")
-        named = kind if isinstance(kind, str) and count != 0 else ""
+        named = kind or "" if count != 0 else ""
         if named or (count or 0) > 0 or self.ask(where.when):
             return named, count, Gpu.YES
-        if unread or (kind is not None and not isinstance(kind, str)):
+        if unread:
             return "", count, Gpu.UNKNOWN
         if requirements is not None and reader.instance_type is None:
             return "", count, reader.machines.gpus_of(requirements)
@@ -248,15 +250,14 @@ class _PoolParser(QueryResults):
         found = reader.machines.classify(types)
         return "", count, Gpu.UNKNOWN if found is Gpu.ANY else found
 
-    def _unread_accelerators(self, kind: object, count: int | None) -> bool:
+    def _unread_accelerators(self, kind: str | None, count: int | None) -> bool:
         """Return whether the object has an accelerators field that can't be read."""
         where = self._reader.accelerators
-        queries = [query for query in (where.type, where.count, where.when) if query is not None]
-        if any(self.out_of_reach(query) for query in queries):
+        if any(self.out_of_reach(query) for query in (where.type, where.count, where.when) if query is not None):
             return True
-        unread = [query for query, found in ((where.type, kind), (where.count, count)) if query and found is None]
         if count == 0:
             return False
+        unread = [query for query, found in ((where.type, kind), (where.count, count)) if query and found is None]
         fields = [query.field for query in unread if at(self.value, query.path) not in (None, [])]
         for field in fields:
             self.note(f"{field} has no accelerators with a type and a count")
@@ -265,26 +266,14 @@ class _PoolParser(QueryResults):
     def _limited(self, gpu: Gpu, requirements: Requirements | None) -> tuple[Gpu, str]:
         """Return which GPUs the pool's limits allow, and why they allow no nodes at all."""
         query = self._reader.size.limits
-        limits = self.ask_in_doubt(query)
+        limits = self.typed(query, dict, "not a map", doubt=True)
         if query is None or limits is None:
-            return gpu, ""
-        if not isinstance(limits, dict):
-            self.doubt(query, f"{query.field} is {placeholder_before(limits)}not a map")
             return gpu, ""
         amounts = {str(resource): amount_of(limit) for resource, limit in limits.items()}
         odd = [resource for resource, amount in amounts.items() if amount is None]
         self.doubt(query, *(f"{query.field}[{resource[:_SHOWN]!r}] is not a quantity" for resource in odd))
         known = {resource: amount for resource, amount in amounts.items() if amount is not None}
         return within_limits(known, gpu, self._reader.size.least, self._reader.facts.gpu.resources, requirements)
-
-    def _status(self) -> tuple[str, Query | None, bool]:
-        """Return why the pool's status says it gets no nodes, its field, and whether that passes.
-
-        A lasting reason comes before one that passes.
-        """
-        held = [each for each in self._reader.unusable if self.ask_in_doubt(each.when)]
-        found = min(held, key=lambda each: each.passing, default=None)
-        return (found.because, found.when, found.passing) if found is not None else ("", None, False)
 
     def _taints(self) -> tuple[Taint, ...]:
         reader, query = self._reader, self._reader.taints
@@ -299,10 +288,7 @@ class _PoolParser(QueryResults):
         reader = self._reader
         labels: dict[str, str] = {}
         where = reader.labels.field if reader.labels is not None else ""
-        found = self.ask(reader.labels)
-        if found is not None and not isinstance(found, dict):
-            self.note(f"{where} is not a map")
-        for key, item in found.items() if isinstance(found, dict) else ():
+        for key, item in (self.typed(reader.labels, dict, "not a map") or {}).items():
             if not isinstance(item, str):
                 self.note(f"{where}[{key!r}] is not text")
             elif _is_of(key, reader.label_domains):
@@ -311,10 +297,7 @@ class _PoolParser(QueryResults):
             if isinstance(item := self.answer(query)[0], str):
                 labels[key] = item
         if reader.pool_name is not None:
-            written = self.ask(reader.pool_name)
-            name = written if isinstance(written, str) else ""
-            if not isinstance(written, str | None):
-                self.note(f"{reader.pool_name.place(self.value)} is not text")
+            name = self.typed(reader.pool_name, str, "not text") or ""
         if name:
             labels[reader.facts.pool_name_label] = name
         return labels
@@ -331,13 +314,10 @@ class _PoolParser(QueryResults):
         if query is None:
             return (requirements or NO_REQUIREMENTS).of(ZONE_LABEL).values or frozenset()
         found = self.ask(query)
-        zones = list(filter(None, (found,))) if found is None or isinstance(found, str) else found
-        if not isinstance(zones, list):
-            self.note(f"{query.field} is not a list")
-            return frozenset()
+        zones = found if isinstance(found, list) else [found] if found else []
         texts = frozenset(zone for zone in zones if isinstance(zone, str))
         if not all(isinstance(zone, str) for zone in zones):
-            self.note(f"{query.field} has items that are not strings")
+            self.note(f"{query.field} {'has items that are not strings' if zones is found else 'is not a list'}")
         return texts
 
     def _template(self, namespace: str) -> TemplateRef | None:
