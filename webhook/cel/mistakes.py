@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from webhook.cel.errors import HAS_NUL, NOT_KNOWN, EvaluationError, ExpressionError
-from webhook.cel.functions import ADDRESS, NETWORK, QUANTITY, URL
+from webhook.cel.functions import QUANTITY
 from webhook.cel.limits import ROUNDS_AT_MOST
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ _CALLED: Final = (
     ("Substring", "substring"),
     (" (in container '')", ""),
     ("map(bool, string)", QUANTITY),
-    ("map(int, string)", ADDRESS),
-    ("map(bool, list(string))", NETWORK),
-    ("map(int, list(string))", URL),
 )
 """The library's names for functions and types of our own, and the names in policies."""
 
