@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from webhook.cel.errors import ExpressionError
-from webhook.cel.reads import offset_of, shown_path
+from webhook.cel.reads import shown_path
 from webhook.cel.tree import Loop, walk
 
 if TYPE_CHECKING:
@@ -34,33 +33,29 @@ KNOWN_FIELDS: Final = {
 _SHOWN: Final = frozenset({"object", "oldObject", "request", "namespaceObject", "pools"})
 
 
-def check(node: ExprNode, read: Mapping[ReadPath, str], text: str) -> None:
+def check(node: ExprNode, read: Mapping[ReadPath, str]) -> None:
     """Check the names of items and the fields in an expression.
 
     Raise ExpressionError if an item has the name of a variable, or a field does not exist.
     """
-    _names_of_items(node, text)
-    _fields(read, text)
+    _names_of_items(node)
+    _fields(read)
 
 
-def _names_of_items(node: ExprNode, text: str) -> None:
+def _names_of_items(node: ExprNode) -> None:
     """Refuse an item with the name of a variable: it would be read as the variable."""
     for each in walk(node):
         if not isinstance(each, Loop):
             continue
         names = (each.accumulator,) if each.binds else each.variables  # `params` itself is bound
         if taken := {*_SHOWN, *(() if each.binds else ("params",))}.intersection(names):
-            name = min(taken)
-            found = re.search(rf"\(\s*(?:\w+\s*,\s*)?({name})\s*,", text)
-            problem = f"`{name}` is what expressions are shown: another name is needed here"
-            raise ExpressionError(problem, offset=found.start(1) if found else None)
+            raise ExpressionError(f"`{min(taken)}` is what expressions are shown: another name is needed here")
 
 
-def _fields(read: Mapping[ReadPath, str], text: str) -> None:
+def _fields(read: Mapping[ReadPath, str]) -> None:
     """Refuse fields that do not exist of variables whose fields are all known."""
     for path, as_written in read.items():
         of = shown_path(path[:-1])
         if of in KNOWN_FIELDS and path[-1] is not None and path[-1] not in KNOWN_FIELDS[of]:
-            problem, offset = f"there is no `{as_written}`", offset_of(as_written, text)
-            known = KNOWN_FIELDS[of]
-            raise ExpressionError(problem, path[-1], known=known, hint=f", only {', '.join(known)}", offset=offset)
+            hint = f", only {', '.join(KNOWN_FIELDS[of])}"
+            raise ExpressionError(f"there is no `{as_written}`", path[-1], known=KNOWN_FIELDS[of], hint=hint)

@@ -19,18 +19,14 @@ class ExpressionError(Exception):
         name: the unknown name, function or field; empty where something else is wrong.
         known: the names that are possible there; empty: those of all variables and functions.
         hint: how to fix it; it follows the problem if no known name is close.
-        offset: of the mistake in the expression, in characters; None if that is not known.
     """
 
-    def __init__(
-        self, problem: str, name: str = "", *, known: Sequence[str] = (), hint: str = "", offset: int | None = None
-    ) -> None:
+    def __init__(self, problem: str, name: str = "", *, known: Sequence[str] = (), hint: str = "") -> None:
         super().__init__(f"{problem}{hint}")
         self.problem = problem
         self.name = name
         self.known = known
         self.hint = hint
-        self.offset = offset
 
 
 class EvaluationError(Exception):

@@ -251,7 +251,7 @@ class Language:
             raise wrong_type(kind, wanted)
         tree = read_tree(expression.serialize())
         compiled = Expression(expression, tree, wanted)
-        check(tree, compiled.paths, text)
+        check(tree, compiled.paths)
         self._try(compiled)
         return compiled
 

@@ -16,13 +16,16 @@ _ERROR: Final = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
 _STATUS: Final = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
 _TOO_DEEP: Final = re.compile(r"max recursion depth of \d+|recursion limit exceeded")
 _UNDECLARED: Final = re.compile(r"undeclared reference to '([^'.]*)")
-_MEMBER: Final = re.compile(r"\w+\.\w+")
-_OF_TYPES: Final = re.compile(r"found no matching overload for '[_@]*(.+?)_?' applied to '(\(.*\))'")
+_OF_TYPES: Final = re.compile(r"found no matching overload for '[_@]*(.+?)_?' applied to '(\(.*?\))'(?=, at `|$)")
+_SHOWN: Final = 40
+"""Characters of an expression that an error shows, from its mistake on."""
 _CALLED: Final = (
     ("Matches", "matches"),
     ("Substring", "substring"),
     (" (in container '')", ""),
     ("map(bool, string)", QUANTITY),
+    ("variables_", "variables."),
+    ("bjecT", "bject"),
 )
 """The library's names for functions and types of our own, and the names in policies."""
 
@@ -35,36 +38,28 @@ def refused(text: str, expression: str, lines_before: int, functions: Collection
     if _TOO_DEEP.search(text):
         deep = "it is nested too deeply, where fields of fields and each variable that it reads count too: split it"
         return ExpressionError(deep)
-    mistakes = [
-        (_offset(expression, int(found[1]) - lines_before, int(found[2])), found[3]) for found in _ERROR.finditer(text)
-    ]
+    mistakes = [(int(each[1]) - lines_before, int(each[2]), each[3]) for each in _ERROR.finditer(text)]
     if not mistakes:
         return ExpressionError(_STATUS.sub("", text))
     # Of `list.al(x, ...)` it names `x` before `al`, without which `x` would be known.
-    undeclared = [each for each in mistakes if _UNDECLARED.search(each[1])]
-    offset, problem = min(undeclared, default=mistakes[0])
+    undeclared = [each for each in mistakes if _UNDECLARED.search(each[2])]
+    line, column, problem = min(undeclared, default=mistakes[0])
     if found := _UNDECLARED.search(problem):
-        return _unknown(found[1], expression, offset, functions)
+        return _unknown(found[1], expression, functions)
+    there = "".join(expression.split("\n")[max(line - 1, 0) : line])[max(column - 1, 0) :].strip()
+    problem = problem.partition(" expecting ")[0] + (f", at `{there[:_SHOWN]}`" if there else "")
     for theirs, ours in _CALLED:
         problem = problem.replace(theirs, ours)
-    problem = _OF_TYPES.sub(r"`\1` does not take \2", problem.partition(" expecting ")[0])
-    return ExpressionError(problem, offset=offset if offset >= 0 else None)
+    return ExpressionError(_OF_TYPES.sub(r"`\1` does not take \2", problem))
 
 
-def _unknown(name: str, expression: str, offset: int, functions: Collection[str]) -> ExpressionError:
-    """Return the error for an unknown name, at its place.
-
-    The library gives the place of the bracket after the name; of ``has(x)``, that of the bracket before it.
-    """
-    if expression[:offset].endswith("has"):
-        offset = expression.find(name, offset)
-    else:
-        offset = expression.rfind(name, 0, offset + len(name))
+def _unknown(name: str, expression: str, functions: Collection[str]) -> ExpressionError:
+    """Return the error for an unknown name."""
     if name not in functions:
-        return ExpressionError(f"there is no `{name}`", name, offset=offset)
-    if found := _MEMBER.match(expression, offset):
-        return ExpressionError(f"there is no `{found[0]}`", offset=offset)
-    return ExpressionError(f"`{name}` does not take what it is given here", offset=offset)
+        return ExpressionError(f"there is no `{name}`", name)
+    if found := re.search(rf"(?<![\w.]){name}\.\w+", expression):
+        return ExpressionError(f"there is no `{found[0]}`")
+    return ExpressionError(f"`{name}` does not take what it is given here")
 
 
 def wrong_type(kind: str, wanted: str) -> ExpressionError:
@@ -72,13 +67,6 @@ def wrong_type(kind: str, wanted: str) -> ExpressionError:
     given = "anything" if kind == "DYN" else kind.lower()
     hint = ": compare it, as in `... == true`" if kind == "DYN" and wanted == "BOOL" else ""
     return ExpressionError(f"it must give a {wanted.lower()}, and gives {given}", hint=hint)
-
-
-def _offset(expression: str, line: int, column: int) -> int:
-    lines = expression.split("\n")
-    if not 1 <= line <= len(lines):
-        return -1
-    return min(sum(len(each) + 1 for each in lines[: line - 1]) + column - 1, len(expression.rstrip()) - 1)
 
 
 _NOT_CONVERTED: Final = re.compile(

@@ -113,12 +113,6 @@ def _below(path: ReadPath, step: str | None) -> ReadPath:
     return (*path, step) if path else ()
 
 
-def offset_of(written: str, text: str) -> int | None:
-    """Return the place in an expression where a path is written, in characters, or None if it is not found."""
-    found = re.search(rf"(?<![\w.]){re.escape(written)}(?!\w)", text)
-    return found.start() if found is not None else None
-
-
 def shown_path(path: ReadPath) -> str:
     """Return a path for people, as ``pools[].labels['a/b']``."""
     steps = ("[]" if each is None else f".{each}" if _NAME.fullmatch(each) else f"[{each!r}]" for each in path)

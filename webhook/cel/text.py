@@ -64,7 +64,7 @@ class Text:
         is_field, self._end = _is_field(found, self._end), found.end()
         if ours := found["ours"]:
             if ours[0].isupper():
-                raise ExpressionError(f"there is no `{ours}`", ours, offset=found.start())
+                raise ExpressionError(f"there is no `{ours}`", ours)
             return ours.capitalize()
         if is_field:
             return found[0]
@@ -80,7 +80,7 @@ class Text:
             return (found["has"] or "") + _OR_EMPTY[root]
         if word := found["word"]:
             if (problem := _misused(word)) is not None:
-                raise ExpressionError(problem, offset=found.start())
+                raise ExpressionError(problem)
             self.words.add(word)
         return found[0]
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-from functools import reduce
 from itertools import islice
-from operator import getitem
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,12 +30,6 @@ _TESTS: Final = "tests"
 _WALKED_AT_MOST: Final = 100_000
 """Files of one folder. That is more than a large repository has; policies are some 10."""
 
-_HEADER: Final = re.compile(r"[\"']?\s*:[^\S\n]*(?:[|>][^\n]*\n)?")
-"""The text between a key and its value."""
-_BETWEEN: Final = frozenset(" \t\r\n\\\"'")
-_SPACES: Final = frozenset(("\\n", "\\r", "\\t"))
-"""Escapes that YAML and JSON may have between the characters of a text."""
-
 
 class PolicyDocument(msgspec.Struct, frozen=True):
     """A validated document and its place in a file, for later errors.
@@ -63,11 +54,9 @@ class PolicyDocument(msgspec.Struct, frozen=True):
         """Return whether the document judges or changes objects. Facts, exemptions and the mode do not."""
         return self.kind not in FACTS | {EXEMPTION, MODE}
 
-    def problem(self, path: tuple[str | int, ...], text: str, offset: int | None = None) -> Problem:
-        """Return a problem at this field of the document, and at this character of its text."""
+    def problem(self, path: tuple[str | int, ...], text: str) -> Problem:
+        """Return a problem at this field of the document."""
         line, column = self.document.position(path)
-        if offset is not None:
-            line, column = _inside(self.document, path, offset) or (line, column)
         return Problem(self.document.file, line, column, field_path(path), text)
 
     def is_reported(self, error: SpecError) -> bool:
@@ -81,29 +70,7 @@ class PolicyDocument(msgspec.Struct, frozen=True):
 
     def spec_problem(self, error: SpecError) -> Problem:
         """Return the problem for an error found while compiling the spec."""
-        return self.problem(("spec", *error.path), error.problem, error.offset)
-
-
-def _inside(document: Document, path: tuple[str | int, ...], offset: int) -> tuple[int, int] | None:
-    """Return line and column of a character of the text at ``path``. Return None if it is written in another way.
-
-    However a text is quoted, folded and indented, its characters are there in their order.
-    """
-    text: Any = reduce(getitem, path, document.value)  # type: ignore[arg-type]
-    line, column = document.position(path)
-    lines = document.source.split("\n")[line - document.line :]
-    key = column - 1 - (document.offset if line == document.line else 0)
-    source = "\n".join([" " * (column - 1) + lines[0][key:], *lines[1:]])
-    header = _HEADER.match(source, column - 1 + len(str(path[-1])) + (source[column - 1] in _BETWEEN))
-    at = header.end() if header is not None else len(source)
-    for character in "".join(text[: offset + 1].split()):
-        while at < len(source) and source[at] != character and source[at] in _BETWEEN:
-            at += 2 if source[at : at + 2] in _SPACES else 1
-        if source[at : at + 1] != character:
-            return None
-        at += 1
-    before = source[: at - 1]
-    return line + before.count("\n"), len(before) - before.rfind("\n")
+        return self.problem(("spec", *error.path), error.problem)
 
 
 def policy_files(paths: Iterable[Path]) -> list[Path]:

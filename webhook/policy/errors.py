@@ -94,14 +94,12 @@ class SpecError(ValueError):
     Attributes:
         path: the field below ``spec``.
         problem: what is wrong, and what would be right.
-        offset: the wrong character of the field's text; None for the whole field.
     """
 
-    def __init__(self, path: tuple[str | int, ...], problem: str, offset: int | None = None) -> None:
+    def __init__(self, path: tuple[str | int, ...], problem: str) -> None:
         super().__init__(problem)
         self.path = path
         self.problem = problem
-        self.offset = offset
 
 
 class SpecErrors(ValueError):  # noqa: N818 - it is several

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.cel.errors import ExpressionError
-from webhook.cel.reads import offset_of, shown_path
+from webhook.cel.reads import shown_path
 from webhook.cel.text import Text, bound_name, shown_name
 from webhook.policy.errors import SpecError, did_you_mean
 
@@ -60,7 +60,7 @@ class Compiler:
             compiled = self._language.compile(text.text, result, self._bound(text))
             self._check_params(compiled, text.text)
         except ExpressionError as error:
-            self.mistakes.append(SpecError(path, self._said(error), error.offset))
+            self.mistakes.append(SpecError(path, self._said(error)))
         except RecursionError:
             self.mistakes.append(SpecError(path, "the expression is nested too deeply"))
         else:
@@ -90,23 +90,22 @@ class Compiler:
 
         Raise ExpressionError if it reads a member that the policy does not have.
         """
-        for path, written in expression.paths.items():
+        for path in expression.paths:
             value: Any = self._given if path[0] == "params" else None
             for number, step in enumerate(path[1:], start=1):
                 if step is None or value is None:
                     break
-                of, offset = shown_path(path[:number]), offset_of(written, text)
+                of = shown_path(path[:number])
                 if not isinstance(value, dict) and f"type({of})" in text:
                     break
                 if not isinstance(value, dict):
-                    problem = f"`{of}` is {_TYPES[type(value)]}, and has no field `{step}`"
-                    raise ExpressionError(problem, offset=offset)
+                    raise ExpressionError(f"`{of}` is {_TYPES[type(value)]}, and has no field `{step}`")
                 if step not in value and path[: number + 1] in expression.tested:
                     break
                 if step not in value:
                     hint = f"; `{of}` has {', '.join(value) or 'nothing'}"
                     problem = f"there is no `{shown_path(path[: number + 1])}`"
-                    raise ExpressionError(problem, step, known=tuple(value), hint=hint, offset=offset)
+                    raise ExpressionError(problem, step, known=tuple(value), hint=hint)
                 value = value[step]
 
     def _said(self, error: ExpressionError) -> str:
