@@ -103,7 +103,7 @@ def test_of_several_templates_the_exemption_is_said_once(tmp_path: Path) -> None
         (exemption("users: [jane]"), (10, "spec.policies", "is missing")),
         (exemption("policies: [labels]"), (10, "spec", "name at least one of users, groups, serviceAccounts, namespaces, names, objectSelector (not empty)")),
         (exemption("policies: [labels], objectSelector: {}"), (10, "spec", "name at least one of users")),
-        (exemption("policies: [labels], users: [a]").replace("agreed", "' '"), (10, "spec.reason", "expected a reason, for whoever reads the audit log; got ' '")),
+        (exemption("policies: [labels], users: [a]").replace("agreed", "' '"), (10, "spec.reason", "expected a reason, for readers of the audit log; got ' '")),
         (exemption("policies: [labels], users: [a]", "labels"), (9, "metadata.name", "'labels' is also the name of ReservedLabels at ")),
         (exemption("policies: [labels], groups: [' a']"), (10, "spec.groups[0]", "' a' has white space in it")),
         (exemption("policies: [labels], users: ['a [b c']"), (10, "spec.users[0]", "'a [b c' opens a `[` that it does not close")),

@@ -49,8 +49,6 @@ def _date_text(value: object) -> object:
 
 
 def _parsed_version(value: object) -> tuple[int, int]:
-    if isinstance(value, float):
-        raise ValueError(f'write it in quotes, as "1.34": YAML reads {value} as a number')  # noqa: TRY004 - pydantic
     if not isinstance(value, str):
         raise ValueError(f'expected a version in quotes, as "1.34"; got {quoted_value(value)}')  # noqa: TRY004 - pydantic
     return parse_version(value)
@@ -106,20 +104,18 @@ class Model(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _is_written(cls, value: object, validate: ModelWrapValidatorHandler[Self]) -> Self:
-        """Reject empty fields, whose content is commented out, or in the wrong column, beside all other mistakes."""
+        """Reject empty fields, whose content is commented out, or in the wrong column."""
         if not isinstance(value, dict) or None not in value.values():
             return validate(value)
         fields = {each.alias or name for name, each in cls.model_fields.items()}
-        empty = {key for key, each in value.items() if each is None and key in fields}
-        mistakes: list[Any] = []
-        try:
-            validate({key: each for key, each in value.items() if key not in empty})
-        except ValidationError as error:
-            mistakes += (each for each in error.errors() if not empty.issuperset(each["loc"]))
-        for key in value:
-            if key in empty:
-                said = ValueError("is empty; write it, or leave it out")
-                mistakes.append({"type": "value_error", "loc": (key,), "input": None, "ctx": {"error": said}})
+        empty = ValueError("is empty; write it, or leave it out")
+        mistakes: list[Any] = [
+            {"type": "value_error", "loc": (key,), "input": None, "ctx": {"error": empty}}
+            for key, each in value.items()
+            if each is None and key in fields
+        ]
+        if not mistakes:
+            return validate(value)
         raise ValidationError.from_exception_data(cls.__name__, mistakes)
 
 
@@ -169,7 +165,7 @@ class Metadata(Model):
 
 
 class ResourceRuleSpec(Model):
-    """Hold resources and operations, as in a ValidatingAdmissionPolicy; '*' stands for all."""
+    """Resources and operations, as in a ValidatingAdmissionPolicy; '*' stands for all."""
 
     api_groups: ApiGroups = Field(min_length=1, description="API groups; '' is the core group, '*' all.")
     api_versions: ApiVersions = Field(default=("*",), min_length=1, description="API versions.")
@@ -178,12 +174,9 @@ class ResourceRuleSpec(Model):
         description="Plural resource names; subresources as 'nodepools/scale'. '*' is all resources without "
         "subresources, 'pods/*' Pods and all their subresources, '*/scale' that of all, '*/*' everything.",
     )
-    operations: Operations = Field(
-        min_length=1, description="What is done; CONNECT is that of subresources, as pods/exec. '*' is all."
-    )
+    operations: Operations = Field(min_length=1, description="'*' is all; CONNECT is for subresources, as pods/exec.")
     resource_names: tuple[NonEmpty, ...] = Field(
-        default=(),
-        description="Only objects with these names; empty: all. One that the API server is to name has none yet.",
+        default=(), description="Only objects with these names; empty: all. A generated name is not known yet."
     )
     scope: Annotated[
         Literal["*", "Cluster", "Namespaced"],
@@ -194,7 +187,7 @@ class ResourceRuleSpec(Model):
 
 
 class NamespaceGlobs(Model):
-    """Hold namespaces by name."""
+    """Namespaces by name."""
 
     include: tuple[Glob, ...] = Field(default=(), description="Only these (globs); empty: all.")
     exclude: tuple[Glob, ...] = Field(default=(), description="Not these (globs).")
@@ -237,11 +230,9 @@ class MatchSpec(Model):
     """Say which requests a policy looks at. Parts AND, items of a list OR; a part left out does not restrict."""
 
     resource_rules: tuple[ResourceRuleSpec, ...] | None = Field(
-        default=None,
-        min_length=1,
-        description="Resources and operations. Default: those of the policy kind.",
+        default=None, min_length=1, description="Resources and operations. Default: those of the policy kind."
     )
-    exclude_resource_rules: tuple[ResourceRuleSpec, ...] = Field(default=(), description="Taken out of resourceRules.")
+    exclude_resource_rules: tuple[ResourceRuleSpec, ...] = Field(default=(), description="Exceptions to resourceRules.")
     namespaces: NamespaceGlobs = Field(
         default=NamespaceGlobs.model_construct(), description="Namespaces by name (globs)."
     )
@@ -269,7 +260,7 @@ class ExemptSpec(Model):
     object_selector: Annotated[LabelSelectorSpec | None, AfterValidator(_restricting)] = Field(
         default=None, description="Labels of the object, as it will be; on DELETE as it was."
     )
-    reason: Annotated[str, TextPattern(NOT_BLANK, "a reason, for whoever reads the audit log")] = Field(
+    reason: Annotated[str, TextPattern(NOT_BLANK, "a reason, for readers of the audit log")] = Field(
         description="Why; it is in the audit log and in `explain`."
     )
     expires: Date | None = Field(default=None, description="The last day on which it holds (UTC), as 2027-01-31.")
@@ -313,7 +304,7 @@ class ModeSpec(Model):
         ),
     ] = Field(
         default="Ignore",
-        description="What the API server does with workloads and Namespaces while spotgate does not answer.",
+        description="What happens to workloads and Namespaces while spotgate does not answer.",
     )
 
     @model_validator(mode="after")
@@ -335,8 +326,7 @@ class PolicySpec(Model):
     """Hold the part of ``spec`` that all policy kinds share."""
 
     enforcement: EnforcementWord = Field(
-        default=Enforcement.DENY,
-        description="The most that a finding of this policy may become.",
+        default=Enforcement.DENY, description="The most that a finding of this policy may become."
     )
     match: MatchSpec = Field(
         default=MatchSpec.model_construct(),
@@ -346,7 +336,7 @@ class PolicySpec(Model):
     exempt: tuple[ExemptSpec, ...] = Field(
         default=(),
         examples=[[{"groups": ["sre"], "reason": "they repair nodes by hand", "expires": "2027-12-31"}]],
-        description="Who and what is let through, and until when.",
+        description="Who and what is exempt, and until when.",
     )
     break_glass: BreakGlassSpec | None = Field(
         default=None, examples=[{"groups": ["sre"]}], description="Who may override a denial in an emergency."
@@ -359,11 +349,7 @@ class PolicySpec(Model):
                 "deny": "it is denied: a workload that is older than the policy may not get its Pods back",
             }
         ),
-    ] = Field(
-        default="warn",
-        description="What a denial becomes when a built-in controller asks (it replaces the Pod of a workload that is "
-        "older than the policy).",
-    )
+    ] = Field(default="warn", description="What a denial becomes when a built-in controller makes the Pod.")
 
 
 def _as_list(value: object) -> object:
@@ -377,10 +363,7 @@ class TargetingSpec(PolicySpec):
         tuple[NonEmpty, ...],
         BeforeValidator(_as_list),
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
-    ] = Field(
-        default=(),
-        description="The CapacityProviders of this cluster, where the cluster does not show them; one, or a list.",
-    )
+    ] = Field(default=(), description="One or more CapacityProviders of this cluster, if the cluster shows none.")
     tolerating_is_targeting: Flag = Field(
         default=False, description="A Pod that tolerates a provider's spot taint by name targets spot."
     )
@@ -392,6 +375,5 @@ class DecidingSpec(TargetingSpec):
     overrides: tuple[NonEmpty, ...] = Field(
         default=(),
         examples=[["spot-placement"]],
-        description="Policies of this kind, by name, in whose place this one decides wherever both match, and in place "
-        "of those that they override. It inherits nothing from them; their exemptions still hold.",
+        description="Policies of this kind that it replaces where both match. Their exemptions still hold.",
     )

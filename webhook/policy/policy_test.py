@@ -15,14 +15,10 @@ from webhook.policy.schema_annotations import EnumDescriptions
 KIND: Final = "PolicyTest"
 
 
-class _Open(BaseModel):
-    """Describe a part of a Kubernetes object: only what every object has is checked."""
+class KubernetesObject(BaseModel):
+    """A Kubernetes object as it is written in a manifest, or a part of one. Only common fields are checked."""
 
     model_config = ConfigDict(extra="allow", frozen=True, alias_generator=to_camel)
-
-
-class KubernetesObject(_Open):
-    """Describe a Kubernetes object as it is written in a manifest, or a part of one."""
 
     api_version: NonEmpty | None = Field(default=None, description="As in a manifest.")
     kind: NonEmpty | None = Field(default=None, description="As in a manifest.")
@@ -41,18 +37,16 @@ class StateObject(KubernetesObject):
 
 
 class StateSpec(Model):
-    """List what is in the cluster already. Where it is given, there is nothing else."""
+    """The objects in the cluster already. Where it is given, there is nothing else."""
 
-    files: tuple[NonEmpty, ...] = Field(
-        default=(), description="Manifests: files and folders, relative to the file with the test."
-    )
+    files: tuple[NonEmpty, ...] = Field(default=(), description="Manifests and folders, relative to the test's file.")
     objects: tuple[StateObject, ...] = Field(default=(), description="Objects.")
 
 
 class NamespaceSpec(Model):
-    """Hold the namespace of the request."""
+    """The namespace of the request."""
 
-    name: NonEmpty = Field(description="Its name; where the object goes, if it is namespaced and names none.")
+    name: NonEmpty = Field(description="Its name, also for namespaced objects that name none.")
     labels: dict[str, str] | None = Field(default=None, description="Its labels; default: those in the state, if any.")
 
 
@@ -71,27 +65,17 @@ class ExpectSpec(Model):
             }
         ),
     ] = Field(description="What becomes of the request: its weightiest finding.")
-    policies: tuple[NonEmpty, ...] | None = Field(
-        default=None, description="The policies that find something: these, and no other."
-    )
+    policies: tuple[NonEmpty, ...] | None = Field(default=None, description="Exactly the policies with findings.")
     ids: tuple[NonEmpty, ...] | None = Field(
-        default=None,
-        examples=[["reserved-labels/reserved"]],
-        description="The ids of what is found: these, and no other.",
+        default=None, examples=[["reserved-labels/reserved"]], description="Exactly the ids of the findings."
     )
-    messages: tuple[NonEmpty, ...] = Field(
-        default=(), description="Texts that a finding's message must contain. White space is ignored."
-    )
-    changed: Flag | None = Field(default=None, description="Is the object changed?")
+    messages: tuple[NonEmpty, ...] = Field(default=(), description="Texts in findings. White space is ignored.")
+    changed: Flag | None = Field(default=None, description="Whether the object is changed.")
     object: dict[str, Any] | None = Field(
-        default=None,
-        description="A part of the object as it is after the changes. Lists are compared item by item, and are as "
-        "long; null says that a field is not there.",
+        default=None, description="A part of the changed object, with whole lists; null says that a field is absent."
     )
     golden: NonEmpty | None = Field(
-        default=None,
-        description="A file with the whole object as it is after the changes, relative to the file with the test; "
-        "`spotgate test --update` writes it.",
+        default=None, description="A file with the whole changed object; `spotgate test --update` writes it."
     )
 
 
@@ -99,28 +83,23 @@ class SharedCaseSpec(Model):
     """Define the fields that a case may set, and the document for all its cases."""
 
     policies: tuple[NonEmpty, ...] | None = Field(
-        default=None,
-        min_length=1,
-        examples=[["reserved-labels"]],
-        description="The policies to judge with, by name; default: all.",
+        default=None, min_length=1, examples=[["reserved-labels"]], description="The policies, by name; default: all."
     )
     object: KubernetesObject | None = Field(
         default=None,
-        description="The object of the request. A case's value is merged into the document's value as a JSON merge "
-        "patch: lists are replaced, null removes.",
+        description="The object of the request. A case's is a JSON merge patch of the document's: lists are replaced, "
+        "null removes.",
     )
     operation: Literal["CREATE", "UPDATE", "DELETE"] | None = Field(
         default=None, description="Default: UPDATE where there is an oldObject, else CREATE."
     )
-    user: str = Field(default="", description="Who asks; default: unknown, and no exemption by user holds.")
+    user: str = Field(default="", description="The requester; default: unknown, and no exemption by user holds.")
     groups: tuple[NonEmpty, ...] = Field(default=(), description="Groups of the user.")
     namespace: NamespaceSpec | None = Field(default=None, description="The namespace of the request.")
     state: StateSpec | None = Field(
-        default=None, description="What is in the cluster already; default: unknown. A case's replaces the document's."
+        default=None, description="The cluster before; default: unknown. A case's replaces the document's."
     )
-    date: Date | None = Field(
-        default=None, description="The day of the request (UTC), for exemptions that end; default: today."
-    )
+    date: Date | None = Field(default=None, description="The day (UTC), for exemptions that expire; default: today.")
     kubernetes_version: KubernetesVersion | None = Field(
         default=None, description="Of the API server and the kubelets, in quotes."
     )
@@ -131,8 +110,7 @@ class CaseSpec(SharedCaseSpec):
 
     name: NonEmpty = Field(description="A sentence: what this case shows; different for each case.")
     old_object: KubernetesObject | None = Field(
-        default=None,
-        description="The object before the request, for UPDATE and DELETE; laid over the document's object too.",
+        default=None, description="The object before an UPDATE or DELETE; also a patch of the document's object."
     )
     expect: ExpectSpec = Field(description="The expected result.")
 

@@ -3,7 +3,7 @@
 A team corrects or adds a workload kind by editing YAML; no Python knows one by name.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -15,47 +15,41 @@ from webhook.policy.common import Flag, Model, NonEmpty
 from webhook.policy.fields import ApiGroup, KindName, ResourceName
 
 
-def _check_template_path(text: str) -> str:
-    TemplatePath(text)
-    return text
+def _checked_by(parse: Callable[[str], object]) -> AfterValidator:
+    """Return the validator of texts that can be parsed, and stay texts."""
+
+    def check(text: str) -> str:
+        parse(text)
+        return text
+
+    return AfterValidator(check)
 
 
-TemplatePathText = Annotated[str, AfterValidator(_check_template_path)]
+TemplatePathText = Annotated[str, _checked_by(TemplatePath)]
+RelativePath = Annotated[str, _checked_by(steps_of)]
+"""Field names joined by dots; ``.`` is the place itself."""
 
 
 class PodOwnerSpec(Model):
-    """Hold the controller that a workload's Pods name as their owner."""
+    """The controller that a workload's Pods name as their owner."""
 
     api_version: NonEmpty = Field(examples=["apps/v1"], description="Its apiVersion.")
     kind: KindName = Field(examples=["ReplicaSet"], description="Its kind.")
 
 
 class CarriedLabelsSpec(Model):
-    """Hold labels in a workload that end up on what its controller makes, beside those of its pod templates."""
+    """Labels in a workload that its controller puts on other objects, in addition to those of its pod templates."""
 
     path: TemplatePathText = Field(description="Field path of the map of labels, as in `templates`.")
-    of: ResourceName = Field(default="pods", description="Plural resource name of what gets them.")
-
-
-def _check_steps(text: str) -> str:
-    steps_of(text)
-    return text
-
-
-RelativePath = Annotated[str, AfterValidator(_check_steps)]
-"""Field names joined by dots; ``.`` is the place itself."""
+    of: ResourceName = Field(default="pods", description="Plural resource name of the objects that get them.")
 
 
 class InheritedSpec(Model):
-    """Name the fields that a workload gives to all its Pods, where these do not say otherwise."""
+    """The fields that a workload gives to all its Pods, unless these say otherwise."""
 
-    metadata: RelativePath = Field(default="", description="Field path of what holds labels and annotations.")
-    spec: RelativePath = Field(
-        default="", description="Field path of what holds nodeSelector, tolerations, affinity and schedulerName."
-    )
-    template: RelativePath = Field(
-        default="", description="Instead of both, field path of a pod template, of which all fields count."
-    )
+    metadata: RelativePath = Field(default="", description="Field path of the parent of labels and annotations.")
+    spec: RelativePath = Field(default="", description="Field path of the parent of nodeSelector, tolerations, ...")
+    template: RelativePath = Field(default="", description="Instead of both: field path of a pod template.")
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
@@ -65,32 +59,26 @@ class InheritedSpec(Model):
 
 
 class PodPlaceSpec(Model):
-    """Say where the fields of a Pod stand, if not in a pod template."""
+    """The places of a Pod's fields, if they aren't in a pod template."""
 
     path: TemplatePathText = Field(description="Field path of the place, as in `templates`.")
     metadata: RelativePath = Field(
-        default="metadata",
-        description="What holds labels and annotations, seen from there; '.' is the place itself, '' nothing.",
+        default="metadata", description="The parent of labels and annotations, from there; '.' is there, '' nowhere."
     )
     spec: RelativePath = Field(
-        default="spec", description="What holds the fields of the Pod's spec, seen from there; '.' is the place itself."
+        default="spec", description="The parent of the fields of the Pod's spec, from there; '.' is there."
     )
     containers: tuple[RelativePath, ...] = Field(
-        default=(),
-        description="Fields of the spec with a container or a list of containers, in addition to "
-        "`containers`. A path without containers creates no Pods.",
+        default=(), description="Other fields of the spec with containers. A path without any creates no Pods."
     )
     gpus: RelativePath = Field(
-        default="",
-        description="Field with the number of NVIDIA GPUs, seen from there, where no container requests them; or with "
-        "the `name` and `quantity` of another resource.",
+        default="", description="From there, the number of NVIDIA GPUs, or `name` and `quantity` of another resource."
     )
     inherits: tuple[InheritedSpec, ...] = Field(
-        default=(), description="What the object gives to all its Pods, the more particular first."
+        default=(), description="The fields of all its Pods; the more specific first."
     )
     written: tuple[NonEmpty, ...] | None = Field(
-        default=None,
-        description="Fields of the Pod's spec that `fix` may write there; default: all. The webhook injects into Pods.",
+        default=None, description="Fields of the Pod's spec that `fix` may write there; default: all."
     )
 
 
@@ -102,17 +90,11 @@ class WorkloadSpec(Model):
     resource: ResourceName = Field(examples=["trainings"], description="Plural resource name.")
     namespaced: Flag = Field(default=True, description="Its objects are in namespaces.")
     templates: tuple[TemplatePathText, ...] = Field(
-        default=(),
-        examples=[["spec.template"]],
-        description="Field paths; '[*]' is every item of a list, '.*' every member of a map.",
+        default=(), examples=[["spec.template"]], description="Field paths; '[*]' is all of a list, '.*' all of a map."
     )
-    pods: tuple[PodPlaceSpec, ...] = Field(
-        default=(), description="Places of Pods whose fields stand otherwise than in a pod template."
-    )
-    labels: tuple[CarriedLabelsSpec, ...] = Field(
-        default=(), description="Further labels that it gives to Pods, or to the Jobs that it makes."
-    )
-    pod_owner: PodOwnerSpec | None = Field(default=None, description="Who owns the Pods; default: the workload itself.")
+    pods: tuple[PodPlaceSpec, ...] = Field(default=(), description="Places of Pods that have no pod template.")
+    labels: tuple[CarriedLabelsSpec, ...] = Field(default=(), description="Further labels of its Pods or Jobs.")
+    pod_owner: PodOwnerSpec | None = Field(default=None, description="Owner of the Pods; default: the workload.")
 
     @model_validator(mode="after")
     def _has_pods(self) -> Self:

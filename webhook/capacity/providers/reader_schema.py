@@ -33,11 +33,7 @@ def _spec_field(path: str) -> QueryPath:
 Quantity = Annotated[Decimal, Parsed(StrictInt | str, _quantity)]
 JMESPath = Annotated[Query, Parsed(str, lru_cache(512)(Query))]  # providers repeat each other
 SpecField = Annotated[QueryPath, Parsed(str, _spec_field)]
-_CONTROLLER_FIELDS: Final = (
-    "Fields of `spec` that only the provider's controllers write and no policy judges: the API server does not ask "
-    "about them, so that controllers go on while spotgate is down. Fields that a reader reads are asked about all the "
-    "same."
-)
+_CONTROLLER_FIELDS: Final = "Fields of `spec` that only controllers write; not judged, unless a reader reads them."
 CapacityName = Annotated[
     Literal["spot", "on-demand", "both", "unknown"],
     EnumDescriptions(
@@ -53,12 +49,10 @@ EffectName = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
 class CapacityReaderSpec(Model):
-    """Say by which field, or by which requirements, a pool is spot or on demand."""
+    """The field, or the requirements, by which a pool is spot or on demand."""
 
     from_: JMESPath | None = Field(default=None, alias="from", description="JMESPath of the field.")
-    label: LabelKey | None = Field(
-        default=None, description="Instead: the node label on which the pool has requirements."
-    )
+    label: LabelKey | None = Field(default=None, description="Instead: the label that its requirements restrict.")
     values: dict[str, CapacityName] = Field(description="What its values mean; letter case does not matter.")
     default: CapacityName = Field(description="What an absent or empty field means.")
 
@@ -85,7 +79,7 @@ class CapacityReaderSpec(Model):
 
 
 class AcceleratorsReaderSpec(Model):
-    """Name the fields by which a pool says that its nodes have GPUs, apart from their instance type."""
+    """The fields by which a pool says that its nodes have GPUs, apart from their instance type."""
 
     type: JMESPath | None = Field(default=None, description="JMESPath of the accelerator's name.")
     count: JMESPath | None = Field(default=None, description="JMESPath of how many each node has.")
@@ -100,17 +94,15 @@ class SizedBySpec(Model):
     kind: KindName = Field(examples=["NodeScaler"], description="Kind.")
     resource: ResourceName = Field(description="Plural resource name.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")
-    pool: JMESPath = Field(description="JMESPath of the name of the pool; no result: it sizes none of this kind.")
+    pool: JMESPath = Field(description="JMESPath of the pool's name; without a result it sizes none of this kind.")
     desired: JMESPath = Field(description="JMESPath of the number of nodes.")
     autoscaling: JMESPath | None = Field(default=None, description="JMESPath; holds where an autoscaler sets that.")
-    cluster: JMESPath | None = Field(
-        default=None, description="JMESPath of the cluster that both belong to, where the pool itself may not say it."
-    )
+    cluster: JMESPath | None = Field(default=None, description="JMESPath of their cluster, if the pool lacks it.")
     controller_fields: tuple[SpecField, ...] = Field(default=(), description=_CONTROLLER_FIELDS)
 
 
 class LeastSpec(Model):
-    """Say how much every machine has at least: limits below that leave no nodes."""
+    """The least that every machine has: limits below that leave no nodes."""
 
     machine: dict[NonEmpty, Quantity] = Field(default={}, description="Any machine: resource -> how much.")
     gpu_machine: dict[NonEmpty, Quantity] = Field(default={}, description="A machine with GPUs, the same.")
@@ -120,25 +112,17 @@ class LeastSpec(Model):
 
 
 class SizeReaderSpec(Model):
-    """Name the fields for the size of a pool, and for how large it may become."""
+    """The fields for the size of a pool, and for how large it may become."""
 
     desired: JMESPath | None = Field(default=None, description="JMESPath of the number of nodes it should have now.")
     sized_by: SizedBySpec | None = Field(default=None, description="Another resource that says `desired`.")
-    autoscaling: JMESPath | None = Field(
-        default=None,
-        description="JMESPath of a boolean: an autoscaler sizes it. Where a map says so by being there: "
-        "spec.autoscaling != `null`.",
-    )
-    maximum: JMESPath | None = Field(default=None, description="JMESPath of the most nodes the autoscaler may give it.")
+    autoscaling: JMESPath | None = Field(default=None, description="JMESPath of a boolean: an autoscaler sizes it.")
+    maximum: JMESPath | None = Field(default=None, description="JMESPath of the autoscaler's maximum.")
     unlimited: Flag = Field(default=False, description="Without a maximum there is none.")
     limits: JMESPath | None = Field(
-        default=None,
-        description="JMESPath of a map: resource -> the most that all its nodes have together. Zero leaves no nodes; "
-        "zero of a GPU resource leaves no GPUs.",
+        default=None, description="JMESPath of the most that all its nodes have together: resource -> quantity."
     )
-    least: LeastSpec = Field(
-        default=LeastSpec.model_construct(), description="What a machine has at least of what `limits` names."
-    )
+    least: LeastSpec = Field(default=LeastSpec.model_construct(), description="What a machine has at least of that.")
 
     @model_validator(mode="after")
     def _says_the_size(self) -> Self:
@@ -148,7 +132,7 @@ class SizeReaderSpec(Model):
 
 
 class UnusableSpec(Model):
-    """Describe a condition under which a pool gives no nodes."""
+    """A condition under which a pool gives no nodes."""
 
     when: JMESPath = Field(description="JMESPath; holds when its result is neither empty, false nor null.")
     because: NonEmpty = Field(description="The message to users.")
@@ -156,7 +140,7 @@ class UnusableSpec(Model):
 
 
 class GraceWindowSpec(Model):
-    """Hold the time that a pool's Pods have to stop, where it is not the provider's."""
+    """The time that a pool's Pods have to stop, where it is not the provider's."""
 
     when: JMESPath | None = Field(default=None, description="JMESPath; where it holds.")
     budget_seconds: Seconds | None = Field(default=None, description="The time.")
@@ -190,14 +174,12 @@ class GraceWindowSpec(Model):
 
 
 class PoolGraceSpec(Model):
-    """Name the fields by which a pool itself says how long its Pods have to stop."""
+    """The fields by which a pool itself says how long its Pods have to stop."""
 
     windows: tuple[GraceWindowSpec, ...] = Field(
         default=(), description="Instead of the provider's gracePeriod; the first that holds."
     )
-    limit: JMESPath | None = Field(
-        default=None, description="JMESPath of the most that a Pod gets in any case: seconds, or a duration."
-    )
+    limit: JMESPath | None = Field(default=None, description="JMESPath of a Pod's maximum: seconds, or a duration.")
 
     def read(self, found: QueryResults, usual: tuple[int, int]) -> tuple[int, int] | None:
         """Return the seconds that a pool gives a Pod to stop, and the safety margin to keep free of them.
@@ -211,7 +193,7 @@ class PoolGraceSpec(Model):
 
 
 class MachinesSpec(Model):
-    """Name the fields by which a resource says which machines its nodes are. Expressions are JMESPath."""
+    """The fields by which a resource says which machines its nodes are. Expressions are JMESPath."""
 
     group: ApiGroup = Field(examples=["example.com"], description="API group.")
     versions: tuple[NonEmpty, ...] = Field(examples=[["v1"]], min_length=1, description="API versions.")
@@ -223,101 +205,69 @@ class MachinesSpec(Model):
         description="Where it says whether its nodes are spot.",
     )
     instance_type: JMESPath | None = Field(
-        default=None,
-        description="An instance type, or a list of them, of which the provider takes which it likes; '*' where "
-        "something says it that can't be read, as a launch template.",
+        default=None, description="One or more instance types; '*' where a launch template or the like says it."
     )
-    several_types: Flag = Field(
-        default=False, description="`instanceType` may list several: a spot pool of one type is then a warning."
-    )
+    several_types: Flag = Field(default=False, description="Warn about a spot pool with one `instanceType`.")
     accelerators: AcceleratorsReaderSpec = Field(
-        default=AcceleratorsReaderSpec.model_construct(),
-        description="Field paths that say that its nodes have GPUs, in addition to the instance type.",
+        default=AcceleratorsReaderSpec.model_construct(), description="Further fields that say that nodes have GPUs."
     )
-    known_labels: dict[LabelKey, JMESPath] = Field(
-        default={},
-        description="Labels that its nodes get without being listed: key -> expression of the value.",
-    )
+    known_labels: dict[LabelKey, JMESPath] = Field(default={}, description="Implicit labels: key -> its value.")
     zones: JMESPath | None = Field(default=None, description="A zone, or a list of them.")
     labels_spot_nodes: Flag = Field(default=True, description="Its spot nodes have the provider's `spotNodeLabels`.")
-    own_spot_labels: JMESPath | None = Field(
-        default=None,
-        description="With `labelsSpotNodes: false`: a map of the labels that only its spot nodes have instead.",
-    )
+    own_spot_labels: JMESPath | None = Field(default=None, description="If not, a map of the labels that they have.")
 
 
 class MachineTemplateSpec(MachinesSpec):
-    """Describe a resource of which other objects make machines. One that none of them uses is no pool."""
+    """A resource of which other objects make machines. One that none of them uses is no pool."""
 
     capacity: CapacityReaderSpec = Field(description="Where it says whether its nodes are spot.")
 
 
 class TemplateSpec(Model):
-    """Hold the object that says which machines a pool's nodes are; it is in the pool's namespace."""
+    """The object that says which machines a pool's nodes are; it is in the pool's namespace."""
 
     from_: JMESPath = Field(alias="from", description="JMESPath of the reference to it: a map with `kind` and `name`.")
     kinds: tuple[MachineTemplateSpec, ...] = Field(min_length=1, description="The kinds that it may be of.")
-    default: CapacityName = Field(
-        default="on-demand",
-        description="What a reference to another kind means: most infrastructure has no spot machines.",
-    )
+    default: CapacityName = Field(default="on-demand", description="What a reference to another kind means.")
 
 
 class ListedInSpec(Model):
-    """Hold the kind of a file that lists pools, of the same group and versions, which no API server has."""
+    """The kind of a file that lists pools, of the same group and versions, which no API server has."""
 
     kind: KindName = Field(description="Kind. The name of the object is that of the pools' cluster.")
     field: NonEmpty = Field(description="The list.")
 
 
 class NodePoolReaderSpec(MachinesSpec):
-    """Say how one kind of node-pool resource is read into the normalised pool. Expressions are JMESPath."""
+    """How one kind of node-pool resource is read into the normalised pool. Expressions are JMESPath."""
 
     listed_in: ListedInSpec | None = Field(
         default=None,
-        description="It is an item of a list in a file of another kind, and is read as an object of which the item is "
-        "the `spec`, and the name of that file's object the namespace.",
+        description="It's a `spec` in a list of another file, whose object names its namespace.",
     )
     replaces: dict[KindName, StrictInt] = Field(
         default={},
         examples=[{"NodeSet": 2023}],
-        description="Earlier kinds in its API group, each with the year in which it was replaced: `check` warns that "
-        "their objects are not judged.",
+        description="Earlier kinds in its API group, which `check` doesn't judge -> year of their replacement.",
     )
     namespaced: Flag = Field(default=False, description="Its objects are in namespaces.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")
-    when: JMESPath | None = Field(
-        default=None, description="Holds for the objects it reads, where another provider reads the same resource."
-    )
+    when: JMESPath | None = Field(default=None, description="Holds for its objects, if other readers read some too.")
     requirements: JMESPath | None = Field(
-        default=None,
-        description="A list of {key, operator, values} that the labels of its nodes meet: instance type, zone and GPUs "
-        "are taken from it where nothing else says them.",
+        default=None, description="A list of {key, operator, values} that the labels of its nodes meet."
     )
-    template: TemplateSpec | None = Field(
-        default=None, description="Instead of `capacity`: another object says it, and which machines its nodes are."
-    )
+    template: TemplateSpec | None = Field(default=None, description="Instead of `capacity`: an object that says it.")
     size: SizeReaderSpec = Field(examples=[{"desired": "spec.nodes"}], description="How large it is, and may become.")
-    pool_name: JMESPath | None = Field(
-        default=None, description="The value of the label that names a node's pool; default: the name of the resource."
-    )
-    cluster: JMESPath | None = Field(
-        default=None, description="The cluster that the pool belongs to, where it may be another than it is stored in."
-    )
-    cluster_namespace: JMESPath | None = Field(
-        default=None, description="The namespace of that name; default: the pool's own."
-    )
-    cluster_path: JMESPath | None = Field(
-        default=None, description="The provider's own path of the cluster, by which others may name it too."
-    )
+    pool_name: JMESPath | None = Field(default=None, description="The pool's name on its nodes; default: the object's.")
+    cluster: JMESPath | None = Field(default=None, description="The cluster of its nodes, if it may be another one.")
+    cluster_namespace: JMESPath | None = Field(default=None, description="That cluster's namespace; default: its own.")
+    cluster_path: JMESPath | None = Field(default=None, description="The provider's path of that cluster, if any.")
     chosen_by: LabelKey | None = Field(
         default=None,
-        description="Pods choose it by this node label, whose value is its name (GKE's ComputeClasses): no others are "
-        "placed there, it is no fallback for other pools, and they are none for it.",
+        description="Only Pods that select this node label, with its name as the value, run there (GKE's "
+        "ComputeClasses). It's no fallback for other pools, and they are none for it.",
     )
-    uses_pools: JMESPath | None = Field(
-        default=None, description="The names of other pools whose nodes it uses: it has their capacity too."
-    )
+    uses_pools: JMESPath | None = Field(default=None, description="Names of other pools whose nodes it uses.")
     taints: JMESPath | None = Field(default=None, description="A list of {key, value, effect}.")
     taint_texts: Flag = Field(default=False, description="Taints are written key=value:Effect.")
     taint_effects: dict[NonEmpty, EffectName] = Field(
@@ -328,20 +278,15 @@ class NodePoolReaderSpec(MachinesSpec):
     )
     labels: JMESPath | None = Field(default=None, description="A map of the labels it gives its nodes.")
     labels_complete: Flag = Field(
-        default=False,
-        description="Its labels and requirements are all that its nodes get, but for labels that the provider document "
-        "knows: Pods that select another label get no node of it.",
+        default=False, description="Its nodes have no other labels than it and the provider document name."
     )
     label_domains: tuple[NonEmpty, ...] = Field(
-        default=(), description="Only labels of these domains and their subdomains are given to nodes; default: all."
+        default=(), description="Domains, with subdomains, of the labels that nodes get; default: all."
     )
     grace_period: PoolGraceSpec = Field(
-        default=PoolGraceSpec.model_construct(),
-        description="What it says itself of the time that its Pods have to stop.",
+        default=PoolGraceSpec.model_construct(), description="What it says of the time that its Pods have to stop."
     )
-    unusable: tuple[UnusableSpec, ...] = Field(
-        default=(), description="Conditions under which it gives no nodes; any of them."
-    )
+    unusable: tuple[UnusableSpec, ...] = Field(default=(), description="Conditions, any of which leaves it no nodes.")
     controller_fields: tuple[SpecField, ...] = Field(default=(), description=_CONTROLLER_FIELDS)
 
     @model_validator(mode="after")
