@@ -24,7 +24,6 @@ from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.model.decision import Outcome
 from webhook.model.review import NODES
 from webhook.registration.cel import JSON, literal, quoted
-from webhook.registration.conditions import neutral_keys
 from webhook.registration.matched_resources import as_rules, matched_resources
 from webhook.registration.object_conditions import ObjectConditions
 from webhook.registration.pool_conditions import PoolConditions, unasked_fields
@@ -76,7 +75,7 @@ def unconditional_resources(bundle: Bundle) -> dict[str, list[str]]:
     """Return the resources for which the webhook is always called, by the policy that does not say what concerns it."""
     found: dict[str, list[str]] = defaultdict(list)
     matched = matched_resources(bundle, Phase.VALIDATE)
-    conditions = ObjectConditions(bundle, Phase.VALIDATE, [], matched)
+    conditions = ObjectConditions(bundle, Phase.VALIDATE, matched)
     pools = unasked_fields(bundle.providers.values())
     for group, path in sorted(matched):
         if (group, path.partition("/")[0]) not in pools:
@@ -101,7 +100,6 @@ class _Webhooks:
     def __init__(self, bundle: Bundle, client_config: JSON) -> None:
         self._bundle = bundle
         self._client_config = client_config
-        self._neutral = neutral_keys(bundle.providers.values())
         # An outage must not reject what no policy would deny.
         denies = any(policy.enforcement is Outcome.DENY for policy in bundle.policies)
         self._of_pools = "Fail" if denies else "Ignore"
@@ -140,7 +138,7 @@ class _Webhooks:
         """Return the webhook about Namespaces, without a selector of their own labels, which anybody may set."""
         names = literal(list(self._bundle.index.system_namespaces.names.patterns))
         essential = {"name": "no-system-namespaces", "expression": f"!(request.?name.orValue('') in {names})"}
-        conditions = [essential, *ObjectConditions(self._bundle, Phase.VALIDATE, self._neutral, matched).of()]
+        conditions = [essential, *ObjectConditions(self._bundle, Phase.VALIDATE, matched).of(any_object=True)]
         rules, policy = as_rules(matched), self._of_workloads
         webhook = self._webhook("namespaces", Phase.VALIDATE, rules, conditions, failure_policy=policy)
         del webhook["namespaceSelector"]
@@ -151,13 +149,13 @@ class _Webhooks:
 
         A condition does not see the labels of a namespace.
         """
-        conditions = ObjectConditions(self._bundle, phase, self._neutral, matched)
-        divided = conditions.tell_spot_namespaces()
+        conditions = ObjectConditions(self._bundle, phase, matched)
+        divided = conditions.tell_spot_namespaces
         policy = self._of_workloads if phase is Phase.VALIDATE else "Ignore"
         # What is in no namespace is not left out by a selector: of that, the other is matched.
         webhooks = [(name, "*", _NOT_SPOT)] + ([(in_spot, "Namespaced", _SPOT)] if divided else [])
         for each, scope, requirement in webhooks:
-            own = [NO_MIRROR_PODS, *conditions.of(in_spot_namespace=each == in_spot)]
+            own = [NO_MIRROR_PODS, *conditions.of(any_object=each == in_spot)]
             webhook = self._webhook(each, phase, as_rules(matched, scope=scope), own, failure_policy=policy)
             if divided:
                 webhook["namespaceSelector"]["matchExpressions"].append(requirement)

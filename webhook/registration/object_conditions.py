@@ -1,20 +1,26 @@
-"""Choose the ``matchConditions`` of the webhooks about everything but node pools."""
+"""Write the ``matchConditions`` of the webhooks about everything but node pools.
+
+They are true for every object that may concern a policy, and for some others: the webhook is called for each custom
+workload that is created or whose spec changes, as CEL can't search templates of any type within its budget.
+"""
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import replace
-
+from webhook.capacity.placement.supply import EVERY_NODE_HAS
 from webhook.policy.terms import BREAK_GLASS
 from webhook.registration.cel import literal, quoted, selects
 from webhook.registration.conditions import (
+    MEMBERS_AT_MOST,
+    REFERENCE,
     RESOURCE,
-    ConcernExpressions,
     any_of,
     block,
-    changed_metadata,
-    changed_templates,
+    changes_annotations,
+    has_keys,
+    reference,
 )
 from webhook.rules.concern import NOTHING, Concern, Keys, concern_of
 from webhook.rules.context import Phase
@@ -22,145 +28,190 @@ from webhook.rules.context import Phase
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from webhook.capacity.providers.provider import Provider
     from webhook.engine.bundle import Bundle
     from webhook.engine.index import Policy
+    from webhook.kube.templates import Workload
     from webhook.policy.common import LabelSelectorSpec
     from webhook.registration.matched_resources import MatchedResource, ResourceKey
 
-Condition = dict[str, str]
+BUILT_IN: Final = frozenset({"", "apps", "batch"})
+"""API groups whose objects have the types of their fields: the API server rejects others before it calls a webhook."""
+ITEMS_AT_MOST: Final = 16
+"""Items of a list that are tested one by one."""
+TEXT_LENGTH_AT_MOST: Final = 256
+"""Characters of an image, or of the key of a toleration, that are tested. An image with a digest has 150."""
 
-PODS: Final = ("", "pods")
-_BREAK_GLASS: Final = Concern(annotations=Keys(frozenset({BREAK_GLASS})))
-_SUBRESOURCE: Final = "request.?subResource.orValue('')"
-_IS_POD: Final = f"{RESOURCE} == '/pods' && {_SUBRESOURCE} == ''"
-_NEW: Final = "(object == null ? oldObject : object)"
-_OLD: Final = "(oldObject == null ? object : oldObject)"
-_NOT_UPDATED: Final = "request.operation != 'UPDATE' || oldObject == null"
+_PODS: Final = ("", "pods")
+_OUTDATED: Final = ("beta.", "failure-domain.", "node.kubernetes.io/windows")
+_BY_DEFAULT: Final = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
+"""Taints that every Pod tolerates: the API server adds that."""
 
 
 class ObjectConditions:
-    """Hold the conditions of one phase."""
+    """The conditions of one phase."""
 
-    def __init__(
-        self, bundle: Bundle, phase: Phase, neutral: list[str], matched: Mapping[ResourceKey, MatchedResource]
-    ) -> None:
+    def __init__(self, bundle: Bundle, phase: Phase, matched: Mapping[ResourceKey, MatchedResource]) -> None:
         self._mutate = phase is Phase.MUTATE
-        self._neutral = neutral
+        self._neutral = literal(neutral_keys(bundle.providers.values()))
         self._matched = matched
-        self._pods = matched.get(PODS)
-        self._others = {key: each for key, each in matched.items() if key != PODS}
-        self._workloads = [each for key, each in bundle.index.workloads.items() if key in self._others]
+        self._workloads = [workload for key, workload in bundle.index.workloads.items() if key in matched]
         self._selectors = {each.name: each.spec.match.object_selector for each in bundle.documents if each.is_policy}
+        self._concern = self._whole_concern()
 
-    def of(self, *, in_spot_namespace: bool = False) -> list[Condition]:
-        """Return the conditions.
-
-        In a namespace with a capacity label every Pod may be one that targets spot.
-        """
-        found: list[Condition] = []
-        if self._pods is not None and (text := self._of_pods(self._pods, in_spot=in_spot_namespace)):
-            found.append({"name": "pods", "expression": text})
-        if self._others:
-            unless = [_IS_POD] if self._pods is not None else []
-            unless += self._always()
-            found.append({"name": "changes", "expression": any_of([*unless, *self._changed()])})
-            concern = self._concern_of_others()
-            if not (in_spot_namespace and concern.in_spot_namespaces):
-                found.append(
-                    {"name": "concerns", "expression": any_of([*unless, "object == null", *self._concerns(concern)])}
-                )
-        return found
-
+    @property
     def tell_spot_namespaces(self) -> bool:
         """Return whether every Pod in a namespace with a capacity label concerns a policy."""
-        return any(
-            self._concern(policies.values(), key).in_spot_namespaces
-            for key, each in self._matched.items()
-            for policies in (each.direct, each.projected)
-        )
+        return self._concern.in_spot_namespaces
+
+    def of(self, *, any_object: bool = False) -> list[dict[str, str]]:
+        """Return the conditions; with ``any_object``, for a webhook that every new or changed object concerns."""
+        always = list(self._always())
+        expressions: dict[str, list[str]] = {}
+        if any("UPDATE" in resource.operations for resource in self._matched.values()):
+            expressions["changes"] = [*always, *self._changes()]
+        if not any_object and not self._concern.everything:
+            expressions["concerns"] = [*always, *self._concerns()]
+        return [{"name": name, "expression": any_of(lines)} for name, lines in expressions.items()]
 
     def for_everything(self, key: ResourceKey) -> Iterator[str]:
         """Yield the names of policies that do not say which of these objects concern them."""
         matched = self._matched[key]
         for name, policy in (matched.direct | matched.projected).items():
-            if self._concern([policy], key).everything:
+            if self._concern_of([policy], key).everything:
                 yield name
 
-    def _concern(self, policies: Iterable[Policy], key: ResourceKey) -> Concern:
+    def _concern_of(self, policies: Iterable[Policy], key: ResourceKey) -> Concern:
         rules = (policy.mutator if self._mutate else policy.validator or policy.mutator for policy in policies)
         return concern_of(rules, *key)
 
-    def _of_pods(self, matched: MatchedResource, *, in_spot: bool) -> str:
-        """Return the expression for Pods; empty if the webhook is called for all."""
-        concern = self._concern(matched.direct.values(), PODS) | (_BREAK_GLASS if matched.guarded else NOTHING)
-        if self._mutate:
-            concern = replace(concern, node_name=False)  # it is warned of
-        every_new = in_spot and concern.in_spot_namespaces
-        if concern.everything or (every_new and matched.operations == {"CREATE"}):
-            return ""
-        concerns = block("(", ConcernExpressions(concern, self._neutral, typed=True).pod("object"))
-        text = f"object == null || {concerns}"
-        if "UPDATE" in matched.operations:
-            fields = (f"object.?spec.?{name} != oldObject.?spec.?{name}" for name in sorted(concern.changes))
-            changed = block("(", [_NOT_UPDATED, *changed_metadata(concern), *fields])
-            text = f"object == null || {changed} && {concerns}"
-        if every_new:
-            text = f"request.operation == 'CREATE' || {text}"
-        return f"!({_IS_POD}) || {text}" if self._others else text
+    def _whole_concern(self) -> Concern:
+        """Return what concerns the policies, except those for which the webhook is always called."""
+        concern = NOTHING
+        for key, matched in self._matched.items():
+            narrow = [policy for policy in matched.direct.values() if not self._concern_of([policy], key).everything]
+            concern |= self._concern_of([*narrow, *matched.projected.values()], key)
+            concern |= Concern(annotations=Keys(frozenset({BREAK_GLASS}))) if matched.guarded else NOTHING
+        return concern
 
-    def _always(self) -> list[str]:
-        """Return expressions for objects for which the webhook is always called."""
+    def _always(self) -> Iterator[str]:
+        """Yield expressions for objects for which the webhook is always called."""
         whole: list[ResourceKey] = []
-        narrow: list[str] = []
-        for key in self._others:
-            direct = self._matched[key].direct
-            wide = [direct[name] for name in self.for_everything(key) if name in direct]
-            selectors = [self._selectors.get(policy.name) for policy in wide]
+        for key, matched in self._matched.items():
+            selectors = [self._selectors.get(name) for name in self.for_everything(key) if name in matched.direct]
             if "*" in "".join(key) or not all(selectors):
                 whole.append(key)
-            here = f"{RESOURCE} + '/' + {_SUBRESOURCE} == {quoted(_reference(*key))}"
-            narrow += [f"{here} && ({_selects(each)})" for each in selectors if each is not None]
-        if not whole:
-            return narrow
-        known = [_reference(*key) for key in self._others if key not in whole]
-        return [f"!({RESOURCE} + '/' + {_SUBRESOURCE} in {literal(known)})", *narrow]
+            yield from (f"{REFERENCE} == {quoted(reference(*key))} && ({_selects(each)})" for each in selectors if each)
+        if whole:
+            yield f"!({REFERENCE} in {literal([reference(*key) for key in self._matched if key not in whole])})"
 
-    def _concern_of_others(self) -> Concern:
-        found = NOTHING
-        for key, each in self._others.items():
-            narrow = [policy for policy in each.direct.values() if not self._concern([policy], key).everything]
-            found |= self._concern(narrow, key) | self._concern(each.projected.values(), key)
-            found |= _BREAK_GLASS if each.guarded else NOTHING
-        return found
+    def _changes(self) -> Iterator[str]:
+        """Yield expressions that are true unless an UPDATE changes nothing that may concern a policy."""
+        yield "request.operation != 'UPDATE' || object == null || oldObject == null"
+        yield "object.?metadata.?labels != oldObject.?metadata.?labels"
+        yield from changes_annotations(self._concern.annotations)
+        resources = {_name(each): [path.segments[0] for path in each.paths] for each in self._workloads}
+        if _PODS in self._matched:
+            resources["/pods"] = ["spec"]
+        if resources:
+            roots = sorted(set(chain.from_iterable(resources.values())))
+            differ = (f"object.?{root} != oldObject.?{root}" for root in roots)
+            yield block(f"{RESOURCE} in {literal(sorted(resources))} && (", differ)
 
-    def _changed(self) -> Iterator[str]:
-        """Yield expressions that are true if an UPDATE changes what may concern a policy."""
-        yield _NOT_UPDATED
-        yield "object == null"
-        yield from changed_metadata(self._concern_of_others())
-        projected = (policy for each in self._others.values() for policy in each.projected.values())
-        counting = any(policy.kind.counts_replicas for policy in projected)
-        yield from changed_templates(self._workloads, counting=counting)
-
-    def _concerns(self, concern: Concern) -> Iterator[str]:
+    def _concerns(self) -> Iterator[str]:
         """Yield expressions that are true if an object may concern a policy."""
-        expressions = ConcernExpressions(concern, self._neutral, typed=False)
-        if concern.everything:  # of a template: a policy about Pods looks at each
-            yield "true"
-            return
-        for text in map(quoted, sorted(concern.names)):
-            names = (f"object.?metadata.?{each}.orValue('').startsWith({text})" for each in ("name", "generateName"))
-            yield f"request.operation == 'CREATE' && ({' || '.join(names)})"
-        yield from ConcernExpressions(concern, self._neutral, typed=True).metadata()
-        if self._workloads:
-            yield from expressions.templates(self._workloads)
+        yield "object == null"
+        yield from _metadata(self._concern, "object")
+        built_in = {_name(each): places for each in self._workloads if (places := _places(each))}
+        if custom := sorted(_name(each) for each in self._workloads if _name(each) not in built_in):
+            yield f"{RESOURCE} in {literal(custom)}"
+        if _PODS in self._matched:
+            built_in["/pods"] = ["object"]
+        if built_in:
+            pods = ", ".join(dict.fromkeys(chain.from_iterable(built_in.values())))
+            search = f"{RESOURCE} in {literal(sorted(built_in))} && [{pods}].exists(pod,"
+            yield block(search, self._of_pod(self._concern))
+
+    def _of_pod(self, concern: Concern) -> Iterator[str]:
+        """Yield expressions about the ``pod``. A workload is searched as a Pod, too, and has none of these fields."""
+        yield from _metadata(concern, "pod")
+        if concern.selectors:
+            yield from self._selectors_of_pod()
+        if concern.tolerations:
+            key = "toleration.?key.orValue('')"
+            one_of = f"!({key} in {literal(_BY_DEFAULT)}) && ({_text(key, concern.tolerations)})"
+            yield from _list_has("pod.?spec.?tolerations", "toleration", one_of)
+        if concern.images:
+            one_of = _text("container.?image.orValue('')", Keys(containing=concern.images))
+            yield from _list_has("pod.?spec.?containers", "container", one_of)
+        if concern.node_name:
+            yield f"({RESOURCE} != '/pods' || request.operation == 'CREATE') && pod.?spec.?nodeName.orValue('') != ''"
+
+    def _selectors_of_pod(self) -> Iterator[str]:
+        selector = "pod.?spec.?nodeSelector.orValue({})"
+        yield f"{selector}.size() > {MEMBERS_AT_MOST}"
+        yield f"{selector}.exists(key, !(key in {self._neutral}))"
+        affinity = "pod.?spec.?affinity.?nodeAffinity"
+        preferred = f"{affinity}.?preferredDuringSchedulingIgnoredDuringExecution.orValue([])"
+        yield f"type({preferred}) != list || {preferred}.size() > 0"
+        requirement = f"!(requirement.?key.orValue('') in {self._neutral})"
+        has_requirement = any_of(_list_has("term.?matchExpressions", "requirement", requirement))
+        terms = f"{affinity}.?requiredDuringSchedulingIgnoredDuringExecution.?nodeSelectorTerms"
+        yield from _list_has(terms, "term", has_requirement)
 
 
-def _reference(group: str, path: str) -> str:
-    resource, _, subresource = path.partition("/")
-    return f"{group}/{resource}/{subresource}"
+def _metadata(concern: Concern, of: str) -> Iterator[str]:
+    """Yield expressions about labels and annotations, which are maps of strings in all objects."""
+    yield from has_keys(f"{of}.?metadata.?labels.orValue({{}})", concern.labels)
+    yield from has_keys(f"{of}.?metadata.?annotations.orValue({{}})", concern.annotations)
+
+
+def _list_has(place: str, item: str, test: str) -> Iterator[str]:
+    """Yield expressions that are true if the test is true of an item of a list, or the list can't be searched.
+
+    The API server shows some empty lists as null before it rejects them.
+    """
+    items = f"{place}.orValue([])"
+    yield f"type({items}) != list || {items}.size() > {ITEMS_AT_MOST}"
+    yield f"{items}.exists({item}, {test})"
+
+
+def _text(value: str, keys: Keys) -> str:
+    """Return an expression that is true if a text is one of the keys or contains one."""
+    tests = [f"{value} in {literal(sorted(keys.exact))}"] if keys.exact else []
+    if keys.containing:
+        tests += [f"{value}.size() > {TEXT_LENGTH_AT_MOST}"]
+        tests += [f"{value}.contains({quoted(text)})" for text in sorted(keys.containing)]
+    return " || ".join(tests)
+
+
+def neutral_keys(providers: Iterable[Provider]) -> list[str]:
+    """Return keys of node labels that don't tell spot nodes from others, for any of the providers.
+
+    Outdated keys are left out, to keep expressions short: the webhook is called for a Pod with one.
+    """
+    telling = {
+        key
+        for provider in providers
+        for key in (provider.pool_name_label, *(label.key for label in provider.spot_node_labels))
+    }
+    return sorted(key for key in EVERY_NODE_HAS - telling if not key.startswith(_OUTDATED))
+
+
+def _places(workload: Workload) -> list[str]:
+    """Return the places of the pod templates, and of templates whose labels count; empty if they aren't searched."""
+    paths = [path.text for path in workload.paths]
+    paths += [labels.path.text.removesuffix(".metadata.labels") for labels in workload.labels]
+    plain = not any(path.layout for path in workload.paths) and not any(path.endswith("labels") for path in paths)
+    if workload.group not in BUILT_IN or not plain or "*" in "".join(paths):
+        return []
+    return ["?object" + "".join(f".?{name}" for name in path.split(".")) for path in paths]
+
+
+def _name(workload: Workload) -> str:
+    return f"{workload.group}/{workload.resource}"
 
 
 def _selects(selector: LabelSelectorSpec) -> str:
-    either = (selects(selector, f"{each}.?metadata.?labels.orValue({{}})") for each in (_NEW, _OLD))
-    return " || ".join(f"({each})" for each in either)
+    objects = ("(object == null ? oldObject : object)", "(oldObject == null ? object : oldObject)")
+    return " || ".join(f"({selects(selector, f'{each}.?metadata.?labels.orValue({{}})')})" for each in objects)

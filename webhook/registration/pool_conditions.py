@@ -17,8 +17,17 @@ from webhook.capacity.providers.joins import Sizer
 from webhook.capacity.providers.query import Query
 from webhook.capacity.providers.reader import PoolReader
 from webhook.capacity.providers.reader_schema import MachineTemplateSpec, NodePoolReaderSpec
-from webhook.registration.cel import literal, quoted
-from webhook.registration.conditions import MEMBERS_AT_MOST, block, keys_in
+from webhook.registration.cel import literal
+from webhook.registration.conditions import (
+    MEMBERS_AT_MOST,
+    REFERENCE,
+    RESOURCE,
+    SUBRESOURCE,
+    any_of,
+    block,
+    changes_annotations,
+    reference,
+)
 from webhook.rules.concern import Keys, concern_of
 from webhook.rules.reserved_labels.own import PREFIX
 
@@ -44,11 +53,12 @@ ON_DEMAND_FALLBACK: Final = "OnDemandFallback"
 OF_POOLS: Final = frozenset({ON_DEMAND_FALLBACK, "NodePoolRules", "ReservedLabels"})
 """Policy kinds that judge no fields of a node pool but those that are compared here."""
 
-_SCALE: Final = "request.?subResource.orValue('')"
 ANNOTATIONS_AT_MOST: Final = 1024
 """Annotations of a pool that are looked at one by one. Measured on a real API server, 7,000 short keys or 2,040 of 127
 characters (256 KiB) stay within the budget: a pool with many must not need an answer for every update."""
-_NOT_READ: Final = ("apiVersion", "kind", "metadata", "status")
+_COMPARED_OTHERWISE: Final[Tree] = dict.fromkeys(
+    ("apiVersion", "kind", "metadata", "status"), ExcludedField.CONTROLLERS
+)
 """Members of an object that are compared in another way, or never."""
 _ANNOTATION: Final = re.compile(r'metadata\.annotations\."([^"]+)"')
 
@@ -78,7 +88,7 @@ def _tree(parts: Collection[PoolReader | Sizer]) -> Tree:
     for part in parts:
         sizes = (part.desired,) if isinstance(part, Sizer) else (part.size.desired, part.size.maximum)
         for path in (path for query in sizes if query is not None for path in query.paths):
-            if path[0] not in _NOT_READ:
+            if path[0] not in _COMPARED_OTHERWISE:
                 _put(tree, path, ExcludedField.SIZE)
         for path in part.controller_fields:
             # An expression may read a field if it names it, or a field that holds it.
@@ -118,22 +128,21 @@ def queries_of(part: object) -> Iterator[Query]:
 
 
 class PoolConditions:
-    """Hold the conditions of both webhooks about node pools."""
+    """The conditions of both webhooks about node pools."""
 
     def __init__(self, providers: Collection[Provider], matched: MatchedResources) -> None:
-        unasked = unasked_fields(providers)
-        self._resources = {key: unasked[key] for key in sorted(matched) if key in unasked}
+        self._unasked = unasked_fields(providers)
         self._annotations = annotations_read(providers)
         self._matched = matched
 
     def guarding(self) -> list[dict[str, str]]:
         """Return the conditions of the webhook with failurePolicy Fail."""
         # The API server leaves out 0.
-        new, old = (f"{each}.?spec.?replicas.orValue(0)" for each in ("object", "oldObject"))
+        new, old = (f"{value}.?spec.?replicas.orValue(0)" for value in ("object", "oldObject"))
         fewer = f"object == null || oldObject == null || {new} < {old}"
         return [
             {"name": "pools-that-change", "expression": self._changes()},
-            {"name": "scaled-down", "expression": f"{_SCALE} != 'scale' || {fewer}"},
+            {"name": "scaled-down", "expression": f"{SUBRESOURCE} != 'scale' || {fewer}"},
         ]
 
     def has_more(self, key: ResourceKey) -> bool:
@@ -143,18 +152,13 @@ class PoolConditions:
     def beyond(self, more: MatchedResources) -> list[dict[str, str]]:
         """Return the conditions of the webhook with failurePolicy Ignore, for other updates.
 
-        They are a size that grows, and all updates if a policy does not say what concerns it.
+        They are changes of the spec, such as a size that grows, and all updates if a policy does not say what concerns
+        it.
         """
-        whole = [key for key in more if self._concerns_all(key)]
-        parts = [
-            block(f"{of_resource(*key)} && (", grows)
-            for key, tree in self._resources.items()
-            if key in more and key not in whole and (grows := list(_grows("object", "oldObject", tree)))
-        ]
-        paths = ((group, *path.partition("/")) for group, path in whole)
-        lines = [f"{of_resource(group, of)} && {_SCALE} == {quoted(sub)}" for group, of, _, sub in paths]
-        lines += parts
-        return [{"name": "other-changes", "expression": block("object == null || oldObject == null || (", lines)}]
+        lines = ["object == null || oldObject == null || object.?spec != oldObject.?spec"]
+        if whole := [reference(*key) for key in more if self._concerns_all(key)]:
+            lines.append(f"{REFERENCE} in {literal(whole)}")
+        return [{"name": "other-changes", "expression": any_of(lines)}]
 
     def _concerns_all(self, key: ResourceKey) -> bool:
         policies = self._matched[key].direct.values()
@@ -163,77 +167,32 @@ class PoolConditions:
         )
 
     def _changes(self) -> str:
-        keys = Keys(self._annotations, frozenset({PREFIX}))
-        old, new = (f"{each}.?metadata.?annotations.orValue({{}})" for each in ("oldObject", "object"))
-        other = "object.metadata.?annotations[?key] != oldObject.?metadata.?annotations[?key]"
-        removed = (f"{quoted(key)} in {old} && !({quoted(key)} in {new})" for key in sorted(self._annotations))
-        roots = sorted({*_NOT_READ, *(root for tree in self._resources.values() for root in tree)})
+        resources: dict[str, list[str]] = {}
+        for (group, resource), tree in sorted(self._unasked.items()):
+            differ = any_of(_differ("", _COMPARED_OTHERWISE | tree))
+            resources.setdefault(differ, []).append(f"{group}/{resource}")
         lines = [
             "object.?metadata.?labels != oldObject.?metadata.?labels",
             "object.?metadata.?ownerReferences != oldObject.?metadata.?ownerReferences",
-            *keys_in(new, keys, also=other, at_most=ANNOTATIONS_AT_MOST),
-            *removed,
-            f"object.size() > {MEMBERS_AT_MOST} || oldObject.size() > {MEMBERS_AT_MOST}",
-            f"object.exists(key, !(key in {literal(roots)}) && object[?key] != oldObject[?key])",
-            f"oldObject.exists(key, !(key in {literal(list(_NOT_READ))}) && !(key in object))",
-            *(
-                block(f"{of_resource(*key)} && (", _differs_below("object", "oldObject", tree, roots))
-                for key, tree in self._resources.items()
-            ),
+            *changes_annotations(Keys(self._annotations, frozenset({PREFIX})), at_most=ANNOTATIONS_AT_MOST),
+            *(block(f"{RESOURCE} in {literal(names)} && (", [differ]) for differ, names in resources.items()),
         ]
         return block(
-            f"request.operation != 'UPDATE' || {_SCALE} != '' || object == null || oldObject == null || (", lines
+            f"request.operation != 'UPDATE' || {SUBRESOURCE} != '' || object == null || oldObject == null || (", lines
         )
 
 
-def of_resource(group: str, resource: str) -> str:
-    """Return an expression that is true if the request is about this resource."""
-    return f"request.resource.group == {quoted(group)} && request.resource.resource == {quoted(resource)}"
-
-
-def _differs(new: str, old: str, tree: Tree) -> Iterator[str]:
-    """Yield expressions that are true if the maps differ, except in sizes that grew and controllers' fields."""
+def _differ(place: str, tree: Tree) -> Iterator[str]:
+    """Yield expressions that are true if the maps there differ, except in sizes that grew and controllers' fields."""
+    new, old = f"object{place}", f"oldObject{place}"
+    fields = {field: sorted(name for name, inner in tree.items() if inner is field) for field in ExcludedField}
+    parents = {name: inner for name, inner in sorted(tree.items()) if isinstance(inner, dict)}
+    sizes, controllers = fields[ExcludedField.SIZE], fields[ExcludedField.CONTROLLERS]
     yield f"{new}.size() > {MEMBERS_AT_MOST} || {old}.size() > {MEMBERS_AT_MOST}"
-    sizes = _named(tree, ExcludedField.SIZE)
-    parents = sorted(name for name, inner in tree.items() if isinstance(inner, dict))
-    controllers = _named(tree, ExcludedField.CONTROLLERS)
-    unless = f"!(key in {literal([*parents, *controllers])}) && " if parents or controllers else ""
-    grew = f" && !(key in {literal(sizes)} && {_grew(new, old)})" if sizes else ""
-    yield f"{new}.exists(key, {unless}{new}[?key] != {old}[?key]{grew})"
-    unless = f"!(key in {literal(controllers)}) && " if controllers else ""
-    yield f"{old}.exists(key, {unless}!(key in {new}))"
-    yield from _differs_below(new, old, tree, parents)
-
-
-def _named(tree: Tree, field: ExcludedField) -> list[str]:
-    """Return the members that are such a field."""
-    return sorted(name for name, inner in tree.items() if inner is field)
-
-
-def _differs_below(new: str, old: str, tree: Tree, names: Iterable[str]) -> Iterator[str]:
-    """Yield expressions that are true if one of these members differs so."""
-    for name in names:
-        if name not in _NOT_READ:
-            differ = f"{new}.?{name} != {old}.?{name}"
-            inner = tree.get(name)
-            unlike = " || ".join(f"type({each}.?{name}.orValue(null)) != map" for each in (new, old))
-            yield (
-                block(f"{differ} && (", [unlike, *_differs(f"{new}.{name}", f"{old}.{name}", inner)])
-                if isinstance(inner, dict)
-                else differ
-            )
-
-
-def _grew(new: str, old: str) -> str:
-    """Return an expression that is true if the member ``key`` is a greater number than before."""
-    return f"type({new}[key]) == int && type({old}[?key].orValue(null)) == int && {new}[key] > {old}[key]"
-
-
-def _grows(new: str, old: str, tree: Tree) -> Iterator[str]:
-    """Yield expressions that are true if a size grows."""
-    if sizes := _named(tree, ExcludedField.SIZE):
-        yield f"{literal(sizes)}.exists(key, key in {new} && {_grew(new, old)})"
-    for name, inner in sorted(tree.items()):
-        if isinstance(inner, dict) and (grows := list(_grows(f"{new}.{name}", f"{old}.{name}", inner))):
-            alike = " && ".join(f"type({each}.?{name}.orValue(null)) == map" for each in (new, old))
-            yield block(f"{alike} && (", grows)
+    numbers = f"type({new}[key]) == int && type({old}[?key].orValue(null)) == int"
+    grew = f" && !(key in {literal(sizes)} && {numbers} && {new}[key] > {old}[key])" if sizes else ""
+    yield f"{new}.exists(key, !(key in {literal([*parents, *controllers])}) && {new}[?key] != {old}[?key]{grew})"
+    yield f"{old}.exists(key, !(key in {literal(controllers)}) && !(key in {new}))"
+    for name, inner in parents.items():
+        unlike = " || ".join(f"type({each}.?{name}.orValue(null)) != map" for each in (new, old))
+        yield block(f"{new}.?{name} != {old}.?{name} && (", [unlike, *_differ(f"{place}.{name}", inner)])

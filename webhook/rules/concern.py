@@ -16,12 +16,7 @@ if TYPE_CHECKING:
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """Match keys of labels, annotations or taints.
-
-    Attributes:
-        exact: these keys.
-        containing: every key that contains one of these texts.
-    """
+    """Keys of labels, annotations, or taints: ``exact`` ones, and all that contain one of the texts ``containing``."""
 
     exact: frozenset[str] = frozenset()
     containing: frozenset[str] = frozenset()
@@ -37,20 +32,17 @@ class Keys(msgspec.Struct, frozen=True):
 
 
 class Concern(msgspec.Struct, frozen=True, kw_only=True):
-    """Name the parts of an object, or of its templates' Pods, that a rule may report on; any part is enough.
+    """The parts of an object, or of its templates' Pods, that a rule may report on; any part is enough.
 
     Attributes:
         everything: whatever the object is.
         labels: keys of its labels, and of labels that it gives to others.
         selectors: the nodeSelector or required node affinity of a Pod names a key that may tell spot from other nodes,
             or the Pod prefers some nodes.
-        tolerations: a Pod tolerates taints of these keys.
-        all_tolerations: a Pod tolerates any taint, but those that every Pod tolerates by default.
+        tolerations: a Pod tolerates taints of these keys, except taints that every Pod tolerates by default.
         images: the image name of a container contains one of these texts.
         node_name: a Pod is created on a node of its own choice.
         in_spot_namespaces: every Pod of a namespace that has a capacity label.
-        names: the name of a Namespace begins with one of these texts.
-        changes: fields of ``spec`` of a Pod whose change counts, beside its labels and annotations.
     """
 
     everything: bool = False
@@ -58,12 +50,9 @@ class Concern(msgspec.Struct, frozen=True, kw_only=True):
     annotations: Keys = Keys()
     selectors: bool = False
     tolerations: Keys = Keys()
-    all_tolerations: bool = False
     images: frozenset[str] = frozenset()
     node_name: bool = False
     in_spot_namespaces: bool = False
-    names: frozenset[str] = frozenset()
-    changes: frozenset[str] = frozenset()
 
     def __or__(self, other: Concern) -> Concern:
         return Concern(**{name: getattr(self, name) | getattr(other, name) for name in self.__struct_fields__})
@@ -77,16 +66,16 @@ EVERYTHING: Final = Concern(everything=True)
 class Selective(Protocol):
     """Declare what concerns the rule; any object that the policy matches concerns a rule that does not."""
 
-    def concern(self, group: str, resource: str) -> Concern:
+    def concern(self, group: str, resource: str, /) -> Concern:
         """Return what may concern the rule in objects of this resource and the Pods of their templates."""
 
 
 def concern_of(rules: Iterable[object], group: str, resource: str) -> Concern:
     """Return what may concern any of the rules."""
-    found = NOTHING
+    concern = NOTHING
     for rule in rules:
-        found |= rule.concern(group, resource) if isinstance(rule, Selective) else EVERYTHING
-    return found
+        concern |= rule.concern(group, resource) if isinstance(rule, Selective) else EVERYTHING
+    return concern
 
 
 def targeting_concern(*, tolerating: bool) -> Concern:
@@ -95,6 +84,6 @@ def targeting_concern(*, tolerating: bool) -> Concern:
         labels=Keys(frozenset({CAPACITY_LABEL})),
         annotations=Keys(frozenset({NODE_POOL_ANNOTATION})),
         selectors=True,
-        all_tolerations=tolerating,
+        tolerations=Keys(containing=frozenset({""} if tolerating else ())),
         in_spot_namespaces=True,
     )

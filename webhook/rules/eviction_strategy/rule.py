@@ -87,11 +87,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
 
     def concern(self, group: str, resource: str) -> Concern:
         """Return the eviction labels and similar keys; of DaemonSets also what schedules them on SUNK nodes."""
-        of_labels = Concern(
-            labels=Keys(self.keys, frozenset({_ALIKE})),
-            annotations=Keys(self.keys),
-            changes=frozenset({"tolerations"}),
-        )
+        of_labels = Concern(labels=Keys(self.keys, frozenset({_ALIKE})), annotations=Keys(self.keys))
         if (group, resource) != ("apps", "daemonsets"):
             return of_labels
         if self.spec.sunk_nodes != "named":

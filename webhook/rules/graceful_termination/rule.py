@@ -75,7 +75,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
     providers: Mapping[str, Provider]
     budgets: GraceBudgets
 
-    def concern(self, group: str, resource: str) -> Concern:  # noqa: ARG002 - the same of all
+    def concern(self, _group: str, _resource: str) -> Concern:
         """Return what makes a Pod target spot."""
         return targeting_concern(tolerating=self.spec.tolerating_is_targeting)
 

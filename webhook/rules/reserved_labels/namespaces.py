@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from webhook.base.globs import Globs
 from webhook.capacity.placement.supply import in_play
 from webhook.kube.filling import mapping
 from webhook.model.decision import Violation
-from webhook.rules.concern import Concern, Keys
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
@@ -18,17 +16,8 @@ if TYPE_CHECKING:
     from webhook.capacity.view import ClusterView
     from webhook.rules.subject import Subject
 
-_LITERAL: Final = re.compile(r"[^*?[]*")
-"""The part of a glob before its first wildcard."""
 _GENERATED: Final = "xxxxx"
 """A stand-in for the suffix that the API server appends to a ``generateName``."""
-
-
-def namespace_concern(providers: Mapping[str, Provider]) -> Concern:
-    """Return the names and labels that make a Namespace a provider's own."""
-    globs = [glob for each in providers.values() for glob in each.system_namespaces.names.patterns]
-    labels = frozenset(label.key for each in providers.values() for label in each.system_namespaces.labels)
-    return Concern(labels=Keys(labels), names=frozenset(_LITERAL.match(glob)[0] for glob in globs))  # type: ignore[index]
 
 
 def claims(

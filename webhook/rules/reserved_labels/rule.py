@@ -43,7 +43,7 @@ from webhook.model.review import GroupVersionKind, MalformedObjectError
 from webhook.policy.match import ResourceRule, is_namespace
 from webhook.rules.concern import Concern, Keys
 from webhook.rules.protocol import PolicyKind
-from webhook.rules.reserved_labels.namespaces import claims, namespace_concern
+from webhook.rules.reserved_labels.namespaces import claims
 from webhook.rules.reserved_labels.own import (
     PODS,
     PREFIX,
@@ -97,16 +97,10 @@ class ReservedLabels(msgspec.Struct, frozen=True):
     readers: Mapping[tuple[str, str], ResourceReader]
     workloads: Mapping[tuple[str, str], Workload]
 
-    def concern(self, group: str, resource: str) -> Concern:
-        """Return the reserved keys and spotgate's own; of Namespaces, what makes one a provider's own."""
-        if (group, resource.partition("/")[0]) == ("", "namespaces"):
-            return namespace_concern(self.providers) | Concern(labels=self._reserved_keys)
-        own = Keys(containing=frozenset({PREFIX}))
-        return Concern(labels=self._reserved_keys | own, annotations=own)
-
-    @property
-    def _reserved_keys(self) -> Keys:
-        return Keys(containing=frozenset(f"{domain}/" for domain in self.domains))
+    def concern(self, _group: str, _resource: str) -> Concern:
+        """Return the reserved keys and spotgate's own."""
+        domains = frozenset(f"{domain}/" for domain in self.domains)
+        return Concern(labels=Keys(containing=domains | {PREFIX}), annotations=Keys(containing=frozenset({PREFIX})))
 
     def validate(self, subject: Subject, context: Context) -> Iterable[Violation]:
         """Return a violation for each reserved key that the request adds or changes, then for keys without effect."""

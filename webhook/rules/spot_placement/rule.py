@@ -93,7 +93,7 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[LabelSpec, ...]
     providers: Mapping[str, Provider]
 
-    def concern(self, group: str, resource: str) -> Concern:  # noqa: ARG002 - the same of all
+    def concern(self, _group: str, _resource: str) -> Concern:
         """Return what makes a Pod target spot, or bypass placement."""
         return targeting_concern(tolerating=self.tolerating) | Concern(node_name=True)
 
