@@ -5,14 +5,27 @@ The folder is for `KUBEBUILDER_ASSETS`, which `make` sets for `KUBERNETES=1.35.4
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import subprocess
 import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from webhook.rehearse.controlplane.binaries import BinariesError, cache_directory, find_or_build, kubernetes_module
+from webhook.rehearse.controlplane.binaries import (
+    KUBERNETES,
+    BinariesError,
+    Module,
+    cache_directory,
+    find_go,
+    find_or_build,
+)
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 
 def gather(version: str) -> Path:
@@ -26,6 +39,45 @@ def gather(version: str) -> Path:
         (folder / name).unlink(missing_ok=True)
         (folder / name).symlink_to(program)
     return folder
+
+
+@contextlib.contextmanager
+def kubernetes_module(version: str) -> Iterator[Module]:
+    """Yield a module that builds this version, such as v1.34.4, from what its own go.mod requires.
+
+    That names its staging modules v0.0.0; they are published as v0.34.4. Raise BinariesError.
+    """
+    with tempfile.TemporaryDirectory(prefix="spotgate-") as folder:
+        directory = Path(folder) / KUBERNETES.name
+        directory.mkdir()
+        packages = {name: package for name, package in KUBERNETES.packages.items() if name != "kubectl"}
+        module = replace(KUBERNETES, directory=directory, packages=packages)
+        downloaded = json.loads(_go(directory, "mod", "download", "-json", f"{module.source}@{version}"))
+        required = json.loads(_go(directory, "mod", "edit", "-json", downloaded["GoMod"]))["Require"]
+        staging = [requirement["Path"] for requirement in required if requirement["Version"] == "v0.0.0"]
+        _go(directory, "mod", "init", f"spotgate.dev/controlplane/{module.name}")
+        _go(
+            directory,
+            *("mod", "edit", f"-require={module.source}@{version}"),
+            *(f"-replace={name}={name}@v0{version.removeprefix('v1')}" for name in staging),
+        )
+        _go(directory, "list", "-mod=mod", "-deps", *packages.values())  # completes go.mod and go.sum
+        yield module
+
+
+def _go(directory: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [find_go(), *arguments],
+        cwd=directory,
+        env=os.environ | {"GOWORK": "off", "CGO_ENABLED": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        said = done.stderr.strip() or done.stdout.strip()
+        raise BinariesError(f"`go {' '.join(arguments[:3])}` exited with {done.returncode}: {said}")
+    return done.stdout
 
 
 if __name__ == "__main__":

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.controlplane.assets import kubernetes_module
 from tests.programs import without
 from webhook.rehearse.controlplane import binaries, images
-from webhook.rehearse.controlplane.binaries import BinariesError, find_or_build, kubernetes_module
+from webhook.rehearse.controlplane.binaries import BinariesError, find_or_build
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +61,7 @@ def test_programs_are_taken_from_kubebuilder_assets_if_all_are_there(
     assert calls.read_text() == ""
     said: list[str] = []
     assert find_or_build(ETCD_AND_KWOK, cache=cache, say=said.append)["etcd"].is_relative_to(cache)
-    assert said[0] == f"KUBEBUILDER_ASSETS is not used: {tmp_path}/assets has not all of etcd, kwok"
+    assert said[0] == f"KUBEBUILDER_ASSETS is not used: {tmp_path}/assets lacks some of etcd, kwok"
 
 
 def test_what_is_built_is_found_from_then_on_without_go(
@@ -117,21 +118,6 @@ def test_a_build_that_breaks_off_half_way_is_not_taken(
         with pytest.raises(BinariesError, match=r"^kubectl v\S+ could not be built"):
             find_or_build(["kube-apiserver"], cache=cache, say=ignore)
         assert [path.name for path in cache.iterdir()] == ["lock"]
-
-
-def test_what_it_takes_and_how_far_it_is_is_said(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binaries, "PROGRESS_SECONDS", -1)  # it is always longer ago
-    install_go(
-        tmp_path,
-        monkeypatch,
-        'while [ "$1" != -o ]; do shift; done; echo "go: downloading x" >&2; echo bufio >&2; echo program > "$2"; chmod +x "$2"',
-    )
-    said: list[str] = []
-    find_or_build(["etcd"], cache=cache, say=said.append)
-    assert re.fullmatch(rf"building etcd: up to 6 GB in Go's caches, \d+ GB are free at {cache}", said[0])
-    assert re.fullmatch(r"building etcd v\S+ \(once; minutes, and 2 GB of memory at the end\)", said[1])
-    assert re.fullmatch(r"building etcd: 0 packages in \d+ s, at go: downloading x", said[2])
-    assert re.fullmatch(r"building etcd: 1 packages in \d+ s, at bufio", said[3])
 
 
 def test_without_go_it_is_said_where_to_get_it(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

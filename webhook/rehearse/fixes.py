@@ -77,7 +77,7 @@ def with_fixes(
 ) -> ClusterSnapshot:
     """Return the cluster with these fixes. Raise CannotJudgeError."""
     changes = [manifest_of("the fixes", dict(fix.manifest)) for fix in fixes]
-    return snapshot_of(snapshot.source.with_changes(changes, size_of), bundle, allocatable)
+    return snapshot_of(snapshot.source.with_changes(changes), bundle, allocatable)
 
 
 def growth_of(

@@ -264,7 +264,7 @@ status: {replicas: 2}
     }
     added = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "db"}, "spec": {}}
     changes = [manifest_of("here", change), manifest_of("here", added)]
-    after = snapshot_of(before.source.with_changes(changes, lambda _: 0), bundle, ALLOCATABLE)
+    after = snapshot_of(before.source.with_changes(changes), bundle, ALLOCATABLE)
     (database,) = (each for each in after.existing if each["kind"] == "StatefulSet")
     assert database["metadata"]["uid"] == "22222222-0000-0000-0000-000000000001"
     assert (database["spec"]["replicas"], database["status"]) == (2, {"replicas": 2})

@@ -93,14 +93,14 @@ WRITE = (
         ),
         (
             "selector:rak=r1",
-            "the label is not there, did you mean `rack=r1`?; labels: compute.coreweave.com/node-pool, eks.",
+            "no Node has this label, did you mean `rack=r1`?; labels: compute.coreweave.com/node-pool=",
         ),
-        ("selector:rack=r3", "the label is not there, did you mean `rack=r2`?; labels: rack=r1, rack=r2"),
-        ("selector:rack==r1", "the label is not there, did you mean `rack=r1`?; labels: rack=r1, rack=r2"),
-        ("type:bigg", "the instance type is not there, did you mean `big`?; instance types: big, odd, small"),
-        ("25%of:zone:x", "the zone is not there; zones: a, b, c"),
-        ("spto", "the pool is not there, did you mean `spot`?; pools: odd, paid, spot"),
-        ("50%of:spto", "the pool is not there, did you mean `spot`?"),
+        ("selector:rack=r3", "no Node has this label, did you mean `rack=r2`?; labels: rack=r1, rack=r2"),
+        ("selector:rack==r1", "no Node has this label, did you mean `rack=r1`?; labels: rack=r1, rack=r2"),
+        ("type:bigg", "no Node has this instance type, did you mean `big`?; instance types: big, odd, small"),
+        ("25%of:zone:x", "no Node has this zone; zones: a, b, c"),
+        ("spto", "no Node has this pool, did you mean `spot`?; pools: odd, paid, spot"),
+        ("50%of:spto", "no Node has this pool, did you mean `spot`?"),
     ],
 )
 def test_it_says_what_to_write_instead(

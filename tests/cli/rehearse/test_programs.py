@@ -84,7 +84,7 @@ def test_programs_of_the_user_say_their_version(cache: Path, tmp_path: Path, mon
     assert (found.version, assets.version) == ("1.35.1-acme", "1.35.1-acme")
     assert (found.origin, assets.origin) == (f"--binaries {tmp_path}/bin", f"KUBEBUILDER_ASSETS {tmp_path}/bin")
     (tmp_path / "bin" / "kube-scheduler").write_text("\x7fELF")
-    with pytest.raises(CannotJudgeError, match=r"kube-scheduler --version` says no version: .*Exec format error"):
+    with pytest.raises(CannotJudgeError, match=r"kube-scheduler --version` prints no version: .*Exec format error"):
         find_programs(tmp_path / "bin", None)
     assert not cache.exists()
 
@@ -122,7 +122,7 @@ def test_without_go_programs_are_taken_out_of_images(
     else:
         import_images(tmp_path, monkeypatch)
     found = prepare("v1.35.2-eks-1a2b3c")
-    assert (found.version, found.origin) == ("1.35.2", f"taken out of container images, in {cache}")
+    assert (found.version, found.origin) == ("1.35.2", f"from container images, in {cache}")
     folders = {
         f"{each}-{PLATFORM}-image" for each in (f"etcd-v{images.ETCD_TAG[:-2]}", "kwok-v0.8.0", "kubernetes-v1.35.2")
     }

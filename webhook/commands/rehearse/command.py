@@ -18,7 +18,6 @@ from webhook.commands.rehearse.rehearsals import Rehearsals, RehearseOptions
 from webhook.kube.quantity import amount_of
 from webhook.offline.options import add_cluster, add_list, add_policies, object_name, options_of, path, read_policies
 from webhook.rehearse.compare import compare
-from webhook.rehearse.inputs.nodes import expect_known_types
 from webhook.rehearse.result import DrainedBy
 from webhook.rehearse.trying import try_fixes
 
@@ -193,7 +192,6 @@ def run(namespace: Namespace) -> int:
         raise CannotJudgeError("spotgate rehearse: error: say what is lost: --lose POOL, 30%, zone:NAME ...")
     rehearsing = Rehearsals(options, read_policies(options.policies, cluster=options.cluster))
     snapshot = rehearsing.read(options.manifests)
-    expect_known_types(options.offered, snapshot.pools, snapshot.nodes)
     if options.publish is not None:
         from webhook.commands.rehearse.publish import publish  # noqa: PLC0415 - the Kubernetes client
 

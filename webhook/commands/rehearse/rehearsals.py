@@ -15,7 +15,7 @@ from webhook.offline.manifests.objects import read_manifests
 from webhook.rehearse.compare import write_base
 from webhook.rehearse.fixes import fixes_of, growth_of, with_fixes
 from webhook.rehearse.inputs.nodes import grown_nodes
-from webhook.rehearse.inputs.selection import Loss, loss_of, named_pools
+from webhook.rehearse.inputs.selection import Loss, loss_of
 from webhook.rehearse.inputs.snapshot import snapshot_of
 from webhook.rehearse.inputs.source import ClusterSource
 
@@ -73,7 +73,6 @@ class Rehearsals:
     def read(self, paths: Sequence[str]) -> ClusterSnapshot:
         """Read the cluster, with these manifests."""
         options = self.options
-        named = [*named_pools(options.lose), *((f"--grow {pool}", pool) for pool, *_ in options.grow)]
         manifests = read_manifests(paths)
         if manifests.problems:
             raise CannotJudgeError("\n".join(map(str, manifests.problems)))
@@ -82,7 +81,7 @@ class Rehearsals:
             from webhook.rehearse.inputs.live import live_source  # noqa: PLC0415 - the Kubernetes client
 
             source = live_source(options, manifests.objects, self.bundle)
-        return snapshot_of(source, self.bundle, options.offered, named)
+        return snapshot_of(source, self.bundle, options.offered)
 
     def loss(self, snapshot: ClusterSnapshot, lost: Sequence[str]) -> Loss:
         """Return the Nodes that are lost, of the values of ``--lose``."""

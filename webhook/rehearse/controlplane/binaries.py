@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import json
 import os
 import platform
 import re
@@ -18,9 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -29,17 +26,17 @@ if TYPE_CHECKING:
 
 MODULES: Final = Path(__file__).parent / "modules"
 PLATFORM: Final = f"{sys.platform}-{platform.machine()}"
-PROGRESS_SECONDS: Final = 30.0
-GO_CACHES_GB: Final = 6  # after all modules; Go keeps them for the next version
+_LAST_WORDS: Final = 30
+"""Lines of a failed build that are shown."""
 
 
 class BinariesError(Exception):
-    """Report programs that can't be had; the message says why and what to do."""
+    """Missing programs; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """Describe a Go module and the programs that are built from it.
+    """A Go module and the programs that are built from it.
 
     Attributes:
         directory: where its go.mod is.
@@ -89,7 +86,7 @@ KUBERNETES: Final = Module(
         name: f"k8s.io/kubernetes/cmd/{name}"
         for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
     },
-    # Without these flags every program takes itself for v0.0.0, and checks of the version misfire.
+    # Without these flags every program reports v0.0.0, and checks of the version fail.
     ldflags=f"-s -w -X {_VERSION}.gitVersion={{version}} "
     f"-X {_VERSION}.gitMajor={{major}} -X {_VERSION}.gitMinor={{minor}}",
 )
@@ -130,16 +127,16 @@ def find_or_build(
         return {name: Path(assets) / name for name in names}
     cache = cache or cache_directory()
     needed = [module for module in modules if not module.packages.keys().isdisjoint(names)]
-    if missing := [module for module in needed if not has_programs(cache / module.key, module.packages)]:
+    if not all(has_programs(cache / module.key, module.packages) for module in needed):
         if assets:
-            say(f"KUBEBUILDER_ASSETS is not used: {assets} has not all of {', '.join(sorted(names))}")
+            say(f"KUBEBUILDER_ASSETS is not used: {assets} lacks some of {', '.join(sorted(names))}")
         go = find_go()
         with locked(cache, say):
-            for module in missing:
-                if not has_programs(
-                    cache / module.key, module.packages
-                ):  # else whoever had the lock before has built it
-                    _build_module(go, module, cache, say)
+            for module in needed:
+                if not has_programs(cache / module.key, module.packages):  # another process may have built it
+                    with filling(cache / module.key) as built:
+                        for name, package in module.packages.items():
+                            _build(go, module, package, built / name, say)
     return {name: cache / module.key / name for module in needed for name in module.packages if name in names}
 
 
@@ -149,7 +146,7 @@ def has_programs(directory: Path, names: Collection[str]) -> bool:
 
 
 def find_go() -> str:
-    """Return the path of Go, on the PATH or beside Python. Raise BinariesError."""
+    """Return the path of Go, on the PATH or next to Python. Raise BinariesError."""
     go = shutil.which("go", path=os.pathsep.join((os.environ.get("PATH", ""), str(Path(sys.executable).parent))))
     if go is None:
         raise BinariesError(
@@ -158,14 +155,6 @@ def find_go() -> str:
             f"{', '.join(sorted(EVERYTHING))}."
         )
     return go
-
-
-def _build_module(go: str, module: Module, cache: Path, say: Callable[[str], None]) -> None:
-    free = shutil.disk_usage(cache).free / 1e9
-    say(f"building {module.name}: up to {GO_CACHES_GB} GB in Go's caches, {free:.0f} GB are free at {cache}")
-    with filling(cache / module.key) as built:
-        for name, package in module.packages.items():
-            _build(go, module, package, built / name, say)
 
 
 @contextlib.contextmanager
@@ -193,74 +182,27 @@ def filling(folder: Path) -> Iterator[Path]:
         built = Path(temporary) / "bin"
         built.mkdir()
         yield built
-        shutil.rmtree(folder, ignore_errors=True)  # one that lacks programs, as somebody removed them
+        shutil.rmtree(folder, ignore_errors=True)  # it may lack programs that a user removed
         built.rename(folder)
 
 
 def _build(go: str, module: Module, package: str, target: Path, say: Callable[[str], None]) -> None:
-    say(f"building {target.name} {module.version} (once; minutes, and 2 GB of memory at the end)")
-    # A build in the background of somebody's work: nice. -v names each package as it is compiled.
-    command = ["nice", "-n", "10", go, "build", "-v", *module.flags(), "-o", str(target), package]
-    environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"}
-    last = deque[str](maxlen=30)
-    compiled, started, said = 0, time.monotonic(), time.monotonic()
-    with subprocess.Popen(  # noqa: S603 - Go
-        command, cwd=module.directory, env=environment, stderr=subprocess.PIPE, text=True
-    ) as build:
-        try:
-            for line in build.stderr or ():
-                last.append(line)
-                compiled += not line.startswith("go: ")
-                if time.monotonic() - said > PROGRESS_SECONDS:
-                    said = time.monotonic()
-                    say(f"building {target.name}: {compiled} packages in {said - started:.0f} s, at {line.strip()}")
-        except BaseException:
-            build.terminate()
-            raise
-    if build.returncode != 0:
-        raise BinariesError(
-            f"{target.name} {module.version} could not be built: `go build {package}` in {module.directory} "
-            f"exited with {build.returncode}. It said last:\n{''.join(last)}"
-        )
-
-
-@contextlib.contextmanager
-def kubernetes_module(version: str) -> Iterator[Module]:
-    """Yield a module that builds this version, such as v1.34.4, from what its own go.mod requires.
-
-    That names its staging modules v0.0.0; they are published as v0.34.4. Raise BinariesError.
-    """
-    with tempfile.TemporaryDirectory(prefix="spotgate-") as folder:
-        directory = Path(folder) / KUBERNETES.name
-        directory.mkdir()
-        packages = {name: each for name, each in KUBERNETES.packages.items() if name != "kubectl"}
-        module = replace(KUBERNETES, directory=directory, packages=packages)
-        downloaded = json.loads(_go(directory, "mod", "download", "-json", f"{module.source}@{version}"))
-        required = json.loads(_go(directory, "mod", "edit", "-json", downloaded["GoMod"]))["Require"]
-        staging = [each["Path"] for each in required if each["Version"] == "v0.0.0"]
-        _go(directory, "mod", "init", f"spotgate.dev/controlplane/{module.name}")
-        _go(
-            directory,
-            *("mod", "edit", f"-require={module.source}@{version}"),
-            *(f"-replace={each}={each}@v0{version.removeprefix('v1')}" for each in staging),
-        )
-        _go(directory, "list", "-mod=mod", "-deps", *packages.values())  # completes go.mod and go.sum
-        yield module
-
-
-def _go(directory: Path, *arguments: str) -> str:
+    say(f"building {target.name} {module.version} (once; minutes, 2 GB of memory, and up to 6 GB in Go's caches)")
+    command = ["nice", "-n", "10", go, "build", *module.flags(), "-o", str(target), package]
     done = subprocess.run(  # noqa: S603 - Go
-        [find_go(), *arguments],
-        cwd=directory,
-        env=os.environ | {"GOWORK": "off", "CGO_ENABLED": "0"},
-        capture_output=True,
+        command,
+        cwd=module.directory,
+        env=os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"},
+        stderr=subprocess.PIPE,
         text=True,
         check=False,
     )
     if done.returncode != 0:
-        said = done.stderr.strip() or done.stdout.strip()
-        raise BinariesError(f"`go {' '.join(arguments[:3])}` exited with {done.returncode}: {said}")
-    return done.stdout
+        last = "\n".join(done.stderr.splitlines()[-_LAST_WORDS:])
+        raise BinariesError(
+            f"{target.name} {module.version} could not be built: `go build {package}` in {module.directory} "
+            f"exited with {done.returncode}. It said last:\n{last}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Gangs, whose Pods work only together: one loss is the whole gang's.
 
-Their controllers are not here. What they do is modelled: from manifests their Jobs or Pods are made, and when a Pod
-of a gang is lost, all of its Pods are made anew.
+Their controllers are not here, so a rehearsal models them: it makes the Jobs or Pods of manifests, and when a Pod of a
+gang is lost, it makes all of its Pods again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from webhook.rehearse.inputs.resources import group_kind_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from webhook.engine.bundle import Bundle
     from webhook.rehearse.inputs.resources import JSON
 
 _MARKS: Final = (
@@ -46,26 +45,12 @@ def gang_of(namespace: str, labels: Mapping[str, str], annotations: Mapping[str,
     return None
 
 
-def pods_without_controller(value: JSON, bundle: Bundle) -> tuple[list[JSON], str]:
-    """Return the Jobs or Pods that a workload has whose controller is not here, or else a sentence that says so."""
-    group, kind = group_kind_of(value)
-    if (group, kind) == ("jobset.x-k8s.io", "JobSet"):
-        return list(_jobs(value)), ""
-    if (group, kind) == ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"):
-        return list(_groups(value)), ""
-    described = any((each.group, each.kind) == (group, kind) for each in bundle.index.workloads.values())
-    if not described and not _has_template(value):
-        return [], ""
-    name = value["metadata"].get("name", "")
-    return [], f"{kind} {name}: its controller is not here, so its Pods are left out; pass them as a cluster has them"
-
-
-def _has_template(value: JSON) -> bool:
-    """Return whether an object has a pod template where most workloads have it."""
-    found: object = value
-    for key in ("spec", "template", "spec", "containers"):
-        found = found.get(key) if isinstance(found, dict) else None
-    return bool(found)
+def pods_without_controller(value: JSON) -> list[JSON]:
+    """Return the Jobs or Pods of a workload whose controller is not here. Return an empty list if it is unknown."""
+    group_kind = group_kind_of(value)
+    if group_kind == ("jobset.x-k8s.io", "JobSet"):
+        return list(_jobs(value))
+    return list(_groups(value)) if group_kind == ("leaderworkerset.x-k8s.io", "LeaderWorkerSet") else []
 
 
 def _jobs(value: JSON) -> Iterator[JSON]:

@@ -11,20 +11,9 @@ from msgspec.structs import replace
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.cluster.api import ApiError
 from webhook.cluster.connection import run_on_cluster
-from webhook.cluster.discovery import served_resources
 from webhook.cluster.resources import api_server_release
 from webhook.cluster.source import pages
-from webhook.rehearse.inputs.nodes import size_of
-from webhook.rehearse.inputs.resources import (
-    BY_NAME,
-    KINDS,
-    NODE,
-    POD,
-    RehearsedKind,
-    controller_of,
-    group_kind_of,
-    manifest_of,
-)
+from webhook.rehearse.inputs.resources import KINDS, NODE, POD, RehearsedKind, manifest_of
 from webhook.rehearse.inputs.source import ClusterSource
 
 if TYPE_CHECKING:
@@ -49,7 +38,7 @@ _ENVIRONMENT: Final = ("env", "envFrom", "command", "args")
 def live_source(connection: Connection, changes: Iterable[Manifest], bundle: Bundle) -> ClusterSource:
     """Return the cluster of the connection, with these changes. Raise CannotJudgeError."""
     source = run_on_cluster("rehearse", connection, lambda api: _read(api, bundle))
-    return source.with_changes((replace(each, value=without_environment(each.value)) for each in changes), size_of)
+    return source.with_changes(replace(each, value=without_environment(each.value)) for each in changes)
 
 
 def live_version(connection: Connection) -> str:
@@ -63,43 +52,19 @@ async def _read(api: Api, bundle: Bundle) -> ClusterSource:
     notes: list[str] = []
     for kind in KINDS:
         try:
-            objects += [without_environment(each) async for each in _list(api, kind) if _is_rehearsed(each)]
+            values = [without_environment(value) async for value in _list(api, kind)]
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:  # older clusters have no devices
                 if kind in {NODE, POD}:
                     raise
                 notes.append(f"{kind.plural} can't be read, and are taken for none: {error}")
+            continue
+        objects += [value for value in values if kind is not POD or value["status"].get("phase") in _ALIVE]
     for node in (each for each in objects if each["kind"] == NODE.kind):
         node["status"] = {**node.get("status", {}), "allocatable": node.get("status", {}).get("allocatable") or _NONE}
-    objects += [each async for each in _scales(api, objects)]
     objects += [each async for each in _pools(api, bundle)]
     manifests = [manifest_of("the cluster", each) for each in objects]
     return ClusterSource(manifests=manifests, live=True, notes=notes, version=release)
-
-
-def _is_rehearsed(value: JSON) -> bool:
-    return value["kind"] != POD.kind or value["status"].get("phase") in _ALIVE
-
-
-async def _scales(api: Api, objects: Iterable[JSON]) -> AsyncIterator[JSON]:
-    """Yield of each custom resource that controls Pods what its scale subresource shows."""
-    owners = {
-        (each["metadata"]["namespace"], owner["apiVersion"], owner["kind"], owner["name"])
-        for each in objects
-        if each["kind"] == POD.kind
-        and (owner := controller_of(each)) is not None
-        and group_kind_of(owner) not in BY_NAME
-    }
-    served = await served_resources(lambda path, accept: api.read(path, _ANSWER, accept)) if owners else ()
-    paths = {(each.resource.group, each.resource.kind): each for each in served}
-    for namespace, version, kind, name in sorted(owners):
-        value = {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace}}
-        if (resource := paths.get(group_kind_of(value))) is not None:
-            try:
-                scale = msgspec.json.decode(await api.read(f"{resource.path_in(namespace)}/{name}/scale", _ANSWER))
-            except ApiError:
-                continue  # budgets over its Pods can't be counted, and are named
-            yield {**value, "spec": {"replicas": scale["spec"].get("replicas", 0)}}
 
 
 async def _pools(api: Api, bundle: Bundle) -> AsyncIterator[JSON]:

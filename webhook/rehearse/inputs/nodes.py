@@ -13,7 +13,7 @@ from webhook.kube.quantity import amount_of
 from webhook.policy.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
@@ -27,20 +27,23 @@ _DEFAULTS: Final = {"pods": "110", "ephemeral-storage": "100Gi"}
 """What a node offers where nobody says so: the kubelet's default, and a small disk."""
 
 _MOST_OF_ONE_POOL: Final = 20_000
-"""More than any cluster can have, and than a rehearsal ends with."""
+"""More nodes than any cluster can have, and than a rehearsal can take."""
+
+_LISTED: Final = 20
+"""Names that an error lists."""
 
 _GOOD: Final = {"Ready": "True", "MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False"}
 
 
 @dataclass(frozen=True, slots=True)
 class RehearsedNode:
-    """Hold a Node, and what its labels and the node pools tell of it.
+    """A Node, and what its labels and the node pools say about it.
 
     Attributes:
         value: the object.
-        pool_name: the pool's name in its labels; empty: they tell none.
-        provider: its provider; None: no label tells.
-        pool: its pool; None: no object describes that.
+        pool_name: the pool's name in its labels; empty if they have none.
+        provider: its provider; None if no label names it.
+        pool: its pool; None if no object describes it.
         spot: whether it is spot, by its own labels or its pool.
     """
 
@@ -66,13 +69,14 @@ class RehearsedNode:
         """Return what it offers, by resource, in whole units or bytes."""
         return {name: float(amount_of(each) or 0) for name, each in self.value["status"]["allocatable"].items()}
 
-    def is_of(self, pool: str) -> bool:
-        """Return whether this is a name of its pool."""
-        return bool(pool) and (pool == self.pool_name or (self.pool is not None and self.pool.is_named(pool)))
+    @property
+    def pool_names(self) -> set[str]:
+        """Return the names of its pool."""
+        return {self.pool_name, *((self.pool.name, self.pool.pool_name) if self.pool is not None else ())} - {""}
 
 
 def read_node(value: JSON, pools: Sequence[Pool], providers: Mapping[str, Provider]) -> RehearsedNode:
-    """Return a Node with what is known of it."""
+    """Return a Node with its provider and pool."""
     labels = value["metadata"]["labels"]
     # Karpenter's Nodes have labels of EKS or AKS too: a provider whose pools are objects of the cluster comes first.
     named = [each for each in providers.values() if each.pool_name_label in labels]
@@ -84,18 +88,11 @@ def read_node(value: JSON, pools: Sequence[Pool], providers: Mapping[str, Provid
     return RehearsedNode(value, name, named[0] if named else marked, pool, spot)
 
 
-def pool_names(nodes: Iterable[RehearsedNode], pools: Iterable[Pool]) -> list[str]:
-    """Return the names of all pools, sorted."""
-    return sorted({each.pool_name for each in nodes} - {""} | {each.name for each in pools})
-
-
-def expect_pools(named: Iterable[tuple[str, str]], nodes: Sequence[RehearsedNode], pools: Sequence[Pool]) -> None:
-    """Raise CannotJudgeError if a pool isn't there; ``named`` has the flags that name pools, each with the name."""
-    there = pool_names(nodes, pools)
-    hint = f"; pools: {', '.join(there)}" if there else "; no pool is known: pass node pools, or Nodes with labels"
-    for flag, name in named:
-        if name not in there and not any(pool.is_named(name) for pool in pools):
-            raise CannotJudgeError(f"spotgate rehearse: {flag}: the pool is not there{did_you_mean(name, there)}{hint}")
+def absent(flag: str, what: str, name: str, there: Sequence[str]) -> CannotJudgeError:
+    """Return the error for a name that no Node has; ``there`` has the names that Nodes have."""
+    more = f" and {len(there) - _LISTED} more" if len(there) > _LISTED else ""
+    listed = f"{what}s: {', '.join(there[:_LISTED]) or 'none'}{more}"
+    return CannotJudgeError(f"spotgate rehearse: {flag}: no Node has this {what}{did_you_mean(name, there)}; {listed}")
 
 
 def running_node(value: JSON, allocatable: Mapping[str, Any]) -> JSON:
@@ -121,26 +118,29 @@ def running_node(value: JSON, allocatable: Mapping[str, Any]) -> JSON:
 
 
 def nodes_of_pools(
-    pools: Sequence[Pool],
+    sizes: Iterable[tuple[Pool, int]],
     there: Sequence[RehearsedNode],
     providers: Mapping[str, Provider],
     allocatable: Mapping[str, Mapping[str, str]],
-    size: Callable[[Pool], int],
-) -> Iterator[RehearsedNode]:
-    """Yield the Nodes of those pools that have none there, as many as a pool's size is. Raise CannotJudgeError."""
-    names = {each.pool_name for each in there} - {""}
-    for pool in pools:
-        if names.isdisjoint({pool.name, pool.pool_name}):
-            _check_number(size(pool), str(pool))
-            for number in range(size(pool)):
-                value = _node_of_pool(pool, number, providers, {**_shown_by(there), **allocatable})
-                yield read_node(value, pools, providers)
+) -> list[RehearsedNode]:
+    """Return the Nodes of those pools that have none, as many as these sizes say. Raise CannotJudgeError."""
+    names = {node.pool_name for node in there} - {""}
+    without = [(pool, size) for pool, size in sizes if names.isdisjoint({pool.name, pool.pool_name})]
+    offered = {**_shown_by(there), **allocatable}
+    for pool, size in without:
+        _check_number(size, str(pool))
+    pools = [pool for pool, _ in without]
+    return [
+        read_node(_node_of_pool(pool, number, providers, offered), pools, providers)
+        for pool, size in without
+        for number in range(size)
+    ]
 
 
 def _shown_by(nodes: Iterable[RehearsedNode]) -> dict[str, Mapping[str, str]]:
     """Return what nodes of each instance type offer."""
-    typed = ((each.labels.get(TYPE_LABEL) or (each.pool and each.pool.instance_type), each) for each in nodes)
-    return {kind: each.value["status"]["allocatable"] for kind, each in typed if kind}
+    typed = ((node.labels.get(TYPE_LABEL) or (node.pool and node.pool.instance_type), node) for node in nodes)
+    return {kind: node.value["status"]["allocatable"] for kind, node in typed if kind}
 
 
 def grown_nodes(
@@ -150,36 +150,26 @@ def grown_nodes(
     providers: Mapping[str, Provider],
     allocatable: Mapping[str, Mapping[str, str]],
 ) -> list[tuple[float, RehearsedNode]]:
-    """Return the Nodes that come, each with its second, as the pool's others or as it says. Raise CannotJudgeError."""
-    found: list[tuple[float, RehearsedNode]] = []
+    """Return the Nodes that arrive, each with its second: like the pool's others, or as the pool says.
+
+    Raise CannotJudgeError if there is no such pool.
+    """
+    grown: list[tuple[float, RehearsedNode]] = []
     for name, number, seconds in growth:
         _check_number(number, f"--grow {name}")
-        pool = next((each for each in pools if each.is_named(name)), None)
-        like = next((node for node in nodes if node.is_of(name)), None)
+        model = next((node.value for node in nodes if name in node.pool_names), None)
+        pool = next((pool for pool in pools if pool.is_named(name)), None)
+        if model is None and pool is None:
+            there = {pool.name for pool in pools}.union(*(node.pool_names for node in nodes))
+            raise absent(f"--grow {name}", "pool", name, sorted(there))
         for index in range(number):
-            if like is not None:
-                model = like.value
-            elif pool is not None:
+            if model is None and pool is not None:
                 model = _node_of_pool(pool, index, providers, {**_shown_by(nodes), **allocatable})
             named = f"{name}-grown-{index}"
             own = {"name": named, "uid": str(uuid.uuid4()), "labels": {HOSTNAME: named}}
             new = merge_patch(model, {"metadata": own, "spec": {"unschedulable": None, "providerID": None}})
-            found.append((seconds, read_node(new, pools, providers)))
-    return found
-
-
-def expect_known_types(
-    allocatable: Mapping[str, Mapping[str, str]], pools: Iterable[Pool], nodes: Iterable[RehearsedNode]
-) -> None:
-    """Raise CannotJudgeError if what a node offers is said of an instance type or pool that nothing has."""
-    known = {each.labels.get(TYPE_LABEL, "") for each in nodes}
-    for pool in pools:
-        known |= {pool.name, *pool.instance_type.split(", ")}
-    if unknown := sorted(allocatable.keys() - known):
-        there = ", ".join(sorted(known - {""})) or "none is known"
-        raise CannotJudgeError(
-            f"spotgate rehearse: --allocatable {unknown[0]}: nothing here has that type; types and pools: {there}"
-        )
+            grown.append((seconds, read_node(new, pools, providers)))
+    return grown
 
 
 def size_of(pool: Pool) -> int:

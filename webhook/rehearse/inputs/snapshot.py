@@ -19,7 +19,7 @@ from webhook.model.review import MalformedObjectError
 from webhook.offline.manifests.state import view_of
 from webhook.rehearse.inputs.budgets import count_budgets
 from webhook.rehearse.inputs.gangs import pods_without_controller
-from webhook.rehearse.inputs.nodes import CREATED, expect_pools, nodes_of_pools, read_node, running_node, size_of
+from webhook.rehearse.inputs.nodes import CREATED, nodes_of_pools, read_node, running_node, size_of
 from webhook.rehearse.inputs.resources import (
     LIMIT_RANGE,
     NAMESPACE,
@@ -51,7 +51,8 @@ JOB_TRACKING: Final = "batch.kubernetes.io/job-tracking"
 
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _SYSTEM_CLASSES: Final = "system-"
-_WITH_REVISIONS: Final = frozenset({"StatefulSet", "DaemonSet"})
+_SETS: Final = "StatefulSet"
+_WITH_REVISIONS: Final = frozenset({_SETS, "DaemonSet"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,17 +88,13 @@ def snapshot_of(
     source: ClusterSource,
     bundle: Bundle,
     allocatable: Mapping[str, Mapping[str, str]],
-    named: Iterable[tuple[str, str]] = (),
 ) -> ClusterSnapshot:
     """Return the cluster that these objects describe. Raise CannotJudgeError if they describe none.
 
-    ``allocatable`` is what a node of an instance type, or of a pool, offers, where neither Nodes nor providers tell.
-    ``named`` has the flags that name pools, each with the name: one that isn't there comes before all other errors.
+    ``allocatable`` is what a node of an instance type, or of a pool, offers, where neither Nodes nor providers say it.
     """
     view = view_of(source.manifests, bundle.providers, complete=True, offline=not source.live)
     pools = [each for each in view.pools or () if not each.elsewhere]
-    labels = (each.labels for each in source.manifests if each.kind == NODE.kind)
-    expect_pools(named, [read_node({"metadata": {"labels": own}}, pools, bundle.providers) for own in labels], pools)
     source = replace(source, manifests=without_repeats(source.manifests))
     existing: list[JSON] = []
     created: list[Manifest] = []
@@ -122,21 +119,21 @@ def snapshot_of(
         created += _storage_classes_for([*existing, *(each.value for each in created)])
     nodes = [read_node(each, pools, bundle.providers) for each in existing if each["kind"] == NODE.kind]
 
-    def size(pool: Pool) -> int:
-        wanted = source.sizes.get((pool.kind, pool.namespace or "default", pool.name))
-        if wanted is None:
-            return 0 if source.live else size_of(pool)
-        return wanted(pool)
-
-    new = list(nodes_of_pools(pools, nodes, bundle.providers, allocatable, size))
+    empty = [
+        (pool, size_of(pool))
+        for pool in pools
+        if not source.live or (pool.kind, pool.namespace or "default", pool.name) in source.new
+    ]
+    new = nodes_of_pools(empty, nodes, bundle.providers, allocatable)
     nodes += new
     existing += [each.value for each in new]
     _expect_nodes(nodes, existing)
     everything = [*existing, *(each.value for each in created)]
     if any(pod_spec_of(each).schedulingGroup for each in everything):
         notes.append("spec.schedulingGroup: the scheduler here places the Pods of a PodGroup one by one")
-    notes += [*_without_requests(created), *_changed_by_others(existing), *count_budgets(everything, others)]
-    notes += _min_ready(source.manifests)
+    if any((each.value.get("spec") or {}).get("minReadySeconds") for each in source.manifests if each.kind == _SETS):
+        notes.append("minReadySeconds: a StatefulSet makes its next Pod as soon as the one before is ready")
+    notes += [*_without_requests(created), *count_budgets(everything, others)]
     told = [each.value for each in source.manifests if kind_of_object(each.value) in {None, NAMESPACE}]
     return ClusterSnapshot(
         source=source,
@@ -174,7 +171,7 @@ def _expected_object(manifest: Manifest, kind: RehearsedKind) -> JSON:
     if kind.namespaced:
         metadata.setdefault("namespace", "default")
     value = {**manifest.value, "metadata": metadata}
-    if manifest.kind == "StatefulSet" and isinstance(spec := value.get("spec"), dict):
+    if manifest.kind == _SETS and isinstance(spec := value.get("spec"), dict):
         # Its controller counts these seconds by a clock that a rehearsal doesn't advance.
         value["spec"] = {key: each for key, each in spec.items() if key != "minReadySeconds"}
     return value
@@ -200,8 +197,7 @@ def _made_of_others(
 ) -> tuple[list[Manifest], list[str]]:
     """Return the Jobs and Pods of workloads whose controllers are not here, and notes on what is left out.
 
-    Workloads whose controllers have made one of the objects are passed over. Raise CannotJudgeError if one can't be
-    read.
+    Workloads whose controllers have made one of the objects are skipped. Raise CannotJudgeError if one can't be read.
     """
     owners = {
         (owner.get("kind"), each["metadata"].get("namespace", ""), owner.get("name"))
@@ -209,26 +205,22 @@ def _made_of_others(
         for owner in each["metadata"].get("ownerReferences") or ()
     }
     created: list[Manifest] = []
-    notes: list[str] = []
     unread: set[str] = set()
     pools = {(each.group, each.kind) for each in bundle.readers}
     for manifest in others:
         if (manifest.kind, manifest.namespace or "default", manifest.name) in owners:
-            continue  # what its controller has made is here
+            continue
         try:
-            made, note = pods_without_controller({**manifest.value, "metadata": manifest.metadata}, bundle)
+            made = pods_without_controller({**manifest.value, "metadata": manifest.metadata})
         except (AttributeError, KeyError, TypeError) as error:
             raise CannotJudgeError(
                 f"{manifest.file}:{manifest.line}: {manifest.kind} {manifest.name} can't be read as one: {error!r}"
             ) from None
         created += (structs.replace(manifest, value=each) for each in made)
-        if note:
-            notes.append(note)
-        elif not made and (manifest.group, manifest.kind) not in pools:
+        if not made and (manifest.group, manifest.kind) not in pools:
             unread.add(manifest.kind)
-    if unread:
-        notes.append(f"{', '.join(sorted(unread))}: objects of these kinds are not loaded")
-    return created, notes
+    about = "these kinds have no controller here; if their objects have Pods, pass these as a cluster has them"
+    return created, [f"{', '.join(sorted(unread))}: {about}"] if unread else []
 
 
 def _expect_nodes(nodes: Iterable[RehearsedNode], existing: Iterable[JSON]) -> None:
@@ -258,7 +250,7 @@ def _storage_classes_for(objects: Iterable[JSON]) -> Iterator[Manifest]:
             default = default or (each["metadata"].get("annotations") or {}).get(_DEFAULT_CLASS) == "true"
         elif each["kind"] == "PersistentVolumeClaim" and not each["spec"].get("volumeName"):
             names.add(each["spec"].get("storageClassName") or "")
-        elif each["kind"] == "StatefulSet":
+        elif each["kind"] == _SETS:
             claims = each["spec"].get("volumeClaimTemplates") or ()
             names |= {(claim.get("spec") or {}).get("storageClassName") or "" for claim in claims}
     for name in sorted(names - there):
@@ -299,39 +291,6 @@ def _as_stored(value: JSON, rolled_out: frozenset[WorkloadIdentity] = frozenset(
         strategy = "RollingUpdate" if workload_identity(value) in rolled_out else "OnDelete"
         stored["spec"] = {**value["spec"], "updateStrategy": {"type": strategy}}
     return stored
-
-
-def _changed_by_others(existing: Iterable[JSON]) -> Iterator[str]:
-    """Yield a sentence for each workload whose Pods have other containers or requests than its template."""
-    owners = {each["metadata"].get("uid"): each for each in existing if each["kind"] != POD.kind}
-    said: set[str] = set()
-    for pod in existing:
-        references: Iterable[JSON] = pod["metadata"].get("ownerReferences") or ()
-        owner = next((owners[each["uid"]] for each in references if each.get("uid") in owners), None)
-        if pod["kind"] != POD.kind or owner is None or owner["metadata"]["uid"] in said:
-            continue
-        now, then = _requests_by_container(pod), _requests_by_container(owner)
-        # What a template does not say comes from its limits, or from a LimitRange.
-        if not now.keys() <= then.keys() or any(not then[name].items() <= now[name].items() for name in now):
-            said.add(owner["metadata"]["uid"])
-            yield (
-                f"{owner['kind']} {owner['metadata']['name']}: its Pods have other containers or requests than its "
-                "template says; what changed them (a webhook, an autoscaler) is not here, and new Pods are as it says"
-            )
-
-
-def _requests_by_container(value: JSON) -> dict[str, Mapping[str, Any]]:
-    spec = pod_spec_of(value)
-    resources = {each.name: each.resources for each in (*spec.containers, *(spec.initContainers or ()))}
-    resources[""] = spec.resources  # of the Pod as a whole
-    return {name: (each.requests if each is not None else None) or {} for name, each in resources.items()}
-
-
-def _min_ready(manifests: Iterable[Manifest]) -> Iterator[str]:
-    """Yield a sentence if `_expected_object` leaves seconds of a StatefulSet out."""
-    sets = (each.value.get("spec") or {} for each in manifests if each.kind == "StatefulSet")
-    if any(each.get("minReadySeconds") for each in sets):
-        yield "minReadySeconds: a StatefulSet makes its next Pod as soon as the one before is ready"
 
 
 def _without_requests(created: Sequence[Manifest]) -> Iterator[str]:

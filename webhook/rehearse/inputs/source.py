@@ -1,8 +1,8 @@
-"""Hold the objects that describe a cluster, from files or as read from it, with changes merged into them."""
+"""The objects that describe a cluster, from files or as read from it, with changes merged into them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -11,9 +11,8 @@ from webhook.base.exits import CannotJudgeError
 from webhook.documents.model import merge_patch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from webhook.capacity.providers.pool import Pool
     from webhook.offline.manifests.objects import Manifest
 
 WorkloadIdentity = tuple[str, str, str]
@@ -21,37 +20,34 @@ WorkloadIdentity = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSource:
-    """Hold the objects that describe a cluster.
+    """The objects that describe a cluster.
 
     Attributes:
         manifests: the objects.
-        live: they were read from a cluster: only what changes add gets Nodes, and no StorageClass is made.
+        live: they were read from a cluster: only new pools get Nodes, and no StorageClass is made.
         notes: what could not be read, a sentence each.
-        version: of its API server; None: there is none.
-        sizes: how many Nodes a new pool gets, by kind, namespace and name.
-        rolled_out: the workloads, also by name, whose pod template was changed.
+        version: of its API server; None if there is none.
+        new: the objects that changes have added, by kind, namespace and name.
+        rolled_out: the workloads whose pod template was changed, by the same.
     """
 
     manifests: Sequence[Manifest]
     live: bool = False
     notes: Sequence[str] = ()
     version: str | None = None
-    sizes: Mapping[WorkloadIdentity, Callable[[Pool], int]] = field(default_factory=dict)
+    new: frozenset[WorkloadIdentity] = frozenset()
     rolled_out: frozenset[WorkloadIdentity] = frozenset()
 
-    def with_changes(self, changes: Iterable[Manifest], size: Callable[[Pool], int]) -> ClusterSource:
-        """Return the cluster after changes: each is merged into the object that is there, as a patch, or is new.
-
-        ``size`` returns how many Nodes a new pool gets.
-        """
+    def with_changes(self, changes: Iterable[Manifest]) -> ClusterSource:
+        """Return the cluster after changes: each is merged into the object that is there, as a patch, or is new."""
         manifests = list(self.manifests)
         places = {key_of(each): place for place, each in enumerate(manifests) if each.name}
-        sizes, rolled_out = dict(self.sizes), set(self.rolled_out)
+        new, rolled_out = set(self.new), set(self.rolled_out)
         for change in changes:
             place = places.get(key_of(change))
             if place is None:
                 manifests.append(change)
-                sizes[key_of(change)[1:]] = size
+                new.add(key_of(change)[1:])
                 continue
             before = manifests[place]
             after = merge_patch(before.value, change.value)
@@ -60,7 +56,7 @@ class ClusterSource:
             manifests[place] = structs.replace(before, value=after)
             if (after.get("spec") or {}).get("template") != (before.value.get("spec") or {}).get("template"):
                 rolled_out.add(key_of(change)[1:])
-        return replace(self, manifests=manifests, sizes=sizes, rolled_out=frozenset(rolled_out))
+        return replace(self, manifests=manifests, new=frozenset(new), rolled_out=frozenset(rolled_out))
 
 
 def key_of(manifest: Manifest) -> tuple[str, str, str, str]:

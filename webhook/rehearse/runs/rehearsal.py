@@ -49,7 +49,7 @@ MODELLED: Final = (
 
 NOT_SIMULATED: Final = (
     "autoscalers: no workload and no node pool changes its size, except by --grow",
-    "admission: spotgate and the plugins of Kubernetes decide; other webhooks and admission policies are not here",
+    "admission: spotgate and Kubernetes' own plugins decide; new Pods lack what other webhooks or autoscalers change",
 )
 
 
