@@ -159,6 +159,7 @@ def custom_workload(cluster: Cluster) -> list[dict[str, Any]]:
     }
     cluster.kubectl.apply(*made, budget)
     cluster.kubectl("wait", "--for=condition=Ready", "pods", "-l", "app=custom", "--timeout=60s")
+    cluster.kubectl("wait", "--for=jsonpath={.status.expectedPods}=2", "pdb/custom", "--timeout=90s")
     return [*made, budget, owner, definition]
 
 

@@ -72,29 +72,6 @@ class ReclaimEvent(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-class Capacity(msgspec.Struct, frozen=True):
-    """Hold the capacity of a node pool.
-
-    Attributes:
-        nodes: its number of Nodes.
-        allocatable: what they offer together, by resource, in whole units or bytes.
-        requested: what the Pods on them request of that, in the first run.
-    """
-
-    nodes: int
-    allocatable: Mapping[str, float]
-    requested: Mapping[str, float]
-
-
-class PoolCapacity(msgspec.Struct, frozen=True):
-    """Hold the capacity of a node pool before and after the reclaim; without a name it is that of no known pool."""
-
-    name: str
-    spot: bool
-    before: Capacity
-    after: Capacity
-
-
 class ReclaimWindow(msgspec.Struct, frozen=True):
     """Hold what a provider does with a reclaimed node, in seconds after the notice.
 
@@ -304,7 +281,6 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         workloads: those that the reclaim touches, those with pending Pods first.
         fixes: what would mend it.
         windows: what the providers do with the lost nodes.
-        pools: capacity by pool.
         events: of the first run, in order.
         comparison: with another rehearsal, where that was asked for.
         fixed: the same with these fixes, where that was asked for.
@@ -320,7 +296,6 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     workloads: tuple[WorkloadResult, ...]
     fixes: tuple[Fix, ...] = ()
     windows: tuple[ReclaimWindow, ...] = ()
-    pools: tuple[PoolCapacity, ...] = ()
     events: tuple[ReclaimEvent, ...] = ()
     comparison: RehearsalComparison | None = None
     fixed: Rehearsal | None = None

@@ -25,19 +25,20 @@ KARPENTER = ReclaimWindow(
 )
 
 
-def pod(name: str, *, owner: str = "ReplicaSet", hold: str = "", age: float = 0, **spec: Any) -> tuple[Any, Any]:
+def pod(name: str, *, owner: str = "ReplicaSet", hold: str = "", age: float = 0, **spec: Any) -> Any:
     started = (datetime.now(UTC) - timedelta(seconds=age)).isoformat()
     value = {
         "metadata": {
             "name": name,
             "namespace": "a",
+            "uid": name,
             "annotations": {HOLD: hold} if hold else {},
             "ownerReferences": [{"kind": owner, "name": "x", "controller": True}],
         },
         "spec": {"nodeName": "n", "containers": [], **spec},
         "status": {"phase": "Running", "startTime": started},
     }
-    return msgspec.convert(value, SeenPod), SimpleNamespace(uid=name, leaves=owner in {"DaemonSet", "Node"})
+    return SimpleNamespace(seen=msgspec.convert(value, SeenPod), leaves=owner in {"DaemonSet", "Node"})
 
 
 WEB, AGENT, STATIC = pod("web"), pod("agent", owner="DaemonSet"), pod("static", owner="Node")
@@ -62,7 +63,7 @@ def test_a_drainer_asks_for_those_whose_turn_it_is(
 ) -> None:
     drain = Drain()
     drain.begin(window, listed)
-    assert [known.uid for _, known in drain.in_turn(0, now)] == asked
+    assert [pod.seen.metadata.uid for pod in drain.in_turn(0, now)] == asked
     assert not list(drain.in_turn(window.kill, now))
 
 
@@ -92,9 +93,9 @@ def test_a_run_ends_after_its_time_and_says_so() -> None:
 
     watches: Any = SimpleNamespace(pods={}, budgets={}, quotas={})
     quiet: Any = SimpleNamespace(over=True, wait=wait, impatient=set())
-    workloads: Any = SimpleNamespace(known={}, missing=Counter)
-    api: Any = None
-    played = Reclaim(api, watches, quiet, workloads, startup=30, seed=0)
+    workloads: Any = SimpleNamespace(known={}, missing=Counter, here=list)
+    writer: Any = None
+    played = Reclaim(writer, watches, quiet, workloads, startup=30, seed=0)
     asyncio.run(played.play([PLAIN], []))
     assert played.notes == {"what comes later than 0 s after the notice: the run has taken 900 s"}
     with pytest.raises(CannotJudgeError, match="does not come to rest within 900 s"):

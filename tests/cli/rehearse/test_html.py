@@ -9,9 +9,7 @@ import pytest
 
 from webhook.rehearse.output import html
 from webhook.rehearse.result import (
-    Capacity,
     Figure,
-    PoolCapacity,
     ReclaimEvent,
     ReclaimWindow,
     Rehearsal,
@@ -44,7 +42,7 @@ def workload() -> WorkloadResult:
     )
 
 
-def rehearsal(*events: ReclaimEvent, pools: tuple[PoolCapacity, ...] = ()) -> Rehearsal:
+def rehearsal(*events: ReclaimEvent) -> Rehearsal:
     return Rehearsal(
         lost=("NodePool/spot",),
         runs=1,
@@ -54,7 +52,6 @@ def rehearsal(*events: ReclaimEvent, pools: tuple[PoolCapacity, ...] = ()) -> Re
         summary=RehearsalSummary(NONE, NONE, NONE, NONE, Figure()),
         workloads=(workload(),),
         windows=(WINDOW,),
-        pools=pools,
         events=events,
     )
 
@@ -119,20 +116,6 @@ def test_a_lane_counts_the_pods_in_each_state(events: list[ReclaimEvent], bars: 
 
 def test_there_is_no_picture_where_nothing_happens_to_a_pod() -> None:
     assert not html.reclaim_drawing(rehearsal(ReclaimEvent(0, "notice", "spot-1")))
-
-
-def test_capacity_is_shown_for_resources_that_nodes_offer_and_pods_request(capsys: pytest.CaptureFixture[str]) -> None:
-    offered = {"cpu": 4.0, "memory": 2.0**33, "nvidia.com/gpu": 1.0, "hugepages-1Gi": 1.0, "example.com/<x>": 1.0}
-    before = Capacity(1, offered, {"cpu": 1.0, "example.com/<x>": 1.0})
-    html.show(rehearsal(pools=(PoolCapacity("spot", spot=True, before=before, after=Capacity(0, {}, {})),)))
-    shown = capsys.readouterr().out.split("<h2>Capacity by pool</h2>")[1]
-    assert re.findall(r'<th class="number" scope="col">(.*?)</th>', shown) == [
-        *("Nodes", "cpu", "memory", "example.com/&lt;x&gt;")
-    ]
-    assert re.findall(r"[^>]* of [^<]*(?= <meter)", shown) == [
-        *("1 of 4", "0 GiB of 8 GiB", "1 of 1"),
-        *("0 of 0", "0 GiB of 0 GiB", "0 of 0"),
-    ]
 
 
 def test_the_page_escapes_names_and_says_what_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:

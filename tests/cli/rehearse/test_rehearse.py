@@ -10,7 +10,7 @@ import pytest
 
 from tests.objects import BUNDLE
 from webhook.commands import main
-from webhook.rehearse.inputs.budgets import count_budgets
+from webhook.rehearse.inputs.budgets import keep_counts
 from webhook.rehearse.inputs.live import without_environment
 from webhook.rehearse.inputs.resources import manifest_of, pod_spec_of, requests_of
 from webhook.rehearse.inputs.snapshot import snapshot_of
@@ -227,41 +227,17 @@ def test_a_control_plane_that_does_not_start_says_its_last_words(
     assert capsys.readouterr().err == f"spotgate rehearse: {said}"
 
 
-def test_a_budget_whose_owners_are_not_here_is_named() -> None:
-    owner = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "web", "uid": "1", "controller": True}
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "web-0", "labels": {"app": "web"}, "ownerReferences": [owner]},
-        "spec": {"nodeName": "spot-0", "containers": [{"name": "main", "image": "acme/web"}]},
-    }
-    budgets = [
-        {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {"name": name},
-            "spec": {**bound, "selector": {"matchLabels": {"app": "web"}}},
-        }
-        for name, bound in {"counted": {"minAvailable": 1}, "uncounted": {"maxUnavailable": 1}}.items()
-    ]
-    said = [each for each in not_simulated(pod, *budgets) if "needs the scale" in each]
-    assert len(said) == 1
-    assert said[0].startswith("PodDisruptionBudget uncounted: it needs the scale of each CloneSet")
-
-
 @pytest.mark.parametrize(
-    ("status", "scale", "bound", "least"),
+    ("status", "bound", "kept"),
     [
-        ({}, 4, {"maxUnavailable": "50%"}, 2),
-        ({}, 3, {"minAvailable": "50%"}, 2),
-        ({}, 2, {"maxUnavailable": 3}, 0),
-        ({"expectedPods": 6, "desiredHealthy": 5}, 4, {"maxUnavailable": 1}, 5),
+        ({"expectedPods": 6, "desiredHealthy": 5}, {"maxUnavailable": 1}, {"minAvailable": 5}),
+        ({"expectedPods": 6, "desiredHealthy": 3}, {"minAvailable": "50%"}, {"minAvailable": 3}),
+        ({}, {"maxUnavailable": 1}, {"maxUnavailable": 1}),
     ],
 )
-def test_a_budget_over_pods_of_custom_resources_demands_a_number_of_them(
-    status: dict[str, int], scale: int, bound: dict[str, Any], least: int
+def test_a_budget_over_pods_of_custom_resources_demands_what_its_cluster_has_counted(
+    status: dict[str, int], bound: dict[str, Any], kept: dict[str, Any]
 ) -> None:
-    owner = {"apiVersion": "acme.io/v1", "kind": "CloneSet", "metadata": {"name": "web"}, "spec": {"replicas": scale}}
     reference = {"apiVersion": "acme.io/v1", "kind": "CloneSet", "name": "web", "controller": True}
     metadata = {"name": "web-0", "namespace": "default", "labels": {"app": "web"}, "ownerReferences": [reference]}
     selector = {"matchLabels": {"app": "web"}}
@@ -271,8 +247,8 @@ def test_a_budget_over_pods_of_custom_resources_demands_a_number_of_them(
         "spec": {**bound, "selector": selector},
         "status": status,
     }
-    assert not list(count_budgets([{"kind": "Pod", "metadata": metadata}, budget], [manifest_of("here", owner)]))
-    assert budget["spec"] == {"minAvailable": least, "selector": selector}
+    keep_counts([{"kind": "Pod", "metadata": metadata}, budget])
+    assert budget["spec"] == {**kept, "selector": selector}
 
 
 def test_what_containers_are_told_is_not_kept_of_a_live_cluster() -> None:

@@ -17,7 +17,7 @@ from webhook.kube.pod import ObjectMeta, Pod
 from webhook.kube.quantity import amount_of
 from webhook.model.review import MalformedObjectError
 from webhook.offline.manifests.state import view_of
-from webhook.rehearse.inputs.budgets import count_budgets
+from webhook.rehearse.inputs.budgets import keep_counts
 from webhook.rehearse.inputs.gangs import pods_without_controller
 from webhook.rehearse.inputs.nodes import CREATED, nodes_of_pools, read_node, running_node, size_of
 from webhook.rehearse.inputs.resources import (
@@ -133,7 +133,8 @@ def snapshot_of(
         notes.append("spec.schedulingGroup: the scheduler here places the Pods of a PodGroup one by one")
     if any((each.value.get("spec") or {}).get("minReadySeconds") for each in source.manifests if each.kind == _SETS):
         notes.append("minReadySeconds: a StatefulSet makes its next Pod as soon as the one before is ready")
-    notes += [*_without_requests(created), *count_budgets(everything, others)]
+    notes += _without_requests(created)
+    keep_counts(everything)
     told = [each.value for each in source.manifests if kind_of_object(each.value) in {None, NAMESPACE}]
     return ClusterSnapshot(
         source=source,

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from webhook.rehearse.result import (
-        Capacity,
-        PoolCapacity,
         ReclaimEvent,
         ReclaimWindow,
         Rehearsal,
@@ -53,7 +51,6 @@ _RIGHT: Final = WIDTH - 110
 _ROW: Final = 34
 _BAR: Final = 24
 _TOP: Final = 48
-_GIB: Final = 1 << 30
 
 
 def show(rehearsal: Rehearsal) -> None:
@@ -70,24 +67,8 @@ def show(rehearsal: Rehearsal) -> None:
             expected=expected_of(rehearsal),
             reclaim=Markup(reclaim_drawing(rehearsal)),  # noqa: S704 - it escapes what it shows
             lanes=_LANES_AT_MOST,
-            resources=list(_resources(rehearsal.pools)),
-            requested_of=_requested_of,
         )
     )
-
-
-def _resources(pools: Sequence[PoolCapacity]) -> Iterator[str]:
-    """Yield the resources whose capacity matters."""
-    offered = {name for pool in pools for name, amount in pool.before.allocatable.items() if amount}
-    asked = {name for pool in pools for name, amount in pool.before.requested.items() if amount}
-    yield from (each for each in ("cpu", "memory") if each in offered)
-    yield from sorted(each for each in offered & asked if "/" in each)
-
-
-def _requested_of(capacity: Capacity, resource: str) -> str:
-    """Return what Pods request of what nodes offer."""
-    amounts = (each.get(resource, 0) for each in (capacity.requested, capacity.allocatable))
-    return " of ".join(f"{each / _GIB:,.4g} GiB" if resource == "memory" else f"{each:,.4g}" for each in amounts)
 
 
 def reclaim_drawing(rehearsal: Rehearsal) -> str:

@@ -1,4 +1,4 @@
-"""Order the events of a reclaim: what is going to happen at which second after the notice."""
+"""The clock of a reclaim: what happens at which second after the notice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Action: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Rank(IntEnum):
-    """Order what happens in one second."""
+    """The order of what happens in one second."""
 
     CORDON = 1
     DRAIN = 2
@@ -22,11 +22,11 @@ class Rank(IntEnum):
     GROW = 6
     KILL = 7
     REMOVE = 8
-    ANEW = 9
+    RECREATE = 9
 
 
 class Clock:
-    """Hold what is going to happen.
+    """What is going to happen.
 
     Attributes:
         now: the second after the notice.

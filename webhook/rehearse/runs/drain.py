@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from webhook.rehearse.result import ReclaimWindow
     from webhook.rehearse.runs.watching import SeenPod
-    from webhook.rehearse.runs.workloads import KnownPod
+    from webhook.rehearse.runs.workloads import RehearsedPod
 
 PAUSE: Final = 5.0
 """Seconds between two attempts of a drainer: EvictErrorRetryDelay of `kubectl drain`. Karpenter's pause grows to 10 s.
@@ -25,7 +25,7 @@ _CRITICAL: Final = frozenset({"system-cluster-critical", "system-node-critical"}
 
 
 class Drain:
-    """Hold what drainers do; it begins with the notice.
+    """The state of all drainers; it begins with the notice.
 
     Attributes:
         tried: the second of the last attempt.
@@ -37,16 +37,15 @@ class Drain:
         self._windows: dict[str, ReclaimWindow] = {}
         self._listed: set[str] = set()
 
-    def begin(self, window: ReclaimWindow, pods: Iterable[tuple[SeenPod, KnownPod]]) -> None:
+    def begin(self, window: ReclaimWindow, pods: Iterable[RehearsedPod]) -> None:
         """Begin to drain nodes: the drainer lists the Pods that are there now."""
         self._windows |= dict.fromkeys(window.nodes, window)
-        self._listed.update(known.uid for _, known in pods)
+        self._listed.update(pod.seen.metadata.uid for pod in pods)
 
-    def next_attempt(self, now: float, pods: Iterable[tuple[SeenPod, KnownPod]]) -> float | None:
+    def next_attempt(self, now: float, pods: Iterable[RehearsedPod]) -> float | None:
         """Return when an attempt may succeed, at the earliest now or after the pause. Return None if none may."""
-        seconds = [
-            max(now, self.held_until(pod)) for pod, _ in pods if self.held_until(pod) < self._windows[pod.node].kill
-        ]
+        held = ((self.held_until(pod.seen), self._windows[pod.seen.node].kill) for pod in pods)
+        seconds = [max(now, until) for until, kill in held if until < kill]
         if not seconds:
             return None
         first = min(seconds)
@@ -61,37 +60,37 @@ class Drain:
             return math.inf if seconds else 0.0
         return seconds - (self._began - started).total_seconds()
 
-    def in_turn(self, now: float, pods: Iterable[tuple[SeenPod, KnownPod]]) -> Iterator[tuple[SeenPod, KnownPod]]:
+    def in_turn(self, now: float, pods: Iterable[RehearsedPod]) -> Iterator[RehearsedPod]:
         """Yield the Pods whose turn it is, of each node those of the first tier that is left there."""
-        by_node: defaultdict[str, list[tuple[int, SeenPod, KnownPod]]] = defaultdict(list)
-        for pod, known in pods:
-            window = self._windows.get(pod.node)
-            if window is not None and now < window.kill and not pod.finished and not self.why_exempt(pod, known):
-                by_node[pod.node].append((_tier(pod) if window.tiers else 0, pod, known))
+        by_node: defaultdict[str, list[tuple[int, RehearsedPod]]] = defaultdict(list)
+        for pod in pods:
+            window = self._windows.get(pod.seen.node)
+            if window is not None and now < window.kill and not pod.seen.finished and not self.why_exempt(pod):
+                by_node[pod.seen.node].append((_tier(pod.seen) if window.tiers else 0, pod))
         for on_node in by_node.values():
-            first = min(tier for tier, *_ in on_node)
-            yield from ((pod, known) for tier, pod, known in on_node if tier == first and pod.lives)
+            first = min(tier for tier, _ in on_node)
+            yield from (pod for tier, pod in on_node if tier == first and pod.seen.lives)
 
-    def why_left(self, pod: SeenPod, known: KnownPod) -> str:
+    def why_left(self, pod: RehearsedPod) -> str:
         """Return why no attempt was made to evict a Pod. Return an empty string if nothing drains its node."""
-        if pod.node not in self._windows:
+        if pod.seen.node not in self._windows:
             return ""
-        return self.why_exempt(pod, known) or "the drain evicts it only when the Pods before it are gone"
+        return self.why_exempt(pod) or "the drain evicts it only when the Pods before it are gone"
 
-    def why_exempt(self, pod: SeenPod, known: KnownPod) -> str:
+    def why_exempt(self, pod: RehearsedPod) -> str:
         """Return why the drain leaves a Pod out. Return an empty string if it does not."""
-        window = self._windows[pod.node]
-        if (taint := window.cordon_taint) and any(tolerates(each, taint) for each in pod.spec.tolerations or ()):
+        window = self._windows[pod.seen.node]
+        if (taint := window.cordon_taint) and any(tolerates(own, taint) for own in pod.seen.spec.tolerations or ()):
             return f"it tolerates the taint {taint}, so the drain does not evict it"
-        if known.leaves and not (window.tiers and _is_of_daemon_set(pod)):
+        if pod.leaves and not (window.tiers and _is_of_daemon_set(pod.seen)):
             return "the drain leaves it on its node"
-        if not window.tiers and known.uid not in self._listed:
+        if not window.tiers and pod.seen.metadata.uid not in self._listed:
             return "it came to the node after the drain had listed the Pods there"
         return ""
 
 
 def _is_of_daemon_set(pod: SeenPod) -> bool:
-    return (owner := pod.controller) is not None and owner.kind == "DaemonSet"
+    return pod.controller is not None and pod.controller.kind == "DaemonSet"
 
 
 def _tier(pod: SeenPod) -> int:

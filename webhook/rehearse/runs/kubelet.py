@@ -1,4 +1,4 @@
-"""Write the status of Pods as a kubelet does that stops them; controllers judge by it."""
+"""The status of Pods that a kubelet stops; controllers judge by it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ if TYPE_CHECKING:
     from webhook.rehearse.runs.watching import SeenPod
 
 SIGTERM, SIGKILL = 143, 137
-"""What a container exits with that one of these signals ends: 128 and its number."""
+"""The exit codes of containers that these signals end: 128 and the signal's number."""
 
 _DISRUPTED: Final = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
 _NOT_READY: Final = {"type": "Ready", "status": "False", "reason": "NodeShutdown"}
-SHUTTING_DOWN: Final = {"status": {"conditions": [_DISRUPTED, _NOT_READY]}}
+SHUTTING_DOWN: Final = {"conditions": [_DISRUPTED, _NOT_READY]}
 
 
 def killed(pod: SeenPod, code: int | None) -> JSON:
-    """Return the change of a Pod whose containers have exited with this code, None if it is unknown."""
-    failed = {"phase": "Failed", "reason": "Terminated", "message": "the Node was reclaimed"}
-    status: JSON = {**failed, "conditions": [_DISRUPTED, _NOT_READY]}
+    """Return the status of a Pod whose containers have exited with this code; None if it is unknown."""
+    status: JSON = {"phase": "Failed", "reason": "Terminated", "message": "the Node was reclaimed", **SHUTTING_DOWN}
     if code is not None:
         ended = {"ready": False, "restartCount": 0, "state": {"terminated": {"exitCode": code, "reason": "Error"}}}
-        images = ((each.name, each.image) for each in pod.spec.containers)
-        status["containerStatuses"] = [{"name": name, "image": image, "imageID": "", **ended} for name, image in images]
-    return {"status": status}
+        status["containerStatuses"] = [
+            {"name": container.name, "image": container.image, "imageID": "", **ended}
+            for container in pod.spec.containers
+        ]
+    return status

@@ -6,17 +6,19 @@ import asyncio
 import re
 import time
 from collections import Counter, defaultdict
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
+from webhook.rehearse.inputs.resources import JOB
 from webhook.rehearse.runs.watching import READY, STOPPED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
     from webhook.rehearse.runs.cluster import RunningCluster
-    from webhook.rehearse.runs.watching import SeenObject, SeenPod, Watches
+    from webhook.rehearse.runs.watching import SeenPod, Watches
     from webhook.rehearse.runs.workloads import Workloads
 
 _STILL: Final = 0.4
@@ -37,7 +39,7 @@ _JUDGED: Final = frozenset({"Unschedulable", "SchedulingGated"})
 
 
 class Quiet:
-    """Tell when the scheduler's queues are empty and every controller has what it wants."""
+    """Waits until the scheduler's queues are empty and every controller has what it wants."""
 
     def __init__(
         self, cluster: RunningCluster, watches: Watches, workloads: Workloads, session: aiohttp.ClientSession
@@ -94,43 +96,42 @@ class Quiet:
 
     def _busy(self) -> Iterator[str]:
         """Yield what has not come to rest."""
-        pods: defaultdict[str, list[SeenPod]] = defaultdict(list)
-        for pod in self._watches.pods.values():
-            if reference := pod.metadata.controller:
-                pods[reference.uid].append(pod)
-        yield from self._busy_pods()
-        yield from self._busy_owners(pods)
+        for pod in self._workloads.here():
+            yield from self._busy_pod(pod.seen)
+        yield from self._busy_owners()
         yield from self._busy_budgets()
 
-    def _busy_pods(self) -> Iterator[str]:
-        for pod in self._watches.pods.values():
-            name = "/".join(pod.metadata.key)
-            if pod.lives and not pod.node and not self._is_judged(pod):
-                yield f"Pod {name} waits for the scheduler"
-            if pod.terminating and STOPPED in pod.annotations:
-                yield f"Pod {name} is being deleted"
-            is_to_be_ready = pod.node and pod.lives and READY in pod.annotations
-            if is_to_be_ready and not (pod.ready or pod.condition("DisruptionTarget")):
-                yield f"Pod {name} is getting ready"
+    def _busy_pod(self, pod: SeenPod) -> Iterator[str]:
+        name = "/".join(pod.metadata.key)
+        if pod.lives and not pod.node and not self._is_judged(pod):
+            yield f"Pod {name} waits for the scheduler"
+        if pod.terminating and STOPPED in pod.annotations:
+            yield f"Pod {name} is being deleted"
+        is_to_be_ready = pod.node and pod.lives and READY in pod.annotations
+        if is_to_be_ready and not (pod.ready or pod.condition("DisruptionTarget")):
+            yield f"Pod {name} is getting ready"
 
-    def _busy_owners(self, pods: Mapping[str, Sequence[SeenPod]]) -> Iterator[str]:
-        watches, refused = self._watches, self._watches.refusals
-        for each in (watches.deployments, watches.daemon_sets, watches.stateful_sets):
-            for owner in each.values():
-                if not owner.is_seen:
-                    yield f"{owner.metadata.name} has not been looked at"
-        for owner in (*watches.replica_sets.values(), *watches.replication_controllers.values()):
-            living, wanted = sum(each.lives for each in pods.get(owner.metadata.uid, ())), owner.spec["replicas"]
-            if living != wanted and owner.condition("ReplicaFailure") is None:
-                yield f"ReplicaSet {owner.metadata.name} has {living} of {wanted} Pods"
-        for owner in watches.stateful_sets.values():
-            made, wanted = pods.get(owner.metadata.uid, ()), owner.spec["replicas"]
-            # It makes no Pod before the last is ready, or gone.
-            if len(made) < wanted and all(each.ready for each in made) and owner.metadata.uid not in refused:
-                yield f"StatefulSet {owner.metadata.name} has {len(made)} of {wanted} Pods"
-        for owner in watches.jobs.values():
-            if owner.metadata.uid not in refused:
-                yield from _busy_job(owner, pods.get(owner.metadata.uid, ()))
+    def _busy_owners(self) -> Iterator[str]:
+        watches = self._watches
+        counted = (watches.deployments.values(), watches.daemon_sets.values(), watches.stateful_sets.values())
+        yield from (f"{owner.metadata.name} has not been looked at" for owner in chain(*counted) if not owner.is_seen)
+        refusals = watches.refusals
+        pods: defaultdict[str, list[SeenPod]] = defaultdict(list)
+        for pod in watches.pods.values():
+            if reference := pod.metadata.controller:
+                pods[reference.uid].append(pod)
+        for _, maker, owner in self._workloads.makers():
+            made, refused = pods[owner.metadata.uid], owner.metadata.uid in refusals
+            living, wanted = sum(pod.lives for pod in made), owner.pods_wanted
+            if maker.kind == "StatefulSet":  # it makes no Pod before the last is ready, or gone
+                busy = not refused and len(made) < wanted and all(pod.ready for pod in made)
+            elif maker.kind == JOB.kind:
+                stopping = any(pod.terminating and not pod.finished for pod in made)
+                busy = not (refused or stopping) and living < wanted
+            else:
+                busy = living != wanted and owner.condition("ReplicaFailure") is None
+            if busy:
+                yield f"{maker.kind} {maker.name} has {living} of {wanted} Pods"
 
     def _is_judged(self, pod: SeenPod) -> bool:
         if (pod.spec.schedulerName or "default-scheduler") not in self._cluster.scheduler_names:
@@ -142,8 +143,7 @@ class Quiet:
         for key, quota in self._watches.quotas.items():
             if quota.spec.get("hard", {}).keys() != quota.status.hard.keys():
                 yield f"ResourceQuota {key[1]} has not been counted"
-        ready = (pod for pod in self._watches.pods.values() if pod.ready)
-        healthy = Counter(key for pod in ready for key in self._workloads.of(pod).budgets)
+        healthy = Counter(key for pod in self._workloads.here() if pod.seen.ready for key in pod.budgets)
         for key, budget in self._watches.budgets.items():
             counted = budget.is_seen and budget.status.currentHealthy == healthy[key]
             if not counted and not budget.status.uncountable:
@@ -159,9 +159,3 @@ class Quiet:
         if not queued:
             return "the scheduler has not begun"
         return "Pods wait for the scheduler" if any(queued.values()) else ""
-
-
-def _busy_job(owner: SeenObject, pods: Sequence[SeenPod]) -> Iterator[str]:
-    living, wanted = sum(each.lives for each in pods), owner.pods_wanted
-    if living < wanted and not any(each.terminating and not each.finished for each in pods):
-        yield f"Job {owner.metadata.name} has {living} of {wanted} Pods"

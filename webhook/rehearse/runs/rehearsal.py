@@ -11,7 +11,8 @@ import aiohttp
 
 from webhook.base.exits import CannotJudgeError
 from webhook.base.terminal import complain
-from webhook.cluster.api import Api, ApiError
+from webhook.capacity.providers.machines import ZONE_LABEL
+from webhook.cluster.api import ApiError
 from webhook.cluster.connection import connect
 from webhook.cluster.view import version_of
 from webhook.rehearse.controlplane.control_plane import ControlPlaneError
@@ -21,10 +22,11 @@ from webhook.rehearse.runs.cluster import pairs_of, start_rehearsal_cluster
 from webhook.rehearse.runs.programs import OLDEST
 from webhook.rehearse.runs.quiet import Quiet
 from webhook.rehearse.runs.reclaim import Reclaim
-from webhook.rehearse.runs.stand_ins import provisioning
-from webhook.rehearse.runs.tally import capacity_by_pool, outcome_of, summary_of, workload_results
+from webhook.rehearse.runs.tally import outcome_of, summary_of, workload_results
+from webhook.rehearse.runs.volumes import provisioning
 from webhook.rehearse.runs.watching import Watches
 from webhook.rehearse.runs.workloads import Workloads
+from webhook.rehearse.runs.writing import Writer, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,9 +38,6 @@ if TYPE_CHECKING:
     from webhook.rehearse.runs.cluster import Pairs, RehearsalOptions, RunningCluster
     from webhook.rehearse.runs.programs import Programs
     from webhook.rehearse.runs.tally import RunOutcome
-
-_ANSWER: Final = 60.0
-_TOGETHER: Final = 16
 
 MODELLED: Final = (
     "seconds: the provider's window, whole grace periods, start-up and growth are computed, not waited for",
@@ -85,7 +84,6 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -
         summary=summary_of(outcomes),
         workloads=workload_results(outcomes),
         windows=loss.windows,
-        pools=capacity_by_pool(snapshot.nodes, loss.nodes, [node for _, node in options.grown], outcomes[0]),
         events=tuple(outcomes[0].events),
     )
 
@@ -103,50 +101,47 @@ async def _play(
 ) -> tuple[RunOutcome, Pairs]:
     """Do one run: its number is its seed. Return what it has seen, and what etcd had before. Raise ApiError."""
     api = await connect(cluster.plane.credentials.kubeconfig("admin"))
-    watches = Watches(api)
+    watches, writer = Watches(api), Writer(api)
     workloads = Workloads(watches, options.bundle)
+    grown = [node for _, node in options.grown]
+    zones = {node.name: node.labels.get(ZONE_LABEL, "") for node in (*snapshot.nodes, *grown)}
     async with AsyncExitStack() as stack:
         stack.push_async_callback(api.close)
         session = await stack.enter_async_context(aiohttp.ClientSession())
         await stack.enter_async_context(watches.running())
-        stack.enter_context(provisioning(api, watches.claims))
+        stack.enter_context(provisioning(writer, watches.claims, zones))
         quiet = Quiet(cluster, watches, workloads, session)
-        reclaim = Reclaim(api, watches, quiet, workloads, startup=options.startup, seed=number)
+        reclaim = Reclaim(writer, watches, quiet, workloads, startup=options.startup, seed=number)
         if watches.quotas:
-            await quiet.count_quotas()  # the API server refuses Pods while nobody has counted those that are there
-        await _create(api, () if number else snapshot.created)
+            await quiet.count_quotas()  # the API server refuses Pods before the first count
+        if not number:
+            await _create(writer, snapshot.created)
         await reclaim.begin()
         contents = await cluster.contents() if options.runs > 1 else []
         await reclaim.play(loss.windows, [(seconds, node.value) for seconds, node in options.grown])
-        left = [each for each in snapshot.nodes if each.name not in loss.nodes]
-        outcome = outcome_of(reclaim, watches, loss.nodes, [*left, *(node for _, node in options.grown)])
-        outcome.notes |= reclaim.notes
-        outcome.notes |= {f"{each}: the rehearsal did not wait for it any longer" for each in quiet.impatient}
-        named = {pod.spec.schedulerName or "" for pod in watches.pods.values() if pod.lives}
+        left = [node for node in (*snapshot.nodes, *grown) if node.name not in loss.nodes]
+        outcome = outcome_of(reclaim, watches, loss.nodes, left)
+        outcome.notes |= {f"{busy}: the rehearsal did not wait for it any longer" for busy in quiet.impatient}
+        named = {pod.seen.spec.schedulerName or "" for pod in workloads.here() if pod.seen.lives}
         for name in named - {"", *cluster.scheduler_names}:
             outcome.notes.add(f"scheduler {name}: it is not here, so Pods that name it stay pending")
         return outcome, contents
 
 
-async def _create(api: Api, applied: Iterable[Manifest]) -> None:
+async def _create(writer: Writer, applied: Iterable[Manifest]) -> None:
     """Create what is to be applied. Raise CannotJudgeError."""
-    gate = asyncio.Semaphore(_TOGETHER)
 
     async def create(manifest: Manifest, kind: RehearsedKind) -> None:
-        value = manifest.value
-        path = kind.collection(value["apiVersion"], manifest.namespace)
-        async with gate:
-            try:
-                await api.write("POST", path, value, _ANSWER)
-            except ApiError as error:
-                where = f"{manifest.file}:{manifest.line}" if manifest.line else manifest.file
-                raise CannotJudgeError(
-                    f"{where}: the API server refuses {value['kind']} {manifest.name}: {error}"
-                ) from None
+        try:
+            await writer.create(kind.collection(manifest.value["apiVersion"], manifest.namespace), manifest.value)
+        except ApiError as error:
+            where = f"{manifest.file}:{manifest.line}" if manifest.line else manifest.file
+            refused = f"the API server refuses {manifest.value['kind']} {manifest.name}"
+            raise CannotJudgeError(f"{where}: {refused}: {error}") from None
 
     by_kind: dict[RehearsedKind, list[Manifest]] = {kind: [] for kind in KINDS}
-    for each in applied:
-        if (kind := kind_of_object(each.value)) is not None:
-            by_kind[kind].append(each)
+    for manifest in applied:
+        if (kind := kind_of_object(manifest.value)) is not None:
+            by_kind[kind].append(manifest)
     for kind, manifests in by_kind.items():  # in this order: a Pod needs its PriorityClass
-        await asyncio.gather(*(create(each, kind) for each in manifests))
+        await together(create(manifest, kind) for manifest in manifests)

@@ -1,53 +1,71 @@
-"""Have Pods made again: those that no controller here makes, and those that a quota has refused until now."""
+"""Make Pods again: those that no controller here makes, and those that a quota has refused until now."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from webhook.cluster.api import ApiError
 from webhook.rehearse.inputs.resources import BY_NAME, JOB, POD, owner_identity, workload_identity
-from webhook.rehearse.runs.stand_ins import AT_ONCE, OURS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from webhook.cluster.api import Api
     from webhook.rehearse.inputs.resources import JSON
     from webhook.rehearse.result import WorkloadKey
-    from webhook.rehearse.runs.watching import Watches
+    from webhook.rehearse.runs.watching import SeenPod, Watches
     from webhook.rehearse.runs.workloads import Workloads
+    from webhook.rehearse.runs.writing import Writer
 
 _ANSWER: Final = 60.0
 _POLL: Final = 0.05
 _BATCH: Final = 1.0
 """Seconds for which the Job controller gathers changes: SyncJobBatchPeriod in pkg/controller/job/job_controller.go."""
 
+_OWN: Final = frozenset({"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "finalizers"})
+_OF_A_NODE: Final = frozenset({"nodeName", "ephemeralContainers"})
+_OF_A_JOB: Final = ("controller-uid", "batch.kubernetes.io/controller-uid")
+OURS: Final = "rehearse.spotgate.dev/"
+CONTROLLED_HERE: Final = frozenset(
+    {("apps", "ReplicaSet"), ("", "ReplicationController"), ("apps", "StatefulSet"), ("apps", "DaemonSet")}
+)
+"""Group and kind of the owners whose controllers make a lost Pod again; those of Jobs may give up."""
+
 
 class Remaker:
-    """Have Pods made again.
+    """Makes Pods again.
 
     Attributes:
         refused: why the API server has refused Pods that no controller here makes, by their workload.
     """
 
-    def __init__(self, api: Api, watches: Watches, workloads: Workloads) -> None:
+    def __init__(self, writer: Writer, watches: Watches, workloads: Workloads) -> None:
         self.refused: dict[tuple[str, str, str], str] = {}
-        self._api = api
+        self._writer = writer
         self._watches = watches
         self._workloads = workloads
         self._left: list[JSON] = []
 
+    async def originals(self, members: Iterable[SeenPod]) -> list[JSON]:
+        """Return the Jobs of these Pods, and the Pods that no controller here makes, as they were first created."""
+        paths: dict[str, None] = {}
+        for pod in members:
+            owner, namespace = pod.controller, pod.metadata.namespace
+            if owner is not None and (owner.group, owner.kind) == (JOB.group, JOB.kind):
+                paths[f"{JOB.collection('batch/v1', namespace)}/{owner.name}"] = None
+            elif owner is None or (owner.group, owner.kind) not in CONTROLLED_HERE:
+                paths[pod.path] = None
+        return [_as_created(await self._writer.read(path)) for path in paths]
+
     async def recreate(self, objects: Sequence[JSON]) -> None:
-        """Make Jobs and Pods anew, and wait until the watches tell of the Jobs: before, nothing seems to be missing."""
+        """Create Jobs and Pods again, and wait until the watches have the Jobs: until then, no Pod seems missing."""
         before = {key: job.metadata.uid for key, job in self._watches.jobs.items()}
-        made = [each for each in objects if await self._recreate_one(each)]
-        jobs = {workload_identity(each)[1:] for each in made if each["kind"] == JOB.kind}
+        made = [value for value in objects if await self._recreate_one(value)]
+        jobs = {workload_identity(value)[1:] for value in made if value["kind"] == JOB.kind}
         async with asyncio.timeout(_ANSWER):
-            while any(  # noqa: ASYNC110 - what the watches have is looked at everywhere else
+            while any(  # noqa: ASYNC110 - the watches have no event for this
                 (job := self._watches.jobs.get(key)) is None or job.metadata.uid == before.get(key) for key in jobs
             ):
                 await asyncio.sleep(_POLL)
@@ -55,18 +73,14 @@ class Remaker:
     async def _recreate_one(self, value: JSON) -> bool:
         """Delete what is left of an object, and create it. Return whether that was allowed. Raise ApiError."""
         kind = JOB if value["kind"] == JOB.kind else POD
-        collection = kind.collection(value["apiVersion"], value["metadata"]["namespace"])
-        try:
-            await self._api.write("DELETE", f"{collection}/{value['metadata']['name']}", AT_ONCE, _ANSWER)
-        except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
+        namespace, name = value["metadata"]["namespace"], value["metadata"]["name"]
+        collection = kind.collection(value["apiVersion"], namespace)
+        await self._writer.delete(f"{collection}/{name}", at_once=True)
         if kind is JOB:  # no garbage collector is here
-            pods = POD.collection("v1", value["metadata"]["namespace"])
-            selector = f"labelSelector=batch.kubernetes.io/job-name={value['metadata']['name']}"
-            await self._api.write("DELETE", f"{pods}?{selector}", AT_ONCE, _ANSWER)
+            selector = f"labelSelector=batch.kubernetes.io/job-name={name}"
+            await self._writer.delete(f"{POD.collection('v1', namespace)}?{selector}", at_once=True)
         try:
-            await self._api.write("POST", collection, value, _ANSWER)
+            await self._writer.create(collection, value)
         except ApiError as error:
             if error.status != HTTPStatus.FORBIDDEN:
                 raise
@@ -88,6 +102,18 @@ class Remaker:
         """Change an object, so that its controller looks at it."""
         kind = BY_NAME[maker.api_version.rpartition("/")[0], maker.kind]
         path = f"{kind.collection(maker.api_version, maker.namespace)}/{maker.name}"
-        body = {"metadata": {"annotations": {f"{OURS}asked": str(time.monotonic())}}}
-        with contextlib.suppress(ApiError):  # it has gone
-            await self._api.write("PATCH", path, body, _ANSWER, "application/merge-patch+json")
+        await self._writer.merge(path, {"metadata": {"annotations": {f"{OURS}asked": str(time.monotonic())}}})
+
+
+def _as_created(value: JSON) -> JSON:
+    metadata = {key: each for key, each in value["metadata"].items() if key not in _OWN}
+    metadata["annotations"] = {
+        key: text for key, text in metadata.get("annotations", {}).items() if not key.startswith(OURS)
+    }
+    spec = {key: each for key, each in value["spec"].items() if key not in _OF_A_NODE}
+    if value["kind"] == JOB.kind:
+        spec.pop("selector", None)
+        for labels in (metadata.get("labels", {}), spec["template"].get("metadata", {}).get("labels", {})):
+            for key in _OF_A_JOB:
+                labels.pop(key, None)
+    return {"apiVersion": value["apiVersion"], "kind": value["kind"], "metadata": metadata, "spec": spec}

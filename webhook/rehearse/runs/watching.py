@@ -34,13 +34,13 @@ _POLL: Final = 0.05
 
 
 class SeenReference(OwnerReference, frozen=True):
-    """Name an owner, with its UID."""
+    """An owner, with its UID."""
 
     uid: str = ""
 
 
 class SeenMetadata(ObjectMeta):
-    """Hold the metadata that is looked at. With the version every change of an object is one."""
+    """The metadata that is looked at. Its version makes every change of an object one."""
 
     uid: str = ""
     generation: int = 0
@@ -60,7 +60,7 @@ class SeenMetadata(ObjectMeta):
 
 
 class SeenCondition(msgspec.Struct):
-    """Hold a condition of a status."""
+    """A condition of a status."""
 
     type: str
     status: str = ""
@@ -70,7 +70,7 @@ class SeenCondition(msgspec.Struct):
 
 
 class SeenStatus(msgspec.Struct):
-    """Hold what is looked at of the status of a Pod, a workload, a budget, or a quota."""
+    """The part of the status of a Pod, a workload, a budget, or a quota that is looked at."""
 
     phase: str = ""
     conditions: list[SeenCondition] = []
@@ -91,14 +91,14 @@ class SeenStatus(msgspec.Struct):
 
 
 class SeenEvent(msgspec.Struct):
-    """Hold an event: a controller can't make a Pod."""
+    """An event: a controller can't create a Pod."""
 
     involvedObject: SeenReference
     message: str = ""
 
 
 class SeenPod(Pod):
-    """Hold a Pod as it is now."""
+    """A Pod as it is now."""
 
     metadata: SeenMetadata
     spec: RehearsedPodSpec
@@ -131,6 +131,12 @@ class SeenPod(Pod):
         return self.lives and found is not None and found.status == "True"
 
     @property
+    def unscheduled(self) -> str:
+        """Return the scheduler's sentence about it; empty if there is none."""
+        scheduled = self.condition("PodScheduled")
+        return scheduled.message if scheduled is not None else ""
+
+    @property
     def path(self) -> str:
         """Return where the API server has it."""
         return f"/api/v1/namespaces/{self.metadata.namespace}/pods/{self.metadata.name}"
@@ -141,7 +147,7 @@ class SeenPod(Pod):
 
 
 class SeenObject(msgspec.Struct):
-    """Hold a workload, a budget or a claim as it is now."""
+    """A workload, a budget or a claim as it is now."""
 
     metadata: SeenMetadata
     spec: dict[str, Any] = {}
@@ -172,7 +178,7 @@ class SeenObject(msgspec.Struct):
 
 
 class Watches:
-    """Hold all that a rehearsal watches.
+    """Everything that a rehearsal watches.
 
     Attributes:
         changed: when anything did last, by the machine's clock.

@@ -18,7 +18,7 @@ from webhook.kube.quantity import amount_of
 from webhook.rehearse.inputs.gangs import gang_of
 from webhook.rehearse.inputs.resources import JOB, requests_of
 from webhook.rehearse.result import WorkloadKey
-from webhook.rehearse.runs.stand_ins import CONTROLLED_HERE
+from webhook.rehearse.runs.remaking import CONTROLLED_HERE
 from webhook.rehearse.runs.watching import READY
 
 if TYPE_CHECKING:
@@ -47,30 +47,28 @@ class PodStage(IntEnum):
     STOPPING = 3
 
 
-class KnownPod(msgspec.Struct):
-    """Hold a Pod as it was first seen, and what has happened to it.
+class RehearsedPod(msgspec.Struct, eq=False):
+    """A Pod as it was first seen, and what has happened to it.
 
     Attributes:
-        uid, namespace, name: its own.
-        workload: whose it is.
-        node: where it runs; empty: it did not then.
+        seen: the Pod as it was last seen.
+        workload: its workload.
+        node: where it runs; empty if it never did.
         grace: its grace period.
         requests: what it requests, by resource.
         budgets: namespace and name of those that cover it.
         work: its GPU-hours of work that are lost when it stops, even in time.
         work_if_killed: the same when it is killed before.
         gang: what the Pods of its gang have in common; of a Pod whose controller is not here, itself; or None.
-        leaves: it goes with its Node, and nobody moves it: a DaemonSet's or static Pod.
+        leaves: it goes with its Node, and nothing moves it: a DaemonSet's or static Pod.
         stage: the last step of its life that the rehearsal has acted on; ``before`` is that at the reclaim.
-        evicted: the second in which it was told to stop; None: it was not.
+        evicted: the second in which it was told to stop; None if it was not.
         killed: it was killed before its grace period was over.
         broken: its gang has lost a Pod.
         blocked: budgets have refused its eviction.
     """
 
-    uid: str
-    namespace: str
-    name: str
+    seen: SeenPod
     workload: WorkloadKey
     node: str
     grace: float
@@ -92,16 +90,22 @@ class KnownPod(msgspec.Struct):
         """Return whether it was on a Node before the reclaim."""
         return self.before is PodStage.PLACED
 
+    @property
+    def is_bound(self) -> bool:
+        """Return whether it is bound to a Node, and the rehearsal has not planned yet when it is ready."""
+        waits = self.seen.lives and not self.seen.ready and self.seen.status.phase == "Pending"
+        return bool(self.seen.node) and waits and self.stage < PodStage.PLACED
+
 
 class Workloads:
-    """Tell whose each Pod is, also after its owner has gone.
+    """The Pods of a run, each with its workload, also after its owner has gone.
 
     Attributes:
         known: every Pod that was ever seen, by UID.
     """
 
     def __init__(self, watches: Watches, bundle: Bundle) -> None:
-        self.known: dict[str, KnownPod] = {}
+        self.known: dict[str, RehearsedPod] = {}
         self._watches = watches
         self._owners = {
             ("apps/v1", "ReplicaSet"): watches.replica_sets,
@@ -113,33 +117,39 @@ class Workloads:
         self._history: dict[WorkloadKey, list[float]] = {}
         self._budgets: dict[tuple[str, str], DisruptionBudget] = {}
 
-    def of(self, pod: SeenPod) -> KnownPod:
-        """Return what is known of a Pod."""
-        known = self.known.get(pod.metadata.uid)
-        if known is None:
-            known = self.known[pod.metadata.uid] = self._read(pod)
-        elif not known.node and pod.node:
-            known.node = pod.node
-        return known
+    def of(self, seen: SeenPod) -> RehearsedPod:
+        """Return a Pod that was seen, as it is now."""
+        pod = self.known.get(seen.metadata.uid)
+        if pod is None:
+            pod = self.known[seen.metadata.uid] = self._read(seen)
+        pod.seen, pod.node = seen, pod.node or seen.node
+        return pod
+
+    def here(self) -> list[RehearsedPod]:
+        """Return the Pods that exist, as they are now."""
+        return [self.of(seen) for seen in self._watches.pods.values()]
+
+    def exists(self, pod: RehearsedPod) -> bool:
+        """Return whether a Pod still exists, and look at it again."""
+        seen = self._watches.pods.get(pod.seen.metadata.key)
+        return seen is not None and self.of(seen) is pod
 
     def startup(self, workload: WorkloadKey, default: float) -> float:
         """Return the seconds from binding to ready: the median of what its Pods took, else the default."""
         took = self._history.get(workload)
         return median(took) if took else default
 
-    def _read(self, pod: SeenPod) -> KnownPod:
+    def _read(self, pod: SeenPod) -> RehearsedPod:
         owner = pod.controller
-        workload = self._workload(pod)
+        workload = self._highest(WorkloadKey("v1", "Pod", *pod.metadata.key), pod.metadata.controller)
         self._remember(pod, workload)
         requests = requests_of(pod.spec)
         gpus = sum(requests[name] for name in requested_of(pod.spec, self._gpus))
         sort = pod.labels.get(CLASS_LABEL) or derive_class(pod, _TRAINING_OPERATORS, gpu=gpus > 0)[0]
         every = amount_of(pod.annotations.get(CHECKPOINT))
         killed = gpus / _HOUR * (float(every) if every is not None else _UNSAVED.get(sort, 0.0))
-        return KnownPod(
-            uid=pod.metadata.uid,
-            namespace=pod.metadata.namespace,
-            name=pod.metadata.name,
+        return RehearsedPod(
+            seen=pod,
             workload=workload,
             node=pod.node,
             grace=float(pod.grace_seconds),
@@ -156,39 +166,31 @@ class Workloads:
 
         A workload that no controller here looks after is to have those that ran.
         """
-        wanted = self._wanted()
+        wanted: Counter[WorkloadKey] = Counter()
+        for workload, _, owner in self.makers():
+            wanted[workload] += owner.pods_wanted
         cared_for = set(wanted)
         wanted.update(
             each.workload
             for each in self.known.values()
             if each.ran and not each.leaves and each.workload not in cared_for
         )
-        wanted.subtract(self.of(pod).workload for pod in self._watches.pods.values() if pod.lives)
+        wanted.subtract(pod.workload for pod in self.here() if pod.seen.lives)
         return +wanted
 
     def refused(self) -> Iterator[tuple[WorkloadKey, WorkloadKey, str]]:
-        """Yield of each workload that misses Pods what makes these, and why the API server has refused them."""
+        """Yield each workload that lacks Pods, what makes these, and why the API server has refused them."""
         missing, messages = self.missing(), self._watches.refusals
-        for workload, maker, owner in self._makers():
+        for workload, maker, owner in self.makers():
             if missing[workload] and owner.metadata.uid in messages:
                 yield workload, maker, messages[owner.metadata.uid]
 
-    def _wanted(self) -> Counter[WorkloadKey]:
-        """Return how many Pods each workload is to have, as the controllers here see it."""
-        wanted: Counter[WorkloadKey] = Counter()
-        for workload, _, owner in self._makers():
-            wanted[workload] += owner.pods_wanted
-        return wanted
-
-    def _makers(self) -> Iterator[tuple[WorkloadKey, WorkloadKey, SeenObject]]:
+    def makers(self) -> Iterator[tuple[WorkloadKey, WorkloadKey, SeenObject]]:
         """Yield the objects of which controllers here make Pods, each with its workload and its own name."""
         for kind, owners in self._owners.items():
             for place, owner in owners.items():
                 maker = WorkloadKey(*kind, *place)
                 yield self._highest(maker, owner.metadata.controller), maker, owner
-
-    def _workload(self, pod: SeenPod) -> WorkloadKey:
-        return self._highest(WorkloadKey("v1", "Pod", *pod.metadata.key), pod.metadata.controller)
 
     def _highest(self, found: WorkloadKey, owner: SeenReference | None) -> WorkloadKey:
         """Return the highest owner of what was found, from its own owner on."""

@@ -1,0 +1,77 @@
+"""Write to the API server of a run."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from webhook.cluster.api import JSON_TYPE, ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable
+
+    from webhook.cluster.api import Api
+    from webhook.rehearse.inputs.resources import JSON
+
+_ANSWER: Final = 60.0
+_TOGETHER: Final = 16
+"""Requests in progress at the same time."""
+
+_MERGE: Final = "application/merge-patch+json"
+_STRATEGIC: Final = "application/strategic-merge-patch+json"
+_AT_ONCE: Final = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
+_PASSED: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS})
+
+
+class Writer:
+    """The requests of a run, a few at a time. A request for an object that is gone is no error."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._gate = asyncio.Semaphore(_TOGETHER)
+
+    async def read(self, path: str) -> JSON:
+        """Return an object. Raise ApiError."""
+        value: JSON = msgspec.json.decode(await self._api.read(path, _ANSWER))
+        return value
+
+    async def create(self, path: str, value: JSON) -> None:
+        """Create an object. Raise ApiError, also if the API server refuses it."""
+        async with self._gate:
+            await self._api.write("POST", path, value, _ANSWER)
+
+    async def merge(self, path: str, change: JSON) -> None:
+        """Merge a change into an object. Raise ApiError."""
+        await self._write("PATCH", path, change, _MERGE)
+
+    async def patch_status(self, path: str, status: JSON) -> None:
+        """Merge a change into the status of an object: conditions by their type. Raise ApiError."""
+        await self._write("PATCH", f"{path}/status", {"status": status}, _STRATEGIC)
+
+    async def delete(self, path: str, *, at_once: bool = False) -> None:
+        """Delete an object, by default with its grace period. Raise ApiError."""
+        await self._write("DELETE", path, _AT_ONCE if at_once else {})
+
+    async def evict(self, namespace: str, name: str) -> int:
+        """Ask for the eviction of a Pod. Return the status of the response. Raise ApiError."""
+        metadata = {"name": name, "namespace": namespace}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+        return await self._write("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body)
+
+    async def _write(self, method: str, path: str, body: dict[str, Any], media: str = JSON_TYPE) -> int:
+        async with self._gate:
+            try:
+                await self._api.write(method, path, body, _ANSWER, media)
+            except ApiError as error:
+                if error.status not in _PASSED:
+                    raise
+                return error.status
+        return HTTPStatus.OK
+
+
+async def together(work: Iterable[Awaitable[object]]) -> None:
+    """Wait for all of this work."""
+    await asyncio.gather(*work)
