@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from html import escape
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from webhook.base.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 WIDTH: Final = 820
 """The width of a drawing in pixels."""
@@ -28,14 +31,20 @@ def text(x: float, y: float, line: str, style: str = "", *, anchor: str = "start
     return f'<text x="{x}" y="{y}" class="{classes}" text-anchor="{anchor}">{whole}{safe(shown)}</text>\n'
 
 
-def bar(colour: str, x: float, y: float, width: float, height: float, about: str = "") -> str:
-    """Draw a bar of a colour of `STYLE`. What it is about is shown on hovering."""
-    size = " ".join(
-        f'{name}="{round(value, 2):g}"'
-        for name, value in zip(("x", "y", "width", "height"), (x, y, width, height), strict=True)
-    )
+def bar(color: str, x: float, y: float, width: float, height: float, about: str = "") -> str:
+    """Draw a bar in a color of `STYLE`. A browser shows ``about`` on hovering."""
     title = f"<title>{safe(about)}</title>" if about else ""
-    return f'<rect class="{colour}" {size}>{title}</rect>\n'
+    size = f'x="{x:g}" y="{y:g}" width="{round(width, 2):g}" height="{round(height, 2):g}" rx="2"'
+    return f'<rect class="{color}" {size}>{title}</rect>\n'
+
+
+def legend(meanings: Iterable[tuple[str, str]], y: float) -> Iterator[str]:
+    """Draw a line with the meaning of each color."""
+    x = 16.0
+    for color, about in meanings:
+        yield bar(color, x, y - 11, 12, 12)
+        yield text(x + 18, y, about, "faint")
+        x += round(30 + CHARACTER * len(about), 1)
 
 
 def safe(line: str) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from webhook.pages.drawing import CHARACTER, STYLE, WIDTH, safe, text
-from webhook.reclaim.timeline import AS_WRITTEN, SPANS, ReclaimTimeline, clock, ticks
+from webhook.pages.drawing import CHARACTER, STYLE, WIDTH, bar, legend, safe, text
+from webhook.reclaim.axis import TimeAxis
+from webhook.reclaim.timeline import AS_WRITTEN, SPANS, ReclaimTimeline, clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,91 +57,50 @@ def _below(timeline: ReclaimTimeline) -> int:
 
 def _drawing(title: str, timeline: ReclaimTimeline) -> Iterator[str]:
     below = _below(timeline)
+    axis = TimeAxis(_LEFT, _RIGHT, timeline.end)
     yield text(16, 28, title, "title", most=76)
     yield text(16, 48, f"{timeline.because}.", "faint", most=112)
-    yield from _axis(timeline, below - 8)
-    yield from _node(timeline)
+    yield from axis.grid(76, below - 8)
+    yield text(16, 100, "node", "strong")
+    yield from axis.node(timeline.moments, 96, below - 8)
     for number, lane in enumerate(timeline.lanes):
-        yield from _lane(lane, 118 + _ROW * number, timeline)
+        yield from _lane(lane, 118 + _ROW * number, axis)
     y = below + 18
-    yield from _legend(timeline, y)
+    yield from legend(((name, SPANS[name].about) for name in timeline.used), y)
     for event in timeline.events:
         y += _LINE
         yield from _event(event, y, timeline)
     y += _LINE + 4
     style = "lost" if timeline.loses else "margin" if timeline.margin >= timeline.wanted else "preStop"
-    yield f'<rect class="{style}" x="16" y="{y - 11}" width="5" height="14"/>\n'
+    yield bar(style, 16, y - 11, 5, 14)
     yield text(28, y, f"It {timeline.verdict}.", "strong", most=112)
     if timeline.gone:
         y += _LINE
         yield text(28, y, f"Gone with the node, whatever the Pod does: volume {', '.join(timeline.gone)}", most=112)
 
 
-def _x(seconds: int, timeline: ReclaimTimeline) -> float:
-    return round(_LEFT + (_RIGHT - _LEFT) * min(seconds, timeline.end) / timeline.end, 1)
-
-
-def _axis(timeline: ReclaimTimeline, below: int) -> Iterator[str]:
-    for tick in ticks(timeline.end):
-        x = _x(tick, timeline)
-        yield f'<line class="grid" x1="{x}" x2="{x}" y1="76" y2="{below}"/>\n'
-        yield text(x, 70, clock(tick), "faint", anchor="middle")
-
-
-def _node(timeline: ReclaimTimeline) -> Iterator[str]:
-    """Draw when the node is cordoned, drained and gone."""
-    yield text(16, 100, "node", "strong")
-    begin, end = _x(0, timeline), _x(timeline.removal, timeline)
-    yield f'<line class="node" x1="{begin}" x2="{end}" y1="96" y2="96"/>\n'
-    moments = [(timeline.cordon, "cordon"), (timeline.drain, "drain"), (timeline.removal, "removal")]
-    if timeline.window < timeline.removal:
-        moments.insert(2, (timeline.window, "time up"))
-    at: dict[float, list[str]] = {}
-    for seconds, name in moments:
-        at.setdefault(_x(seconds, timeline), []).append(name)
-    for x, names in at.items():
-        last = x == end
-        yield f'<line class="moment" x1="{x}" x2="{x}" y1="82" y2="{_below(timeline) - 8}"/>\n'
-        yield f'<circle class="faint" cx="{x}" cy="96" r="4"/>\n'
-        yield text(x - 6 if last else x + 6, 90, ", ".join(names), "faint", anchor="end" if last else "start")
-
-
-def _lane(lane: Lane, y: int, timeline: ReclaimTimeline) -> Iterator[str]:
+def _lane(lane: Lane, y: int, axis: TimeAxis) -> Iterator[str]:
     before = " before" if lane.name == AS_WRITTEN else ""
     yield text(16, y + 15, lane.name, "faint" if before else "strong", most=15)
     for span in lane.spans:
-        if span.begin < timeline.end:
-            yield from _span(span, y, timeline, before)
+        if span.begin < axis.end:
+            yield from _span(span, y, axis, before)
 
 
-def _span(span: Span, y: int, timeline: ReclaimTimeline, before: str) -> Iterator[str]:
-    begin, end = _x(span.begin, timeline), _x(span.end, timeline)
+def _span(span: Span, y: int, axis: TimeAxis, before: str) -> Iterator[str]:
+    begin, end = axis.x(span.begin), axis.x(span.end)
     about = f"{SPANS[span.name].about}: {span.seconds} s, from {clock(span.begin)} to {clock(span.end)}"
-    yield (
-        f'<rect class="{span.name}{before}" x="{begin}" y="{y}" width="{round(max(end - begin, 2), 1)}" '
-        f'height="{_BAR}" rx="2"><title>{about}</title></rect>\n'
-    )
+    yield bar(f"{span.name}{before}", begin, y, max(end - begin, 2), _BAR, about)
     room = (end - begin) / CHARACTER
     name = SPANS[span.name].label
     labels = [f"{name} {span.seconds} s", f"{span.seconds} s"]
-    if span.end > timeline.end:  # a gap in the bar says that the axis does not go as far
+    if span.end > axis.end:  # a gap in the bar says that the axis does not go as far
         gap = f"{end - 14},{y} {end - 10},{y} {end - 16},{y + _BAR} {end - 20},{y + _BAR}"
         yield f'<polygon class="bg cut" points="{gap}"/>\n'
         labels.insert(0, f"{labels[0]}, up to {clock(span.end)}")
     label = next((each for each in labels if len(each) < room), "")
     if label and span.name != "running":
         yield text((begin + end) / 2, y + 15, label, "" if before else "on", anchor="middle")
-
-
-def _legend(timeline: ReclaimTimeline, y: int) -> Iterator[str]:
-    used = {span.name for lane in timeline.lanes for span in lane.spans}
-    x = 16.0
-    for name, (about, *_) in SPANS.items():
-        if name not in used:
-            continue
-        yield f'<rect class="{name}" x="{x}" y="{y - 11}" width="12" height="12" rx="2"/>\n'
-        yield text(x + 18, y, about, "faint")
-        x += round(30 + CHARACTER * len(about), 1)
 
 
 def _event(event: Event, y: int, timeline: ReclaimTimeline) -> Iterator[str]:

@@ -40,7 +40,7 @@ SpanName = Literal["running", "preStop", "hook", "shutdown", "margin", "lost"]
 
 
 class SpanStyle(NamedTuple):
-    """Hold the meaning of a span for a legend, its label where there is little room, and how a terminal draws it."""
+    """The meaning of a span for a legend, its label where there is little room, and how a terminal draws it."""
 
     about: str
     label: str
@@ -61,14 +61,14 @@ _TERM: Final = "SIGTERM"
 AS_WRITTEN: Final = "as written"
 
 _DRAWN_AT_MOST: Final = 2
-"""Limit of a drawing, in windows: beside a grace period of an hour a window of 15 s could not be seen."""
+"""Limit of a drawing, in windows: next to a grace period of an hour, a window of 15 s would be invisible."""
 
 _TICKS: Final = (1, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600)
 _TICKS_AT_MOST: Final = 8
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Hold an event of a reclaim, and the field of the provider's document or the Pod that sets its time."""
+    """An event of a reclaim, and the field of the provider's document or the Pod that sets its time."""
 
     seconds: int
     name: str
@@ -77,7 +77,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """Hold a period from ``begin`` up to ``end``."""
+    """A period from ``begin`` up to ``end``."""
 
     name: SpanName
     begin: int
@@ -90,7 +90,7 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Lane(msgspec.Struct, frozen=True):
-    """Describe how some containers of the Pod, or the Pod `AS_WRITTEN`, end.
+    """The end of some containers of the Pod, or of the Pod `AS_WRITTEN`.
 
     The spans have no gaps, from the notice to the end of the window, or of the grace period where that is later.
     """
@@ -100,7 +100,7 @@ class Lane(msgspec.Struct, frozen=True):
 
 
 class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
-    """Describe the reclaim of the node that a Pod runs on.
+    """The reclaim of the node that a Pod runs on.
 
     Attributes:
         where: the pod template's field path; empty for a Pod.
@@ -144,6 +144,18 @@ class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
     def loses(self) -> bool:
         """Return whether a container is killed before it can shut down."""
         return not self.fits or bool(self.late)
+
+    @property
+    def moments(self) -> list[tuple[int, str]]:
+        """Return what happens to the node, in order."""
+        up = [(self.window, "time up")] if self.window < self.removal else []
+        return [(self.cordon, "cordon"), (self.drain, "drain"), *up, (self.removal, "removal")]
+
+    @property
+    def used(self) -> list[SpanName]:
+        """Return the names of all spans, in the order of a legend."""
+        used = {span.name for lane in self.lanes for span in lane.spans}
+        return [name for name in SPANS if name in used]
 
     @property
     def verdict(self) -> str:
@@ -208,7 +220,7 @@ def clock(seconds: int) -> str:
 
 
 class _Stop(msgspec.Struct, frozen=True):
-    """Group containers that get SIGTERM, or another stop signal of their own, at the same time.
+    """Containers that get SIGTERM, or their own stop signal, at the same time.
 
     Attributes:
         delay: seconds from the drain to the signal, as far as the preStop hook tells them.
@@ -305,7 +317,7 @@ _TOLERATING: Final = "tolerating_is_targeting"
 
 
 class NoTimeline(msgspec.Struct, frozen=True):
-    """Describe a Pod or pod template without a timeline, and why."""
+    """A Pod or pod template without a timeline, and why."""
 
     where: str
     because: str

@@ -109,13 +109,13 @@ class ReclaimWindow(msgspec.Struct, frozen=True):
         return self.drained_by == "eviction"
 
     @property
-    def steps(self) -> str:
-        """Return what happens to the nodes when, for people."""
-        gone = f"gone after {self.removal:g} s"
+    def moments(self) -> list[tuple[float, str]]:
+        """Return what happens to the nodes, in order."""
+        gone = [(self.removal, "gone")]
         if self.drained_by == "nobody":
-            return f"nobody drains them, {gone}"
-        drain = "drain" if self.evicts else "shutdown by its kubelet"
-        return f"{drain} after {self.drain:g} s, SIGKILL after {self.kill:g} s, {gone}"
+            return gone
+        drain = "drain" if self.evicts else "shutdown"
+        return [(self.cordon, "cordon"), (self.drain, drain), (self.kill, "SIGKILL"), *gone]
 
 
 JOB_FAILED: Final = "the Job has failed"

@@ -172,10 +172,7 @@ def timeline_lines(timeline: ReclaimTimeline) -> Iterator[Line]:
     for lane in timeline.lanes:
         yield _lane(lane, scale, timeline.end)
     yield []
-    used = {span.name for lane in timeline.lanes for span in lane.spans}
-    yield _legend(
-        [name for name in SPANS if name in used], cut=any(lane.spans[-1].end > timeline.end for lane in timeline.lanes)
-    )
+    yield _legend(timeline.used, cut=any(lane.spans[-1].end > timeline.end for lane in timeline.lanes))
     yield []
     width = max(len(event.text) for event in timeline.events)
     for event in timeline.events:
@@ -208,13 +205,9 @@ def _axis(end: int, scale: float) -> str:
 
 def _node(timeline: ReclaimTimeline, scale: float) -> Iterator[Line]:
     """Draw the events of the node; those that are too close together move on."""
-    moments = [(timeline.cordon, "cordon"), (timeline.drain, "drain"), (timeline.removal, "removal")]
-    if timeline.window < timeline.removal:
-        moments.insert(2, (timeline.window, "time up"))
     line = ""
-    for seconds, name in moments:
-        column = round(seconds * scale)
-        mark = f"┤{name}" if name == "removal" else f"├{name}"
+    for seconds, name in timeline.moments:
+        column, mark = round(seconds * scale), f"├{name}"
         if name == "removal":
             mark, column = f"{name}┤", max(column - len(name), 0)
         line = f"{line:<{column}}{mark}" if len(line) <= column else f"{line}{mark}"

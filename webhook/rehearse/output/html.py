@@ -1,4 +1,4 @@
-"""Show a rehearsal as one page of HTML, with a picture: what becomes of Pods beside what the provider does."""
+"""Show a rehearsal as one page of HTML, with a picture: what happens to Pods, below what the provider does."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from markupsafe import Markup
 
+from webhook.base.terminal import counted
 from webhook.pages import page
-from webhook.pages.drawing import WIDTH, bar, safe, text
-from webhook.reclaim.timeline import clock, ticks
+from webhook.pages.drawing import WIDTH, bar, legend, safe, text
+from webhook.reclaim.axis import TimeAxis
 from webhook.rehearse.verdict import effects_of, expected_of, nodes_of, verdict_of
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from webhook.rehearse.result import (
         ReclaimEvent,
-        ReclaimWindow,
         Rehearsal,
         WorkloadResult,
     )
@@ -31,7 +31,7 @@ _LEGEND: Final[dict[PodState, tuple[str, str]]] = {
     "starting": ("preStop", "starts on another node"),
     "pending": ("lost", "pending"),
 }
-"""The colour and the words of each state, from the bottom of a lane to its top."""
+"""The color and the words of each state, from the bottom of a lane to its top."""
 
 _BECOMES: Final[dict[str, PodState | None]] = {
     "evicted": "stopping",
@@ -89,56 +89,27 @@ def reclaim_drawing(rehearsal: Rehearsal) -> str:
 
 
 def _drawing(rehearsal: Rehearsal, workloads: Sequence[WorkloadResult], end: int, below: int) -> Iterator[str]:
-    for tick in ticks(end):
-        x = _x(tick, end)
-        yield f'<line class="grid" x1="{x}" x2="{x}" y1="24" y2="{below - 6}"/>\n'
-        yield text(x, 18, clock(tick), "faint", anchor="middle")
+    axis = TimeAxis(_LEFT, _RIGHT, end)
+    yield from axis.grid(24, below - 6)
     y = _TOP
     for window in rehearsal.windows:
-        yield from _window(window, y, end, below)
+        yield text(16, y + 4, f"{counted(len(window.nodes), 'node')}, {window.provider}", "strong", most=24)
+        yield from axis.node(window.moments, y, below - 6)
         y += _ROW
     yield text(_RIGHT + 12, y - _ROW // 2, "lowest ready", "faint")
     for workload in workloads:
-        yield from _lane(workload, rehearsal.events, y, end)
+        yield from _lane(workload, rehearsal.events, y, axis)
         y += _ROW
-    x = 16.0
-    for colour, about in _LEGEND.values():
-        yield bar(colour, x, below + 1, 12, 12)
-        yield text(x + 18, below + 12, about, "faint")
-        x += 42 + 7 * len(about)
+    yield from legend(_LEGEND.values(), below + 12)
 
 
-def _window(window: ReclaimWindow, y: int, end: int, below: int) -> Iterator[str]:
-    """Draw when the provider cordons, drains, kills and removes, with lines down to the lowest lane."""
-    number = len(window.nodes)
-    yield text(16, y + 4, f"{number} node{'s' if number > 1 else ''}, {window.provider}", "strong", most=24)
-    yield f'<line class="node" x1="{_x(0, end)}" x2="{_x(window.removal, end)}" y1="{y}" y2="{y}"/>\n'
-    drain = "drain" if window.evicts else "shutdown"
-    moments = {"cordon": window.cordon, drain: window.drain, "SIGKILL": window.kill, "gone": window.removal}
-    if window.drained_by == "nobody":
-        moments = {"gone": window.removal}
-    at: dict[float, list[str]] = {}
-    for name, seconds in moments.items():
-        at.setdefault(_x(seconds, end), []).append(name)
-    taken = -8.0
-    for x, names in at.items():
-        late = x > (_LEFT + _RIGHT) / 2
-        shown = ", ".join(names)
-        yield f'<line class="moment" x1="{x}" x2="{x}" y1="{y - 6}" y2="{below - 6}"/>\n'
-        yield f'<circle class="faint" cx="{x}" cy="{y}" r="4"><title>{safe(shown)}</title></circle>\n'
-        begin = x - 6 - 7 * len(shown) if late else x + 6
-        if begin > taken + 8:
-            yield text(x - 6 if late else x + 6, y - 7, shown, "faint", anchor="end" if late else "start")
-            taken = begin + 7 * len(shown)
-
-
-def _lane(workload: WorkloadResult, events: Iterable[ReclaimEvent], y: int, end: int) -> Iterator[str]:
+def _lane(workload: WorkloadResult, events: Iterable[ReclaimEvent], y: int, axis: TimeAxis) -> Iterator[str]:
     yield f"<g><title>{safe(str(workload))}</title>{text(16, y + 16, workload.name, most=23)}</g>\n"
     own = [event for event in events if event.workload == workload.identity]
-    changes = [*_counts(workload.replicas, own), (float(end), Counter())]
+    changes = [*_counts(workload.replicas, own), (float(axis.end), Counter())]
     yield bar("running before", _LEFT, y, _RIGHT - _LEFT, _BAR)
     for (begin, counts), (until, _) in pairwise(changes):
-        yield from _stack(counts, workload.replicas, (_x(begin, end), _x(until, end)), y)
+        yield from _stack(counts, workload.replicas, (axis.x(begin), axis.x(until)), y)
     yield text(_RIGHT + 12, y + 16, f"{workload.lowest_ready} of {workload.replicas}")
 
 
@@ -168,7 +139,3 @@ def _counts(replicas: int, events: Iterable[ReclaimEvent]) -> list[tuple[float, 
             states[event.pod] = _BECOMES[event.name]
             changes[event.seconds] = counts.copy()
     return list(changes.items())
-
-
-def _x(seconds: float, end: int) -> float:
-    return round(_LEFT + (_RIGHT - _LEFT) * min(seconds, end) / end, 1)

@@ -52,7 +52,8 @@ def _lines(rehearsal: Rehearsal) -> Iterator[Line]:
 def _facts(rehearsal: Rehearsal) -> Iterator[Line]:
     """Yield what providers do with the nodes, and the figures of all workloads together."""
     for window in rehearsal.windows:
-        yield [(f"{_INDENT}{window.provider}: {counted(len(window.nodes), 'node')}: {window.steps}", "dim")]
+        steps = ", ".join(f"{name} after {seconds:g} s" for seconds, name in window.moments if name != "cordon")
+        yield [(f"{_INDENT}{window.provider}: {counted(len(window.nodes), 'node')}: {steps}", "dim")]
         if window.assumes:
             yield [(f"{_INDENT}assumed: {window.assumes}", "yellow")]
     summary = rehearsal.summary
