@@ -24,7 +24,7 @@ from webhook.rehearse.inputs.resources import (
     workload_identity,
 )
 from webhook.rehearse.inputs.snapshot import snapshot_of
-from webhook.rehearse.result import JOB_FAILED, NO_SCHEDULER, Fix
+from webhook.rehearse.result import NO_SCHEDULER, Fix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 _WITH_SELECTOR: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 _WITH_TEMPLATE: Final = _WITH_SELECTOR | {"ReplicationController", "Job"}
-_AT_LEAST_TWO: Final = 2
 _BACKOFF_LIMIT: Final = 6
 """What the API server writes into a Job."""
 
@@ -129,18 +128,16 @@ def _of_template(workload: WorkloadResult, value: JSON, snapshot: ClusterSnapsho
 def _of_failed_job(workload: WorkloadResult, value: JSON) -> Fix:
     """Propose a Job that survives the loss of a Pod."""
     spec = value["spec"]
-    field = "maxFailedIndexes" if workload.has_reason(f"{JOB_FAILED}: MaxFailedIndexesExceeded") else "backoffLimit"
-    if workload.has_reason(f"{JOB_FAILED}: FailedIndexes"):
-        field = "backoffLimitPerIndex"
-    limit = spec.get(field, _BACKOFF_LIMIT)
     if pod_spec_of(value).restartPolicy == "Never":
         rules = (spec.get("podFailurePolicy") or {}).get("rules") or []
         change: JSON = {"podFailurePolicy": {"rules": [_IGNORE_DISRUPTIONS, *rules]}}
         how = "with this rule, which only a new Job can get, disruptions do not count"
     else:
-        change = {field: limit + max(workload.lost, 1)}
-        how = "restartPolicy Never would allow a podFailurePolicy that ignores disruptions; else it needs a higher one"
-    return _change(f"{workload}: it fails, as lost Pods count against its {field} of {limit}; {how}", value, change)
+        change = {"backoffLimit": spec.get("backoffLimit", _BACKOFF_LIMIT) + max(workload.lost, 1)}
+        how = (
+            "restartPolicy Never would allow a podFailurePolicy that ignores disruptions; else raise the limit"
+        )
+    return _change(f"{workload}: it fails, as lost Pods count as failures; {how}", value, change)
 
 
 def _grace_of(value: JSON) -> int:
@@ -153,23 +150,19 @@ def _of_budget(
 ) -> Iterator[Fix]:
     """Propose a budget that lets the drain through, ``at_once`` Pods at a time, and keeps as many as that permits."""
     budget = objects.get((BUDGET, workload.namespace, workload.budget))
-    blocks = any(f"PodDisruptionBudget {workload.budget} " in each for each in workload.reasons)
+    blocks = any(f"PodDisruptionBudget {workload.budget} " in reason for reason in workload.reasons)
     if budget is not None and workload.killed_early.max and blocks:
-        if workload.replicas >= _AT_LEAST_TWO:
-            # One that can't be counted, for want of its owner's scale, can still keep a number of Pods.
-            known = workload.seconds_below_budget.max is not None
-            # The budget that it has was too strict, whatever the model of the drain says.
-            at_once = max(at_once, workload.replicas - budget_from(budget).least(workload.replicas) + 1)
-            if at_once >= workload.replicas:
-                return
-            least = None if known else workload.replicas - at_once
+        # The budget that it has was too strict, whatever the model of the drain says.
+        at_once = max(at_once, workload.replicas - budget_from(budget).least(workload.replicas) + 1)
+        # The disruption controller can count no other one, either, if it can't count this one.
+        if at_once < workload.replicas and workload.seconds_below_budget.max is not None:
             yield _change(
                 f"{workload}: PodDisruptionBudget {workload.budget} holds the drain up until SIGKILL; {at_once} at a "
                 "time are through in time",
                 budget,
-                {"minAvailable": least, "maxUnavailable": at_once if known else None},
+                {"minAvailable": None, "maxUnavailable": at_once},
             )
-        elif workload.kind == "Deployment":
+        elif workload.replicas == 1 and workload.kind == "Deployment":
             yield _change(
                 f"{workload}: its only Pod can't be drained, as PodDisruptionBudget {workload.budget} demands it; if "
                 "it may run twice, one of two can",
@@ -180,7 +173,6 @@ def _of_budget(
         not (workload.budget or workload.pending.max or workload.missing.max)  # it holds the drain up for want of room
         and workload.kind in _WITH_SELECTOR
         and workload.replicas > at_once
-        and workload.replicas >= _AT_LEAST_TWO
         and workload.lowest_ready.min == 0
         and (selector := value["spec"].get("selector"))
     ):
@@ -205,7 +197,7 @@ def _fallback_pools(
     was_on: dict[tuple[str, str, str], RehearsedNode] = {}
     for event in result.events:
         node = nodes.get(event.node)
-        if event.workload is not None and node is not None and event.name in {"evicted", "killed", "stopped"}:
+        if node is not None and event.name in {"evicted", "killed", "stopped"}:
             was_on.setdefault(event.workload, node)
     needed: dict[str, tuple[RehearsedNode, list[Counter[str]]]] = {}
     for workload in result.workloads:
@@ -232,12 +224,11 @@ def _fallback_pools(
 
 
 def _free_of(node: RehearsedNode, snapshot: ClusterSnapshot) -> Counter[str]:
-    """Return what a node offers besides what its DaemonSets need."""
+    """Return what a node offers to Pods that are not of DaemonSets."""
     free = Counter(node.allocatable)
-    for value in snapshot.existing:
-        owner = (
-            controller_of(value) if value["kind"] == POD.kind and value["spec"].get("nodeName") == node.name else None
-        )
+    pods = (value for value in snapshot.existing if value["kind"] == POD.kind)
+    for value in pods:
+        owner = controller_of(value) if value["spec"].get("nodeName") == node.name else None
         if owner is not None and owner["kind"] == "DaemonSet":
             free.subtract(requests_of(pod_spec_of(value)) + Counter({"pods": 1}))
     return free

@@ -1,4 +1,4 @@
-"""Hold the result of a rehearsal: figures over its runs, and what the picture of its first run needs.
+"""The result of a rehearsal: figures over its runs, and what the picture of its first run needs.
 
 Nothing here knows how it came about, and nothing that draws it needs anything else.
 """
@@ -15,24 +15,11 @@ from webhook.capacity.providers.pool import Taint  # noqa: TC001 - msgspec reads
 from webhook.documents.yaml_writer import dump
 
 DrainedBy = Literal["eviction", "kubelet", "nobody"]
-ReclaimEventName = Literal[
-    "notice",
-    "cordon",
-    "drain",
-    "evicted",
-    "blocked",
-    "stopped",
-    "killed",
-    "removed",
-    "placed",
-    "ready",
-    "pending",
-    "grown",
-]
+ReclaimEventName = Literal["evicted", "blocked", "stopped", "killed", "placed", "ready", "pending"]
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """Hold a figure over the runs. It is None if the disruption controller can't count it, or it never happens."""
+    """A figure over the runs. It is None if the disruption controller can't count it, or it never happens."""
 
     min: float | None = None
     max: float | None = None
@@ -53,27 +40,27 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 class ReclaimEvent(msgspec.Struct, frozen=True):
-    """Hold something that happens in the first run.
+    """An event of a Pod in the first run.
 
     Attributes:
         seconds: after the notice; modelled.
         name: what it is.
-        node: which Node it happens to, or where the Pod is; empty if it has none.
-        pod: the Pod's name; empty if it happens to a Node.
-        workload: its workload, as in `WorkloadKey.identity`; None if it happens to a Node.
-        text: what there is to say: the scheduler's words, the budget that blocks.
+        node: the Pod's Node; empty if it has none.
+        pod: the Pod's name.
+        workload: its workload, as in `WorkloadKey.identity`.
+        text: the details: the scheduler's words, the budget that blocks.
     """
 
     seconds: float
     name: ReclaimEventName
-    node: str = ""
-    pod: str = ""
-    workload: tuple[str, str, str] | None = None
+    node: str
+    pod: str
+    workload: tuple[str, str, str]
     text: str = ""
 
 
 class ReclaimWindow(msgspec.Struct, frozen=True):
-    """Hold what a provider does with a reclaimed node, in seconds after the notice.
+    """What a provider does with a reclaimed node, in seconds after the notice.
 
     Attributes:
         provider: its title.
@@ -125,7 +112,7 @@ NO_SCHEDULER: Final = "no scheduler here is named"
 
 
 class WorkloadKey(msgspec.Struct, frozen=True, order=True, rename="camel"):
-    """Name the workload that people know, or the Pod itself where nothing owns it."""
+    """The highest owner of a Pod, or the Pod itself if it has none."""
 
     api_version: str
     kind: str
@@ -141,26 +128,13 @@ class WorkloadKey(msgspec.Struct, frozen=True, order=True, rename="camel"):
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
-FIGURES: Final = (
-    "moved",
-    "pending",
-    "missing",
-    "killed_early",
-    "lowest_ready",
-    "ready_again_seconds",
-    "seconds_below_budget",
-    "work_lost_gpu_hours",
-)
-"""The figures of a workload that differ from run to run."""
-
-
 class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
-    """Hold what a reclaim does to one workload; the figures are those of `-o json`.
+    """What a reclaim does to one workload; the figures are those of `-o json`.
 
     Attributes:
         replicas: its Pods that run before.
         lost: those on lost Nodes.
-        moved: Pods made anew that run at the end.
+        moved: new Pods that run at the end.
         pending: Pods that do not, and did before.
         missing: Pods that it wants and that don't exist at the end, beyond those that it missed before.
         killed_early: Pods that get less than their grace period.
@@ -198,15 +172,19 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
     def untouched(self) -> WorkloadResult:
         """Return the workload as a reclaim leaves it that doesn't touch it."""
         figures = dict.fromkeys(FIGURES, Figure(0, 0)) | {"lowest_ready": Figure(self.replicas, self.replicas)}
-        return msgspec.structs.replace(self, lost=0, reasons=(), down_seconds=Figure(0, 0), **figures)
+        return msgspec.structs.replace(self, lost=0, reasons=(), **figures)
 
     def has_reason(self, beginning: str) -> bool:
         """Return whether one of its reasons begins so."""
         return any(each.startswith(beginning) for each in self.reasons)
 
 
+FIGURES: Final = tuple(field.name for field in msgspec.structs.fields(WorkloadResult) if field.type is Figure)
+"""The figures of a workload that differ from run to run."""
+
+
 class Fix(msgspec.Struct, frozen=True):
-    """Propose a change that would mend what a reclaim does.
+    """A change that would reduce the harm of a reclaim.
 
     Attributes:
         why: what is wrong, and what this changes.
@@ -225,7 +203,7 @@ class Fix(msgspec.Struct, frozen=True):
 
 
 class RehearsalSummary(msgspec.Struct, frozen=True, rename="camel"):
-    """Hold the figures of all workloads together."""
+    """The figures of all workloads together."""
 
     moved: Figure
     pending: Figure
@@ -235,7 +213,7 @@ class RehearsalSummary(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class FigureChange(msgspec.Struct, frozen=True):
-    """Hold a figure of one workload that is worse or better in every run.
+    """A figure of one workload that is worse or better in every run.
 
     Attributes:
         kind, namespace, name: the workload.
@@ -255,7 +233,7 @@ class FigureChange(msgspec.Struct, frozen=True):
 
 
 class RehearsalComparison(msgspec.Struct, frozen=True):
-    """Hold what is worse and what is better than in another rehearsal.
+    """The figures that are worse or better than in another rehearsal.
 
     Attributes:
         base: what it is compared with.
@@ -268,18 +246,17 @@ class RehearsalComparison(msgspec.Struct, frozen=True):
 
 
 class Rehearsal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Hold the result of a rehearsal.
+    """The result of a rehearsal.
 
     Attributes:
         lost: what was reclaimed: ``NodePool/gpu-spot``, ``zone a``.
         runs: how often it was rehearsed.
         scheduler: version of the scheduler.
-        programs: where the scheduler and the other programs were from.
         not_simulated: what the result leaves out, a sentence each.
         modelled: what was not waited for but computed, a sentence each.
         summary: the figures of all workloads.
         workloads: those that the reclaim touches, those with pending Pods first.
-        fixes: what would mend it.
+        fixes: what would reduce the harm.
         windows: what the providers do with the lost nodes.
         events: of the first run, in order.
         comparison: with another rehearsal, where that was asked for.
@@ -289,7 +266,6 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     lost: tuple[str, ...]
     runs: int
     scheduler: str
-    programs: str = ""
     not_simulated: tuple[str, ...]
     modelled: tuple[str, ...] = ()
     summary: RehearsalSummary

@@ -54,15 +54,6 @@ def nodes_of(result: Rehearsal) -> str:
     return f"{counted(len(nodes), 'node')} lost{names}"
 
 
-def expected_of(result: Rehearsal) -> str:
-    """Return which Pods go with their nodes and do no harm; empty if none does."""
-    workloads = [workload for workload in result.workloads if workload.goes_with_nodes]
-    pods = counted(sum(workload.lost for workload in workloads), "Pod")
-    names = ", ".join(f"{workload.kind} {workload.name}" for workload in workloads[:_NAMED])
-    more = f" and {len(workloads) - _NAMED} more" if len(workloads) > _NAMED else ""
-    return f"Expected: {pods} of DaemonSets, and static Pods, go with the nodes: {names}{more}" if workloads else ""
-
-
 _OF_PODS: Final = (
     ("finds no room", "find no room"),
     ("is not created again", "are not created again"),

@@ -115,7 +115,7 @@ def test_a_lane_counts_the_pods_in_each_state(events: list[ReclaimEvent], bars: 
 
 
 def test_there_is_no_picture_where_nothing_happens_to_a_pod() -> None:
-    assert not html.reclaim_drawing(rehearsal(ReclaimEvent(0, "notice", "spot-1")))
+    assert not html.reclaim_drawing(rehearsal())
 
 
 def test_the_page_escapes_names_and_says_what_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:

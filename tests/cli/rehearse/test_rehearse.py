@@ -209,10 +209,6 @@ def test_a_kind_whose_controller_is_not_here_is_named(api_version: str, kind: st
     ("ends", "said"),
     [
         ("echo the disk is on fire; exit 3", "etcd exited with 3; it said last:\nthe disk is on fire\n"),
-        (
-            r"""echo 'E1122 22:41:51.07 1 run.go:72] "command failed" err="no \"disk\""'; exit 1""",
-            'etcd exited with 1: no "disk"\n',
-        ),
         ("kill -9 $$", "etcd was killed: the machine may have run out of memory\n"),
     ],
 )

@@ -77,20 +77,18 @@ def test_it_names_what_is_lost() -> None:
 
 
 def test_every_format_begins_with_it(capsys: pytest.CaptureFixture[str]) -> None:
-    result = structs.replace(losing({"pending": 6, "ready_again_seconds": NEVER}, AGENT), programs="/root/.cache")
+    result = losing({"pending": 6, "ready_again_seconds": NEVER}, AGENT)
     verdict = "Losing spot: 6 of 6 Pods find no room."
     table.show(result)
     first, second, *rest = capsys.readouterr().out.splitlines()
     assert (first, second) == (verdict, "    NodePool/spot: 2 nodes lost (spot-0, spot-1); scheduler 1.37.2, 1 run")
     assert rest[2].endswith("lowest ready 6, never all ready again")
-    assert rest[3] == "Expected: 2 Pods of DaemonSets, and static Pods, go with the nodes: DaemonSet agent"
     html.show(result)
     page = capsys.readouterr().out
     assert f"<h1>{verdict}</h1>" in page
     beginning, _, rest_of_page = page.partition('<ul class="tiles">')
     assert "spot-0, spot-1" in beginning
-    assert ".cache" not in beginning
-    assert "<strong>shop/agent" not in rest_of_page
+    assert "agent" not in rest_of_page
     json_format.show(result)
     said = json.loads(capsys.readouterr().out)
     assert next(iter(said["summary"].items())) == ("verdict", verdict)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -17,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 WRAPPER: Final = Path(__file__).with_name("run_with_parent.py")
-_FATAL: Final = re.compile(r'^[EF]\d{4} .*\] "command failed" err=("(?:[^"\\]|\\.)*")$', re.MULTILINE)
-"""How the programs of Kubernetes log why they end; Go quotes text as Python does."""
 
 
 def reserve_port() -> socket.socket:
@@ -77,8 +73,6 @@ class Process:
         """Return how it ended and its last words; it has ended."""
         if self.exit_code == -signal.SIGKILL:
             return f"{self.name} was killed: the machine may have run out of memory"
-        if fatal := _FATAL.findall(self.tail()):
-            return f"{self.name} exited with {self.exit_code}: {ast.literal_eval(fatal[-1])}"
         return f"{self.name} exited with {self.exit_code}; it said last:\n{self.tail()}"
 
     def tail(self, lines: int = 20) -> str:

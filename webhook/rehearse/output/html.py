@@ -12,7 +12,7 @@ from webhook.base.terminal import counted
 from webhook.pages import page
 from webhook.pages.drawing import WIDTH, bar, legend, safe, text
 from webhook.reclaim.axis import TimeAxis
-from webhook.rehearse.verdict import effects_of, expected_of, nodes_of, verdict_of
+from webhook.rehearse.verdict import effects_of, nodes_of, verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -64,7 +64,6 @@ def show(rehearsal: Rehearsal) -> None:
             with_fixes=effects_of(rehearsal.fixed) if rehearsal.fixed is not None else "",
             nodes=nodes_of(rehearsal),
             every_node=sorted(node for window in rehearsal.windows for node in window.nodes),
-            expected=expected_of(rehearsal),
             reclaim=Markup(reclaim_drawing(rehearsal)),  # noqa: S704 - it escapes what it shows
             lanes=_LANES_AT_MOST,
         )
@@ -73,7 +72,7 @@ def show(rehearsal: Rehearsal) -> None:
 
 def reclaim_drawing(rehearsal: Rehearsal) -> str:
     """Draw the first run for a page that includes the style of drawings; empty if nothing happened to a Pod."""
-    touched = {event.workload for event in rehearsal.events if event.workload}
+    touched = {event.workload for event in rehearsal.events}
     workloads = [workload for workload, _ in rehearsal.sides if workload.identity in touched][:_LANES_AT_MOST]
     if not workloads:
         return ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from webhook.base import terminal
 from webhook.base.terminal import counted
 from webhook.rehearse.result import FIGURES, JOB_FAILED
-from webhook.rehearse.verdict import effects_of, expected_of, nodes_of, verdict_of
+from webhook.rehearse.verdict import effects_of, nodes_of, verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _INDENT: Final = "    "
 _COLUMNS: Final = _INDENT + "{!s:<22}{!s:>10}{!s:>16}"
 _HARM: Final = frozenset(FIGURES) - {"moved", "lowest_ready", "ready_again_seconds"}
-_SHOWN_IF_ANY: Final = frozenset({"seconds_below_budget", "work_lost_gpu_hours"})
+_SHOWN_IF_ANY: Final = frozenset({"seconds_below_budget", "work_lost_gpu_hours", "down_seconds"})
 
 
 def show(rehearsal: Rehearsal) -> None:
@@ -35,15 +35,11 @@ def _lines(rehearsal: Rehearsal) -> Iterator[Line]:
     yield from _facts(rehearsal)
     for workload, fixed in rehearsal.sides:
         yield from _workload(workload, fixed)
-    if expected := expected_of(rehearsal):
-        yield [(expected, "dim")]
     if rehearsal.comparison is not None and rehearsal.fixed is None:
         yield from _comparison(rehearsal.comparison)
     for sort, notes in (("modelled", rehearsal.modelled), ("not simulated", rehearsal.not_simulated)):
         for note in notes:
             yield [(f"{sort}: {note}", "dim")]
-    if rehearsal.programs:
-        yield [(f"programs of the control plane: {rehearsal.programs}", "dim")]
     for fix in rehearsal.fixes:
         yield [(f"Fix ({fix.tried or 'not tried'}): {fix.why}", "bold")]
         yield from ([(f"{_INDENT}{line}", "")] for line in fix.yaml.splitlines())

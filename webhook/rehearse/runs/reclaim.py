@@ -109,14 +109,13 @@ class Reclaim:
         self._drain = Drain()
         for window in windows:
             self._lost |= dict.fromkeys(window.nodes, window)
-            self._say_of_nodes("notice", window.nodes)
             if window.drained_by != "nobody":
                 self._clock.at(window.cordon, Rank.CORDON, partial(self._cordon, window))
                 self._clock.at(window.drain, Rank.DRAIN, partial(self._start_drain, window))
             self._clock.at(window.kill, Rank.KILL, partial(self._kill, window))
             self._clock.at(window.removal, Rank.REMOVE, partial(self._remove, window))
         for seconds, new in grown:
-            self._clock.at(seconds, Rank.GROW, partial(self._grow, new))
+            self._clock.at(seconds, Rank.GROW, partial(self._writer.create, "/api/v1/nodes", new))
         while (then := self._clock.next) is not None and not self._quiet.over:
             self._pass_to(then)
             for rank, actions in self._clock.due():
@@ -145,9 +144,6 @@ class Reclaim:
     def _say(self, name: ReclaimEventName, pod: RehearsedPod, text: str = "") -> None:
         pod_name = pod.seen.metadata.name
         self.events.append(ReclaimEvent(self._clock.now, name, pod.node, pod_name, pod.workload.identity, text))
-
-    def _say_of_nodes(self, name: ReclaimEventName, nodes: Iterable[str]) -> None:
-        self.events.extend(ReclaimEvent(self._clock.now, name, node) for node in nodes)
 
     # -- what components do between two events --------------------------------------------------------------------
 
@@ -203,7 +199,6 @@ class Reclaim:
     # -- the provider's steps -------------------------------------------------------------------------------------
 
     async def _cordon(self, window: ReclaimWindow) -> None:
-        self._say_of_nodes("cordon", window.nodes)
         await together(self._cordon_one(f"/api/v1/nodes/{node}", window) for node in window.nodes)
 
     async def _cordon_one(self, path: str, window: ReclaimWindow) -> None:
@@ -214,7 +209,6 @@ class Reclaim:
         await self._writer.merge(path, {"spec": spec})
 
     async def _start_drain(self, window: ReclaimWindow) -> None:
-        self._say_of_nodes("drain", window.nodes)
         pods = self._here(window)
         if not window.evicts:
             await together(self._shut_down(pod) for pod in pods if pod.seen.lives and not pod.leaves)
@@ -306,14 +300,9 @@ class Reclaim:
 
     async def _remove(self, window: ReclaimWindow) -> None:
         """Delete the Nodes and then, as the garbage collector of Pods does, what was on them."""
-        self._say_of_nodes("removed", window.nodes)
         await together(self._writer.delete(f"/api/v1/nodes/{node}", at_once=True) for node in window.nodes)
         await self._quiet.wait()  # the scheduler still places Pods there that tolerate the cordon
         await together(self._writer.delete(pod.seen.path, at_once=True) for pod in self._here(window))
-
-    async def _grow(self, node: JSON) -> None:
-        self._say_of_nodes("grown", [node["metadata"]["name"]])
-        await self._writer.create("/api/v1/nodes", node)
 
     # -- Pods, and gangs of them ----------------------------------------------------------------------------------
 

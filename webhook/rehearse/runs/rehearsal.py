@@ -78,7 +78,6 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -
         lost=loss.named,
         runs=options.runs,
         scheduler=options.programs.version,
-        programs=options.programs.origin,
         not_simulated=tuple(sorted(notes.union(*(each.notes for each in outcomes)))),
         modelled=MODELLED,
         summary=summary_of(outcomes),

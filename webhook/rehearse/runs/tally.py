@@ -216,7 +216,6 @@ def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ..
                 replicas=max(each.replicas for each in runs),
                 lost=max(each.lost for each in runs),
                 budget=", ".join(sorted(set().union(*(each.budgets for each in runs)))),
-                down_seconds=Figure.over([each.down_seconds for each in runs]),
                 goes_with_nodes=all(run.goes_with_nodes for run in runs),
                 reasons=tuple(max(runs, key=lambda run: run.harm).reasons),
                 **figures,
