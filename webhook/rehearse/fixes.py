@@ -134,9 +134,7 @@ def _of_failed_job(workload: WorkloadResult, value: JSON) -> Fix:
         how = "with this rule, which only a new Job can get, disruptions do not count"
     else:
         change = {"backoffLimit": spec.get("backoffLimit", _BACKOFF_LIMIT) + max(workload.lost, 1)}
-        how = (
-            "restartPolicy Never would allow a podFailurePolicy that ignores disruptions; else raise the limit"
-        )
+        how = "restartPolicy Never would allow a podFailurePolicy that ignores disruptions; else raise the limit"
     return _change(f"{workload}: it fails, as lost Pods count as failures; {how}", value, change)
 
 
