@@ -89,6 +89,10 @@ KINDS: Final = (
     POD,
 )
 BY_NAME: Final = {(each.group, each.kind): each for each in KINDS}
+CONTROLLED_HERE: Final = frozenset(
+    {("apps", "ReplicaSet"), ("", "ReplicationController"), ("apps", "StatefulSet"), ("apps", "DaemonSet")}
+)
+"""Group and kind of the owners whose controllers make a lost Pod again; those of Jobs may give up."""
 
 
 def group_kind_of(value: Mapping[str, Any]) -> GroupKind:

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from webhook.cluster.api import ApiError
-from webhook.rehearse.inputs.resources import BY_NAME, JOB, POD, owner_identity, workload_identity
+from webhook.rehearse.inputs.resources import BY_NAME, CONTROLLED_HERE, JOB, POD, owner_identity, workload_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,10 +28,6 @@ _OWN: Final = frozenset({"uid", "resourceVersion", "creationTimestamp", "generat
 _OF_A_NODE: Final = frozenset({"nodeName", "ephemeralContainers"})
 _OF_A_JOB: Final = ("controller-uid", "batch.kubernetes.io/controller-uid")
 OURS: Final = "rehearse.spotgate.dev/"
-CONTROLLED_HERE: Final = frozenset(
-    {("apps", "ReplicaSet"), ("", "ReplicationController"), ("apps", "StatefulSet"), ("apps", "DaemonSet")}
-)
-"""Group and kind of the owners whose controllers make a lost Pod again; those of Jobs may give up."""
 
 
 class Remaker:

@@ -16,9 +16,8 @@ from webhook.kube.disruption import budget_from
 from webhook.kube.pod import MIRROR_ANNOTATION
 from webhook.kube.quantity import amount_of
 from webhook.rehearse.inputs.gangs import gang_of
-from webhook.rehearse.inputs.resources import JOB, requests_of
+from webhook.rehearse.inputs.resources import CONTROLLED_HERE, JOB, requests_of
 from webhook.rehearse.result import WorkloadKey
-from webhook.rehearse.runs.remaking import CONTROLLED_HERE
 from webhook.rehearse.runs.watching import READY
 
 if TYPE_CHECKING:
