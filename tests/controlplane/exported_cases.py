@@ -150,43 +150,6 @@ OWNED = [
 ]
 
 
-def cluster_of(*groups: JSON, name: str = "ray") -> JSON:
-    """Return a RayCluster of these worker groups."""
-    head = {"rayStartParams": {}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": waiting()["spec"]}}
-    spec = {"headGroupSpec": head, "workerGroupSpecs": list(groups)}
-    return {
-        "apiVersion": "ray.io/v1",
-        "kind": "RayCluster",
-        "metadata": {"name": name, "namespace": "export-a"},
-        "spec": spec,
-    }
-
-
-def group(name: str, labels: JSON, given: JSON | None = None) -> JSON:
-    """Return a worker group with these labels on its template, and given to its Pods."""
-    template = {"metadata": {"labels": labels}, "spec": waiting()["spec"]}
-    return {"groupName": name, "labels": given or {}, "rayStartParams": {}, "template": template}
-
-
-LISTS = [
-    Case("the second of several templates", DENY, cluster_of(group("one", {}), group("two", RESERVED))),
-    Case("labels beside a template", DENY, cluster_of(group("one", {}, RESERVED))),
-    Case("templates without any", ALLOW, cluster_of(group("one", {"a": "b"}), group("two", {}))),
-    Case(
-        "the templates in another order",
-        ALLOW,
-        cluster_of(group("two", RESERVED), group("one", {}), name="r1"),
-        cluster_of(group("one", {}), group("two", RESERVED), name="r1"),
-        "UPDATE",
-    ),
-    Case(
-        "one more template with another label",
-        DENY,
-        cluster_of(group("one", RESERVED), group("two", {"acme.test/new": "x"}), name="r2"),
-        cluster_of(group("one", RESERVED), name="r2"),
-        "UPDATE",
-    ),
-]
 ADVICE = {"a.advice.example/b": "x"}
 ADVISED = [
     Case("advice", WARN, labelled(waiting(), ADVICE)),
@@ -347,4 +310,4 @@ SCALERS = [
 ]
 
 
-CASES = [*OWNED, *LISTS, *ADVISED, *IMAGES, *SIZED, *KEPT, *TIERED, *SCALERS]
+CASES = [*OWNED, *ADVISED, *IMAGES, *SIZED, *KEPT, *TIERED, *SCALERS]

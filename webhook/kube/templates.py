@@ -61,18 +61,6 @@ class TemplatePath:
         return (segment for segment in self.segments if segment not in {"*", "[*]"})
 
     @property
-    def lists(self) -> int:
-        """Return how many lists and maps the path leads through."""
-        return sum(segment in {"*", "[*]"} for segment in self.segments)
-
-    def divided(self) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
-        """Return the segments before the first list or map, its wildcard or nothing, and the segments behind it."""
-        for number, each in enumerate(self.segments):
-            if each in {"*", "[*]"}:
-                return self.segments[:number], each, self.segments[number + 1 :]
-        return self.segments, "", ()
-
-    @property
     def metadata(self) -> str:
         """Return the path of the Pods' labels and annotations, as it is written."""
         return ".".join(map(str, (self.layout or Layout()).metadata_of((self.text,))))

@@ -11,7 +11,6 @@ from webhook.base.globs import is_glob
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from webhook.kube.templates import TemplatePath
     from webhook.policy.common import LabelSelectorSpec
 
 JSON = dict[str, Any]
@@ -73,7 +72,7 @@ def _requirement(operator: str, key: str, values: Sequence[str], labels: str) ->
 
 
 class Fields:
-    """Hold variables that read fields of an object of any type: name -> expression, each after those that it reads."""
+    """Variables that read fields of an object of any type: name -> expression, each after those that it reads."""
 
     def __init__(self) -> None:
         self.variables: dict[str, str] = {}
@@ -95,17 +94,10 @@ class Fields:
             self.variables[name] = text
         return f"variables.{name}"
 
-    def maps(self, path: TemplatePath, *, old: bool = False) -> str:
-        """Return an expression for the list of maps at a path. Raise ValueError if it leads through several lists."""
-        names, wild, rest = path.divided()
-        before = self.value(names, old=old)
-        if not wild:
-            return f"(type({before}) == map ? [{before}] : [])"
-        if path.lists > 1:
-            raise ValueError("a list in a list")
-        items, kind = (f"{before}.map(key, {before}[key])", "map") if wild == "*" else (before, "list")
-        steps = "".join(f".filter(item, type(item) == map).map(item, item.?{each}.orValue(null))" for each in rest)
-        return f"(type({before}) == {kind} ? {items} : []){steps}.filter(item, type(item) == map)"
+    def map(self, path: Sequence[str], *, old: bool = False) -> str:
+        """Return an expression for the map at this path; an empty one if there is none."""
+        value = self.value(path, old=old)
+        return f"(type({value}) == map ? {value} : {{}})"
 
 
 def policy_and_binding(kind: str, name: str, spec: JSON, binding: JSON) -> Iterator[JSON]:

@@ -11,7 +11,6 @@ import msgspec
 from webhook.base.globs import Globs
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.commands.export.admission_policies.matching import Part, as_rule, exemption, merged
-from webhook.kube.templates import TemplatePath
 from webhook.policy.match import ResourceRule
 from webhook.registration.cel import JSON, Fields, any_glob_matches, literal, quoted, selects
 from webhook.rules.reserved_labels.own import PODS
@@ -59,6 +58,8 @@ def parts(exported: ExportedPolicy) -> Iterator[Part]:
         name = f"templates.{workload.resource}" + (f".{workload.group}" if workload.group else "")
         written = ResourceRule(api_groups=(workload.group,), resources=(workload.resource,), operations=_WRITES)
         templates.setdefault(of_it, []).append((name, as_rule(written)))
+    if "*" in str([*own, *templates]):
+        exported.leave_out((), "labels in lists or maps, such as those of a RayCluster's worker groups, are left out")
     for groups in (own, namespaces, templates):
         for places, of in groups.items():
             part = _part(exported, of[0][0], places, [rule for _, rule in of], template=groups is templates)
@@ -115,17 +116,13 @@ def _part(
     added: dict[str, str] = {}
     validations: list[JSON] = []
     for number, place in enumerate(places, start=1):
-        of = f"_{number}" if len(places) > 1 else ""
-        path = TemplatePath(place.field)
-        try:
-            labels, before = fields.maps(path), fields.maps(path, old=True)
-        except ValueError as error:
-            exported.leave_out((), f"labels at {place.field}: {error}")
+        if "*" in place.field:
             continue
-        added[f"labels{of}"] = labels + (_of_subjects(exported) if template else "")
-        added[f"before{of}"] = before
-        wrong = f"each.filter(key, {_wrong(exported, place, of)})"
-        added[f"added{of}"] = f"variables.labels{of}.map(each, {wrong}).filter(keys, keys.size() > 0)"
+        of = f"_{number}" if len(places) > 1 else ""
+        path = place.field.split(".")
+        added[f"labels{of}"], added[f"before{of}"] = fields.map(path), fields.map(path, old=True)
+        judged = f"variables.labels{of}"
+        added[f"added{of}"] = f"{judged}.filter(key, {_wrong(exported, place, of, template=template)})"
         validations.append(_validation(exported, place, f"variables.added{of}"))
     return Part(
         name=name,
@@ -137,26 +134,26 @@ def _part(
     )
 
 
-def _of_subjects(exported: ExportedPolicy) -> str:
-    """Return a filter for pod templates that are selected, and not exempt, by their labels."""
-    selector = exported.spec.match.object_selector
-    tests = [f"({selects(selector, 'each')})"] if selector is not None else []
-    tests += [f"!({exemption(spec, 'each')})" for spec in exported.exempt if spec.object_selector is not None]
-    return f".filter(each, {' && '.join(tests)})" if tests else ""
+def _wrong(exported: ExportedPolicy, place: _Place, of: str, *, template: bool) -> str:
+    """Return an expression that is true if the label is reserved, not allowed and not unchanged.
 
-
-def _wrong(exported: ExportedPolicy, place: _Place, of: str) -> str:
-    """Return an expression that is true if the label is reserved, not allowed and not unchanged."""
+    The labels of a template also decide whether the policy selects and doesn't exempt it.
+    """
+    labels = f"variables.labels{of}"
     domains = "|".join(map(re.escape, exported.spec.domains))
     tests = [f"key.matches({quoted(f'^([^/]*[.])?({domains})/')})"]
     tests += [f"!({any_glob_matches('key', place.allowed)})"] if place.allowed else []
-    tests.append(f"!variables.before{of}.exists(before, before[?key].orValue(null) == each[key])")
+    tests.append(f"variables.before{of}[?key].orValue(null) != {labels}[key]")
+    if template:
+        selector = exported.spec.match.object_selector
+        tests += [f"({selects(selector, labels)})"] if selector is not None else []
+        tests += [f"!({exemption(spec, labels)})" for spec in exported.exempt if spec.object_selector is not None]
     return " && ".join(tests)
 
 
 def _validation(exported: ExportedPolicy, place: _Place, added: str) -> JSON:
     domains = ", ".join(exported.spec.domains)
-    key = f"{added}[0].min()"
+    key = f"{added}.min()"
     says = f"'label ' + {key} + {quoted(f' is in a reserved domain ({domains}), at {place.field}: ')}"
     rest = "remove it, or use a domain of your own"
     allowed = Globs(place.allowed)
