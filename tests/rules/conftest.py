@@ -69,13 +69,13 @@ class FakeSubject(Subject):
         **changes: Any,
     ) -> None:
         super().__init__(request or request_for(), trace)
-        self._pod, self._old_pod, self._object, self._old_object = pod, old_pod, object, old_object
+        self.pod, self.old_pod, self.object, self.old_object = pod, old_pod, object, old_object
         self.but(operation=operation, **changes)
 
     def but(self, **changes: Any) -> FakeSubject:
         """Return the subject after these changes."""
         for name, value in changes.items():
-            setattr(self, f"_{name}" if name in {"pod", "old_pod", "object", "old_object"} else name, value)
+            setattr(self, name, value)
         return self
 
     def field(self, text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Subject:
-    """Show a rule the object of the request, or one pod template in it; both are decoded when they are first read.
+    """The object of the request, or one pod template in it, as rules see it. Both are decoded when first read.
 
     Attributes:
         operation: CREATE for every pod template.
@@ -45,11 +46,12 @@ class Subject:
         changes: the changes of mutating policies to the pod template, for `shown`.
     """
 
-    __slots__ = (
-        *("_object", "_old_object", "_old_pod", "_pod", "changes"),
-        *("_at_most", "_metadata", "_targets", "_whole", "labels_only"),
-        *("unchanged", "found", "memo", "operation", "path", "request", "template", "trace"),
-    )
+    template = False
+    unchanged = False
+    labels_only = False
+    path: tuple[str | int, ...] = ()
+    found: FoundTemplate | None = None
+    _whole: Subject | None = None  # not itself: the body would wait for the garbage collector
 
     def __init__(self, request: Request, trace: Trace, at_most: int = DECODED_AT_MOST) -> None:
         """Build the subject for the object of a request, which may take ``at_most`` bytes of memory."""
@@ -57,45 +59,22 @@ class Subject:
         self.request = request
         self.trace = trace
         self.operation = request.operation
-        self.template = False
-        self.unchanged = False
-        self.labels_only = False
-        self.path: tuple[str | int, ...] = ()
-        self.found: FoundTemplate | None = None
         self.memo: dict[str, Any] = {}
         self.changes: list[Operation] = []
-        self._pod: Pod | None = None
-        self._old_pod: Pod | None = None
-        self._object: dict[str, Any] | None = None
-        self._old_object: dict[str, Any] | None = None
-        self._metadata: list[SubjectMetadata] | None = None
         self._targets: dict[tuple[tuple[str, ...], bool], Target | NotTargeting] = {}
-        self._whole: Subject | None = None  # not itself: the body would wait for the garbage collector
 
     @classmethod
     def of_template(cls, whole: Subject, pod: Pod, old_pod: Pod | None, found: FoundTemplate) -> Subject:
         """Return the subject for the Pod that a template of ``whole`` will become."""
         subject = cls(whole.request, whole.trace)
-        subject._object = whole.object
-        subject._old_object = whole.old_object
+        subject.object, subject.old_object = whole.object, whole.old_object
+        subject.pod, subject.old_pod = pod, old_pod
         subject._whole = whole
         subject.operation = "CREATE"
         subject.template = True
         subject.path = found.path
         subject.found = found
-        subject._pod = pod
-        subject._old_pod = old_pod
         return subject
-
-    @property
-    def metadata(self) -> SubjectMetadata:
-        """Return the object's metadata after the request, on DELETE before it; without what is over a bound."""
-        memo = (self._whole or self).memo
-        if "metadata" not in memo:
-            raw = self.request.old_object if is_null(self.request.object) else self.request.object
-            memo["metadata"] = bounded_metadata(raw)
-        found: SubjectMetadata = memo["metadata"]
-        return found
 
     def with_labels_only(self) -> Subject:
         """Return the subject with only labels and annotations, as far as these are within their bounds.
@@ -105,19 +84,25 @@ class Subject:
         subject = Subject(self.request, self.trace)
         new, old = (bounded_metadata(raw) for raw in (self.request.object, self.request.old_object))
         subject.labels_only = True
-        subject.memo["metadata"] = old if is_null(self.request.object) else new
+        subject.metadata = old if is_null(self.request.object) else new
         subject._metadata = [new, old]
-        subject._pod, subject._old_pod = (_pod_with(each) for each in (new, old))
-        subject._object = self._object or {"metadata": {"labels": new.labels}}
-        subject._old_object = self._old_object or {"metadata": {"labels": old.labels}}
+        subject.pod, subject.old_pod = _pod_with(new), _pod_with(old)
+        known = self.__dict__  # what was decoded before the bound was met
+        subject.object = known.get("object") or {"metadata": {"labels": new.labels}}
+        subject.old_object = known.get("old_object") or {"metadata": {"labels": old.labels}}
         return subject
 
-    @property
+    @cached_property
+    def metadata(self) -> SubjectMetadata:
+        """Return the object's metadata after the request, on DELETE before it; without what is over a bound."""
+        if self._whole is not None:
+            return self._whole.metadata
+        return bounded_metadata(self.request.old_object if is_null(self.request.object) else self.request.object)
+
+    @cached_property
     def pod(self) -> Pod:
         """Return the Pod, or the Pod of the template."""
-        if self._pod is None:
-            self._pod = decode_pod(self.request.object)
-        return self._pod
+        return decode_pod(self.request.object)
 
     @property
     def is_mirror_pod(self) -> bool:
@@ -127,12 +112,10 @@ class Subject:
         by_node = NODES in (request.user_info.groups or ())
         return is_pod and by_node and MIRROR_ANNOTATION in self.pod.annotations
 
-    @property
+    @cached_property
     def old_pod(self) -> Pod | None:
         """Return the Pod before an UPDATE."""
-        if self._old_pod is None and not self.template and not is_null(self.request.old_object):
-            self._old_pod = decode_pod(self.request.old_object)
-        return self._old_pod
+        return None if is_null(self.request.old_object) else decode_pod(self.request.old_object)
 
     def target(
         self, view: ClusterView, providers: Mapping[str, Provider], *, provider: tuple[str, ...], tolerating: bool
@@ -145,37 +128,28 @@ class Subject:
             self._targets[provider, tolerating] = found
         return found
 
-    @property
+    @cached_property
     def object(self) -> dict[str, Any] | None:
         """Return the object of the request; None on DELETE."""
-        if self._object is None and not is_null(self.request.object):
-            self._object = decode_object(self.request.object, self._at_most)
-        return self._object
+        return self._decoded(self.request.object)
 
-    @property
+    @cached_property
     def old_object(self) -> dict[str, Any] | None:
         """Return the object before the request; None on CREATE."""
-        if self._old_object is None and not is_null(self.request.old_object):
-            self._old_object = decode_object(self.request.old_object, self._at_most)
-        return self._old_object
+        return self._decoded(self.request.old_object)
 
-    @property
+    def _decoded(self, raw: msgspec.Raw) -> dict[str, Any] | None:
+        return None if is_null(raw) else decode_object(raw, self._at_most)
+
+    @cached_property
     def workload(self) -> WorkloadFields:
-        """Return the parts of the workload around its pod templates."""
-        return self._workload_fields("workload", self.request.object)
+        """Return the parts of the workload around its pod templates, decoded once for all of them."""
+        return self._whole.workload if self._whole is not None else workload_fields_of(self.request.object)
 
-    @property
+    @cached_property
     def old_workload(self) -> WorkloadFields:
         """Return the parts of the workload around its pod templates before the request."""
-        return self._workload_fields("old workload", self.request.old_object)
-
-    def _workload_fields(self, name: str, raw: msgspec.Raw) -> WorkloadFields:
-        """Decode the parts of the workload around its pod templates, once for all of them."""
-        memo = (self._whole or self).memo
-        if name not in memo:
-            memo[name] = workload_fields_of(raw)
-        found: WorkloadFields = memo[name]
-        return found
+        return self._whole.old_workload if self._whole is not None else workload_fields_of(self.request.old_object)
 
     @property
     def shown(self) -> dict[str, Any] | None:
@@ -202,11 +176,13 @@ class Subject:
             return
         if self.operation == "CONNECT":
             return
-        if self._metadata is None:
-            both = (self.request.object, self.request.old_object)
-            self._metadata = [decode_metadata(raw) for raw in both if not is_null(raw)]
-        for each in self._metadata:
-            yield each.labels or {}
+        for metadata in self._metadata:
+            yield metadata.labels or {}
+
+    @cached_property
+    def _metadata(self) -> list[SubjectMetadata]:
+        both = (self.request.object, self.request.old_object)
+        return [decode_metadata(raw) for raw in both if not is_null(raw)]
 
 
 _template_encoder: Final = msgspec.json.Encoder(order="deterministic")
@@ -282,14 +258,10 @@ def _pod_with(metadata: SubjectMetadata) -> Pod:
 
 
 class SubjectMetadata(msgspec.Struct):
-    """Hold the parts of an object's metadata that are independent of its kind."""
+    """The parts of an object's metadata that are independent of its kind."""
 
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
-
-
-class _WithMetadata(msgspec.Struct):
-    metadata: SubjectMetadata = msgspec.field(default_factory=SubjectMetadata)
 
 
 class _RawMetadata(msgspec.Struct):
@@ -301,12 +273,8 @@ class _WithRawMetadata(msgspec.Struct):
     metadata: _RawMetadata = msgspec.field(default_factory=_RawMetadata)
 
 
-_metadata_decoder: Final = msgspec.json.Decoder(_WithMetadata)
 _raw_metadata_decoder: Final = msgspec.json.Decoder(_WithRawMetadata)
 _map_decoder: Final = msgspec.json.Decoder(dict[str, str] | None)
-
-_SMALL: Final = 7 * LABELS.at_most
-"""Bytes of an object in which there can't be too many labels or annotations: the shortest is ``"a":"",``."""
 
 _METADATA_AT_MOST: Final = DECODED_AT_MOST // 8
 """Bytes that labels, or annotations, may take. Kubernetes takes 256 KiB of annotations."""
@@ -319,13 +287,8 @@ def decode_metadata(raw: msgspec.Raw) -> SubjectMetadata:
         MalformedObjectError: it can't be read.
         OverBoundError: there is more of it than is judged.
     """
-    if len(raw) > _SMALL:
-        parts = _raw_metadata(raw)
-        return SubjectMetadata(_decode_map(parts.labels, LABELS), _decode_map(parts.annotations, ANNOTATIONS))
-    try:
-        return _metadata_decoder.decode(raw).metadata
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise MalformedObjectError.of(error) from None
+    parts = _raw_metadata(raw)
+    return SubjectMetadata(_decode_map(parts.labels, LABELS), _decode_map(parts.annotations, ANNOTATIONS))
 
 
 def bounded_metadata(raw: msgspec.Raw) -> SubjectMetadata:
