@@ -273,26 +273,26 @@ def test_a_finding_on_a_template_is_a_warning_at_the_path_of_the_workload() -> N
     assert [(str(each.outcome), each.field) for each in decision.findings] == [("warn", "spec.template.spec.x")]
 
 
-TO_WRITE = replace(WRONG, yaml="spec:\n  x: 1")
+TO_WRITE = replace(WRONG, yaml={"spec": {"x": 1}})
 
 
 def test_what_is_to_be_written_in_an_object_is_shown_below_the_fix() -> None:
     (finding,) = validate(index(policy(Says((TO_WRITE,)))), request(POD)).findings
-    assert finding.fix == "make it right:\nspec:\n  x: 1"
+    assert finding.fix == "make it right:\nspec: {x: 1}"
 
 
 @pytest.mark.parametrize(
     ("path", "value", "expected"),
     [
-        ("spec.template", {"template": TEMPLATE}, "make it right:\nspec:\n  template:\n    spec:\n      x: 1"),
+        ("spec.template", {"template": TEMPLATE}, "make it right:\nspec:\n  template:\n    spec: {x: 1}"),
         (
             "spec.roles.*",
             {"roles": {"Head": TEMPLATE}},
-            "make it right:\nspec:\n  roles:\n    Head:\n      spec:\n        x: 1",
+            "make it right:\nspec:\n  roles:\n    Head:\n      spec: {x: 1}",
         ),
-        ("spec.workers[*]", {"workers": [TEMPLATE]}, "make it right (at spec.workers[0]):\nspec:\n  x: 1"),
-        ("spec.roles.*", {"roles": {"a b": TEMPLATE}}, 'make it right (at spec.roles["a b"]):\nspec:\n  x: 1'),
-        ("spec.roles.*", {"roles": {"on": TEMPLATE}}, "make it right (at spec.roles.on):\nspec:\n  x: 1"),
+        ("spec.workers[*]", {"workers": [TEMPLATE]}, "make it right (at spec.workers[0]):\nspec: {x: 1}"),
+        ("spec.roles.*", {"roles": {"a b": TEMPLATE}}, 'make it right (at spec.roles["a b"]):\nspec: {x: 1}'),
+        ("spec.roles.*", {"roles": {"on": TEMPLATE}}, "make it right (at spec.roles.on):\nspec: {x: 1}"),
     ],
 )
 def test_what_is_to_be_written_in_a_template_is_shown_as_it_is_in_the_workload(

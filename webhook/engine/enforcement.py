@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from textwrap import dedent, indent
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -11,8 +10,9 @@ from msgspec.structs import replace
 from webhook.base.bounds import TEXT_AT_MOST
 from webhook.documents import field_path
 from webhook.documents.values import resolve
+from webhook.documents.yaml_writer import UNBROKEN, dump
 from webhook.engine.break_glass import FIELD, is_copy, may_break, reason_of, why_void
-from webhook.model.decision import ENGINE, Finding, Outcome
+from webhook.model.decision import EMPTY, ENGINE, Finding, Outcome
 from webhook.policy.terms import BREAK_GLASS
 from webhook.rules.subject import bounded_metadata
 
@@ -246,24 +246,29 @@ def _as_conditional(policy: Policy, violation: Violation, outcome: Outcome, unkn
         reason=unknown_match.reason,
         detail=f"{condition}: {violation.reason.rstrip('.')}. {violation.detail}".rstrip(),
         fix=unknown_match.fix,
-        yaml="",
+        yaml=EMPTY,
+        other=EMPTY,
         unknown=True,
     )
 
 
 def _fix(violation: Violation, subject: Subject) -> str:
     """Return how to fix the violation; YAML to write is shown at its place in the object of the request."""
-    lead, yaml, path = violation.fix, violation.yaml, subject.path
-    if not yaml:
-        return lead
-    root, colon, members = yaml.partition(":\n")
-    if subject.found is not None and subject.found.laid_out is not None and colon:
-        yaml, path = dedent(members), subject.found.laid_out.root(root)
+    lead, value, path = violation.fix, violation.yaml, subject.path
+    if not value:
+        return f"{lead}:\n{_yaml(violation.other)}" if violation.other else lead
+    if subject.found is not None and subject.found.laid_out is not None:
+        ((root, value),) = value.items()
+        path = subject.found.laid_out.root(root)
     if not all(map(_is_plain, path)):
-        return f"{lead} (at {field_path(path)}):\n{yaml}"
+        return f"{lead} (at {field_path(path)}):\n{_yaml(value)}"
     for step in reversed(path):
-        yaml = f"{step}:\n{indent(yaml, '  ')}"
-    return f"{lead}:\n{yaml}"
+        value = {str(step): value}
+    return f"{lead}:\n{_yaml(value)}"
+
+
+def _yaml(value: object) -> str:
+    return dump(value, width=UNBROKEN, short_in_brackets=True)
 
 
 def _cut(text: str) -> str:

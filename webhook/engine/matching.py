@@ -10,6 +10,7 @@ from webhook.engine.enforcement import UnknownMatch
 from webhook.model.review import is_null
 from webhook.policy.match import is_namespace
 from webhook.policy.precedence import claim
+from webhook.rules.targeting import Targeting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +65,7 @@ class Matching:
         if not rivals:
             return ""
         view, providers = self._context.view, self._index.providers
-        target = subject.target(view, providers, provider=(), tolerating=False)
+        target = Targeting(providers).target(subject, view)
         shown = {provider.name for provider in target.providers} if isinstance(target, Target) else view.providers
         best = min((policy, *rivals), key=lambda each: claim(each.claims, shown))
         return best.name if best is not policy else ""

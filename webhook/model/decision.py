@@ -5,7 +5,8 @@ from __future__ import annotations
 from enum import IntEnum, StrEnum
 from functools import partial
 from textwrap import indent
-from typing import TYPE_CHECKING, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -56,6 +57,9 @@ def verdict_of(outcomes: Iterable[Outcome]) -> Verdict:
     return _VERDICTS[max(outcomes, default=None)]
 
 
+EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
     """A finding as a rule emits it, before enforcement, exemptions, and break-glass.
 
@@ -66,8 +70,9 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
         outside: the field is outside the pod template that the rule was given, relative to the object of the request.
         detail: the explanation; may be empty.
         fix: the instruction that fixes it; may be empty.
-        yaml: the YAML that the fix adds, relative to what the rule was given; may be empty. It is shown below the fix,
+        yaml: what the fix adds, relative to what the rule was given; may be empty. It is shown as YAML below the fix,
             at its place in the object of the request.
+        other: what the fix writes outside of what the rule was given, or in another object, shown below the fix.
         outcome: the greatest outcome of the finding; the policy's enforcement can only lower it.
         unknown: the rule needs state that is unknown; nothing may be wrong with the object.
         part: the part of the policy's ``spec`` that found it, as ``validations[0]``, for rules that have parts.
@@ -79,7 +84,8 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     outside: bool = False
     detail: str = ""
     fix: str = ""
-    yaml: str = ""
+    yaml: Mapping[str, Any] = EMPTY
+    other: Mapping[str, Any] = EMPTY
     outcome: Outcome = Outcome.DENY
     unknown: bool = False
     part: str = ""

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import msgspec
 
-from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -76,14 +74,3 @@ def concern_of(rules: Iterable[object], group: str, resource: str) -> Concern:
     for rule in rules:
         concern |= rule.concern(group, resource) if isinstance(rule, Selective) else EVERYTHING
     return concern
-
-
-def targeting_concern(*, tolerating: bool) -> Concern:
-    """Return what of a Pod may make it target spot, see `webhook.capacity.placement.target`."""
-    return Concern(
-        labels=Keys(frozenset({CAPACITY_LABEL})),
-        annotations=Keys(frozenset({NODE_POOL_ANNOTATION})),
-        selectors=True,
-        tolerations=Keys(containing=frozenset({""} if tolerating else ())),
-        in_spot_namespaces=True,
-    )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
 from webhook.base.bounds import ANNOTATIONS, DECODED_AT_MOST, LABELS, Counts, OverBoundError, expect_decodable
-from webhook.capacity.placement.target import target_of
 from webhook.kube.defaults import complete_pod
 from webhook.kube.pod import MIRROR_ANNOTATION, ObjectMeta, Pod
 from webhook.kube.pod_decoding import decode_pod, pod_from_template
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.base.bounds import Bound
-    from webhook.capacity.placement.target import NotTargeting, Target
-    from webhook.capacity.providers.provider import Provider
-    from webhook.capacity.view import ClusterView
     from webhook.kube.templates import FoundTemplate, Workload
     from webhook.model.decision import Trace
     from webhook.model.patch import Operation
@@ -59,9 +55,8 @@ class Subject:
         self.request = request
         self.trace = trace
         self.operation = request.operation
-        self.memo: dict[str, Any] = {}
+        self.memo: dict[object, Any] = {}
         self.changes: list[Operation] = []
-        self._targets: dict[tuple[tuple[str, ...], bool], Target | NotTargeting] = {}
 
     @classmethod
     def of_template(cls, whole: Subject, pod: Pod, old_pod: Pod | None, found: FoundTemplate) -> Subject:
@@ -117,17 +112,6 @@ class Subject:
         """Return the Pod before an UPDATE."""
         return None if is_null(self.request.old_object) else decode_pod(self.request.old_object)
 
-    def target(
-        self, view: ClusterView, providers: Mapping[str, Provider], *, provider: tuple[str, ...], tolerating: bool
-    ) -> Target | NotTargeting:
-        """Return the target of the Pod, found once for all policies that ask alike: no injected change alters it."""
-        found = self._targets.get((provider, tolerating))
-        if found is None:
-            labels = view.namespaces.get(self.request.namespace) or {}
-            found = target_of(self.pod, labels, view, providers, provider=provider, tolerating=tolerating)
-            self._targets[provider, tolerating] = found
-        return found
-
     @cached_property
     def object(self) -> dict[str, Any] | None:
         """Return the object of the request; None on DELETE."""
@@ -164,6 +148,10 @@ class Subject:
         pod = apply_all(self.changes, pod)
         complete_pod(pod)
         return pod
+
+    def holder(self, path: tuple[str | int, ...]) -> Any:  # noqa: ANN401 - JSON
+        """Return what is at a path of the object that leads to the pod template."""
+        return reduce(lambda value, step: value[step], path, cast("Any", self.object))
 
     def field(self, text: str) -> str:
         """Return the field path in the object of the request of a field path in the subject."""

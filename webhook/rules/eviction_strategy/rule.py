@@ -28,7 +28,6 @@ import msgspec
 
 from webhook.base.bounds import HINTED_AT_MOST
 from webhook.base.globs import Globs
-from webhook.documents.yaml_writer import UNBROKEN, dump
 from webhook.kube.affinity import terms_of
 from webhook.kube.containers import writable_claim
 from webhook.model.decision import Outcome, Violation
@@ -236,7 +235,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                 field=f"spec.tolerations[{index}]",
                 detail=f"CoreWeave ignores {self.spec.graceful.key} for Pods that tolerate {_shown(taint)}.",
                 fix=f"{lead}, without `{{{this}}}`",
-                yaml=_yaml({"spec": {"tolerations": stay}}),
+                yaml={"spec": {"tolerations": stay}},
             )
 
     def _why_not_interruptible(self, subject: Subject) -> str:
@@ -277,7 +276,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                 detail=f"Missing: {', '.join(map(_shown, missing))}. A Slurm job does not start before every Pod is "
                 "gone that does not tolerate SUNK's lock.",
                 fix="add these",
-                yaml=_yaml({"spec": {"tolerations": list(map(_tolerating, missing))}}),
+                yaml={"spec": {"tolerations": list(map(_tolerating, missing))}},
             )
 
     def _names_sunk(self, pod: Pod) -> bool:
@@ -295,12 +294,8 @@ def _label(key: str) -> str:
     return f'metadata.labels["{key}"]'
 
 
-def _labels(label: LabelSpec) -> str:
-    return _yaml({"metadata": {"labels": {label.key: label.value}}})
-
-
-def _yaml(value: dict[str, Any]) -> str:
-    return dump(value, width=UNBROKEN, short_in_brackets=True)
+def _labels(label: LabelSpec) -> dict[str, Any]:
+    return {"metadata": {"labels": {label.key: label.value}}}
 
 
 def _shown(taint: TaintPatternSpec | TaintSpec) -> str:

@@ -43,16 +43,15 @@ from webhook.kube.hooks import longest_sleep, unknown_hook
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
 from webhook.policy.errors import SpecError
 from webhook.policy.match import PODS_CREATE
-from webhook.rules.concern import targeting_concern
 from webhook.rules.graceful_termination.plan import TerminationPlan
 from webhook.rules.graceful_termination.spec import GracefulTerminationSpec
 from webhook.rules.protocol import PolicyKind
+from webhook.rules.targeting import Targeting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.capacity.placement.budget import GraceBudget
-    from webhook.capacity.providers.provider import Provider
     from webhook.kube.edit import PodEditor
     from webhook.kube.pod import Handler, Pod
     from webhook.model.decision import Violation
@@ -72,12 +71,12 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
     spec: GracefulTerminationSpec
     classes: Mapping[str, ClassSpec]
     training_operators: Globs
-    providers: Mapping[str, Provider]
+    targeting: Targeting
     budgets: GraceBudgets
 
     def concern(self, _group: str, _resource: str) -> Concern:
         """Return what makes a Pod target spot."""
-        return targeting_concern(tolerating=self.spec.tolerating_is_targeting)
+        return self.targeting.concern()
 
     def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
         """Set the planned grace period and preStop sleeps."""
@@ -166,12 +165,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         request = subject.request
         if not subject.template and (subject.operation != "CREATE" or request.path != "pods"):
             return NotTargeting("grace period and hooks can only be set when a Pod is created")
-        return subject.target(
-            context.view,
-            self.providers,
-            provider=self.spec.provider,
-            tolerating=self.spec.tolerating_is_targeting,
-        )
+        return self.targeting.target(subject, context.view)
 
     def _grace(self, pod: Pod, workload_class: ClassSpec, budget: int, keeps: frozenset[str]) -> int:
         """Return the grace period that the Pod is to have."""
@@ -205,7 +199,6 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _compile(spec: GracefulTerminationSpec, facts: Facts) -> GracefulTermination:
-    providers = facts.providers
     for name, each in spec.classes.items():
         if each.grace_seconds != "budget" and 0 < each.pre_stop_seconds >= each.grace_seconds:
             problem = f"a sleep of {each.pre_stop_seconds} s leaves nothing of {each.grace_seconds} s to shut down in"
@@ -214,8 +207,8 @@ def _compile(spec: GracefulTerminationSpec, facts: Facts) -> GracefulTermination
         spec=spec,
         classes=spec.classes,
         training_operators=Globs(spec.training_operators),
-        providers=providers,
-        budgets=GraceBudgets(providers),
+        targeting=Targeting.of_policy(spec, facts),
+        budgets=GraceBudgets(facts.providers),
     )
 
 

@@ -45,12 +45,13 @@ from webhook.kube.pod import Requirement
 from webhook.kube.tolerations import any_covers
 from webhook.model.review import NODES
 from webhook.policy.match import PODS_CREATE
-from webhook.rules.concern import Concern, targeting_concern
+from webhook.rules.concern import Concern
 from webhook.rules.protocol import PolicyKind
 from webhook.rules.spot_placement import findings
 from webhook.rules.spot_placement.findings import PlacementPlan
 from webhook.rules.spot_placement.no_pool import no_pool_fits
 from webhook.rules.spot_placement.spec import SpotPlacementSpec
+from webhook.rules.targeting import Targeting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -88,14 +89,13 @@ compares each with every node."""
 class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
     """Hold the compiled rule."""
 
-    provider: tuple[str, ...]
-    tolerating: bool
+    targeting: Targeting
     labels: tuple[LabelSpec, ...]
     providers: Mapping[str, Provider]
 
     def concern(self, _group: str, _resource: str) -> Concern:
         """Return what makes a Pod target spot, or bypass placement."""
-        return targeting_concern(tolerating=self.tolerating) | Concern(node_name=True)
+        return self.targeting.concern() | Concern(node_name=True)
 
     def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
         """Inject the planned tolerations and selectors."""
@@ -126,7 +126,7 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
     def plan(self, subject: Subject, context: Context) -> PlacementPlan:
         """Return the plan for a Pod, with its violations."""
         pod, view, trace = subject.pod, context.view, subject.trace
-        target = subject.target(view, self.providers, provider=self.provider, tolerating=self.tolerating)
+        target = self.targeting.target(subject, view)
         if isinstance(target, NotTargeting):
             trace.say("not placed on spot: %s", target.because)
             namespace_labels = view.namespaces.get(subject.request.namespace) or {}
@@ -238,8 +238,7 @@ def _prefers(pod: Pod, requirements: tuple[Requirement, ...]) -> bool:
 
 def _compile(spec: SpotPlacementSpec, facts: Facts) -> SpotPlacement:
     return SpotPlacement(
-        provider=spec.provider,
-        tolerating=spec.tolerating_is_targeting,
+        targeting=Targeting.of_policy(spec, facts),
         labels=spec.selector_labels,
         providers=facts.providers,
     )

@@ -6,15 +6,16 @@ Each violation states the risk in its reason, and the remedy as YAML below one l
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from webhook.capacity.placement.budget import unevicted_annotation, unevicted_seconds
 from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND
-from webhook.documents.yaml_writer import UNBROKEN, dump
 from webhook.kube.containers import on_the_node
 from webhook.model.decision import Outcome, Violation
+from webhook.rules.protocol import run_on_demand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
     from webhook.base.globs import Globs
     from webhook.capacity.placement.target import Target
     from webhook.kube.autoscalers import Autoscaler
-    from webhook.kube.disruption import DisruptionBudget
     from webhook.kube.pod import Pod
+    from webhook.kube.workload import WorkloadFields
+    from webhook.rules.context import Context
+    from webhook.rules.subject import Subject
 
-_ON_DEMAND: Final = f"metadata:\n  labels:\n    {CAPACITY_LABEL}: {ON_DEMAND}"
+_ON_DEMAND: Final = {"metadata": {"labels": {CAPACITY_LABEL: ON_DEMAND}}}
 _OWN_LABELS: Final = "spotgate.dev/"
 _LONGEST_DURATION: Final = 16
 _SHOWN: Final = 63
@@ -33,41 +36,36 @@ _SHOWN: Final = 63
 
 
 class SuitabilityCase(msgspec.Struct, frozen=True, kw_only=True):
-    """Describe a Pod that targets spot, and its workload.
+    """A Pod that targets spot, and its workload.
 
     Attributes:
-        workload: the kind of its workload; empty for a Pod alone.
-        name: the name of the workload, or of the Pod.
+        target: how it targets spot.
+        workload: the fields around its template; empty for a Pod alone.
         replicas: the number of Pods of this template, or the least that its autoscaler leaves it; None: of no matter.
         autoscaler: the autoscaler of the workload, if one is known.
         minimum: the replicas that suffice while one of them is missing.
         serves: it has replicas that serve, so a reclaim costs more than repeating work.
-        target: how it targets spot.
-        run_on_demand: how to have it run on demand, as an instruction.
-        match_labels: the labels by which the workload selects its Pods.
     """
 
-    pod: Pod
-    workload: str
-    name: str
-    namespace: str
+    subject: Subject
+    target: Target
+    workload: WorkloadFields
     replicas: int | None
     autoscaler: Autoscaler | None
     minimum: int
     serves: bool
-    target: Target
-    run_on_demand: str
-    match_labels: Mapping[str, str]
 
     @property
     def selector(self) -> dict[str, Any]:
         """Return the selector of a PodDisruptionBudget for the Pods."""
-        own = {key: value for key, value in self.pod.labels.items() if not key.startswith(_OWN_LABELS)}
-        return {"matchLabels": dict(sorted((self.match_labels or own).items()))}
+        own = {key: value for key, value in self.subject.pod.labels.items() if not key.startswith(_OWN_LABELS)}
+        return {"matchLabels": dict(sorted((self.workload.match_labels or own).items()))}
 
-    def metadata(self, name: str) -> dict[str, str]:
-        """Return the metadata of a new object in the namespace of the workload."""
-        return {"name": name, "namespace": self.namespace} if self.namespace else {"name": name}
+    def object(self, api_version: str, kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a new object in the namespace of the workload."""
+        namespace = self.subject.request.namespace
+        metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
+        return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
     def finding(self, id_: str, reason: str, detail: str, lead: str, field: str = "") -> Violation:
         """Return a violation of work that belongs on demand; ``lead`` says what else can be done."""
@@ -89,18 +87,15 @@ def job_leader(case: SuitabilityCase, name: str) -> Violation:
 
 def bare_pod(case: SuitabilityCase) -> Violation:
     """Return the violation for a Pod that no controller replaces."""
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": case.metadata(case.pod.metadata.generateName.rstrip("-") or case.name or "NAME"),
-        "spec": {"template": {"spec": {"restartPolicy": "Never"}}},
-    }
+    metadata = case.subject.pod.metadata
+    name = metadata.generateName.rstrip("-") or metadata.name or "NAME"
     return Violation(
         id="bare-pod",
         reason="nothing makes this Pod again: when its spot node is reclaimed, it is gone for good",
         field="metadata.ownerReferences",
-        detail="It has no controller. A Job starts work anew that ends by itself, a Deployment what always runs.",
-        fix=_fix("let a Job or a Deployment make it, of this Pod's metadata and spec", job),
+        detail="It has no controller. A Job restarts work that ends by itself, a Deployment work that always runs.",
+        fix="let a Job or a Deployment make it, of this Pod's metadata and spec",
+        other=case.object("batch/v1", "Job", name, {"template": {"spec": {"restartPolicy": "Never"}}}),
     )
 
 
@@ -116,15 +111,14 @@ def stateful_singleton(case: SuitabilityCase, state: str) -> Violation:
 
 def judge_replicas(case: SuitabilityCase) -> Iterator[Violation]:
     """Yield violations of a service that one reclaim stops, or whose Pods get requests too early after it."""
-    pod, replicas = case.pod, case.replicas
+    containers, replicas = case.subject.pod.spec.containers, case.replicas
     if (replicas or 0) < case.minimum:
         yield _few_replicas(case, "one replica" if replicas == 1 else f"{replicas} replicas")
-    if replicas == 1 or any(container.readinessProbe for container in pod.spec.containers):
+    if replicas == 1 or not containers or any(container.readinessProbe for container in containers):
         return
-    with_ports = ((index, each) for index, each in enumerate(pod.spec.containers) if each.ports)
-    index, container = next(with_ports, (0, pod.spec.containers[0] if pod.spec.containers else None))
-    name = container.name if container is not None else ""
-    port = container.ports[0].containerPort if container is not None and container.ports else 8080
+    index = next((index for index, container in enumerate(containers) if container.ports), 0)
+    name, ports = containers[index].name, containers[index].ports
+    port = ports[0].containerPort if ports else 8080
     probe = {"httpGet": {"path": "/ready", "port": port}, "initialDelaySeconds": 15, "periodSeconds": 5}
     yield Violation(
         id="readiness-probe",
@@ -132,7 +126,7 @@ def judge_replicas(case: SuitabilityCase) -> Iterator[Violation]:
         field=f"spec.containers[{index}].readinessProbe",
         detail="A PodDisruptionBudget counts them as healthy, too, and lets the next node be drained.",
         fix="say when it is ready, and how long a cold start takes",
-        yaml=_yaml({"spec": {"containers": [{"name": name, "readinessProbe": probe}]}}),
+        yaml={"spec": {"containers": [{"name": name, "readinessProbe": probe}]}},
     )
 
 
@@ -140,7 +134,7 @@ def _few_replicas(case: SuitabilityCase, count: str) -> Violation:
     """Return the violation for a service with fewer replicas than the policy's minimum; ``count`` is a phrase."""
     scaler, detail = case.autoscaler, f"On spot, {case.minimum} or more replicas can do without one."
     if scaler is None:
-        at, field = case.workload, "replicas"
+        at, field = case.subject.request.kind.kind, "replicas"
         reason = f"it has {count}: unless an autoscaler keeps more, one reclaim may stop the service"
         detail += " spotgate knows only autoscalers among its files, not those of a live cluster."
     else:
@@ -152,86 +146,70 @@ def _few_replicas(case: SuitabilityCase, count: str) -> Violation:
         field="spec.replicas",
         outside=True,
         detail=detail,
-        fix=_fix(
-            f"raise `spec.{field}` in the {at}, or {case.run_on_demand}",
-            {"spec": {field: case.minimum}},
-        ),
+        fix=f"raise `spec.{field}` in the {at}, or {run_on_demand(case.subject, case.target)}",
+        other={"spec": {field: case.minimum}},
     )
 
 
-def judge_budgets(
-    case: SuitabilityCase, budgets: Mapping[str, Sequence[DisruptionBudget]] | None, *, offline: bool
-) -> Iterator[Violation]:
-    """Yield violations of Pods that no PodDisruptionBudget covers, that several do, or whose budget always blocks.
-
-    ``budgets`` are those of each namespace, None if they are unknown.
-    """
-    field = "metadata.labels"
+def judge_budgets(case: SuitabilityCase, context: Context) -> Iterator[Violation]:
+    """Yield violations of Pods that no PodDisruptionBudget covers, that several do, or whose budget always blocks."""
     wanted = case.serves and (case.replicas or 0) >= case.minimum
-    if budgets is None and wanted:
-        yield Violation(
-            id="disruption-budget-unknown",
-            reason="it is not known whether a PodDisruptionBudget covers its Pods",
-            field=field,
-            detail="Without one, nodes that are drained together stop all of them at once.",
-            fix="pass the PodDisruptionBudgets along with the workload, or the cluster's manifests with --state"
-            if offline
-            else "allow spotgate's ServiceAccount to list and watch poddisruptionbudgets.policy",
-            outcome=Outcome.WARN,
-            unknown=True,
-        )
-    if budgets is None:
+    finding = partial(Violation, field="metadata.labels")
+    if context.view.budgets is None:
+        if wanted:
+            yield finding(
+                id="disruption-budget-unknown",
+                reason="it is not known whether a PodDisruptionBudget covers its Pods",
+                detail="Without one, nodes that are drained together stop all of them at once.",
+                fix="pass the PodDisruptionBudgets along with the workload, or the cluster's manifests with --state"
+                if context.offline
+                else "allow spotgate's ServiceAccount to list and watch poddisruptionbudgets.policy",
+                outcome=Outcome.WARN,
+                unknown=True,
+            )
         return
-    # With too few replicas, that is what is said; a budget is looked at as it will be with enough.
+    # With too few replicas, that is the finding; a budget is judged as it will be with enough.
     replicas = max(case.replicas or 0, case.minimum) if case.serves else case.replicas or None
-    covering = [each for each in budgets.get(case.namespace, ()) if each.covers(case.pod.labels)]
+    budgets = context.view.budgets.get(case.subject.request.namespace, ())
+    covering = [budget for budget in budgets if budget.covers(case.subject.pod.labels)]
     if len(covering) > 1:
         names = ", ".join(budget.name for budget in covering[:5])
-        yield Violation(
+        yield finding(
             id="disruption-budget-several",
             reason=f"{len(covering)} PodDisruptionBudgets cover its Pods: a reclaim kills them unprepared",
-            field=field,
             detail=f"The API server refuses to evict a Pod that several cover ({names}), so the drain of a reclaimed "
             "node stops none of them in time.",
-            fix=_fix(
-                "delete all but one, or narrow their selectors; this one covers these Pods alone",
-                {"spec": {"selector": case.selector}},
-            ),
+            fix="delete all but one, or narrow their selectors; this one covers these Pods alone",
+            other={"spec": {"selector": case.selector}},
         )
     elif covering and covering[0].blocks(replicas):
         budget, of = covering[0], "" if case.replicas is None else f" of {case.replicas}"
-        yield Violation(
+        yield finding(
             id="disruption-budget-blocks",
             reason=f"PodDisruptionBudget {budget.name} blocks every eviction: a reclaim kills the Pods unprepared",
-            field=field,
             detail=f"`{budget.bound}`{of} lets none go. The drain of a reclaimed node is refused until the node is "
             "removed, and neither preStop nor SIGTERM comes.",
-            fix=_fix(
-                f"let {budget.name} allow an eviction, instead of `{budget.bound}`", {"spec": {"maxUnavailable": 1}}
-            ),
+            fix=f"let {budget.name} allow an eviction, instead of `{budget.bound}`",
+            other={"spec": {"maxUnavailable": 1}},
         )
     elif wanted and not covering:
-        one = {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": case.metadata(case.name),
-            "spec": {"selector": case.selector, "minAvailable": "50%"},
-        }
-        yield Violation(
+        spec = {"selector": case.selector, "minAvailable": "50%"}
+        yield finding(
             id="disruption-budget-missing",
             reason="no PodDisruptionBudget covers its Pods: nodes that are drained together stop all of them at once",
-            field=field,
             detail="A budget makes a drain wait until replacements are ready, for as long as the node is there.",
-            fix=_fix("apply one", one),
+            fix="apply one",
+            other=case.object("policy/v1", "PodDisruptionBudget", case.workload.name, spec),
         )
 
 
 def judge_protections(case: SuitabilityCase, protections: Mapping[str, str]) -> Iterator[Violation]:
     """Yield violations of annotations that do not protect from a reclaim, or keep the drain from stopping the Pod."""
+    annotations = case.subject.pod.annotations
     for key, value in protections.items():
-        drained = any(unevicted_annotation(each, None) == key for each in case.target.providers)
-        if drained and (seconds := unevicted_seconds(case.pod, key)):
-            during = "" if seconds == math.inf else f" for its first {case.pod.annotations[key][:_LONGEST_DURATION]}"
+        drained = any(unevicted_annotation(provider, None) == key for provider in case.target.providers)
+        if drained and (seconds := unevicted_seconds(case.subject.pod, key)):
+            during = "" if seconds == math.inf else f" for its first {annotations[key][:_LONGEST_DURATION]}"
             yield case.finding(
                 "protection",
                 f"{key} blocks its eviction{during}: a reclaim kills it without SIGTERM",
@@ -241,7 +219,7 @@ def judge_protections(case: SuitabilityCase, protections: Mapping[str, str]) -> 
                 "remove the annotation, or run it on demand",
                 f'metadata.annotations["{key}"]',
             )
-        elif case.pod.annotations.get(key) == value:
+        elif annotations.get(key) == value:
             yield case.finding(
                 "protection",
                 f"{key} does not stop a reclaim: the provider takes the node all the same",
@@ -267,7 +245,7 @@ def judge_volumes(pod: Pod, data: Globs, scratch: Globs) -> Iterator[Violation]:
             field=f"spec.volumes[{index}].hostPath",
             detail="A reclaimed node does not come back. The replacement begins with an empty folder on another one.",
             fix="keep it in a PersistentVolumeClaim",
-            yaml=_yaml({"spec": {"volumes": [claim]}}),
+            yaml={"spec": {"volumes": [claim]}},
         )
 
 
@@ -277,22 +255,11 @@ def judge_handlers(pod: Pod, handlers: Sequence[str]) -> Iterator[Violation]:
         if any(part in container.image for part in handlers):
             yield Violation(
                 id="termination-handler",
-                reason="Node Termination Handler beside Karpenter: both drain a reclaimed node, and Pods hang in "
+                reason="Node Termination Handler next to Karpenter: both drain a reclaimed node, and Pods hang in "
                 "Terminating",
                 field=f"spec.containers[{index}].image",
                 detail=f"The cluster has Karpenter's nodes, and `{container.image[:_SHOWN]}` drains them too. "
                 "Karpenter does all of it with its interruption queue.",
-                fix=_fix(
-                    "remove this workload, and let Karpenter do it, in the values of its Helm chart",
-                    {"settings": {"interruptionQueue": "QUEUE"}},
-                ),
+                fix="remove this workload, and let Karpenter do it, in the values of its Helm chart",
+                other={"settings": {"interruptionQueue": "QUEUE"}},
             )
-
-
-def _fix(lead: str, value: dict[str, Any]) -> str:
-    """Return the fix with YAML that belongs in another object, or in the workload outside its pod template."""
-    return f"{lead}:\n{_yaml(value)}"
-
-
-def _yaml(value: dict[str, Any]) -> str:
-    return dump(value, width=UNBROKEN, short_in_brackets=True)

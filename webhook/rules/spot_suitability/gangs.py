@@ -27,13 +27,14 @@ from webhook.model.review import MalformedObjectError
 from webhook.rules.spot_suitability.spec import SCHEDULING_GROUP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from webhook.capacity.placement.target import Target
-    from webhook.kube.pod import Pod
+    from webhook.capacity.view import ClusterView
     from webhook.kube.templates import FoundTemplate, Workload
     from webhook.rules.spot_suitability.spec import GangSpec
     from webhook.rules.subject import Subject
+    from webhook.rules.targeting import Targeting
 
 _SHOWN: Final = 120
 """Characters of a field path that a finding repeats: members of a map may have long names."""
@@ -61,7 +62,7 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def violations(
-        self, subject: Subject, target: Target, target_of: Callable[[Pod], Target | NotTargeting]
+        self, subject: Subject, target: Target, targeting: Targeting, view: ClusterView
     ) -> Iterator[Violation]:
         """Yield the violation for a part of a gang on spot, if another part is not, or may not be."""
         kind = subject.request.kind
@@ -82,12 +83,12 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
                     field=target.field,
                     detail=f"{gang.name}: its Pods work only together. A reclaimed node stops those on demand, too.",
                     fix="let the whole gang run on spot, or all of it on demand",
-                    yaml=f"metadata:\n  labels:\n    {CAPACITY_LABEL}: spot",
+                    yaml={"metadata": {"labels": {CAPACITY_LABEL: "spot"}}},
                 )
             return
         # Of parts on spot the first compares itself with all, and each other one with the first: no pair is said twice.
         for other in parts[1:] if part is parts[0] else parts[:1]:
-            if _is_off_spot(other, workload, subject, target_of):
+            if _is_off_spot(other, workload, subject, targeting, view):
                 yield Violation(
                     id="gang-split",
                     reason=f"this part of the gang is on spot, and {field_path(other.path)[:_SHOWN]} is not",
@@ -116,10 +117,11 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _is_off_spot(
-    part: FoundTemplate, workload: Workload, subject: Subject, target_of: Callable[[Pod], Target | NotTargeting]
+    part: FoundTemplate, workload: Workload, subject: Subject, targeting: Targeting, view: ClusterView
 ) -> bool:
     try:
-        target = target_of(pod_of(part, workload, subject.request))
+        pod = pod_of(part, workload, subject.request)
     except (MalformedObjectError, OverBoundError):
         return False
+    target = targeting.target_of_pod(pod, subject.request.namespace, view)
     return isinstance(target, NotTargeting) and not (target.unknown or target.untouchable)

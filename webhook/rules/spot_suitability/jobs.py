@@ -7,10 +7,10 @@ https://github.com/kubernetes/enhancements/tree/master/keps/sig-apps/3973-consid
 
 from __future__ import annotations
 
-from textwrap import indent
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.documents import field_path
+from webhook.kube.filling import items_of, mapping
 from webhook.model.decision import Outcome, Violation
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ LONG_SECONDS: Final = 60
 def job_violations(subject: Subject) -> Iterator[Violation]:
     """Yield the violations of what stands around a pod template: the Job's, or the Deployment's, own fields."""
     pod = subject.pod
-    around = _around(subject)
-    if not subject.template or not around or not pod.spec.containers:
+    if not subject.path or not pod.spec.containers:
         return
+    around = subject.holder(subject.path[:-1])
     if pod.controller is not None and pod.controller.group_kind == _JOB:
         if not _ignores_disruptions(around):
             if around.get("backoffLimit") == 0:
@@ -41,7 +41,8 @@ def job_violations(subject: Subject) -> Iterator[Violation]:
                     outside=True,
                     detail="A Pod that is removed with its node counts as a failed one, unless a podFailurePolicy "
                     "ignores it.",
-                    fix="let the Job ignore disruptions, and still fail when its program does:\n" + _policy(subject),
+                    fix="let the Job ignore disruptions, and still fail when its program does",
+                    other=_policy(subject),
                 )
             elif around.get("podFailurePolicy") is None and pod.spec.restartPolicy == "Never":
                 yield Violation(
@@ -49,7 +50,8 @@ def job_violations(subject: Subject) -> Iterator[Violation]:
                     reason="each reclaim counts against backoffLimit: no podFailurePolicy ignores disruptions",
                     field="spec.restartPolicy",
                     detail="After a few reclaimed nodes the Job fails, although its program never did.",
-                    fix=f"let the Job ignore disruptions:\n{_policy(subject)}",
+                    fix="let the Job ignore disruptions",
+                    other=_policy(subject),
                     outcome=Outcome.AUDIT,
                 )
         if around.get("podFailurePolicy") is not None:
@@ -66,34 +68,19 @@ def job_violations(subject: Subject) -> Iterator[Violation]:
         )
 
 
-def _around(subject: Subject) -> Mapping[str, Any]:
-    """Return what holds the pod template, or nothing."""
-    value: Any = subject.object
-    for step in subject.path[:-1]:
-        value = value[step]
-    return value if isinstance(value, dict) and subject.path else {}
-
-
 def _ignores_disruptions(job: Mapping[str, Any]) -> bool:
-    policy = job.get("podFailurePolicy")
-    rules = policy.get("rules") if isinstance(policy, dict) else None
     return any(
-        each.get("action") == "Ignore"
-        and any(isinstance(on, dict) and on.get("type") == _DISRUPTED for on in each.get("onPodConditions") or ())
-        for each in (rules if isinstance(rules, list) else ())
-        if isinstance(each, dict)
+        rule.get("action") == "Ignore"
+        and any(condition.get("type") == _DISRUPTED for condition in items_of(rule, "onPodConditions"))
+        for rule in items_of(mapping(job, "podFailurePolicy"), "rules")
     )
 
 
-_POLICY: Final = (
-    "spec:\n  podFailurePolicy:\n    rules:\n      - action: Ignore\n        onPodConditions:\n"
-    "          - type: DisruptionTarget\n  template:\n    spec:\n      restartPolicy: Never"
-)
-
-
-def _policy(subject: Subject) -> str:
-    """Return the YAML of a policy that ignores disruptions, in the manifest of the Job or of what makes it."""
-    text = _POLICY
-    for step in reversed([each for each in subject.path[:-2] if isinstance(each, str)]):
-        text = f"{step}:\n{indent(text, '  ')}"
-    return text
+def _policy(subject: Subject) -> dict[str, Any]:
+    """Return a policy that ignores disruptions, in the manifest of the Job or of what makes it."""
+    rule = {"action": "Ignore", "onPodConditions": [{"type": _DISRUPTED}]}
+    never = {"spec": {"restartPolicy": "Never"}}
+    value: dict[str, Any] = {"spec": {"podFailurePolicy": {"rules": [rule]}, "template": never}}
+    for step in reversed([step for step in subject.path[:-2] if isinstance(step, str)]):
+        value = {step: value}
+    return value

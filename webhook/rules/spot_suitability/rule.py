@@ -33,12 +33,13 @@ Source
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from itertools import chain
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from webhook.base.globs import Globs
-from webhook.capacity.placement.target import NotTargeting, target_of
+from webhook.capacity.placement.target import NotTargeting
 from webhook.capacity.placement.workload_class import (
     BATCH,
     CHECKPOINTING,
@@ -51,8 +52,8 @@ from webhook.kube.containers import writable_claim
 from webhook.kube.workload import WorkloadFields
 from webhook.model.decision import Outcome
 from webhook.policy.match import PODS_CREATE
-from webhook.rules.concern import Concern, targeting_concern
-from webhook.rules.protocol import Levels, PolicyKind, run_on_demand
+from webhook.rules.concern import Concern
+from webhook.rules.protocol import Levels, PolicyKind
 from webhook.rules.spot_suitability.checks import (
     SuitabilityCase,
     bare_pod,
@@ -68,14 +69,14 @@ from webhook.rules.spot_suitability.gangs import Gangs
 from webhook.rules.spot_suitability.jobs import job_violations
 from webhook.rules.spot_suitability.spec import SpotSuitabilitySpec
 from webhook.rules.spot_suitability.spread import KARPENTERS_SPREAD, judge_spread
+from webhook.rules.targeting import Targeting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.capacity.placement.target import Target
-    from webhook.capacity.providers.provider import Provider
     from webhook.kube.autoscalers import Autoscaler
-    from webhook.kube.pod import OwnerReference, Pod
+    from webhook.kube.pod import Pod
     from webhook.model.decision import Violation
     from webhook.rules.context import Context
     from webhook.rules.protocol import Facts
@@ -103,10 +104,10 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
     stateful: Globs
     data: Globs
     scratch: Globs
-    members: Mapping[str, DriverSpec]
+    members: Mapping[str | int, DriverSpec]
     gangs: Gangs
     capacity_keys: frozenset[str]
-    providers: Mapping[str, Provider]
+    targeting: Targeting
     karpenters: frozenset[str]
 
     @property
@@ -116,10 +117,9 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
 
     def concern(self, group: str, resource: str) -> Concern:
         """Return what makes a Pod target spot; of workloads also what drains nodes beside Karpenter."""
-        found = targeting_concern(tolerating=self.spec.tolerating_is_targeting)
         if not self.karpenters or (group, resource) == ("", "pods"):
-            return found
-        return found | Concern(images=frozenset(self.spec.termination_handlers))
+            return self.targeting.concern()
+        return self.targeting.concern() | Concern(images=frozenset(self.spec.termination_handlers))
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
         """Yield the violations of a Pod that targets spot."""
@@ -129,90 +129,58 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         pod, say = subject.pod, subject.trace.say
         if subject.template and not subject.unchanged and self.karpenters & context.view.providers:
             yield from judge_handlers(pod, self.spec.termination_handlers)
-        controller = None if subject.template else pod.controller
-        if controller is not None and self._is_reported_on_workload(controller):
-            say("left alone: what there is to say is said of the %s that makes it", controller.kind)
+        workload = subject.workload if subject.template else WorkloadFields()
+        controller = workload.controller if subject.template else pod.controller
+        if controller is not None and (controller.group, controller.kind) in self.reported_kinds:
+            say("left alone: the findings are on the %s that makes it", controller.kind)
             return
-        target = subject.target(
-            context.view,
-            self.providers,
-            provider=self.spec.provider,
-            tolerating=self.spec.tolerating_is_targeting,
-        )
+        target = self.targeting.target(subject, context.view)
         if isinstance(target, NotTargeting):
             say("left alone: %s", target.because)
             return
         if target.pools == ():
             say("left alone: it can land on no spot pool")
             return
-        workload = subject.workload if subject.template else WorkloadFields()
-        if workload.controller is not None and self._is_reported_on_workload(workload.controller):
-            say("left alone: what there is to say is said of the %s that makes it", workload.controller.kind)
-            return
         say("targets spot: %s", target.because)
-        scaler = _autoscaler(subject, context)
-        case = self._case(subject, target, workload, scaler)
-        if not subject.unchanged:
-            yield from self._judge(subject, case, context)
-            yield from self._gang(subject, target, context)
-            yield from judge_spread(subject, self.capacity_keys, case.replicas, preferred=target.preferred)
+        case = self._case(subject, target, workload, context)
+        if subject.unchanged:
+            before = self._case(subject, target, subject.old_workload, context)
+            known = {violation.reason for violation in self._judge(before, context)}
+            yield from (violation for violation in self._judge(case, context) if violation.reason not in known)
             return
-        before = self._case(subject, target, subject.old_workload, scaler)
-        known = {violation.reason for violation in self._judge(subject, before, context)}
-        yield from (each for each in self._judge(subject, case, context) if each.reason not in known)
+        yield from self._judge(case, context)
+        yield from self.gangs.violations(subject, target, self.targeting, context.view)
+        yield from judge_spread(subject, self.capacity_keys, case.replicas, preferred=target.preferred)
 
-    def _case(
-        self, subject: Subject, target: Target, workload: WorkloadFields, scaler: Autoscaler | None
-    ) -> SuitabilityCase:
-        pod, replicas = subject.pod, self._replicas(subject, workload)
-        replicas = scaler.minimum if scaler is not None and replicas else replicas
+    def _case(self, subject: Subject, target: Target, workload: WorkloadFields, context: Context) -> SuitabilityCase:
+        counts = subject.template and self.replicated.match(subject.request.kind.group_kind)
+        replicas, scaler = workload.replicas if counts else None, _autoscaler(subject, context)
+        if scaler is not None and replicas:
+            replicas = scaler.minimum
         return SuitabilityCase(
-            pod=pod,
-            workload=subject.request.kind.kind if subject.template else "",
-            name=workload.name if subject.template else pod.metadata.name,
-            namespace=subject.request.namespace,
+            subject=subject,
+            target=target,
+            workload=workload,
             replicas=replicas,
             autoscaler=scaler,
             minimum=self.spec.minimum_replicas,
-            serves=bool(replicas) and not _can_be_repeated(pod),
-            target=target,
-            run_on_demand=run_on_demand(subject, target),
-            match_labels=workload.match_labels,
+            serves=bool(replicas) and not _can_be_repeated(subject.pod),
         )
 
-    def _judge(self, subject: Subject, case: SuitabilityCase, context: Context) -> Iterator[Violation]:
-        yield from self._judge_work(subject, case)
-        yield from judge_budgets(case, context.view.budgets, offline=context.offline)
-        yield from job_violations(subject)
+    def _judge(self, case: SuitabilityCase, context: Context) -> Iterator[Violation]:
+        yield from self._judge_work(case)
+        yield from judge_budgets(case, context)
+        yield from job_violations(case.subject)
         yield from judge_protections(case, self.spec.protections)
-        yield from judge_volumes(case.pod, self.data, self.scratch)
+        yield from judge_volumes(case.subject.pod, self.data, self.scratch)
 
-    def _gang(self, subject: Subject, target: Target, context: Context) -> Iterator[Violation]:
-        inherited = context.view.namespaces.get(subject.request.namespace, {})
-
-        def target_of_part(pod: Pod) -> Target | NotTargeting:
-            tolerating = self.spec.tolerating_is_targeting
-            provider = self.spec.provider
-            return target_of(pod, inherited, context.view, self.providers, provider=provider, tolerating=tolerating)
-
-        yield from self.gangs.violations(subject, target, target_of_part)
-
-    def _is_reported_on_workload(self, controller: OwnerReference) -> bool:
-        """Return whether the controller's own template is judged, where its author sees the findings."""
-        return (controller.group, controller.kind) in self.reported_kinds
-
-    def _replicas(self, subject: Subject, workload: WorkloadFields) -> int | None:
-        """Return the number of Pods that the template is to have, or None if it does not matter or can't be read."""
-        if not subject.template or not self.replicated.match(subject.request.kind.group_kind):
-            return None
-        return workload.replicas
-
-    def _judge_work(self, subject: Subject, case: SuitabilityCase) -> Iterator[Violation]:
+    def _judge_work(self, case: SuitabilityCase) -> Iterator[Violation]:
         """Yield the violations for a kind of work that does not belong on spot."""
+        subject = case.subject
         leader = self._driver(subject)
         if leader is not None and not _is_fault_tolerant(leader, subject):
             yield job_leader(case, leader.name)
-        elif not subject.template and not case.pod.metadata.ownerReferences:
+        elif not subject.template and not subject.pod.metadata.ownerReferences:
             yield bare_pod(case)
         elif case.replicas == 1 and case.autoscaler is None and (state := self._state(subject)):
             yield stateful_singleton(case, state)
@@ -233,14 +201,10 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
 
     def _driver(self, subject: Subject) -> DriverSpec | None:
         """Return the driver that the Pod is, or None."""
-        for member in subject.path:
-            if isinstance(member, str) and member in self.members:
-                return self.members[member]
-        labels = subject.pod.labels
-        for driver in self.spec.drivers:
-            if driver.label is not None and labels.get(driver.label.key) == driver.label.value:
-                return driver
-        return None
+        labels = subject.pod.labels.items()
+        by_path = (self.members[step] for step in subject.path if step in self.members)
+        labelled = (each for each in self.spec.drivers if each.label and (each.label.key, each.label.value) in labels)
+        return next(chain(by_path, labelled), None)
 
 
 def _autoscaler(subject: Subject, context: Context) -> Autoscaler | None:
@@ -264,12 +228,9 @@ def _is_fault_tolerant(driver: DriverSpec, subject: Subject) -> bool:
     annotated = (subject.workload.metadata.annotations or {}).items() | subject.pod.annotations.items()
     if not annotated.isdisjoint(tolerance.annotations.items()):
         return True
-    value: Any = subject.object
-    for member in subject.path:
-        if member == driver.member:
-            return value.get(tolerance.member) is not None
-        value = value[member]
-    return False
+    if driver.member not in subject.path:
+        return False
+    return subject.holder(subject.path[: subject.path.index(driver.member)]).get(tolerance.member) is not None
 
 
 def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
@@ -280,7 +241,7 @@ def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
             reported.add((workload.group, workload.kind))
             if workload.pod_owner is not None:
                 reported.add((workload.pod_owner.group, workload.pod_owner.kind))
-    members = {driver.member: driver for driver in spec.drivers if driver.member}
+    members: dict[str | int, DriverSpec] = {driver.member: driver for driver in spec.drivers if driver.member}
     return SpotSuitability(
         spec=spec,
         levels=Levels.of(vars(spec.findings)),
@@ -293,8 +254,8 @@ def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
         capacity_keys=frozenset(
             label.key for provider in providers.values() for label in provider.spot_node_labels if not label.spot_only
         ).union((KARPENTERS_SPREAD,)),
-        gangs=Gangs.of(spec.gangs, (*spec.gang_leaders, *members), facts.workloads),
-        providers=providers,
+        gangs=Gangs.of(spec.gangs, (*spec.gang_leaders, *map(str, members)), facts.workloads),
+        targeting=Targeting.of_policy(spec, facts),
         karpenters=frozenset(each.name for each in providers.values() if each.pool_name_label == KARPENTERS_POOL_LABEL),
     )
 

@@ -139,7 +139,7 @@ def _left_alone(
     if len(words.taints) > 1:
         yield "Pods that tolerate several taints which keep Pods off spot pools"
     yield f"Pods with more than {LEAST} labels, annotations, containers, tolerations, volumes and resources together"
-    if (rules[0] and rules[0].tolerating) or (rules[1] and rules[1].spec.tolerating_is_targeting):
+    if any(rule.targeting.tolerating for rule in rules if rule):
         yield "Pods that target spot only by tolerating its taint (toleratingIsTargeting)"
     if rules[1] is not None:
         yield "Pods with a lifecycle hook whose grace period the webhook would shorten"

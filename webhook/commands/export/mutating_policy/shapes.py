@@ -208,7 +208,7 @@ def _placed(shape: PodShape, keeps: Iterable[str], rule: SpotPlacement, context:
     """Return what SpotPlacement adds: all tolerations that are needed, nodeSelector and node affinity."""
     subject = _subject(shape, keeps)
     plan = rule.plan(subject, context)
-    target = subject.target(context.view, rule.providers, provider=rule.provider, tolerating=rule.tolerating)
+    target = rule.targeting.target(subject, context.view)
     if not isinstance(target, Target) or not plan.because:
         return {}
     rule.mutate(subject, PodEditor(subject.pod), context)
@@ -230,11 +230,8 @@ def _placed(shape: PodShape, keeps: Iterable[str], rule: SpotPlacement, context:
 
 def _budget(shape: PodShape, rule: GracefulTermination, context: Context) -> tuple[int, bool]:
     """Return the seconds that a Pod has to stop, and whether it requests GPUs; 0: it is left alone."""
-    spec = rule.spec
     subject = _subject(shape, ())
-    target = subject.target(
-        context.view, rule.providers, provider=spec.provider, tolerating=spec.tolerating_is_targeting
-    )
+    target = rule.targeting.target(subject, context.view)
     if not isinstance(target, Target) or (target.pools is not None and not target.nodes):
         return 0, False
     budget = rule.budgets.of(target)

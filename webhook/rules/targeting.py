@@ -1,0 +1,62 @@
+"""Tell which Pods target spot, as several policy kinds must."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION, target_of
+from webhook.rules.concern import Concern, Keys
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from webhook.capacity.placement.target import NotTargeting, Target
+    from webhook.capacity.providers.provider import Provider
+    from webhook.capacity.view import ClusterView
+    from webhook.kube.pod import Pod
+    from webhook.policy.common import TargetingSpec
+    from webhook.rules.protocol import Facts
+    from webhook.rules.subject import Subject
+
+
+class Targeting(msgspec.Struct, frozen=True):
+    """The part of a policy that tells which Pods target spot.
+
+    Attributes:
+        provider: the providers that the policy names, for clusters that show none.
+        tolerating: a Pod that tolerates a provider's spot taint by name targets spot.
+    """
+
+    providers: Mapping[str, Provider]
+    provider: tuple[str, ...] = ()
+    tolerating: bool = False
+
+    @classmethod
+    def of_policy(cls, spec: TargetingSpec, facts: Facts) -> Targeting:
+        """Return the compiled part of a policy."""
+        return cls(facts.providers, spec.provider, spec.tolerating_is_targeting)
+
+    def target(self, subject: Subject, view: ClusterView) -> Target | NotTargeting:
+        """Return the target of the Pod, found once for all policies that ask alike: no injected change alters it."""
+        question = (self.provider, self.tolerating)
+        target: Target | NotTargeting | None = subject.memo.get(question)
+        if target is None:
+            target = subject.memo[question] = self.target_of_pod(subject.pod, subject.request.namespace, view)
+        return target
+
+    def target_of_pod(self, pod: Pod, namespace: str, view: ClusterView) -> Target | NotTargeting:
+        """Return the target of a Pod of a namespace."""
+        labels = view.namespaces.get(namespace) or {}
+        return target_of(pod, labels, view, self.providers, provider=self.provider, tolerating=self.tolerating)
+
+    def concern(self) -> Concern:
+        """Return what of a Pod may make it target spot."""
+        return Concern(
+            labels=Keys(frozenset({CAPACITY_LABEL})),
+            annotations=Keys(frozenset({NODE_POOL_ANNOTATION})),
+            selectors=True,
+            tolerations=Keys(containing=frozenset({""} if self.tolerating else ())),
+            in_spot_namespaces=True,
+        )
