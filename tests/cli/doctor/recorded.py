@@ -189,9 +189,8 @@ class RecordedApi(Api):
         yield cast("aiohttp.ClientResponse", answer)
 
     def _reviewed(self, spec: Mapping[str, Any]) -> _Response:
-        about = spec.get("resourceAttributes") or spec["nonResourceAttributes"]
-        resource = "/".join(filter(None, (about.get("resource", about.get("path")), about.get("subresource"))))
-        access = f"{about['verb']} {resource}"
+        about = spec["resourceAttributes"]
+        access = f"{about['verb']} {about['resource']}"
         self.reviewed.append(access)
         return _Response(Answer(201, json.dumps({"status": {"allowed": access != self._denied}})))
 

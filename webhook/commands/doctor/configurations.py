@@ -7,22 +7,17 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cluster.installation import CONFIGURATION, CONFIGURATIONS
 from webhook.commands.doctor.installation import INSTALL, Diagnosis, read
-from webhook.engine.namespaces import SYSTEM_NAMESPACES
-from webhook.kube.resources import NAMESPACE_NAME_LABEL
-from webhook.kube.selectors import LabelSelector
 from webhook.registration.configurations import configurations
 from webhook.registration.differences import differences
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Iterator
 
-    from webhook.commands.doctor.installation import JSON, Installed, State
+    from webhook.commands.doctor.installation import JSON, Installed
 
 _PATH: Final = "/apis/admissionregistration.k8s.io/v1"
 _APPLY: Final = "apply what `spotgate webhook-config` prints for the policies in force (docs/install.md)"
 _REMOVE_COPY: Final = "remove it if you don't mean to: a copy of an old version stays when you upgrade the image"
-_SELECTOR_CONDITION: Final = "no-system-namespaces"
-"""The condition of the webhook about Namespaces, in place of a selector."""
 
 
 async def check_configurations(installed: Installed) -> AsyncIterator[Diagnosis]:
@@ -44,25 +39,20 @@ async def check_configurations(installed: Installed) -> AsyncIterator[Diagnosis]
         elif configuration is not None:
             for diagnosis in _compare(kind, wanted.get(kind, []), configuration):
                 yield diagnosis
-    names = bundle.index.system_namespaces.names.patterns if bundle else SYSTEM_NAMESPACES
-    webhooks = [webhook for each in stored.values() if each for webhook in each.get("webhooks", ())]
-    for diagnosis in _left_out(installed, webhooks, names):
-        yield diagnosis
 
 
 def _compare(kind: str, wanted: Iterable[JSON], stored: JSON) -> Iterator[Diagnosis]:
     """Yield each difference, with the last writer of the field."""
     webhooks = stored.get("webhooks", ())
-    fine = True
-    for name, field, what in differences(wanted, webhooks):
-        fine = False
+    deviations = list(differences(wanted, webhooks))
+    for name, field, what in deviations:
         if field:
             writer = _last_writer(stored["metadata"].get("managedFields", ()), name, field)
             fix = f"{_APPLY}; if it comes back, have that manager leave it alone"
             yield Diagnosis(kind, "fail", f"webhooks[{name}].{field} {what}; {writer}", fix)
         else:
             yield Diagnosis(kind, "fail", f"webhook {name} {what}", _APPLY)
-    if fine:
+    if not deviations:
         yield Diagnosis(kind, "ok", f"{len(webhooks)} webhooks, as this version renders them from the policies")
 
 
@@ -78,36 +68,6 @@ def _last_writer(managed: Iterable[JSON], webhook: str, field: str) -> str:
     return f"last written by field manager {last['manager']} ({last.get('time', 'when is not known')})"
 
 
-def _left_out(installed: Installed, webhooks: Iterable[JSON], names: Iterable[str]) -> Iterator[Diagnosis]:
-    """Yield the webhooks that are asked about namespaces which keep a cluster, or spotgate, alive."""
-    namespaces = sorted({*names, installed.namespace})
-    labels = {name: {**installed.view.namespaces.get(name, {}), NAMESPACE_NAME_LABEL: name} for name in namespaces}
-    fine = True
-    for webhook in webhooks:
-        conditions = {condition["name"] for condition in webhook.get("matchConditions", ())}
-        selector = _selector(webhook.get("namespaceSelector", {}))
-        asked = ", ".join(name for name in namespaces if selector.matches(labels[name]))
-        if asked and webhook.get("rules") and _SELECTOR_CONDITION not in conditions:
-            fine = False
-            what = f"{webhook['name']} is asked about {asked}: a stopped webhook could hold up their Pods"
-            yield Diagnosis("system namespaces", "fail", what, _APPLY)
-    if fine:
-        yield Diagnosis("system namespaces", "ok", f"{', '.join(namespaces)} are left out")
-
-
-def _selector(written: JSON) -> LabelSelector:
-    labels = ((key, "In", [value]) for key, value in written.get("matchLabels", {}).items())
-    terms = ((each["key"], each["operator"], each.get("values", ())) for each in written.get("matchExpressions", ()))
-    return LabelSelector([*labels, *terms])
-
-
-_KEPT: Final[Mapping[bool | None, tuple[str, State]]] = {
-    True: ("the probe kept what spotgate changed", "ok"),
-    False: ("the probe did not keep what spotgate changes", "fail"),
-    None: ("no probe tells whether they undo it", "unknown"),
-}
-
-
 async def check_later_webhooks(installed: Installed, *, placed: bool | None) -> AsyncIterator[Diagnosis]:
     """Report the mutating webhooks after ours; `placed`: whether a probe kept what ours changed, None if unknown."""
     listed = await read(installed.api, f"{_PATH}/mutatingwebhookconfigurations")
@@ -119,13 +79,13 @@ async def check_later_webhooks(installed: Installed, *, placed: bool | None) -> 
         for webhook in configuration.get("webhooks", ())
         if any(map(_about_pods, webhook.get("rules", ())))
     ]
-    state: State
-    what, state, fix = "no other mutating webhook is asked about Pods after spotgate", "ok", ""
-    if later:
-        result, state = _KEPT[placed]
-        what = f"after spotgate are asked about Pods: {', '.join(later)}; {result}"
-        fix = "" if placed else "rename or narrow that configuration: it may undo what spotgate does"
-    yield Diagnosis("later webhooks", state, what, fix)
+    what = f"after spotgate are asked about Pods: {', '.join(later)}" if later else "no webhook changes Pods later"
+    problem = (
+        "no probe tells whether they undo it" if placed is None else "the probe did not keep what spotgate changes"
+    )
+    fix = "rename or narrow that configuration: it may undo what spotgate does"
+    wrong = f"{what}; {problem}" if later and not placed else ""
+    yield Diagnosis.of("later webhooks", wrong, fix, what, "unknown" if placed is None else "fail")
 
 
 def _about_pods(rule: JSON) -> bool:

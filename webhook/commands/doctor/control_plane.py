@@ -13,10 +13,10 @@ from webhook.commands.doctor.installation import SECONDS, Diagnosis, read_text, 
 from webhook.rules.graceful_termination.rule import NATIVE_SLEEP
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from webhook.cluster.source import WatchedResource
-    from webhook.commands.doctor.installation import JSON, Installed
+    from webhook.commands.doctor.installation import Installed
 
 _SKEW: Final = 30.0
 """Seconds: certificates tolerate an hour, but leases, tokens and break-glass times do not."""
@@ -45,7 +45,7 @@ async def check_versions(installed: Installed) -> AsyncIterator[Diagnosis]:
         old = f"{fine} is older than {least}, which made matchConditions stable"
         yield Diagnosis.of("API server", old if api_server < _MATCH_CONDITIONS else "", f"upgrade it to {least}", fine)
     if kubelet is None:
-        why = next((text for text in installed.unread if text.startswith("nodes ")), "the cluster shows no Node")
+        why = installed.nodes_unread or "the cluster shows no Node"
         fix = "allow `list nodes`" if ": 403" in why else ""
         yield Diagnosis("kubelets", "unknown", f"the oldest kubelet is not known: {why}", fix)
         return
@@ -78,7 +78,7 @@ async def check_failed_calls(installed: Installed) -> AsyncIterator[Diagnosis]:
     yield Diagnosis("failed calls", "warn" if ours else "ok", what, fix)
 
 
-_REVIEWS: Final = "/apis/authorization.k8s.io/v1"
+_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _REGISTRATION: Final = "admissionregistration.k8s.io"
 _CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 
@@ -96,31 +96,6 @@ class Access(NamedTuple):
         what = f"{self.verb} {self.resource}{self.group and f'.{self.group}'}{self.name and f'/{self.name}'}"
         return f"{what} in {self.namespace}" if self.namespace else what
 
-    def attributes(self) -> JSON:
-        """Return the permission as a field of an access review."""
-        if self.resource.startswith("/"):
-            return {"nonResourceAttributes": {"verb": self.verb, "path": self.resource}}
-        resource, _, subresource = self.resource.partition("/")
-        fields = self._asdict() | {"resource": resource, "subresource": subresource}
-        return {"resourceAttributes": {key: value for key, value in fields.items() if value}}
-
-
-async def check_own_permissions(installed: Installed) -> AsyncIterator[Diagnosis]:
-    """Ask which of the things that doctor reads the user may not."""
-    own = installed.namespace
-    wanted = [
-        *(Access("get", resource, _REGISTRATION, name="spotgate") for resource in _CONFIGURATIONS),
-        Access("list", "mutatingwebhookconfigurations", _REGISTRATION),
-        *(Access("get", resource, namespace=own) for resource in ("configmaps", "pods/proxy")),
-        Access("get", "nodes"),
-        Access("create", "pods", namespace="default"),
-        Access("create", "subjectaccessreviews", "authorization.k8s.io"),
-        Access("get", "/metrics"),
-    ]
-    denied = await _denied(installed, "selfsubjectaccessreviews", {}, wanted)
-    fix = "use credentials that may: what needs them is unknown, and says nothing about the installation"
-    yield Diagnosis.of("your permissions", denied and f"you may not: {denied}", fix, "all that doctor reads", "unknown")
-
 
 async def check_account(installed: Installed) -> AsyncIterator[Diagnosis]:
     """Ask which of the things that spotgate needs its ServiceAccount may not."""
@@ -133,8 +108,16 @@ async def check_account(installed: Installed) -> AsyncIterator[Diagnosis]:
         "groups": ["system:serviceaccounts", f"system:serviceaccounts:{own}", "system:authenticated"],
     }
     name = f"ServiceAccount {account}"
+
+    async def allowed(access: Access) -> bool:
+        body = {"spec": user | {"resourceAttributes": access._asdict()}}
+        async with installed.api.send("POST", _REVIEWS, body, SECONDS) as response:
+            answer = msgspec.json.decode(await response.read())
+        return bool(answer["status"]["allowed"])
+
     needed = list(_needed(installed))
-    denied = await _denied(installed, "subjectaccessreviews", user, needed)
+    answers = await asyncio.gather(*map(allowed, needed))
+    denied = "; ".join(str(access) for access, fine in zip(needed, answers, strict=True) if not fine)
     fix = "apply rbac.yaml of manifests/base, or of the component, again"
     fine = f"may do the {len(needed)} things that spotgate needs here"
     yield Diagnosis.of(name, denied and f"it may not: {denied}", fix, fine)
@@ -154,20 +137,6 @@ def _needed(installed: Installed) -> Iterator[Access]:
     for resource in _CONFIGURATIONS:
         yield from (Access(verb, resource, _REGISTRATION, name="spotgate") for verb in verbs)
     if installed.self_managed:
-        namespace, name = installed.secret()
+        namespace, name = installed.secret
         yield from (Access(verb, "secrets", namespace=namespace, name=name) for verb in verbs)
         yield Access("create", "secrets", namespace=namespace)
-
-
-async def _denied(installed: Installed, kind: str, user: JSON, wanted: Iterable[Access]) -> str:
-    """Return what the user may not, of the wanted things; empty if there is nothing."""
-
-    async def allowed(access: Access) -> bool:
-        body = {"spec": access.attributes() | user}
-        async with installed.api.send("POST", f"{_REVIEWS}/{kind}", body, SECONDS) as response:
-            answer = msgspec.json.decode(await response.read())
-        return bool(answer["status"]["allowed"])
-
-    asked = list(wanted)
-    answers = await asyncio.gather(*map(allowed, asked))
-    return "; ".join(str(access) for access, fine in zip(asked, answers, strict=True) if not fine)

@@ -18,7 +18,6 @@ async def examine(api: Api, namespace: str) -> list[Diagnosis]:
     installed = await read_installation(api, namespace)
     probed = await probes.send_probes(installed)
     checks = {
-        "your permissions": control_plane.check_own_permissions(installed),
         "capacity": replicas.check_replicas(installed),
         "replicas": replicas.check_what_they_say(installed),
         "certificates": replicas.check_trust(installed),

@@ -1,10 +1,10 @@
-"""Read what the checks look at once: Deployment, Pods and what these say, policies, and the cluster."""
+"""Read what the checks look at once: Deployment, Pods, policies, and the cluster."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import partial
 from http import HTTPStatus
@@ -34,7 +34,7 @@ State: TypeAlias = Literal["ok", "warn", "fail", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The result of a check: what is so, in one line, and how to fix it, if that is needed."""
+    """The result of a check in one line, and how to fix the problem, if there is one."""
 
     name: str
     state: State
@@ -50,32 +50,23 @@ class Diagnosis:
 JSON = dict[str, Any]
 
 SECONDS: Final = 10.0
-"""For each answer of the API server."""
+"""The timeout of each request to the API server."""
 
 INSTALL: Final = "install it (docs/install.md), or name another --namespace"
 
 _ALLOW_PROXY: Final = "allow `get` on pods/proxy in spotgate's namespace"
-
-_NO_ROUTE: Final = ("connection refused", "no route to host", "unreachable")
-"""What the API server says of an address where nothing is. A NetworkPolicy drops packets: the call times out."""
-
-_NOTHING_THERE: Final = (
-    "nothing listens at that address, or the API server has no route to it: in a local cluster whose Pods are only "
-    "simulated it is so; else see its log, and the network of the control plane"
-)
 _OPEN_PORT: Final = (
     "let the API server reach port ops: add its addresses to NetworkPolicy spotgate (docs/install.md, who may connect)"
 )
-
-_GO_ON: Final = "replicas go on with the last good ones: mend it"
+_GO_ON: Final = "correct it; until then, replicas use the last valid policies"
 
 
 class ReplicaVersion(msgspec.Struct):
-    """The answer of a replica's /version, as far as doctor reads it."""
+    """The part of a replica's /version that doctor reads."""
 
-    version: str
-    bundle: str
-    certificate: str
+    version: str = ""
+    bundle: str = ""
+    certificate: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +83,7 @@ class ServingPod:
     name: str
     node: str
     ready: bool
-    waits: str = ""
+    waits: str
     version: ReplicaVersion | None = None
     metrics: str = ""
     skew: float = 0.0
@@ -110,7 +101,9 @@ class Installed:
         replicas: Pods of the Deployment that are not stopping.
         bundle: the policies that the Deployment names; None if they can't be loaded.
         loaded: the result of loading them.
-        unread: what of the cluster can't be read.
+        nodes_unread: why Nodes can't be read; empty if they were.
+        secret: namespace and name of the Secret with the certificate; empty if the Deployment names none.
+        self_managed: whether the replicas manage their certificates.
     """
 
     api: Api
@@ -122,32 +115,9 @@ class Installed:
     bundle: Bundle | None
     loaded: Diagnosis
     view: ClusterView
-    unread: tuple[str, ...]
-
-    def secret(self) -> tuple[str, str]:
-        """Return the namespace and name of the Secret with the certificate; empty names if the Deployment has none."""
-        if self.deployment is None:
-            return "", ""
-        spec = self.deployment["spec"]["template"]["spec"]
-        for flag, value in _flags(spec):
-            if flag == "--tls-secret":
-                namespace, _, name = value.partition("/")
-                return namespace.replace("$(POD_NAMESPACE)", self.namespace), name
-        names = [volume["secret"]["secretName"] for volume in spec.get("volumes", ()) if "secret" in volume]
-        return (self.namespace, names[0]) if names else ("", "")
-
-    @property
-    def self_managed(self) -> bool:
-        """Return whether the replicas manage their certificates."""
-        return "--tls-secret=" in str(self.deployment)
-
-
-def _flags(spec: JSON) -> Iterator[tuple[str, str]]:
-    """Yield flag and value of each argument of a Pod's containers."""
-    for container in spec["containers"]:
-        for argument in container.get("args", ()):
-            flag, _, value = argument.partition("=")
-            yield flag, value
+    nodes_unread: str
+    secret: tuple[str, str]
+    self_managed: bool
 
 
 async def read(api: Api, path: str) -> Any:  # noqa: ANN401 - JSON
@@ -160,14 +130,9 @@ async def read_text(api: Api, path: str) -> tuple[str, float]:
     before = time.time()
     async with api.get(path, aiohttp.ClientTimeout(total=SECONDS), "*/*") as response:
         text = await response.text()
-        date = response.headers.get("Date", "")
-    after = time.time()
-    try:
-        answered = parsedate_to_datetime(date).timestamp()
-    except ValueError:
-        return text, 0.0
-    # A Date header has no fractions, and was written at some moment between the two.
-    return text, min(answered + 1 - before, 0.0) or max(answered - after, 0.0)
+    middle = (before + time.time()) / 2
+    date = response.headers.get("Date")
+    return text, parsedate_to_datetime(date).timestamp() - middle if date else 0.0
 
 
 def samples(text: str, name: str) -> Iterator[tuple[Mapping[str, str], float]]:
@@ -187,12 +152,16 @@ async def read_installation(api: Api, namespace: str) -> Installed:
     deployment = await read(api, f"/apis/apps/v1/namespaces/{namespace}/deployments/spotgate")
     pods = await read(api, f"/api/v1/namespaces/{namespace}/pods?labelSelector=app.kubernetes.io/name%3Dspotgate")
     running = [pod for pod in pods["items"] if "deletionTimestamp" not in pod["metadata"]]
-    bundle, loaded = await _read_policies(api, namespace, deployment)
+    spec = deployment["spec"]["template"]["spec"] if deployment is not None else {}
+    bundle, loaded = await _read_policies(api, namespace, spec)
     providers = (bundle or load_bundle(own_namespace=namespace)).providers
     replicas, reading = await asyncio.gather(
         asyncio.gather(*map(partial(_replica, api), running)),
         read_cluster(api, providers, budgets=False, seconds=SECONDS),
     )
+    managed = [secret.replace("$(POD_NAMESPACE)", namespace) for secret in _flag(spec, "--tls-secret")]
+    mounted = [f"{namespace}/{each['secret']['secretName']}" for each in spec.get("volumes", ()) if "secret" in each]
+    secret, _, name = next(iter((*managed, *mounted)), "").partition("/")
     return Installed(
         api=api,
         namespace=namespace,
@@ -203,52 +172,49 @@ async def read_installation(api: Api, namespace: str) -> Installed:
         bundle=bundle,
         loaded=loaded,
         view=reading.view,
-        unread=reading.problems,
+        nodes_unread=next(
+            (text for text in reading.problems if "nodes" in text.partition(" can't")[0].split(", ")), ""
+        ),
+        secret=(secret, name),
+        self_managed=bool(managed),
     )
 
 
-async def _read_policies(api: Api, namespace: str, deployment: JSON | None) -> tuple[Bundle | None, Diagnosis]:
-    """Read the policies that the Deployment names, and load them."""
-    if deployment is None:
+def _flag(spec: JSON, flag: str) -> list[str]:
+    """Return the values of a flag of a Pod's containers."""
+    arguments = [argument for container in spec.get("containers", ()) for argument in container.get("args", ())]
+    return [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{flag}=")]
+
+
+async def _read_policies(api: Api, namespace: str, spec: JSON) -> tuple[Bundle | None, Diagnosis]:
+    """Load the policies that the Deployment's Pods name, from the ConfigMaps that they mount."""
+    if not spec:
         what = f"there is no Deployment spotgate in namespace {namespace} that would name policies"
         return None, Diagnosis("policies", "fail", what, INSTALL)
-    spec = deployment["spec"]["template"]["spec"]
     volumes = {volume["name"]: volume.get("configMap", {}).get("name") for volume in spec.get("volumes", ())}
     mounts = spec["containers"][0].get("volumeMounts", ())
     mounted = {mount["mountPath"]: volumes.get(mount["name"]) for mount in mounts}
-    files: dict[str, Mapping[str, str]] = {}
-    for path in (value for flag, value in _flags(spec) if flag == "--policies"):
-        if path == SHIPPED_WORD:
-            files[path] = {}
-            continue
-        name = mounted.get(path)
-        where = f"policies in {path}: ConfigMap {namespace}/{name}"
-        if name is None:
-            what = f"policies in {path}: the Deployment mounts no ConfigMap there"
-            return None, Diagnosis("policies", "fail", what, _GO_ON)
-        try:
-            stored = await read(api, f"/api/v1/namespaces/{namespace}/configmaps/{name}")
-        except ApiError as error:
-            fix = "use credentials that may read it; this says nothing about the installation"
-            return None, Diagnosis("policies", "unknown", f"{where} can't be read: {error}", fix)
-        if stored is None:
-            return None, Diagnosis("policies", "fail", f"{where} does not exist", _GO_ON)
-        files[path] = stored.get("data", {})
-    return _load(files, namespace)
-
-
-def _load(files: Mapping[str, Mapping[str, str]], namespace: str) -> tuple[Bundle | None, Diagnosis]:
-    """Load policies from the contents of their folders."""
-    paths = []
+    folders = []
     with TemporaryDirectory(prefix="spotgate-") as root:
-        for path, contents in files.items():
-            folder = SHIPPED if path == SHIPPED_WORD else Path(root, path.strip("/"))
-            folder.mkdir(parents=True, exist_ok=True)
-            for name, text in contents.items():
-                (folder / name).write_text(text)
-            paths.append(folder)
+        for path in _flag(spec, "--policies"):
+            if path == SHIPPED_WORD:
+                folders.append(SHIPPED)
+                continue
+            name = mounted.get(path)
+            where = f"policies in {path}: ConfigMap {namespace}/{name or '(none is mounted)'}"
+            try:
+                stored = await read(api, f"/api/v1/namespaces/{namespace}/configmaps/{name}") if name else None
+            except ApiError as error:
+                fix = "use credentials that may read it; this says nothing about the installation"
+                return None, Diagnosis("policies", "unknown", f"{where} can't be read: {error}", fix)
+            if stored is None:
+                return None, Diagnosis("policies", "fail", f"{where} does not exist", _GO_ON)
+            folders.append(Path(root, path.strip("/")))
+            folders[-1].mkdir(parents=True)
+            for file, text in stored.get("data", {}).items():
+                (folders[-1] / file).write_text(text)
         try:
-            bundle = load_bundle(paths, own_namespace=namespace)
+            bundle = load_bundle(folders, own_namespace=namespace)
         except PolicyErrors as errors:
             what = f"the policies are invalid: {str(errors).splitlines()[0].replace(f'{root}/', '/')}"
             return None, Diagnosis("policies", "fail", what, _GO_ON)
@@ -256,36 +222,30 @@ def _load(files: Mapping[str, Mapping[str, str]], namespace: str) -> tuple[Bundl
 
 
 async def _replica(api: Api, pod: JSON) -> ServingPod:
-    metadata, spec = pod["metadata"], pod["spec"]
-    conditions = pod.get("status", {}).get("conditions", ())
-    ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+    metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
+    conditions = {condition["type"]: condition for condition in status.get("conditions", ())}
+    ready = conditions.get("Ready", {}).get("status") == "True"
     name = metadata["name"]
-    replica = ServingPod(name, spec.get("nodeName", ""), ready, _waits(pod))
+    replica = partial(ServingPod, name, spec.get("nodeName", ""), ready, _waits(spec, status, conditions))
     ports = [port for container in spec["containers"] for port in container.get("ports", ())]
     number = next((port["containerPort"] for port in ports if port.get("name") == "ops"), 8080)
     path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{name}:{number}/proxy"
     try:
         version, skew = await read_text(api, f"{path}/version")
         metrics, _ = await read_text(api, f"{path}/metrics")
-        return replace(replica, version=msgspec.json.decode(version, type=ReplicaVersion), metrics=metrics, skew=skew)
+        return replica(version=msgspec.json.decode(version, type=ReplicaVersion), metrics=metrics, skew=skew)
     except ApiError as error:
-        if replica.waits:  # the fix for that is enough
-            return replace(replica, problem="it does not run")
-        fix = _NOTHING_THERE if any(text in str(error) for text in _NO_ROUTE) else _OPEN_PORT
-        fix = _ALLOW_PROXY if error.status == HTTPStatus.FORBIDDEN else fix
-        return replace(replica, problem=str(error), fix=fix)
+        fix = _ALLOW_PROXY if error.status == HTTPStatus.FORBIDDEN else _OPEN_PORT
+        return replica(problem=str(error), fix=fix)
     except msgspec.MsgspecError as error:
         problem = f"/version of another version of spotgate: {error}"
-        return replace(replica, problem=problem, fix="use the same version of both")
+        return replica(problem=problem, fix="use the same version of both")
 
 
-def _waits(pod: JSON) -> str:
+def _waits(spec: JSON, status: JSON, conditions: Mapping[str, JSON]) -> str:
     """Return why a Pod does not run: what its container waits for, or why no Node takes it."""
-    status = pod.get("status", {})
     for container in status.get("containerStatuses", ()):
         if waiting := container.get("state", {}).get("waiting"):
-            return f"{waiting.get('reason', 'waiting')}: image {pod['spec']['containers'][0]['image']}"
-    for condition in status.get("conditions", ()):
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return str(condition.get("message", "not scheduled"))
-    return ""
+            return f"{waiting.get('reason', 'waiting')}: image {spec['containers'][0]['image']}"
+    scheduled = conditions.get("PodScheduled", {})
+    return str(scheduled.get("message", "not scheduled")) if scheduled.get("status") == "False" else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,19 +22,16 @@ if TYPE_CHECKING:
 
 _TABLE: Final = Path(__file__).with_name("probes.yaml")
 _NAMESPACE: Final = "default"
-_SPOT_POD: Final = "spot Pod"
-_NOT_PLACED: Final = "spot-placement/not-placed"
-"""What the validating webhook finds in a Pod that the mutating one should have changed."""
-
-_DEFAULT_GRACE: Final = 30
-"""Kubernetes' default of terminationGracePeriodSeconds."""
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """An object, by its name, and the finding that it must have."""
+    """An object, by its name, and the pattern in the answer to it which proves that the policy works."""
 
     object: str
-    finding: str
+    sign: str
+    done: str = ""
+    missing: str = ""
+    needs_spot: bool = False
 
 
 class ProbeTable(msgspec.Struct, frozen=True):
@@ -45,26 +43,10 @@ class ProbeTable(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ProbeAnswer:
-    """The API server's answer to an object: what it would store, None if it refused, and its messages."""
+    """The API server's answer to an object: what it would store and its warnings, or why it refused."""
 
-    stored: JSON | None
-    messages: str
-
-    def __contains__(self, finding: str) -> bool:
-        return f"[{finding}" in self.messages
-
-    @property
-    def is_placed(self) -> bool:
-        """Return whether the stored Pod must run on certain nodes."""
-        spec = self.stored["spec"] if self.stored else {}
-        return bool(spec.get("nodeSelector") or spec.get("affinity", {}).get("nodeAffinity"))
-
-    @property
-    def grace(self) -> str:
-        """Return the seconds that the stored Pod is given to end; empty if it is not tuned."""
-        spec = self.stored["spec"] if self.stored else {"containers": [{}]}
-        seconds = spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE)
-        return str(seconds) if seconds != _DEFAULT_GRACE or "lifecycle" in spec["containers"][0] else ""
+    text: str
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +60,11 @@ class Probed:
     @property
     def placed(self) -> bool | None:
         """Return whether the Pod for spot was placed; None if that is unknown."""
-        spot = self.answers.get(_SPOT_POD)
-        return spot.is_placed if spot is not None and spot.stored is not None and self.has_spot else None
+        (probe,) = self.probes["SpotPlacement"]
+        answer = self.answers.get(probe.object)
+        if answer is None or answer.refused or not self.has_spot:
+            return None
+        return re.search(probe.sign, answer.text) is not None
 
 
 async def send_probes(installed: Installed) -> Probed:
@@ -87,20 +72,15 @@ async def send_probes(installed: Installed) -> Probed:
     documents = installed.bundle.documents if installed.bundle else ()
     reserved = [document.spec for document in documents if document.kind == "ReservedLabels" and document.spec]
     domain = next((spec.domains[0] for spec in reserved if spec.match.resource_rules is None), "spotgate.dev")
-    table = _read_table(domain)
+    text = _TABLE.read_text(encoding="utf-8").replace("DOMAIN", domain)
+    table = msgspec.convert(yaml.load(text, Loader=yaml.CSafeLoader), ProbeTable)
     answers = {
         name: await _send(installed, thing)
         for name, thing in (table.objects.items() if installed.bundle else ())
         if thing["apiVersion"].rpartition("/")[0] in installed.groups
     }
     pools = (*(installed.view.pools or ()), *installed.view.node_groups)
-    has_spot = any(pool.capacity == "spot" and not pool.elsewhere for pool in pools)
-    return Probed(table.probes, answers, has_spot)
-
-
-def _read_table(domain: str) -> ProbeTable:
-    text = _TABLE.read_text(encoding="utf-8").replace("DOMAIN", domain)
-    return msgspec.convert(yaml.load(text, Loader=yaml.CSafeLoader), ProbeTable)
+    return Probed(table.probes, answers, any(pool.spot and not pool.elsewhere for pool in pools))
 
 
 async def _send(installed: Installed, thing: JSON) -> ProbeAnswer:
@@ -109,16 +89,15 @@ async def _send(installed: Installed, thing: JSON) -> ProbeAnswer:
     body = {**thing, "metadata": {"generateName": PROBE_NAME, **thing.get("metadata", {})}}
     try:
         async with installed.api.send("POST", f"{path}?dryRun=All", body, SECONDS) as response:
-            messages = " ".join(response.headers.getall("Warning", ()))
-            return ProbeAnswer(msgspec.json.decode(await response.read()), messages)
+            return ProbeAnswer(" ".join([*response.headers.getall("Warning", ()), await response.text()]))
     except ApiError as error:
-        return ProbeAnswer(None, str(error))
+        return ProbeAnswer(str(error), refused=True)
 
 
 async def check_policies(installed: Installed, probed: Probed) -> AsyncIterator[Diagnosis]:
     """Judge the answers for each kind of policy in the bundle."""
     if installed.bundle is None:
-        yield Diagnosis("probes", "unknown", installed.loaded.what, "mend the policies")
+        yield Diagnosis("probes", "unknown", installed.loaded.what, "correct the policies")
         return
     policies = installed.bundle.policies
     for kind in sorted({policy.kind.name for policy in policies}):
@@ -129,28 +108,18 @@ async def check_policies(installed: Installed, probed: Probed) -> AsyncIterator[
 
 
 def _judge(kind: str, probed: Probed) -> Diagnosis:
-    name, answer = f"probe {kind}", probed.answers[_SPOT_POD]
-    probes = probed.probes.get(kind, ())
+    name, probes = f"probe {kind}", probed.probes.get(kind, ())
     probe = next((probe for probe in probes if probe.object in probed.answers), None)
-    fine = ""
-    if kind == "GracefulTermination":
-        if not probed.has_spot:
-            return Diagnosis(name, "unknown", "not probed: no spot pool is known that a Pod could land on")
-        fine = answer.grace and f"a Pod for spot is given {answer.grace} s to end"
-        missing = "a Pod for spot keeps the default grace period"
-    elif kind == "SpotPlacement" and (answer.is_placed or _NOT_PLACED in answer):
-        fine = "a Pod for spot is given what places it there" if answer.is_placed else ""
-        missing = "a Pod for spot is let through unchanged"
-    elif probe is None:
+    if probe is None:
         why = "the cluster has no kind of node pool with a probe for it" if probes else "it is a team's own rule"
         return Diagnosis(name, "unknown", f"not probed: {why}")
-    else:
-        answer = probed.answers[probe.object]
-        if probe.finding in answer:
-            fine = f"{probe.finding} is {'denied' if answer.stored is None else 'warned of'}"
-        missing = f"{probe.finding} is not found: the object was let through"
-    if not fine and answer.stored is None:
-        fix = "what refused it comes before spotgate: allow the probe, or take it for unknown"
-        return Diagnosis(name, "unknown", f"the probe was refused otherwise: {answer.messages}", fix)
-    fix = f"mend what failed above; if nothing did, an exemption holds for you or for namespace {_NAMESPACE}"
-    return Diagnosis.of(name, "" if fine else missing, fix, fine)
+    if probe.needs_spot and not probed.has_spot:
+        return Diagnosis(name, "unknown", "not probed: no spot pool is known that a Pod could land on")
+    answer = probed.answers[probe.object]
+    if re.search(probe.sign, answer.text):
+        return Diagnosis(name, "ok", probe.done or f"{probe.sign} is {'denied' if answer.refused else 'warned of'}")
+    if answer.refused:
+        fix = "something before spotgate refused it: allow the probe, or accept that this is unknown"
+        return Diagnosis(name, "unknown", f"the probe was refused otherwise: {answer.text}", fix)
+    fix = f"fix what failed above; if nothing did, you or namespace {_NAMESPACE} may be exempt"
+    return Diagnosis(name, "fail", probe.missing or f"{probe.sign} is not found: the object was admitted", fix)

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from certs.rotation import end_of_trust
 from webhook import __version__
-from webhook.capacity.providers.pool import CapacityType
-from webhook.cluster.api import ApiError
 from webhook.cluster.installation import read_ca_bundles
 from webhook.commands.certs.certificates import Item, judge, judge_trust, read_certificates
-from webhook.commands.doctor.installation import INSTALL, SECONDS, Diagnosis, read, samples
+from webhook.commands.doctor.installation import INSTALL, SECONDS, Diagnosis, samples
 from webhook.offline.report import alike
 from webhook.rules.context import utc_now
 
@@ -20,10 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
     from datetime import datetime
 
-    from webhook.commands.doctor.installation import Installed, ReplicaVersion, State
-
-_NO_IMAGE: Final = ("ErrImage", "ImagePullBackOff", "InvalidImageName", "RegistryUnavailable")
-"""The reasons of kubelets for an image that they can't pull."""
+    from webhook.commands.doctor.installation import Installed, ReplicaVersion
 
 _STALE: Final = 180.0
 """Seconds of silence, as in the alert: the API server says something of each resource every minute or so."""
@@ -46,10 +41,13 @@ async def check_replicas(installed: Installed) -> AsyncIterator[Diagnosis]:
     fix = "free a host for each, and delete one of the two Pods"
     fine = f"{nodes.total()} replicas on {len(nodes)} hosts"
     yield Diagnosis.of("hosts", shared and f"several replicas are on {shared}", fix, fine)
-    objects = {name: await read(installed.api, f"/api/v1/nodes/{name}") for name in sorted(nodes)}
-    spot = ", ".join(
-        name for name, node in objects.items() if node and _is_spot(installed, node["metadata"].get("labels", {}))
-    )
+    if installed.nodes_unread:
+        yield Diagnosis("capacity", "unknown", installed.nodes_unread)
+        return
+    view = installed.view
+    kinds = {name: view.nodes[name] for name in sorted(nodes) if name in view.nodes}
+    pools = {(pool.provider, pool.pool_name) for pool in view.pools or () if pool.spot and not pool.elsewhere}
+    spot = ", ".join(name for name, kind in kinds.items() if kind.spot or (kind.provider, kind.pool) in pools)
     fix = "keep them off by the Deployment's affinity, and delete the Pods there: docs/install.md"
     yield Diagnosis.of("capacity", spot and f"replicas run on spot: {spot}", fix, "no replica runs on spot")
 
@@ -61,24 +59,11 @@ def _count(installed: Installed) -> Diagnosis:
     wanted = installed.deployment["spec"].get("replicas", 1)
     waiting = [replica for replica in installed.replicas if not replica.ready]
     ready = len(installed.replicas) - len(waiting)
-    what = f"{ready} of {wanted} are ready"
-    if ready >= wanted:
-        return Diagnosis("replicas", "ok", what)
     late = ", ".join(f"{replica.name} ({replica.waits})" if replica.waits else replica.name for replica in waiting)
+    what = f"{ready} of {wanted} are ready"
+    wrong = f"{what}: {late or 'the other Pods are missing'}" if ready < wanted else ""
     fix = f"kubectl -n {installed.namespace} describe pods, and their /readyz says what they wait for"
-    if any(replica.waits.startswith(_NO_IMAGE) for replica in waiting):
-        fix = "name one that nodes can pull: `images` of the kustomization, `image` of the chart (docs/install.md)"
-    state: State = "warn" if ready else "fail"
-    return Diagnosis("replicas", state, f"{what}: {late or 'the other Pods are missing'}", fix)
-
-
-def _is_spot(installed: Installed, labels: dict[str, str]) -> bool:
-    providers = installed.bundle.providers if installed.bundle else {}
-    return any(provider.is_spot_node(labels) for provider in providers.values()) or any(
-        pool.capacity is CapacityType.SPOT and labels.get(providers[pool.provider].pool_name_label) == pool.pool_name
-        for pool in installed.view.pools or ()
-        if pool.provider in providers and not pool.elsewhere
-    )
+    return Diagnosis.of("replicas", wrong, fix, what, "warn" if ready else "fail")
 
 
 async def check_what_they_say(installed: Installed) -> AsyncIterator[Diagnosis]:
@@ -89,11 +74,10 @@ async def check_what_they_say(installed: Installed) -> AsyncIterator[Diagnosis]:
             what = f"what it serves and knows can't be read: {replica.problem}"
             yield Diagnosis(name, "unknown", what, replica.fix)
             continue
-        fine = True
-        for what, fix in _problems(installed, version, replica.metrics):
-            fine = False
+        problems = list(_problems(installed, version, replica.metrics))
+        for what, fix in problems:
             yield Diagnosis(name, "warn", what, fix)
-        if fine:
+        if not problems:
             silence = max((value for _, value in samples(replica.metrics, _SILENCE)), default=0)
             what = f"version {version.version}, bundle {version.bundle}; heard of the cluster {silence:.0f} s ago"
             yield Diagnosis(name, "ok", what)
@@ -132,17 +116,11 @@ async def check_trust(installed: Installed) -> AsyncIterator[Diagnosis]:
         return
     what = "certificate in the Secret"
     note = f"; what replicas serve can't be read: {silent[0] if silent else 'there are no replicas'}"
-    namespace, name = installed.secret()
-    items, problem = [], "the Deployment names no Secret"
-    try:
-        if name:
-            items = list(judge(await read_certificates(installed.api, namespace, name, now=now), now=now))
-    except ApiError as error:
-        problem = f"the Secret can't be read: {error}"
-    if not items:
-        yield Diagnosis(what, "unknown", f"{problem}{note}", "see docs/certificates.md")
-        what, items, note = "caBundles", list(judge_trust(b"", bundles, now=now)), ""
-    for diagnosis in _diagnose(what, items, now, note) if items else ():
+    if not any(installed.secret):
+        yield Diagnosis(what, "unknown", f"the Deployment names no Secret{note}", "see docs/certificates.md")
+        return
+    certificates = await read_certificates(installed.api, *installed.secret, now=now)
+    for diagnosis in _diagnose(what, list(judge(certificates, now=now)), now, note):
         yield diagnosis
 
 
@@ -153,6 +131,5 @@ def _diagnose(name: str, items: Iterable[Item], now: datetime, note: str = "") -
         yield Diagnosis(name, "fail", f"{', '.join(item.what for item in wrong)}: {problem}{note}", fix)
     if not problems:
         end = min((item.expires for item in items if item.expires is not None), default=now)
-        soon = end - now < _SOON
         what = f"trusted until {end:%Y-%m-%d}{note}"
-        yield Diagnosis(name, "warn" if soon else "ok", what, _RENEW if soon else "")
+        yield Diagnosis.of(name, what if end - now < _SOON else "", _RENEW, what, "warn")
