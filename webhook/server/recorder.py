@@ -11,13 +11,15 @@ import errno
 import os
 import threading
 from datetime import UTC, datetime
+from functools import partial
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from webhook.server.log import log, where
 from webhook.server.recording import SUFFIX, encode_line, is_secret
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from webhook.engine.bundle import Bundle
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from webhook.server.metrics import Metrics
 
 _PREFIX: Final = "reviews-"
+_FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 _OTHERS: Final = 0o077
 """The permissions of users other than the owner."""
 
@@ -46,21 +49,8 @@ def prepare_folder(folder: Path) -> None:
     if mode & _OTHERS:
         raise OSError(
             f"{folder}: other users may look into it (mode {mode:04o}), and recorded reviews are not for them; "
-            f"name a folder that is not there yet, or run `chmod 700 {folder}`"
+            f"name a folder that does not exist yet, or run `chmod 700 {folder}`"
         )
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise OSError(f"{folder}: may not be written to, so reviews can't be recorded there")
-
-
-class _Taken(NamedTuple):
-    """A decision that waits to be written. It is immutable."""
-
-    request: Request
-    decision: Decision
-    context: Context
-    bundle: Bundle
-    answer: bytes
-    size: int
 
 
 class Recorder:
@@ -73,19 +63,21 @@ class Recorder:
     """
 
     def __init__(self, folder: Path, metrics: Metrics, limits: Limits) -> None:
-        self._files = _Files(folder, limits)
+        self._folder = folder
         self._metrics = metrics
         self._limits = limits
-        self._queue: SimpleQueue[_Taken | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[int, Callable[[], bytes]] | None] = SimpleQueue()
         # Bytes, ever: each is counted by one thread alone, and what waits is the difference.
         self._taken = 0
         self._done = 0
         self._last_problem = ""
+        self._file = folder
+        self._left = 0
         self._thread = threading.Thread(target=self._work, name="spotgate-recorder", daemon=True)
 
     def start(self) -> None:
         """Start the thread that writes."""
-        log.info("recording reviews", folder=str(self._files.folder))
+        log.info("recording reviews", folder=str(self._folder))
         self._thread.start()
 
     def close(self) -> None:
@@ -104,67 +96,43 @@ class Recorder:
             self._metrics.count("unrecorded", "too many at once")
         else:
             self._taken += size
-            self._queue.put(_Taken(request, decision, context, bundle, answer, size))
+            self._queue.put((size, partial(encode_line, request, decision, context, bundle, answer)))
 
     def _work(self) -> None:
         while (taken := self._queue.get()) is not None:
+            size, encoded = taken
+            reason = problem = ""
             try:
-                self._files.append(encode_line(*taken[:-1]))
+                self._append(encoded())
             except OSError as error:
-                self._failed("can't be written", error.strerror or type(error).__name__)
+                reason, problem = "can't be written", error.strerror or type(error).__name__
             except Exception as error:  # noqa: BLE001 - recording must not end, whatever is in a review
-                self._failed("bug", f"{type(error).__name__} {where(error)}")
-            else:
-                self._metrics.count("recorded")
-                self._last_problem = ""
-            self._done += taken.size
-        self._files.close()
+                reason, problem = "bug", f"{type(error).__name__} {where(error)}"
+            self._metrics.count(*(("unrecorded", reason) if reason else ("recorded",)))
+            if problem and problem != self._last_problem:  # the next review will have the same
+                log.error("reviews not recorded", reason=reason, problem=problem)
+            self._last_problem = problem
+            self._done += size
 
-    def _failed(self, reason: str, problem: str) -> None:
-        self._metrics.count("unrecorded", reason)
-        # It will be the same with the next review, but one line is enough.
-        if problem != self._last_problem:
-            log.error("reviews not recorded", reason=reason, problem=problem)
-        self._last_problem = problem
-
-
-class _Files:
-    """The files of a folder, each up to a maximum size. The oldest are removed when there are too many."""
-
-    def __init__(self, folder: Path, limits: Limits) -> None:
-        self.folder = folder
-        self._limits = limits
-        self._descriptor = -1
-        self._size = 0
-
-    def append(self, line: bytes) -> None:
+    def _append(self, line: bytes) -> None:
         """Write a line whole or not at all. Raise OSError if it can't be written."""
-        is_full = self._descriptor < 0 or self._size + len(line) > self._limits.record_file
-        if is_full or not os.fstat(self._descriptor).st_nlink:  # the file was removed
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        if len(line) > self._left:
             self._begin()
+        descriptor = os.open(self._file, _FLAGS, 0o600)
         try:
-            if os.write(self._descriptor, line) < len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # noqa: TRY301 - what is half written is cut below
-        except OSError:
-            os.ftruncate(self._descriptor, self._size)
-            self.close()
-            raise
-        self._size += len(line)
-
-    def close(self) -> None:
-        """Close the current file."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+            size = os.fstat(descriptor).st_size
+            if os.write(descriptor, line) < len(line):
+                os.ftruncate(descriptor, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finally:
+            os.close(descriptor)
+        self._left -= len(line)
 
     def _begin(self) -> None:
-        self.close()
-        self.folder.mkdir(mode=0o700, exist_ok=True)
-        # In the order of time, and never that of an earlier process: O_EXCL.
-        name = f"{_PREFIX}{datetime.now(tz=UTC):%Y%m%dT%H%M%S.%fZ}-{os.getpid()}{SUFFIX}"
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self._descriptor = os.open(self.folder / name, flags, 0o600)
-        self._size = 0
-        files = sorted(self.folder.glob(f"{_PREFIX}*{SUFFIX}"))
-        for file in files[: -self._limits.record_files]:
+        """Begin a file, and remove the oldest ones if there are too many."""
+        self._file = self._folder / f"{_PREFIX}{datetime.now(tz=UTC):%Y%m%dT%H%M%S.%fZ}-{os.getpid()}{SUFFIX}"
+        self._left = self._limits.record_file
+        files = sorted(self._folder.glob(f"{_PREFIX}*{SUFFIX}"))
+        for file in files[: max(0, len(files) + 1 - self._limits.record_files)]:
             file.unlink(missing_ok=True)

@@ -20,7 +20,7 @@ from webhook.engine.engine import decide
 from webhook.engine.response import respond
 from webhook.kube.selectors import LabelSelector
 from webhook.model.patch import Operation
-from webhook.model.review import API_VERSION, KIND, Request, is_null
+from webhook.model.review import Request, is_null
 from webhook.rules.context import Phase  # noqa: TC001
 
 if TYPE_CHECKING:
@@ -83,25 +83,13 @@ class Response(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def operations(self) -> list[dict[str, Any]]:
         """Return the operations of the patch. Raise MsgspecError if it has none that can be read."""
-        return [each.as_json() for each in _patch_decoder.decode(self.patch)] if self.patch else []
+        return [operation.as_json() for operation in _patch_decoder.decode(self.patch)] if self.patch else []
 
 
 class Recorded(msgspec.Struct, frozen=True, rename="camel"):
     """A recorded line without its request, which `webhook.model.review.decode_review` decodes."""
 
     response: Response
-    spotgate: Notes
-
-
-class _Answer(msgspec.Struct):
-    response: msgspec.Raw
-
-
-class _Line(msgspec.Struct, rename="camel", kw_only=True):
-    api_version: str = API_VERSION
-    kind: str = KIND
-    request: Request
-    response: msgspec.Raw
     spotgate: Notes
 
 
@@ -142,18 +130,14 @@ def encode_line(request: Request, decision: Decision, context: Context, bundle: 
     if shown != request:
         decision = decide(shown, bundle.index, context)
         answer = respond(request.uid, decision, context.phase)
-    line = _Line(
-        request=shown,
-        response=_answer_decoder.decode(answer).response,
-        spotgate=Notes(
-            phase=context.phase,
-            time=context.now,
-            bundle=bundle.hash,
-            findings=recorded_findings(decision),
-            view=_as_seen_from(request, context.view),
-        ),
+    notes = Notes(
+        phase=context.phase,
+        time=context.now,
+        bundle=bundle.hash,
+        findings=recorded_findings(decision),
+        view=_as_seen_from(request, context.view),
     )
-    return _encoder.encode(line) + b"\n"
+    return b'%b,"request":%b,"spotgate":%b}\n' % (answer[:-1], _encoder.encode(shown), _encoder.encode(notes))
 
 
 def decode_notes(data: bytes) -> Recorded:
@@ -189,27 +173,18 @@ def _redacted(raw: msgspec.Raw) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(_redact(msgspec.json.decode(raw))))
 
 
-def _redact(value: Any) -> Any:  # noqa: ANN401 - JSON
-    if isinstance(value, list):
-        return [_redact(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    return {key: _redact_member(key, each) for key, each in value.items() if key != "managedFields"}
-
-
-def _redact_member(key: str, value: Any) -> Any:  # noqa: ANN401 - JSON
+def _redact(value: Any, key: str = "") -> Any:  # noqa: ANN401 - JSON
+    """Return a value, which is below this key, with values that may be secret redacted."""
     if key == _LAST_APPLIED:
         return REDACTED
     if key in _SECRET_MEMBERS:
         return dict.fromkeys(value, REDACTED) if isinstance(value, dict) else REDACTED
-    if key == "env" and isinstance(value, list):
-        return [_redact_variable(each) for each in value]
-    return _redact(value)
-
-
-def _redact_variable(variable: Any) -> Any:  # noqa: ANN401 - JSON
-    shown = _redact(variable)
-    return {**shown, "value": REDACTED} if isinstance(shown, dict) and "value" in shown else shown
+    if isinstance(value, list):
+        return [_redact(item, key) for item in value]
+    if not isinstance(value, dict):
+        return value
+    shown = {name: _redact(member, name) for name, member in value.items() if name != "managedFields"}
+    return {**shown, "value": REDACTED} if key == "env" and "value" in shown else shown
 
 
 def _as_json(value: Any) -> Any:  # noqa: ANN401 - msgspec's signature
@@ -225,6 +200,5 @@ def _from_json(kind: type, value: Any) -> Any:  # noqa: ANN401 - msgspec's signa
 
 
 _patch_decoder: Final = msgspec.json.Decoder(list[Operation])
-_answer_decoder: Final = msgspec.json.Decoder(_Answer)
 _encoder: Final = msgspec.json.Encoder(enc_hook=_as_json, order="deterministic")
 _decoder: Final = msgspec.json.Decoder(Recorded, dec_hook=_from_json)
