@@ -58,7 +58,7 @@ async def _full_registry() -> CollectorRegistry:
     snapshot = Snapshot(Bundle(index=index, hash="hash", documents=()), Known())
     certificate = ServingCertificate(PAIR)
     certificate.trusted, certificate.trust_expiry = True, _YEAR
-    cluster = SimpleNamespace(waits_for=str, silence=lambda: 30.0, registered=SimpleNamespace(outdated=0))
+    cluster = SimpleNamespace(waits_for="", silence=30.0, registered=SimpleNamespace(outdated=0))
     managed = SimpleNamespace(waits_for="", last_look=Reload.first(), authority_expiry=_YEAR)
     with LOOPBACK.bind() as listener:
         replica = Replica(

@@ -216,7 +216,7 @@ def test_connections_of_the_old_CA_end_with_it(start: Start, client_ca: Path) ->
 def test_a_handshake_that_began_under_the_old_CA_is_worth_no_connection(served: Served, client_ca: Path) -> None:
     show(served)
     with served.plain_socket() as begun:
-        eventually(lambda: served.replica.connections == 1)
+        eventually(lambda: len(served.replica.acceptor) == 1)
         put(client_ca, OTHER_CA.cert_pem.bytes().decode())
         eventually(lambda: bool(served.log("certificate taken over")))
         with served.tls.wrap_socket(begun, server_hostname="127.0.0.1") as connection:

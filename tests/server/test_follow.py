@@ -115,13 +115,13 @@ async def until(condition: Any) -> None:
 
 async def test_nothing_is_taken_over_until_the_cluster_is_known() -> None:
     async with running() as it:
-        await until(lambda: "closed" in it.cluster.waits_for())
-        assert it.cluster.waits_for() == "namespaces can't be read: closed"
+        await until(lambda: "closed" in it.cluster.waits_for)
+        assert it.cluster.waits_for == "namespaces can't be read: closed"
         assert not it.used
         it.api.open.set()
         await until(lambda: it.used)
         assert it.hashes == ["first"]
-        assert it.cluster.waits_for() == ""
+        assert it.cluster.waits_for == ""
         assert it.used[0].state.view().api_server == (1, 35)
 
 
@@ -133,7 +133,7 @@ async def test_new_policies_wait_for_their_state_and_the_old_ones_go_on_with_the
         it.cluster.offer(snapshot("second"))
         await asyncio.sleep(0.05)
         assert it.hashes == ["first"]
-        assert it.cluster.waits_for() == ""
+        assert it.cluster.waits_for == ""
         assert it.api.watches == 2  # for the first
         it.api.open.set()
         await until(lambda: len(it.used) == 2)
@@ -144,7 +144,7 @@ async def test_new_policies_wait_for_their_state_and_the_old_ones_go_on_with_the
 
 async def test_policies_that_still_wait_are_dropped_for_newer_ones() -> None:
     async with running() as it:
-        await until(lambda: "closed" in it.cluster.waits_for())
+        await until(lambda: "closed" in it.cluster.waits_for)
         it.cluster.offer(snapshot("second"))
         await asyncio.sleep(0)
         it.cluster.offer(snapshot("third"))
@@ -173,8 +173,8 @@ async def test_while_the_cluster_is_unknown_it_answers_but_is_not_ready(tmp_path
     run = asyncio.create_task(replica.run(stop))
     await until(lambda: "closed" in replica.waits_for)
     assert (await asyncio.to_thread(Client(listener.getsockname()[1], 0).post)).allowed
-    assert not replica.ready
+    assert replica.why_not_ready
     api.open.set()
-    await until(lambda: replica.ready)
+    await until(lambda: not replica.why_not_ready)
     stop.soon()
     await run

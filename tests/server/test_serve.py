@@ -85,10 +85,6 @@ def test_I23_an_empty_policy_set_is_refused(tmp_path: Path, capsys: pytest.Captu
     assert "holds no policy" in refuses({"policies": (tmp_path,)}, capsys)
 
 
-def test_a_missing_certificate_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "give --tls-cert and --tls-key, --tls-secret, or --self-signed" in refuses({"self_signed": False}, capsys)
-
-
 def test_a_key_of_another_certificate_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     certificate.write_bytes(PAIR.certificate_pem)
@@ -116,7 +112,6 @@ def test_the_first_lines_name_the_configuration_in_force(spawn: Spawn, tmp_path:
     (line,) = process.log("listening")
     assert line["version"] == __version__
     assert line["bundle"] == process.ops("/version").json["bundle"]
-    assert line["certificate"] == "self-signed"
     assert line["flags"]["policies"] == [str(tmp_path / "policies")]
     assert line["flags"]["listen"] == "127.0.0.1:0"
     assert line["flags"]["tls_name"] == ["spotgate.example"]

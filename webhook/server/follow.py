@@ -47,10 +47,6 @@ class LiveCluster:
         """
         return cls(await Api.connect(kubeconfig))
 
-    async def close(self) -> None:
-        """Close the connection to the API server."""
-        await self.api.close()
-
     async def run(self, first: Snapshot, use: Callable[[Snapshot], None]) -> None:
         """Follow the cluster until cancelled.
 
@@ -64,7 +60,7 @@ class LiveCluster:
                 self.offer(first)
                 await asyncio.Event().wait()
         finally:
-            await self.close()
+            await self.api.close()
 
     def offer(self, snapshot: Snapshot) -> None:
         """Put a snapshot into force once the cluster is read for it, unless a newer one is offered before."""
@@ -72,12 +68,14 @@ class LiveCluster:
             self._taking_over.cancel()
         self._taking_over = self._group.create_task(self._take_over(snapshot))
 
+    @property
     def waits_for(self) -> str:
         """Return what must still be read of the cluster before anything can be judged, or an empty string."""
         if self._in_force is not None:
             return ""
         return self._coming.why_not_synced() if self._coming is not None else "the cluster"
 
+    @property
     def silence(self) -> float:
         """Return the seconds since the API server last sent something."""
         return self._in_force.silence() if self._in_force is not None else 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+from contextlib import suppress
 from datetime import UTC, datetime, time
 from functools import partial
 from time import perf_counter
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from webhook.server.limits import Limits
     from webhook.server.reload import Reload, Reloader
     from webhook.server.self_managed import SelfManaged
-    from webhook.server.tls import CaBundles, ServingCertificate
+    from webhook.server.tls import ServingCertificate
 
 
 _ANSWER_SECONDS: Final = 5.0
@@ -98,28 +99,21 @@ class Replica:
         self._recorder = Recorder(record, self.metrics, limits) if record is not None else None
         self.webhook = Webhook(reloader.snapshot, self.metrics, limits, peers, callers or Callers(), self._recorder)
         self.certificate = certificate
-        self._managed = managed
+        self.managed = managed
         self.reloader = reloader
+        self.cluster = cluster
         self._limits = limits
-        self._cluster = cluster
         self._serving = False
-        self._acceptor = Acceptor(
-            listener,
-            self.webhook.handle,
-            lambda: certificate.context,
-            metrics=self.metrics,
-            limits=limits,
-            peers=peers,
+        handle = self.webhook.handle
+        self.acceptor = Acceptor(
+            listener, handle, lambda: certificate.context, metrics=self.metrics, limits=limits, peers=peers
         )
 
     @property
     def waits_for(self) -> str:
         """Return what keeps it from being ready: something to be read of a live cluster, or its certificate."""
-        return (
-            (self._cluster.waits_for() if self._cluster is not None else "")
-            or (self._managed.waits_for if self._managed is not None else "")
-            or self.certificate.waits_for
-        )
+        parts = (self.cluster, self.managed, self.certificate)
+        return next((part.waits_for for part in parts if part is not None and part.waits_for), "")
 
     @property
     def why_not_ready(self) -> str:
@@ -131,15 +125,10 @@ class Replica:
         return "" if self._serving else "not ready"
 
     @property
-    def ready(self) -> bool:
-        """Return whether it answers reviews, knows the cluster, and is not stopping."""
-        return not self.why_not_ready
-
-    @property
     def reloads(self) -> dict[str, Reload]:
         """Return the last reloads by what was loaded; ``renewal`` is that of self-managed certificates."""
         reloads = {"policies": self.reloader.last_reload, "certificate": self.certificate.last_reload}
-        return reloads | ({"renewal": self._managed.last_look} if self._managed is not None else {})
+        return reloads | ({"renewal": self.managed.last_look} if self.managed is not None else {})
 
     @property
     def endings(self) -> list[Ending]:
@@ -151,26 +140,6 @@ class Replica:
             if exemption.expires is not None
         )
 
-    @property
-    def connections(self) -> int:
-        """Return the number of open connections, handshakes included."""
-        return len(self._acceptor)
-
-    @property
-    def authority_expiry(self) -> datetime | None:
-        """Return when the CA expires that signs the certificate, UTC. Return None if something else signs."""
-        return self._managed.authority_expiry if self._managed is not None else None
-
-    @property
-    def cluster_silence(self) -> float | None:
-        """Return the seconds since a live cluster was last heard of, or None if there is none."""
-        return self._cluster.silence() if self._cluster is not None else None
-
-    @property
-    def webhooks_outdated(self) -> int | None:
-        """Return how many webhooks are not as the policies in force need them, or None if that is not known."""
-        return self._cluster.registered.outdated if self._cluster is not None else None
-
     async def run(self, stop: Stop) -> None:
         """Serve until told to stop, then stop."""
         asyncio.get_running_loop().set_exception_handler(log_loop_error)
@@ -179,37 +148,32 @@ class Replica:
         gc.freeze()
         if self._recorder is not None:
             self._recorder.start()
-        use, following = self._use, []
-        bundles: CaBundles | None = None
-        if self._cluster is not None:
-            use, bundles = self._cluster.offer, partial(ca_bundles, self._cluster.api, _ANSWER_SECONDS)
-            following = [
-                self._cluster.run(self.reloader.snapshot, self._use),
-                self._cluster.registered.watch(lambda: self.webhook.snapshot.bundle, self._limits.webhooks_poll),
-            ]
-        if self._managed is not None:
-            bundles = self._managed.look
+        managed, cluster, limits = self.managed, self.cluster, self._limits
+        bundles = managed.look if managed is not None else None
+        following, use = [], self._use
+        if cluster is not None:
+            use, bundles = cluster.offer, bundles or partial(ca_bundles, cluster.api, _ANSWER_SECONDS)
+            watching = cluster.registered.watch(lambda: self.webhook.snapshot.bundle, limits.webhooks_poll)
+            following = [cluster.run(self.reloader.snapshot, self._use), watching]
+        works = (
+            self.acceptor.accept(),
+            self.acceptor.sweep(),
+            self.certificate.watch(limits.certificate_poll, bundles, self.acceptor.retire),
+            *following,
+            self.reloader.watch(use, limits.policy_poll),
+        )
         async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(work)
-                for work in (
-                    self._acceptor.accept(),
-                    self._acceptor.sweep(),
-                    self.certificate.watch(self._limits.certificate_poll, bundles, self._acceptor.retire),
-                    *following,
-                    self.reloader.watch(use, self._limits.policy_poll),
-                )
-            ]
+            tasks = [group.create_task(work) for work in works]
             self._serving = True
             await stop.wanted.wait()
             self.webhook.stopping = True
-            log.info("stopping", connections=len(self._acceptor))
+            log.info("stopping", connections=len(self.acceptor))
             await self._drain(stop)
-            if self._managed is not None:
-                await self._managed.leave()
+            if self.managed is not None:
+                await self.managed.leave()
             for task in tasks:
                 task.cancel()
-        await self._acceptor.close()
+        await self.acceptor.close()
         if self._recorder is not None:
             await asyncio.to_thread(self._recorder.close)
         log.info("stopped")
@@ -229,12 +193,10 @@ class Replica:
             left = min(quiet_at, started + self._limits.drain) - perf_counter()
             if left <= 0:
                 break
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(stop.at_once.wait(), left)
-            except TimeoutError:
-                continue
         if not stop.at_once.is_set():
-            await self._acceptor.dismiss()
+            await self.acceptor.dismiss()
 
 
 def run(main: Coroutine[Any, Any, int]) -> int:

@@ -21,7 +21,7 @@ from webhook.server.rehearsals import read_rehearsals
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from prometheus_client import Metric
@@ -29,29 +29,6 @@ if TYPE_CHECKING:
     from webhook.server.lifecycle import Replica
 
     _Value: TypeAlias = float | datetime | Mapping[str, float] | Mapping[tuple[str, str], float]
-
-_GAUGES: Final = {
-    "ready": ("1 if it answers reviews, and knows what it needs for that.",),
-    "connections": ("Open connections.",),
-    "in_flight": ("Reviews being judged.",),
-    "bundle_info": ("1 for the bundle in force.", "hash"),
-    "policies": ("Policies in force.", "enforcement"),
-    "exemption_expiry_timestamp_seconds": ("When an exemption ends.", "policy", "exemption"),
-    "last_reload_success": ("1 if what changed last is in force.", "what"),
-    "last_reload_timestamp_seconds": ("When an attempt to load or renew it last succeeded.", "what"),
-    "cluster_silence_seconds": ("Since the cluster was last heard of, for the resource of which that is longest ago.",),
-    "webhooks_outdated": (
-        "Webhooks that are missing, or whose rules or conditions are not those of the policies in force.",
-    ),
-    "certificate_trusted": ("1 if the caBundles in force verify what is served.",),
-    "certificate_expiry_timestamp_seconds": ("When the served certificate expires.",),
-    "ca_expiry_timestamp_seconds": ("When the CA expires that spotgate signs with.",),
-    "ca_bundle_expiry_timestamp_seconds": ("When a caBundle in force trusts nothing more.",),
-    "rehearsal_timestamp_seconds": ("When the loss of spot pools was last rehearsed.",),
-    "rehearsal_pending_pods": ("Pods that losing the pool leaves without room.", "pool"),
-    "rehearsal_killed_early": ("Pods that losing the pool kills too early.", "pool"),
-}
-"""The help text and the labels of each gauge."""
 
 _PAGE_SECONDS: Final = 1.0
 """Seconds for which a rendered page is served again: endless requests make the server render one a second."""
@@ -144,42 +121,47 @@ class _StateCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges as they are now, without those that have no value."""
-        replica = self._replica
+        for name, text, value, *labels in self._gauges():
+            if value is None:
+                continue
+            gauge = GaugeMetricFamily(f"spotgate_{name}", text, labels=labels)
+            for key, number in value.items() if isinstance(value, Mapping) else [((), value)]:
+                seconds = number.timestamp() if isinstance(number, datetime) else number
+                gauge.add_metric([key] if isinstance(key, str) else key, float(seconds))
+            yield gauge
+        removed = self._replica.reloader.removed
+        yield CounterMetricFamily("spotgate_policies_removed", "Policies that a reload removed.", value=removed)
+
+    def _gauges(self) -> Iterator[tuple[str, str, _Value | None, *tuple[str, ...]]]:
+        """Yield name, help text, value, and the names of the labels of each gauge."""
+        replica, cluster, managed = self._replica, self._replica.cluster, self._replica.managed
         bundle, certificate, reloads = replica.webhook.snapshot.bundle, replica.certificate, replica.reloads
-        rehearsals = read_rehearsals(self._rehearsal)
-        pools = rehearsals.pools if rehearsals is not None else None
-        values: dict[str, _Value | None] = {
-            "ready": replica.ready,
-            "connections": replica.connections,
-            "in_flight": replica.webhook.in_flight,
-            "bundle_info": {bundle.hash: 1},
-            "policies": Counter(str(policy.enforcement) for policy in bundle.policies),
-            "exemption_expiry_timestamp_seconds": {(end.policy, end.exemption): end.time for end in replica.endings}
-            or None,
-            "last_reload_success": {what: reload.success for what, reload in reloads.items()},
-            "last_reload_timestamp_seconds": {what: reload.last_success for what, reload in reloads.items()},
-            "cluster_silence_seconds": replica.cluster_silence,
-            "webhooks_outdated": replica.webhooks_outdated,
-            "certificate_trusted": certificate.trusted,
-            "certificate_expiry_timestamp_seconds": certificate.expiry,
-            "ca_expiry_timestamp_seconds": replica.authority_expiry,
-            "ca_bundle_expiry_timestamp_seconds": certificate.trust_expiry,
-            "rehearsal_timestamp_seconds": None if rehearsals is None else rehearsals.timestamp,
-            "rehearsal_pending_pods": None if pools is None else {pool.pool: pool.pending for pool in pools},
-            "rehearsal_killed_early": None if pools is None else {pool.pool: pool.killed_early for pool in pools},
-        }
-        for name, (text, *labels) in _GAUGES.items():
-            if (value := values[name]) is not None:
-                yield _gauge(f"spotgate_{name}", text, value, labels)
-        yield CounterMetricFamily(
-            "spotgate_policies_removed", "Policies that a reload put out of force.", value=replica.reloader.removed
-        )
-
-
-def _gauge(name: str, text: str, value: _Value, labels: Sequence[str]) -> GaugeMetricFamily:
-    """Return a gauge with one value, or with one value for each value of its labels."""
-    gauge = GaugeMetricFamily(name, text, labels=labels)
-    for key, number in value.items() if isinstance(value, Mapping) else [((), value)]:
-        seconds = number.timestamp() if isinstance(number, datetime) else number
-        gauge.add_metric([key] if isinstance(key, str) else key, float(seconds))
-    return gauge
+        yield "ready", "1 if it answers reviews, and knows what it needs for that.", not replica.why_not_ready
+        yield "connections", "Open connections.", len(replica.acceptor)
+        yield "in_flight", "Reviews being judged.", replica.webhook.in_flight
+        yield "bundle_info", "1 for the bundle in force.", {bundle.hash: 1}, "hash"
+        enforcements = Counter(str(policy.enforcement) for policy in bundle.policies)
+        yield "policies", "Policies in force.", enforcements, "enforcement"
+        ends = {(end.policy, end.exemption): end.time for end in replica.endings}
+        yield "exemption_expiry_timestamp_seconds", "When an exemption ends.", ends or None, "policy", "exemption"
+        success = {what: reload.success for what, reload in reloads.items()}
+        yield "last_reload_success", "1 if the last change is in force.", success, "what"
+        last = {what: reload.last_success for what, reload in reloads.items()}
+        yield "last_reload_timestamp_seconds", "When it was last loaded or renewed successfully.", last, "what"
+        if cluster is not None:
+            yield "cluster_silence_seconds", "Since the least recent message about a resource.", cluster.silence
+            outdated = "Webhooks that are missing, or whose rules or conditions differ from the policies in force."
+            yield "webhooks_outdated", outdated, cluster.registered.outdated
+        yield "certificate_trusted", "1 if the caBundles in force verify what is served.", certificate.trusted
+        yield "certificate_expiry_timestamp_seconds", "When the served certificate expires.", certificate.expiry
+        if managed is not None:
+            yield "ca_expiry_timestamp_seconds", "When spotgate's CA expires.", managed.authority_expiry
+        trust = "When the first caBundle in force has no valid certificate left."
+        yield "ca_bundle_expiry_timestamp_seconds", trust, certificate.trust_expiry
+        if (rehearsals := read_rehearsals(self._rehearsal)) is not None:
+            pools = rehearsals.pools
+            yield "rehearsal_timestamp_seconds", "When spot reclaims were last rehearsed.", rehearsals.timestamp
+            pending = {pool.pool: pool.pending for pool in pools}
+            yield "rehearsal_pending_pods", "Pods that don't fit after the loss of the pool.", pending, "pool"
+            killed = {pool.pool: pool.killed_early for pool in pools}
+            yield "rehearsal_killed_early", "Pods that the loss of the pool kills too early.", killed, "pool"

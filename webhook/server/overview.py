@@ -8,8 +8,6 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cryptography import x509
-
 from webhook import __version__
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.model.decision import ENGINE
@@ -98,8 +96,7 @@ def _not_in_force(replica: Replica) -> Iterator[Unknown]:
 
 def _of_cluster(replica: Replica, bundle: Bundle, view: ClusterView) -> Iterator[Unknown]:
     """Yield what the replica does not know of the cluster."""
-    silence = replica.cluster_silence
-    if silence is not None and silence > _STALE:
+    if replica.cluster is not None and (silence := replica.cluster.silence) > _STALE:
         why = f"the cluster was last heard of {silence:.0f} s ago, and may have changed"
         yield Unknown("The cluster as it is now", why, "the log has what the API server answered")
     if view.pools is None:
@@ -112,8 +109,7 @@ def _of_cluster(replica: Replica, bundle: Bundle, view: ClusterView) -> Iterator
         if vague:
             yield Unknown("Capacity", f"{vague} of {len(view.pools)} node pools do not say whether they are spot")
     if any(policy.needs.budgets for policy in bundle.policies) and view.budgets is None:
-        remedy = "" if silence is None else "the log has what the API server answered"
-        yield Unknown("PodDisruptionBudgets", "they have not been read", remedy)
+        yield Unknown("PodDisruptionBudgets", "they have not been read", "the log says why")
     versions = {"The version of the API server": view.api_server, "The oldest kubelet": view.oldest_kubelet}
     for what, version in versions.items():
         if version is None:
@@ -123,7 +119,7 @@ def _of_cluster(replica: Replica, bundle: Bundle, view: ClusterView) -> Iterator
 def _policies(bundle: Bundle, findings: Mapping[str, Counter[str]]) -> Iterator[tuple[str, str, str, Counter[str]]]:
     """Yield the policies in force, then those of which only findings are left, and the engine."""
     left = dict(findings)
-    replacing = {each.name for each in bundle.replacing if each.is_policy}
+    replacing = {document.name for document in bundle.replacing if document.is_policy}
     for policy in bundle.policies:
         kind = f"{policy.kind.name}, replaces the shipped one" if policy.name in replacing else policy.kind.name
         yield policy.name, kind, str(policy.enforcement), left.pop(policy.name, Counter())
@@ -153,21 +149,15 @@ def _size(pool: Pool) -> str:
     return ", ".join(filter(None, (nodes, f"autoscaled {most}")))
 
 
-def _certificates(replica: Replica) -> Iterator[tuple[str, float, str]]:
-    """Yield the name of each certificate, when it expires, and a note on it."""
-    served = x509.load_pem_x509_certificates(replica.certificate.served)[0]
-    names = served.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    shown = ", ".join(map(str, (*names.get_values_for_type(x509.DNSName), *names.get_values_for_type(x509.IPAddress))))
-    begins = _when(served.not_valid_before_utc.timestamp())
-    yield "the certificate that is served", replica.certificate.expiry.timestamp(), f"for {shown}; valid from {begins}"
-    if replica.authority_expiry is not None:
-        yield "the CA that signs it", replica.authority_expiry.timestamp(), ""
-    if replica.certificate.trust_expiry is not None:
-        yield (
-            "the first caBundle in force",
-            replica.certificate.trust_expiry.timestamp(),
-            "trusts nothing more after that",
-        )
+def _certificates(replica: Replica) -> Iterator[tuple[str, float]]:
+    """Yield the name of each certificate, and when it expires."""
+    managed, certificate = replica.managed, replica.certificate
+    ends = {
+        "the certificate that is served": certificate.expiry,
+        "the CA that signs it": managed.authority_expiry if managed is not None else None,
+        "the first caBundle in force": certificate.trust_expiry,
+    }
+    yield from ((name, end.timestamp()) for name, end in ends.items() if end is not None)
 
 
 def _when(seconds: float) -> str:

@@ -99,11 +99,6 @@ class ServeOptions:
         """Return whether the state is that of a live cluster."""
         return self.in_cluster or self.kubeconfig is not None
 
-    @property
-    def certificate_mode(self) -> str:
-        """Return where the certificate comes from: ``secret``, ``self-signed`` or ``files``."""
-        return "secret" if self.tls_secret is not None else "self-signed" if self.self_signed else "files"
-
     def in_effect(self) -> dict[str, object]:
         """Return the value of every flag, by its field, for the log: files are named, never shown."""
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "limits"}
@@ -122,41 +117,26 @@ def serve(options: ServeOptions) -> int:
         certificate = _certificate(options)
         paths = (*(options.policies or (SHIPPED,)), *options.state)
         reloader = Reloader(partial(build_snapshot, options), paths)
-        run(_try_credentials(options))
         if options.record is not None:
             prepare_folder(options.record)
-        listener, ops_listener = options.listen.bind(), options.ops.bind()
+        return run(_serve(options, certificate, reloader))
     except (PolicyErrors, StateErrors, CertificateProblem, UnusableCredentialsError, OSError) as error:
         print(error, file=sys.stderr)  # noqa: T201
         return _UNUSABLE
-    log.info(
-        "listening",
-        port=listener.getsockname()[1],
-        ops_port=ops_listener.getsockname()[1],
-        version=__version__,
-        bundle=reloader.snapshot.bundle.hash,
-        certificate=options.certificate_mode,
-        flags=options.in_effect(),
-    )
-    return run(_serve(options, listener, ops_listener, certificate, reloader))
 
 
 def _certificate(options: ServeOptions) -> ServingCertificate:
     """Load the certificate, or make one for this run. Raise CertificateProblem if there is none that can be served."""
-    if options.self_signed:
-        names = ["localhost", socket.gethostname(), *options.tls_name]
-        authority, pair = self_signed(names, ["127.0.0.1", "::1"], utc_now())
-        log.info("self-signed certificate made", ca_bundle=base64.b64encode(authority).decode())
-        return ServingCertificate(pair, client_ca=options.client_ca)
+    if options.tls_cert is not None and options.tls_key is not None:
+        files = partial(read_pair, options.tls_cert, options.tls_key)
+        return ServingCertificate(files, names=options.tls_name, client_ca=options.client_ca)
     if options.tls_secret is not None:
         _, placeholder = self_signed(options.tls_name, [], utc_now())
         return ServingCertificate(placeholder, names=options.tls_name, client_ca=options.client_ca)
-    if options.tls_cert is None or options.tls_key is None:
-        raise CertificateProblem(
-            "there is no certificate to serve", "give --tls-cert and --tls-key, --tls-secret, or --self-signed"
-        )
-    files = partial(read_pair, options.tls_cert, options.tls_key)
-    return ServingCertificate(files, names=options.tls_name, client_ca=options.client_ca)
+    names = ["localhost", socket.gethostname(), *options.tls_name]
+    authority, pair = self_signed(names, ["127.0.0.1", "::1"], utc_now())
+    log.info("self-signed certificate made", ca_bundle=base64.b64encode(authority).decode())
+    return ServingCertificate(pair, client_ca=options.client_ca)
 
 
 def build_snapshot(options: ServeOptions) -> Snapshot:
@@ -167,29 +147,20 @@ def build_snapshot(options: ServeOptions) -> Snapshot:
     return Snapshot(bundle, FixedState(_NOT_READ if options.live else NOTHING_KNOWN))
 
 
-async def _cluster(options: ServeOptions) -> LiveCluster | None:
-    return await LiveCluster.connect(options.kubeconfig) if options.live else None
-
-
-async def _try_credentials(options: ServeOptions) -> int:
-    """Raise UnusableCredentialsError before anything is started."""
-    cluster = await _cluster(options)
-    if cluster is not None:
-        await cluster.close()
-    return 0
-
-
-async def _serve(
-    options: ServeOptions,
-    listener: socket.socket,
-    ops_listener: socket.socket,
-    certificate: ServingCertificate,
-    reloader: Reloader,
-) -> int:
+async def _serve(options: ServeOptions, certificate: ServingCertificate, reloader: Reloader) -> int:
     stop = Stop()
     stop.on_signals()
-    cluster = await _cluster(options)
-    callers = Callers(frozenset(options.client_name))
+    listener, ops_listener = options.listen.bind(), options.ops.bind()
+    cluster = await LiveCluster.connect(options.kubeconfig) if options.live else None
+    port, limits = listener.getsockname()[1], options.limits
+    log.info(
+        "listening",
+        port=port,
+        ops_port=ops_listener.getsockname()[1],
+        version=__version__,
+        bundle=reloader.snapshot.bundle.hash,
+        flags=options.in_effect(),
+    )
     managed = None
     if options.tls_secret is not None and cluster is not None:
         managed = SelfManaged(
@@ -197,20 +168,13 @@ async def _serve(
             options.tls_secret,
             options.tls_name,
             certificate=certificate,
-            replica=f"{socket.gethostname()}.{listener.getsockname()[1]}",
-            settle=options.limits.certificate_settle,
-            retention=options.limits.ca_retention,
+            replica=f"{socket.gethostname()}.{port}",
+            settle=limits.certificate_settle,
+            retention=limits.ca_retention,
         )
-    replica = Replica(
-        listener,
-        certificate,
-        reloader,
-        options.limits,
-        cluster,
-        record=options.record,
-        callers=callers,
-        managed=managed,
-    )
+    callers = Callers(frozenset(options.client_name))
+    record = options.record
+    replica = Replica(listener, certificate, reloader, limits, cluster, record=record, callers=callers, managed=managed)
     runner = await OpsPort(replica, options.rehearsal).start(ops_listener)
     await replica.run(stop)
     await runner.cleanup()
