@@ -31,7 +31,7 @@ async def served(peers: Peers, *queues: tuple[Peer, int, float]) -> list[str]:
     async def ask(peer: Peer, cost: float) -> None:
         await peers.turn(peer)
         order.append(peer.address)
-        peer.charge(cost)
+        peer.time += cost
 
     await asyncio.gather(*(ask(peer, cost) for peer, count, cost in queues for _ in range(count)))
     return order

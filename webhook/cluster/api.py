@@ -174,8 +174,7 @@ class Api:
             response: aiohttp.ClientResponse = answer.response
             async with response:
                 if response.status not in {HTTPStatus.OK, HTTPStatus.CREATED}:
-                    status = _status(await response.read())
-                    raise ApiError.refused(response.status, status.message, status.metadata.continue_)
+                    raise _refusal(response.status, await response.read())
                 yield response
         except ApiError as error:
             if error.status == HTTPStatus.UNAUTHORIZED:
@@ -208,20 +207,12 @@ class Api:
                 log.warning("credentials not renewed", problem=str(error))
 
 
-class _StatusMeta(msgspec.Struct):
-    continue_: str = msgspec.field(default="", name="continue")
-
-
-class _Status(msgspec.Struct):
-    message: str = ""
-    metadata: _StatusMeta = msgspec.field(default_factory=_StatusMeta)
-
-
-def _status(body: bytes) -> _Status:
+def _refusal(status: int, body: bytes) -> ApiError:
     try:
-        return msgspec.json.decode(body, type=_Status)
+        read = msgspec.json.decode(body, type=dict)
     except msgspec.MsgspecError:
-        return _Status(body.decode(errors="replace"))
+        read = {"message": body.decode(errors="replace")}
+    return ApiError.refused(status, read.get("message") or "", (read.get("metadata") or {}).get("continue", ""))
 
 
 async def _client(kubeconfig: Path | None, context: str | None) -> tuple[ApiClient, str]:

@@ -10,6 +10,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import yaml
+
 from webhook.base.exits import CannotJudgeError
 
 if TYPE_CHECKING:
@@ -93,12 +95,7 @@ def missing_rules(forbidden: Iterable[tuple[str, str]]) -> list[str]:
 
 def as_rules(rules: Iterable[Mapping[str, list[str]]]) -> list[str]:
     """Return rules of a Role in lines of YAML."""
-    lines = []
-    for rule in rules:
-        for number, (key, values) in enumerate(rule.items()):
-            shown = ", ".join(value or '""' for value in values)
-            lines.append(f"{'  - ' if number == 0 else '    '}{key}: [{shown}]")
-    return lines
+    return yaml.safe_dump(list(rules), default_flow_style=None, sort_keys=False, width=1000).splitlines()
 
 
 def _default_kubeconfig() -> Path | None:

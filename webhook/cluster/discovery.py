@@ -55,44 +55,18 @@ async def served_resources(fetch: Callable[[str, str], Awaitable[bytes]]) -> lis
     """Return every resource that the API server serves, once, in its order. Raise ApiError if they can't be read."""
     resources: dict[tuple[str, str], ServedResource] = {}
     for path in ("/api", "/apis"):
-        answer = msgspec.json.decode(await fetch(path, _LISTS), type=_Groups)
-        if answer.kind != _KIND:
+        answer = msgspec.json.decode(await fetch(path, _LISTS))
+        if answer.get("kind") != _KIND:
             raise ApiError(f"{path} lists no resources: the API server is older than Kubernetes 1.27")
-        for group in answer.items:
-            for version in group.versions:
-                for each in version.resources:
-                    name, kind = group.metadata.name, each.responseKind.kind
-                    resource = Resource(name, kind, each.resource, each.scope == "Namespaced")
-                    served = ServedResource(resource=resource, version=version.version, verbs=frozenset(each.verbs))
-                    resources.setdefault((name, each.resource), served)
+        listed = (
+            (group["metadata"].get("name", ""), version["version"], listed)
+            for group in answer["items"]
+            for version in group["versions"]
+            for listed in version.get("resources", ())
+        )
+        for name, version, item in listed:
+            kind = (item.get("responseKind") or {}).get("kind", "")
+            resource = Resource(name, kind, item["resource"], item.get("scope") == "Namespaced")
+            served = ServedResource(resource=resource, version=version, verbs=frozenset(item.get("verbs", ())))
+            resources.setdefault((name, item["resource"]), served)
     return list(resources.values())
-
-
-class _Kind(msgspec.Struct):
-    kind: str = ""
-
-
-class _Resource(msgspec.Struct):
-    resource: str
-    responseKind: _Kind = msgspec.field(default_factory=_Kind)
-    scope: str = ""
-    verbs: list[str] = []
-
-
-class _Version(msgspec.Struct):
-    version: str
-    resources: list[_Resource] = []
-
-
-class _Metadata(msgspec.Struct):
-    name: str = ""
-
-
-class _Group(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-    versions: list[_Version] = []
-
-
-class _Groups(msgspec.Struct):
-    kind: str = ""
-    items: list[_Group] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -27,40 +27,6 @@ _APPLY: Final = "application/apply-patch+yaml"
 _MERGE: Final = "application/merge-patch+json"
 
 _API_VERSION: Final = "admissionregistration.k8s.io/v1"
-
-
-class _Metadata(msgspec.Struct):
-    resourceVersion: str = ""
-
-
-class _Service(msgspec.Struct):
-    name: str
-    namespace: str
-
-
-class _ClientConfig(msgspec.Struct):
-    caBundle: bytes = b""
-    service: _Service | None = None
-
-    @property
-    def host(self) -> str:
-        """Return the name that the API server wants a certificate for; empty with a URL, which we never write."""
-        return f"{self.service.name}.{self.service.namespace}.svc" if self.service else ""
-
-
-class _Webhook(msgspec.Struct):
-    name: str
-    clientConfig: _ClientConfig
-
-
-class _WebhookConfiguration(msgspec.Struct):
-    metadata: _Metadata
-    webhooks: list[_Webhook] = []
-
-
-class _SecretObject(msgspec.Struct):
-    metadata: _Metadata
-    data: dict[str, bytes] | None = None
 
 
 class CaBundles(msgspec.Struct, frozen=True):
@@ -97,13 +63,14 @@ async def read_ca_bundles(api: Api, seconds: float, *, newest: bool = True) -> l
     """
     configurations: list[CaBundles] = []
     for kind in CONFIGURATIONS:
-        path = _path(kind) + ("" if newest else "?resourceVersion=0")
-        read = await api.find(path, _WebhookConfiguration, seconds)
+        read = await api.find(_path(kind) + ("" if newest else "?resourceVersion=0"), dict, seconds)
         if read is None:
             continue
-        by_webhook = {webhook.name: webhook.clientConfig.caBundle for webhook in read.webhooks}
-        hosts = frozenset(webhook.clientConfig.host for webhook in read.webhooks) - {""}
-        configurations.append(CaBundles(kind, read.metadata.resourceVersion, by_webhook, hosts))
+        clients = {webhook["name"]: webhook["clientConfig"] for webhook in read.get("webhooks", ())}
+        by_webhook = {name: b64decode(client.get("caBundle", "")) for name, client in clients.items()}
+        services = [client["service"] for client in clients.values() if "service" in client]
+        hosts = frozenset(f"{service['name']}.{service['namespace']}.svc" for service in services)
+        configurations.append(CaBundles(kind, read["metadata"].get("resourceVersion", ""), by_webhook, hosts))
     return configurations
 
 
@@ -141,8 +108,11 @@ async def write_ca_bundles(api: Api, bundles: CaBundles, seconds: float) -> None
 
 async def read_secret(api: Api, namespace: str, name: str, seconds: float) -> Secret:
     """Return a Secret; an empty one if there is none. Raise `ApiError` if it can't be read."""
-    read = await api.find(f"/api/v1/namespaces/{namespace}/secrets/{name}", _SecretObject, seconds)
-    return Secret(read.metadata.resourceVersion, read.data or {}) if read is not None else Secret("", {})
+    read = await api.find(f"/api/v1/namespaces/{namespace}/secrets/{name}", dict, seconds)
+    if read is None:
+        return Secret("", {})
+    data = {key: b64decode(value) for key, value in (read.get("data") or {}).items()}
+    return Secret(read["metadata"]["resourceVersion"], data)
 
 
 async def write_secret(
@@ -171,4 +141,4 @@ async def write_secret(
 
 
 def _base64(content: bytes) -> str:
-    return base64.b64encode(content).decode()
+    return b64encode(content).decode()

@@ -141,7 +141,6 @@ class Mirror(Generic[T]):
             self._api, self._version, self._resource_version, seconds=seconds, silence=self._pace.silence
         ) as lines:
             self._succeeded()
-            self._becomes(known=True)
             async for line in lines:
                 self.heard = monotonic()
                 self._take(line)
@@ -152,7 +151,6 @@ class Mirror(Generic[T]):
         if listing is None:
             self._replace_all({})
             self._succeeded()
-            self._becomes(known=True)
             return False
         self._replace_all(listing.items)
         self._version, self._resource_version = listing.version, listing.resource_version
@@ -162,17 +160,14 @@ class Mirror(Generic[T]):
     def _take(self, line: bytes) -> None:
         event = msgspec.json.decode(line, type=_Event)
         if event.type == "ERROR":
-            status = msgspec.json.decode(event.object, type=_Status)
-            raise ApiError.refused(status.code, status.message)
+            status = msgspec.json.decode(event.object)
+            raise ApiError.refused(status.get("code", 0), status.get("message", ""))
         metadata = metadata_of(event.object)
         self._resource_version = metadata.resourceVersion
-        match event.type:
-            case "ADDED" | "MODIFIED":
-                if self._replace(metadata.key, self.source.read(metadata, event.object)):
-                    self._changed()
-            case "DELETED":
-                if self._replace(metadata.key, None):
-                    self._changed()
+        if event.type != "BOOKMARK":
+            item = None if event.type == "DELETED" else self.source.read(metadata, event.object)
+            if self._replace(metadata.key, item):
+                self._changed()
 
     def _replace_all(self, items: dict[ObjectKey, T]) -> None:
         for key in self.items.keys() - items.keys():
@@ -193,16 +188,14 @@ class Mirror(Generic[T]):
         self._replaced(before, item)
         return True
 
-    def _becomes(self, *, known: bool) -> None:
-        self.known = known
-        self._changed()
-
     def _succeeded(self) -> None:
         self.heard = monotonic()
         self._forbidden_since = math.inf
         if self.problem is not None:
             self.problem = None
             log.info("resource followed again", resource=str(self.source))
+        self.known = True
+        self._changed()
 
     def _failed(self, error: ApiError) -> None:
         if error.status not in _GO_ON:
@@ -215,14 +208,10 @@ class Mirror(Generic[T]):
         now = monotonic()
         forbidden = error.status == HTTPStatus.FORBIDDEN
         self._forbidden_since = min(self._forbidden_since, now) if forbidden else math.inf
-        self._becomes(known=self.known and now - self._forbidden_since < self._pace.forbidden)
+        self.known = self.known and now - self._forbidden_since < self._pace.forbidden
+        self._changed()
 
 
 class _Event(msgspec.Struct):
     type: str
     object: msgspec.Raw
-
-
-class _Status(msgspec.Struct):
-    code: int = 0
-    message: str = ""

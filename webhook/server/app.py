@@ -1,4 +1,4 @@
-"""ReviewResponse ``POST /mutate`` and ``POST /validate``: HTTP around `webhook.engine.engine.decide`.
+"""Answer ``POST /mutate`` and ``POST /validate``: HTTP around `webhook.engine.engine.decide`.
 
 Every decision is HTTP 200 with an AdmissionReview. Any other status means that the call failed, and the API server's
 failurePolicy has the word: 400, 413, 415 for what is no review, 429 for "come again", 500 (with the UID) for a bug.
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from aiohttp import web
 from msgspec.structs import replace
 
 from webhook.cluster.let_go import LetGo
-from webhook.engine.engine import decide_on, needs
+from webhook.engine.engine import decide_on
 from webhook.engine.response import errored, respond
 from webhook.model.review import BadReviewError, decode_review
 from webhook.rules.context import ASSUMED_VERSION, Context, Phase, utc_now
@@ -67,13 +67,6 @@ class Snapshot:
 
     bundle: Bundle
     state: ClusterState
-
-
-class Sender(NamedTuple):
-    """The sender of a request: its address, and its name, which is empty if it showed no certificate."""
-
-    peer: Peer
-    caller: str
 
 
 class ReviewResponse(web.StreamResponse):
@@ -147,84 +140,92 @@ class Webhook:
         self._repeats = Repeats()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """ReviewResponse one HTTP request."""
+        """Answer one HTTP request."""
         self.last_request = started = perf_counter()
         connection = cast("ClientConnection", request.protocol)
         connection.request_begins()
         peer = connection.peer
-        peer.charge(_REQUEST_COST)
+        peer.time += _REQUEST_COST
         try:
-            sender = Sender(peer, self._callers.identify(connection.certificate_names))
+            caller = self._callers.identify(connection.certificate_names)
             target, body = await self._request_reader.read(request, peer)
             connection.request_received()
             try:
-                response = await self._answer(target, body, started, sender)
+                response = await self._answer(target, body, started, peer, caller)
             finally:
-                self._request_reader.release(body, peer)
+                self._request_reader.hold(-len(body), peer)
         except RejectedError as error:
-            response = self._reject(error, peer)
+            reason, status = error.reason, error.status
+            self._metrics.count("shed" if status == HTTPStatus.TOO_MANY_REQUESTS else "rejected", reason)
+            self._repeats.warning("refused", reason, status=status, reason=reason, peer=peer.address)
+            response = error.response()
             if not request.content.is_eof():
                 response.force_close()
         if connection.request_ends() or self.stopping:
             response.force_close()
         return response
 
-    def _reject(self, error: RejectedError, peer: Peer) -> web.Response:
-        reason = error.reason
-        self._metrics.count("shed" if error.status == HTTPStatus.TOO_MANY_REQUESTS else "rejected", reason)
-        self._repeats.warning("refused", reason, status=error.status, reason=reason, peer=peer.address)
-        return error.response()
-
-    async def _answer(self, target: RequestTarget, body: bytes, started: float, sender: Sender) -> web.StreamResponse:
-        peer, most = sender.peer, self._limits.in_flight
+    async def _answer(
+        self, target: RequestTarget, body: bytes, started: float, peer: Peer, caller: str
+    ) -> web.StreamResponse:
+        most = self._limits.in_flight
         if self.in_flight >= most and peer.in_flight >= self._peers.share(most):
             raise too_busy("many requests")
         self.in_flight += 1
         peer.in_flight += 1
         try:
             await self._peers.turn(peer)
-            if perf_counter() - started > target.timeout:
+            began = perf_counter()
+            if began - started > target.timeout:
                 raise too_busy("waited too long")
-            return await self._judge(target, body, started, sender)
+            try:
+                return await self._judge(target, body, started, peer, caller)
+            finally:
+                peer.time += perf_counter() - began
         finally:
             self.in_flight -= 1
             peer.in_flight -= 1
 
-    async def _judge(self, target: RequestTarget, body: bytes, started: float, sender: Sender) -> web.StreamResponse:
-        began, waited = perf_counter(), 0.0
+    async def _judge(
+        self, target: RequestTarget, body: bytes, started: float, peer: Peer, caller: str
+    ) -> web.StreamResponse:
         try:
             request = decode_review(body)
         except BadReviewError as error:
-            sender.peer.charge(perf_counter() - began)
             raise RejectedError(400, "bad review", str(error)[:_MESSAGE_LENGTH]) from None
+        phase = target.phase
         try:
             snapshot = self.snapshot
-            index, state = snapshot.bundle.index, snapshot.state
-            route = index.route(target.phase, request)
-            fresh = needs(route).fresh
+            index, view = snapshot.bundle.index, snapshot.state.view()
+            route = index.route(phase, request)
+            fresh = route is not None and route.needs.fresh
             if fresh:
                 asked = perf_counter()
                 left = target.timeout - self._limits.reply - (asked - started)
-                view = await self._fresh(state, max(0.0, min(left, self._limits.fresh)))
-                waited = perf_counter() - asked
-            else:
-                view = state.view()
-            context = _context(target.phase, self._let_go.applied(view) if fresh else view)
+                view = await self._fresh(snapshot.state, max(0.0, min(left, self._limits.fresh)))
+                peer.time -= perf_counter() - asked  # waiting is no work
+            context = Context(
+                phase=phase,
+                now=utc_now(),
+                api_server=view.api_server or ASSUMED_VERSION,
+                oldest_kubelet=view.oldest_kubelet or ASSUMED_VERSION,
+                view=self._let_go.applied(view) if fresh else view,
+            )
             decision = decide_on(route, request, index, context)
-            if fresh and target.phase is Phase.VALIDATE and not decision.denied and not request.dry_run:
+            if fresh and phase is Phase.VALIDATE and not decision.denied and not request.dry_run:
                 self._let_go.note(request, view, index.providers)
-            answer = respond(request.uid, decision, target.phase)
+            answer = respond(request.uid, decision, phase)
             if self._recorder is not None:
                 self._recorder.take(request, decision, context, snapshot.bundle, answer)
         except Exception as error:  # noqa: BLE001 - no request may stop the server
-            return self._bug(request, target.phase, error)
-        finally:
-            sender.peer.charge(perf_counter() - began - waited)
+            return self._bug(request, phase, error)
         seconds = perf_counter() - started
         # The client need not wait for what is written down.
-        return ReviewResponse(answer, partial(self._write_down, request, target.phase, decision, seconds, sender))
+        return ReviewResponse(answer, partial(self._write_down, request, phase, decision, seconds, peer, caller))
 
-    def _write_down(self, request: Request, phase: Phase, decision: Decision, seconds: float, sender: Sender) -> None:
+    def _write_down(
+        self, request: Request, phase: Phase, decision: Decision, seconds: float, peer: Peer, caller: str
+    ) -> None:
         """Count a decision, log it, and remember its line for the operators' page."""
         policies = [finding.policy for finding in decision.findings] + [
             operation.policy for operation in decision.patch
@@ -239,13 +240,13 @@ class Webhook:
             "name": request.name[:TEXT_LENGTH],
             "user": request.user_info.username[:TEXT_LENGTH],
             "allowed": not decision.denied,
-            "outcome": self._metrics.decided(request, phase, decision, seconds, authenticated=bool(sender.caller)),
+            "outcome": self._metrics.decided(request, phase, decision, seconds, authenticated=bool(caller)),
             "policies": list(dict.fromkeys(policies)),
             "findings": list(dict.fromkeys([finding.id for finding in decision.findings])),
             "patch_operations": len(decision.patch),
             "ms": round(seconds * 1000, 3),
-            "caller": sender.caller[:TEXT_LENGTH] or UNAUTHENTICATED,
-            "peer": sender.peer.address,
+            "caller": caller[:TEXT_LENGTH] or UNAUTHENTICATED,
+            "peer": peer.address,
         }
         log_decision(line)
         if request.is_probe:
@@ -276,13 +277,3 @@ class Webhook:
             where=where(error),
         )
         return web.Response(status=500, body=errored(request.uid, 500, _BUG), content_type=JSON_TYPE)
-
-
-def _context(phase: Phase, view: ClusterView) -> Context:
-    return Context(
-        phase=phase,
-        now=utc_now(),
-        api_server=view.api_server or ASSUMED_VERSION,
-        oldest_kubelet=view.oldest_kubelet or ASSUMED_VERSION,
-        view=view,
-    )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from webhook.server.limits import Limits
     from webhook.server.metrics import Metrics
-    from webhook.server.peers import Peer, PeerConnection, Peers
+    from webhook.server.peers import Peer, Peers
 
 _SWEEP: Final = 0.5
 """Seconds between two looks for connections past their deadline."""
@@ -279,7 +279,7 @@ class Acceptor:
 
     async def _handshake(self, client: socket.socket, peer: Peer) -> None:
         await self._peers.turn(peer)
-        peer.charge(_HANDSHAKE_COST)
+        peer.time += _HANDSHAKE_COST
         try:
             retired = self._retired
             connection = ClientConnection(self._server, peer, self._peers, self._metrics, self._limits)
@@ -316,7 +316,7 @@ class Acceptor:
     def _evict(self, peer: Peer) -> bool:
         """Evict the connection of a peer with the lowest rank. Return False if none can be evicted."""
         # A handshake is as good as a connection on which nothing was asked yet.
-        candidates: list[tuple[tuple[int, float], asyncio.Task[None] | PeerConnection]] = [
+        candidates: list[tuple[tuple[int, float], asyncio.Task[None] | ClientConnection]] = [
             ((1, began), handshake) for handshake, began in peer.handshakes.items()
         ]
         candidates += (
@@ -324,7 +324,7 @@ class Acceptor:
         )
         if not candidates:
             return False
-        _, victim = min(candidates, key=lambda each: each[0])
+        _, victim = min(candidates, key=lambda candidate: candidate[0])
         if isinstance(victim, asyncio.Task):
             del peer.handshakes[victim]
             victim.cancel()

@@ -8,17 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-
-class PeerConnection(Protocol):
-    """An open connection of a peer."""
-
-    def eviction_rank(self) -> tuple[int, float] | None:
-        """Return how soon the connection is evicted, the lowest first, or None if it may not be now."""
-
-    def abort(self) -> None:
-        """End the connection now."""
+if TYPE_CHECKING:
+    from webhook.server.connections import ClientConnection
 
 
 class Peer:
@@ -38,7 +31,7 @@ class Peer:
     def __init__(self, address: str) -> None:
         self.address = address
         self.handshakes: dict[asyncio.Task[None], float] = {}
-        self.connections: set[PeerConnection] = set()
+        self.connections: set[ClientConnection] = set()
         self.body_bytes = 0
         self.in_flight = 0
         self.time = 0.0
@@ -46,10 +39,6 @@ class Peer:
     def __len__(self) -> int:
         """Return the number of open connections."""
         return len(self.handshakes) + len(self.connections)
-
-    def charge(self, seconds: float) -> None:
-        """Add seconds of work that was done for this peer."""
-        self.time += seconds
 
 
 class Peers:
@@ -113,7 +102,7 @@ class Peers:
         await mine
 
     def _grant(self) -> None:
-        peer = min(self._waiting, key=lambda each: each.time)
+        peer = min(self._waiting, key=lambda peer: peer.time)
         queue = self._waiting[peer]
         turn = queue.popleft()
         if not queue:

@@ -14,7 +14,7 @@ from webhook.base.text import go_duration
 from webhook.rules.context import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from aiohttp import StreamReader
 
@@ -96,13 +96,11 @@ def names_in(certificate: Mapping[str, Any] | None) -> tuple[str, ...]:
     """
     if not certificate:
         return ()
-    return tuple(_names_in(certificate)) or (_UNNAMED,)
-
-
-def _names_in(certificate: Mapping[str, Any]) -> Iterator[str]:
-    for attributes in certificate.get("subject", ()):
-        yield from (value for name, value in attributes if name == "commonName")
-    yield from (value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS")
+    subject = [
+        value for attributes in certificate.get("subject", ()) for name, value in attributes if name == "commonName"
+    ]
+    dns = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
+    return (*subject, *dns) or (_UNNAMED,)
 
 
 _PHASES: Final = {"/mutate": Phase.MUTATE, "/validate": Phase.VALIDATE}
@@ -152,7 +150,7 @@ class RequestReader:
         self._held = 0
 
     async def read(self, request: web.BaseRequest, peer: Peer) -> tuple[RequestTarget, bytes]:
-        """Return the target and the body of a request; pass the body to `release` when it is not needed any more.
+        """Return the target and the body of a request; `hold` its negative size when it is not needed any more.
 
         Raises:
             RejectedError: it can't be a review, or it is too much.
@@ -166,11 +164,8 @@ class RequestReader:
         except (web.RequestPayloadError, ConnectionError):
             raise RejectedError(400, "broken body", "the request's body broke off or is malformed") from None
 
-    def release(self, body: bytes, peer: Peer) -> None:
-        """Stop counting a body that is not needed any more."""
-        self._hold(-len(body), peer)
-
-    def _hold(self, size: int, peer: Peer) -> None:
+    def hold(self, size: int, peer: Peer) -> None:
+        """Count bytes of bodies that are held in memory, or uncount them."""
         self._held += size
         peer.body_bytes += size
 
@@ -196,7 +191,7 @@ class RequestReader:
             body = content.read_nowait()
             if len(body) > self._limits.body_bytes:
                 raise self._too_large()
-            self._hold(len(body), peer)
+            self.hold(len(body), peer)
             return body
         pieces: list[bytes] = []
         size = 0
@@ -204,10 +199,10 @@ class RequestReader:
             while piece := await content.readany():
                 pieces.append(piece)
                 size += len(piece)
-                self._hold(len(piece), peer)
+                self.hold(len(piece), peer)
                 self._check_size(size, peer)
         except BaseException:
-            self._hold(-size, peer)
+            self.hold(-size, peer)
             raise
         return b"".join(pieces)
 
