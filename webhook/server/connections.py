@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from webhook.server.limits import Limits
     from webhook.server.metrics import Metrics
-    from webhook.server.peers import Peer, Peers
+    from webhook.server.peers import Peer, PeerConnection, Peers
 
 _SWEEP: Final = 0.5
 """Seconds between two looks for connections past their deadline."""
@@ -316,7 +316,7 @@ class Acceptor:
     def _evict(self, peer: Peer) -> bool:
         """Evict the connection of a peer with the lowest rank. Return False if none can be evicted."""
         # A handshake is as good as a connection on which nothing was asked yet.
-        candidates: list[tuple[tuple[int, float], asyncio.Task[None] | ClientConnection]] = [
+        candidates: list[tuple[tuple[int, float], asyncio.Task[None] | PeerConnection]] = [
             ((1, began), handshake) for handshake, began in peer.handshakes.items()
         ]
         candidates += (

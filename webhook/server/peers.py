@@ -8,10 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from webhook.server.connections import ClientConnection
+
+class PeerConnection(Protocol):
+    """An open connection of a peer."""
+
+    def eviction_rank(self) -> tuple[int, float] | None:
+        """Return how soon the connection is evicted, the lowest first, or None if it may not be now."""
+
+    def abort(self) -> None:
+        """End the connection now."""
 
 
 class Peer:
@@ -31,7 +38,7 @@ class Peer:
     def __init__(self, address: str) -> None:
         self.address = address
         self.handshakes: dict[asyncio.Task[None], float] = {}
-        self.connections: set[ClientConnection] = set()
+        self.connections: set[PeerConnection] = set()
         self.body_bytes = 0
         self.in_flight = 0
         self.time = 0.0
