@@ -41,8 +41,8 @@ def error(text: str | bytes, limits: DocumentLimits | None = None) -> str:
         ("- expression: 'a' in object.x\n", f"1:19: did not find expected key while parsing a block mapping; {IN_THE_LINE_BELOW}"),
         ("  messageExpression: >- 'a'\n", "1:25: did not find expected comment or line break while scanning a block scalar; "
             + IN_THE_LINE_BELOW.replace("expression:", "messageExpression:")),
-        ("a: !!int x\n", "1:4: 'x' is no int; correct the value, or remove the tag"),
-        ("a: !!bool 1\n", "1:4: '1' is no bool; correct the value, or remove the tag"),
+        ("a: !!int x\n", "1:4: tag 'tag:yaml.org,2002:int' is not for Kubernetes; remove it"),
+        ("a: !!bool 1\n", "1:4: tag 'tag:yaml.org,2002:bool' is not for Kubernetes; remove it"),
         ("a: .nan\n", "1:4: nan is no JSON; write a finite number, or quote it"),
         ("a: [1, -.inf]\n", "1:8: -inf is no JSON; write a finite number, or quote it"),
         ("null: 1\n", "1:1: null is no key; quote it"),

@@ -68,7 +68,7 @@ class Document(msgspec.Struct, frozen=True):
         source: its text, from the beginning of that line on.
         offset: how many characters of that line are not in ``source`` (JSON objects one after another).
         begin: where ``source`` begins in the text of the file, in characters.
-        places: as in `webhook.documents.yaml_reader.YAMLDocument`; empty for JSON.
+        places: as in `webhook.documents.yaml_reader.YAMLReader.read`; empty for JSON.
     """
 
     file: str

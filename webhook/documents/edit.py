@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
 
 from webhook.documents.json_text import compose_json, is_json
 from webhook.documents.nodes import Edit, EditError, compose
-from webhook.documents.values import resolve
+from webhook.documents.yaml_writer import dump_on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,39 +45,23 @@ def edited(source: str, before: JSONValue, after: JSONValue) -> str:
     return "".join((*pieces, source[done:]))
 
 
-class _Style(NamedTuple):
-    """Hold the style in which a document is written.
+class _Editor:
+    """The edits of one document.
 
     Attributes:
-        json: every key and text is in double quotes.
-        indent: the white space of one level of JSON; None if its members have no lines of their own.
-        step: spaces that one level of block mappings is indented by.
-        offset: spaces that the dashes of a block sequence are indented by.
+        root: the node to begin at.
     """
 
-    json: bool
-    indent: str | None
-    newline: str
-    step: int
-    offset: int
-
-
-class _Editor:
-    """Find the edits of one document, beginning at its `root`."""
-
     def __init__(self, source: str) -> None:
-        written_as_json = is_json(source)
-        self.root = root = compose_json(source) if written_as_json else compose(source)
+        self._json = is_json(source)
+        self.root = root = compose_json(source) if self._json else compose(source)
         self._source = source
         nodes = list(root.walk())
         self._aliases = {node.alias for node in nodes if node.alias is not None}
-        self._style = _Style(
-            json=written_as_json,
-            indent=self._margin(root.begins[0]) if root.begins else None,
-            newline="\r\n" if "\r\n" in source else "\n",
-            step=min(_steps(nodes, "members"), default=2),
-            offset=min(_steps(nodes, "items"), default=2),
-        )
+        self._newline = "\r\n" if "\r\n" in source else "\n"
+        self._json_indent = self._margin(root.begins[0]) if root.begins else None  # None: all is on one line
+        self._step = min(_steps(nodes, "members"), default=2)
+        self._dash_step = min(_steps(nodes, "items"), default=2)
 
     def edits(self, node: TextNode, before: JSONValue, after: JSONValue) -> Iterator[Edit]:
         """Yield the edits that change the value of a node; inner edits come before outer ones."""
@@ -108,33 +94,27 @@ class _Editor:
     ) -> Iterator[Edit]:
         if not before.keys() <= after.keys():
             raise self._refusal(node, "something would have to be removed", "change it by hand")
-        new = {key: value for key, value in after.items() if key not in before}
         for key, old in before.items():
             if key in members:
                 yield from self.edits(members[key].value, old, after[key])
-        # A scalar that is merged in is overridden here; of a collection that is, there is nothing here to add to.
-        for key in before.keys() - members.keys():
-            if _same(before[key], after[key]):
-                continue
-            if isinstance(before[key], (dict, list)):
+            elif not _same(old, after[key]):
                 raise self._refusal(node, f"the change is inside of {key}, which '<<' merges in", "write it out here")
-            new[key] = after[key]
-        order: list[_Entry] = [(key, new[key]) for key in after if key in new]
-        yield from self._added(node, max((member.value.end for member in members.values()), default=node.end), order)
+        new: list[_Entry] = [(key, value) for key, value in after.items() if key not in before]
+        yield from self._added(node, max((member.value.end for member in members.values()), default=node.end), new)
 
     def _added(self, node: TextNode, behind: int, entries: list[_Entry]) -> Iterator[Edit]:
         """Yield the edit that adds entries after the last one."""
         if not entries:
             return
         if node.flow:
-            yield from self._added_in_brackets(node, behind, entries)
+            yield self._added_in_brackets(node, behind, entries)
             return
-        lines = [" " * node.column + line for entry in entries for line in _lines(entry, self._style)]
+        lines = [" " * node.column + line for entry in entries for line in self._lines(entry)]
         yield self._inserted_lines(behind, lines)
 
     def _inserted_lines(self, behind: int, lines: list[str]) -> Edit:
         """Return the edit that inserts whole lines below the line of ``behind``."""
-        newline = self._style.newline
+        newline = self._newline
         if self._source[:behind].endswith("\n"):
             return Edit(behind, behind, "".join(line + newline for line in lines))
         end = self._source.find("\n", behind)
@@ -143,26 +123,13 @@ class _Editor:
             end -= 1
         return Edit(end, end, "".join(newline + line for line in lines))
 
-    def _added_in_brackets(self, node: TextNode, behind: int, entries: list[_Entry]) -> Iterator[Edit]:
-        begins = node.begins
-        if not begins:
-            yield Edit(node.opened, node.opened, ", ".join(self._entry(each, None) for each in entries))
-            return
-        margin = self._margin(begins[0])
-        comment = _COMMENT.match(self._source, behind)
-        if comment and margin is None:
-            margin = self._margin(begins[-1])
-        if margin is None:
-            yield Edit(behind, behind, "".join(f", {self._entry(each, None)}" for each in entries))
-            return
-        lines = [f"{self._style.newline}{margin}{self._entry(each, margin)}" for each in entries]
-        if comment is None:
-            yield Edit(behind, behind, "".join(f",{line}" for line in lines))
-            return
-        # The comment is about the entry that is there.
-        if not comment["comma"]:
-            yield Edit(behind, behind, ",")
-        yield Edit(comment.end(), comment.end(), ",".join(lines) + (comment["comma"] or ""))
+    def _added_in_brackets(self, node: TextNode, behind: int, entries: list[_Entry]) -> Edit:
+        if not node.begins:
+            return Edit(node.opened, node.opened, ", ".join(self._entry(entry, None) for entry in entries))
+        # A comment behind the last entry stays on its line.
+        margin = None if _COMMENT.match(self._source, behind) else self._margin(node.begins[0])
+        separator = ", " if margin is None else f",{self._newline}{margin}"
+        return Edit(behind, behind, "".join(f"{separator}{self._entry(entry, margin)}" for entry in entries))
 
     def _margin(self, begin: int) -> str | None:
         """Return the white space before an entry, or None if something else is before it on the line."""
@@ -171,10 +138,10 @@ class _Editor:
 
     def _entry(self, entry: _Entry, margin: str | None) -> str:
         key, value = entry
-        if not self._style.json:
-            return _flow(value) if key is None else f"{_scalar(key)}: {_flow(value)}"
-        indent = None if margin is None else self._style.indent
-        text = json.dumps(value, ensure_ascii=False, indent=indent).replace("\n", f"{self._style.newline}{margin}")
+        if not self._json:
+            return dump_on_one_line(value) if key is None else dump_on_one_line({key: value})[1:-1]
+        indent = None if margin is None else self._json_indent
+        text = json.dumps(value, ensure_ascii=False, indent=indent).replace("\n", f"{self._newline}{margin}")
         return text if key is None else f"{json.dumps(key, ensure_ascii=False)}: {text}"
 
     def _replaced(self, node: TextNode, value: JSONValue) -> Edit:
@@ -182,23 +149,29 @@ class _Editor:
         written = self._source[node.start : node.end].rstrip()
         if not written and node.key is not None and ":" not in self._source[node.key : node.start]:
             problem = "a key without a colon has no place for a value"
-            raise EditError.at(node.key, self._source, problem, "write the colon")
-        if isinstance(value, str):
-            text = self._text(value, written)
-        else:
-            text = json.dumps(value, ensure_ascii=False) if self._style.json else _flow(value)
+            raise EditError(node.key, self._source, problem, "write the colon")
+        text = json.dumps(value, ensure_ascii=False) if self._json else dump_on_one_line(value)
         return Edit(node.start, node.start + len(written), text if written else f" {text}")
 
-    def _text(self, text: str, written: str) -> str:
-        """Return a string in the same quotes as the one that it replaces."""
-        if self._style.json or written.startswith('"'):
-            return json.dumps(text, ensure_ascii=False)
-        if written.startswith("'") and text.isprintable():
-            return "'" + text.replace("'", "''") + "'"
-        return _scalar(text)
+    def _lines(self, entry: _Entry) -> list[str]:
+        """Return the lines of an entry of a block collection, the first one not indented."""
+        key, value = entry
+        if key is None:
+            first, *rest = self._block(value)
+            return [f"- {first}", *(f"  {line}" for line in rest)]
+        if not isinstance(value, (dict, list)) or not value:
+            return [dump_on_one_line({key: value})[1:-1]]
+        inset = " " * (self._dash_step if isinstance(value, list) else self._step)
+        return [f"{dump_on_one_line(key)}:", *(inset + line for line in self._block(value))]
+
+    def _block(self, value: JSONValue) -> list[str]:
+        if not isinstance(value, (dict, list)) or not value:
+            return [dump_on_one_line(value)]
+        entries: list[_Entry] = list(value.items()) if isinstance(value, dict) else [(None, item) for item in value]
+        return [line for entry in entries for line in self._lines(entry)]
 
     def _refusal(self, node: TextNode, problem: str, fix: str) -> EditError:
-        return EditError.at(node.start, self._source, problem, fix)
+        return EditError(node.start, self._source, problem, fix)
 
 
 def _steps(nodes: list[TextNode], kind: str) -> Iterator[int]:
@@ -213,46 +186,8 @@ def _steps(nodes: list[TextNode], kind: str) -> Iterator[int]:
 
 def _same(one: JSONValue, other: JSONValue) -> bool:
     """Return whether two values are equal; ``1`` and ``true`` are not."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(each, other[key]) for key, each in one.items())
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return type(one) is type(other) and one == other
+    return msgspec.json.encode(one) == msgspec.json.encode(other)
 
 
-def _lines(entry: _Entry, style: _Style) -> list[str]:
-    """Return the lines of an entry of a block collection, the first one not indented."""
-    key, value = entry
-    if key is None:
-        first, *rest = _block(value, style)
-        return [f"- {first}", *(f"  {line}" for line in rest)]
-    if not isinstance(value, (dict, list)) or not value:
-        return [f"{_scalar(key)}: {_flow(value)}"]
-    inset = " " * (style.offset if isinstance(value, list) else style.step)
-    return [f"{_scalar(key)}:", *(inset + line for line in _block(value, style))]
-
-
-def _block(value: JSONValue, style: _Style) -> list[str]:
-    if not isinstance(value, (dict, list)) or not value:
-        return [_flow(value)]
-    entries: list[_Entry] = list(value.items()) if isinstance(value, dict) else [(None, item) for item in value]
-    return [line for entry in entries for line in _lines(entry, style)]
-
-
-def _flow(value: JSONValue) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{_scalar(key)}: {_flow(each)}" for key, each in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_flow, value)) + "]"
-    return _scalar(value) if isinstance(value, str) else json.dumps(value)
-
-
-def _scalar(text: str) -> str:
-    """Return a string as YAML, without quotes if every reader of YAML takes it for a string."""
-    return text if _PLAIN.fullmatch(text) and resolve(text) == text else json.dumps(text, ensure_ascii=False)
-
-
-_COMMENT: Final = re.compile(r"[ \t]*(?P<comma>,)?[ \t]*#[^\r\n]*")
-"""A comment on the line where an entry in brackets ends, with the comma before it."""
-
-_PLAIN: Final = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*")
+_COMMENT: Final = re.compile(r"[ \t]*,?[ \t]*#")
+"""A comment on the line where an entry in brackets ends, maybe behind a comma."""

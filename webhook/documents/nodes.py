@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import yaml
@@ -28,16 +28,11 @@ class Edit(NamedTuple):
 class EditError(ValueError):
     """Report a change that can't be made in place. The line counts from 0."""
 
-    def __init__(self, line: int, problem: str, fix: str) -> None:
-        super().__init__(line, problem, fix)
-        self.line = line
+    def __init__(self, at: int, source: str, problem: str, fix: str) -> None:
+        super().__init__(at, source, problem, fix)
+        self.line = source.count("\n", 0, at)
         self.problem = problem
         self.fix = fix
-
-    @classmethod
-    def at(cls, start: int, source: str, problem: str, fix: str) -> Self:
-        """Return the error for the line of a character."""
-        return cls(source.count("\n", 0, start), problem, fix)
 
 
 class Member(NamedTuple):

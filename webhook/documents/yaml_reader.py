@@ -10,7 +10,7 @@ import json
 import re
 from array import array
 from sys import intern
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import yaml
 from yaml.events import (
@@ -50,28 +50,11 @@ _TAGGED: Final[dict[str, tuple[type, ...]]] = {
     f"{_TAG}timestamp": (str,),
 }
 
-
 Offsets: TypeAlias = "array[int]"
 """Offsets in a text, in characters."""
 
 _LONG: Final = 32 * 1024
 """Characters of a document from which it is faster to read it once more than to count to each of its places."""
-
-
-class YAMLDocument(NamedTuple):
-    """Hold one document.
-
-    Attributes:
-        begin, end: offsets of text that can be read alone: from the beginning of a line, directives included.
-        value: JSON.
-        places: ``begin``, and the offset of the value and of each key and item, in the order of the text. Empty if
-            aliases or merges give values an order that the text has not, or if the document is long.
-    """
-
-    begin: int
-    end: int
-    value: JSONValue
-    places: Offsets
 
 
 class YAMLReader:
@@ -89,8 +72,13 @@ class YAMLReader:
         self._nodes = 0
         self._aliased = 0
 
-    def read(self) -> Iterator[YAMLDocument]:
-        """Yield the documents, empty ones included. Raise DocumentError if the file cannot be read."""
+    def read(self) -> Iterator[tuple[int, int, JSONValue, Offsets]]:
+        """Yield the beginning, end, value and places of each document, empty ones included.
+
+        The text between can be read alone: it begins with a line, directives included. The places are the beginning,
+        and the offset of the value and of each key and item, in the order of the text. They are empty if the document
+        is long, or if aliases or merges give values another order. Raise DocumentError if the file can't be read.
+        """
         try:
             self._next()  # the stream's start
             while type(opening := self._next()) is DocumentStartEvent:
@@ -103,7 +91,7 @@ class YAMLReader:
                 self._count(1, event.start_mark)
                 end = self._next().start_mark.index
                 known = self._is_in_order and end - begin < _LONG
-                yield YAMLDocument(begin, end, value, array("L", self._places if known else ()))
+                yield begin, end, value, array("L", self._places if known else ())
         except yaml.MarkedYAMLError as error:
             mark: Any = error.problem_mark  # None only where PyYAML composes
             raise self._bad_syntax(mark, f"{error.problem} {error.context or ''}".rstrip()) from None
@@ -146,13 +134,10 @@ class YAMLReader:
             return resolve(text) if event.implicit[0] else text
         if event.tag in _TEXT:
             return text
-        if event.tag not in _TAGGED:
-            raise self._unknown_tag(event)
         value = resolve(text)
-        if type(value) not in _TAGGED[event.tag]:
-            problem = f"{text!r} is no {event.tag.removeprefix(_TAG)}"
-            raise self._error(event.start_mark, problem, "correct the value, or remove the tag")
-        return value
+        if type(value) in _TAGGED.get(event.tag, ()):
+            return value
+        raise self._unknown_tag(event)
 
     def _sequence(self, start: _Event, depth: int) -> list[JSONValue]:
         if depth > self._deepest:
