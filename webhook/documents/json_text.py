@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from webhook.documents.nodes import Member, TextNode
 from webhook.documents.values import as_json
@@ -46,15 +46,15 @@ def _object(members: list[tuple[str, JSONValue]]) -> dict[str, JSONValue]:
     return value
 
 
+def _float(text: str) -> int | float:
+    return as_json(float(text))
+
+
 def _integer(text: str) -> int | float:
     try:
         return as_json(int(text))
     except OverflowError:
         raise ValueError("too large") from None
-
-
-def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON")
 
 
 def _is_deeper(value: JSONValue, depth: int) -> bool:
@@ -73,8 +73,8 @@ def _is_deeper(value: JSONValue, depth: int) -> bool:
 
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_object,
-    parse_constant=_no_number,
-    parse_float=lambda text: as_json(float(text)),
+    parse_constant=_float,  # NaN and Infinity, which it refuses
+    parse_float=_float,
     parse_int=_integer,
 )
 _NEXT: Final = re.compile(r"[ \t\n\r]*(?=[^ \t\n\r])")

@@ -8,8 +8,8 @@ Source: https://docs.github.com/en/actions/reference/workflows-and-actions/workf
 
 from __future__ import annotations
 
-from collections import Counter
-from operator import itemgetter
+from collections import Counter, defaultdict
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from webhook.base.text import printable
@@ -17,7 +17,7 @@ from webhook.formats import Format
 from webhook.policy.errors import condensed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from webhook.offline.report import Report, Result
 
@@ -42,7 +42,7 @@ def render(report: Report) -> str:
     ]
     lines += [_annotation(each, paths[each.file]) for each in _first_of_each(report.results)]
     counts = Counter(line.partition(" ")[0] for line in lines)
-    hidden = sum(count - _SHOWN_AT_MOST for count in counts.values() if count > _SHOWN_AT_MOST)
+    hidden = sum(max(number - _SHOWN_AT_MOST, 0) for number in counts.values())
     if hidden:
         lines.append(f"GitHub shows {_SHOWN_AT_MOST} errors, warnings and notices each: {hidden} more are only here.")
     return "\n".join(lines)
@@ -50,12 +50,8 @@ def render(report: Report) -> str:
 
 def _first_of_each(results: Sequence[Result]) -> list[Result]:
     """Return the findings with the first of each id before the second of any: GitHub shows few of them."""
-    seen: Counter[str] = Counter()
-    order = []
-    for result in results:
-        order.append((seen[result.id], result))
-        seen[result.id] += 1
-    return [result for _, result in sorted(order, key=itemgetter(0))]
+    counts: defaultdict[str, Iterator[int]] = defaultdict(count)
+    return sorted(results, key=lambda result: next(counts[result.id]))
 
 
 def _annotation(result: Result, path: str) -> str:

@@ -80,21 +80,17 @@ def base_of(flag: str, ref: str, folder: Path) -> Base:
     try:
         commit = _text(root, "merge-base", other, "HEAD")
     except GitError as error:
-        raise CannotJudgeError(f"error: {flag}: {_nothing_in_common(ref, root, error)}") from None
+        text = (
+            f"{ref} and HEAD have no commit in common here; name a branch that this one comes from, or, in a shallow "
+            "clone, fetch the whole history (`git fetch --unshallow`; fetch-depth: 0 for actions/checkout, "
+            "GIT_DEPTH: 0 in GitLab)"
+        )
+        raise CannotJudgeError(f"error: {flag}: {text} {error}".rstrip()) from None
     listed = _git(root, "ls-tree", "-r", "-z", "--full-tree", commit).decode(errors="surrogateescape")
     entries = (entry.split("\t", 1) for entry in listed.split("\0") if entry)
     files = {path: about.split()[2] for about, path in entries if about.split()[0] in _FILES}
     changed = _git(root, "diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", commit, "--")
     return Base(root, commit, files, frozenset(changed.decode(errors="surrogateescape").split("\0")))
-
-
-def _nothing_in_common(ref: str, root: Path, error: GitError) -> str:
-    if _text(root, "rev-parse", "--is-shallow-repository") == "true":
-        return (
-            f"how {ref} and HEAD are related is not known, because the clone is shallow; fetch the whole history "
-            "(`git fetch --unshallow`; fetch-depth: 0 for actions/checkout, GIT_DEPTH: 0 in GitLab)"
-        )
-    return f"{ref} and HEAD have no commit in common; name a branch that this one comes from {error}".rstrip()
 
 
 class GitError(CannotJudgeError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import defaultdict
 from posixpath import dirname
 from typing import TYPE_CHECKING, Final
 
@@ -206,42 +207,31 @@ _LISTED: Final = 5
 """Places and clusters that a finding names; it counts the rest."""
 
 
-class Places:
-    """Hold the finding about node pools that are at several places, and the first such place that is judged."""
-
-    def __init__(self, pools: Iterable[Manifest], judged: Iterable[Manifest]) -> None:
-        places: dict[Identity, dict[str, Manifest]] = {}
-        for each in pools:
-            places.setdefault(written_identity(each), {})[_place(each)] = each
-        again = [each for each in judged if len(places[written_identity(each)]) > 1]
-        repeated = [places[identity] for identity in dict.fromkeys(map(written_identity, again))]
-        self._first = (written_identity(again[0]), _place(again[0])) if again else None
-        self._finding = _duplicates(again[0], repeated) if again else None
-
-    def duplicate(self, manifest: Manifest) -> Finding | None:
-        """Return the finding at the first judged place of a node pool that is at several places, or None."""
-        is_first = self._first is not None and (written_identity(manifest), _place(manifest)) == self._first
-        return self._finding if is_first else None
-
-
-def _duplicates(manifest: Manifest, pools: list[dict[str, Manifest]]) -> Finding:
-    """Return the one finding about node pools that are at several places, at the first place of the first of them."""
-    elsewhere = [each for each in pools[0] if each != _place(manifest)]
-    more = f", and {counted(len(pools) - 1, 'other node pool')} too" if len(pools) > 1 else ""
-    folders = max(({dirname(each.file) or "." for each in pool.values()} for pool in pools), key=len)
-    clusters = sorted(folders)
-    pool = f"{manifest.kind} {manifest.name}"
+def duplicated(pools: Iterable[Manifest], judged: Iterable[Manifest]) -> tuple[Identity, str, Finding] | None:
+    """Return the finding about node pools that are at several places, with the first of ``judged`` and its place."""
+    places: defaultdict[Identity, dict[str, Manifest]] = defaultdict(dict)
+    for pool in pools:
+        places[written_identity(pool)][place_of(pool)] = pool
+    again = [pool for pool in judged if len(places[written_identity(pool)]) > 1]
+    if not again:
+        return None
+    repeated = [places[identity] for identity in dict.fromkeys(map(written_identity, again))]
+    name, here = f"{again[0].kind} {again[0].name}", place_of(again[0])
+    elsewhere = [place for place in repeated[0] if place != here]
+    more = f", and {counted(len(repeated) - 1, 'other node pool')} too" if len(repeated) > 1 else ""
+    clusters = max((sorted({dirname(pool.file) or "." for pool in alike.values()}) for alike in repeated), key=len)
     several = f"{len(clusters)} clusters in this tree: {_listed(clusters)}"
-    return Finding(
+    finding = Finding(
         policy=ENGINE,
         id="object/duplicate",
         outcome=Outcome.WARN,
-        reason=several if len(clusters) > 1 else f"{pool} is in the files more than once",
+        reason=several if len(clusters) > 1 else f"{name} is in the files more than once",
         field="metadata.name",
-        detail=f"{pool} is at {_listed(elsewhere)} too{more}. All files are judged as one cluster: the "
+        detail=f"{name} is at {_listed(elsewhere)} too{more}. All files are judged as one cluster: the "
         "last one counts for all others, and the pools of both are taken for each other's fallback.",
         fix="judge each cluster by itself: one run for the folder of each",
     )
+    return written_identity(again[0]), here, finding
 
 
 def _listed(texts: list[str]) -> str:
@@ -250,5 +240,6 @@ def _listed(texts: list[str]) -> str:
     return ", ".join([*texts[:_LISTED], *([f"{rest} more"] if rest > 0 else [])])
 
 
-def _place(manifest: Manifest) -> str:
+def place_of(manifest: Manifest) -> str:
+    """Return the file and the line of an object."""
     return f"{manifest.file}:{manifest.line}"

@@ -39,7 +39,9 @@ def take_project_file(options: Namespace) -> None:
         options.project = str(file.parent)
         written = read_project_file(file)
         paths = {
-            "policies": [_policies_from_here(file, each) for each in written.policies],
+            "policies": [
+                policies_path(path if path == SHIPPED_WORD else _from_here(file, path)) for path in written.policies
+            ],
             "state": [_from_here(file, each) for each in written.state],
             "ignore": [normpath(each) for each in written.ignore],
         }
@@ -93,10 +95,6 @@ def _problem_with(path: str, folder: Path, root: str) -> str:
     if link := next((each for each in links if _leads_out(each, root)), None):
         return f"{path!r} holds {link.relative_to(file)}, a link out of this repository; remove it"
     return ""
-
-
-def _policies_from_here(file: Path, path: str) -> Path:
-    return policies_path(path if path == SHIPPED_WORD else _from_here(file, path))
 
 
 def _from_here(file: Path, path: str) -> str:

@@ -15,8 +15,8 @@ from webhook.capacity.providers.provider import pool_resources
 from webhook.kube import disruption
 from webhook.kube.resources import CRD_KIND
 from webhook.model.review import UserInfo
-from webhook.offline.inputs import Inputs, Places, together
-from webhook.offline.judge import Judge
+from webhook.offline.inputs import Inputs, duplicated, place_of, together
+from webhook.offline.judge import Judge, written_identity
 from webhook.offline.kinds import ResourceKinds
 from webhook.offline.manifests.kustomizations import Rendered
 from webhook.offline.manifests.objects import Unread, read_manifests
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from webhook.capacity.view import ClusterView
     from webhook.engine.bundle import Bundle
-    from webhook.offline.judge import Judgement
+    from webhook.model.decision import Finding
+    from webhook.offline.judge import Identity, Judgement
     from webhook.offline.live_state import Live
     from webhook.offline.manifests.files import ManifestFile
     from webhook.offline.manifests.objects import Manifest, Manifests
@@ -92,7 +93,8 @@ def judge_each(options: Namespace, summarize: Callable[[Judgements], list[T]], *
     """
     session = Session(options, trace=trace)
     shares = shares_of(session.inputs.sources)
-    if len(shares) > 1 and session.divisible:
+    # Deletions have an order, and a live cluster is read once.
+    if len(shares) > 1 and options.kubeconfig is None and options.operation != "DELETE":
         return session.completed(session.judge_shares(shares, summarize))
     judged = session.judge(session.inputs.read(session.inputs.sources))
     return session.completed(Judged(judged.bundle, summarize(judged), judged.problems, judged.skipped, judged.view))
@@ -103,7 +105,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         definitions: the CustomResourceDefinitions among them.
-        places: where node pools are in the files.
+        duplicate: the finding about node pools that are at several places, and for which pool and place.
         removals: objects that the files no longer have, each with its operation.
         live: what a live cluster has, if it was read.
         problems, skipped: of reading, as in `Judgements`.
@@ -111,7 +113,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     context: Context
     definitions: list[Manifest]
-    places: Places
+    duplicate: tuple[Identity, str, Finding] | None
     removals: list[tuple[Manifest, str]]
     live: Live | None
     problems: list[Problem]
@@ -134,11 +136,6 @@ class Session:
         self.inputs = Inputs(options, self.bundle.providers.values())
         self._state = read_manifests(options.state)
         self._telling = telling_kinds(self.bundle.providers.values())
-
-    @property
-    def divisible(self) -> bool:
-        """Return whether objects can be judged apart: deletions have an order, and a live cluster is read once."""
-        return self._options.kubeconfig is None and self._options.operation != "DELETE"
 
     def completed(self, judged: Judged[T]) -> Judged[T]:
         """Return the results with the problem that nothing was judged, if so. A branch may have changed nothing."""
@@ -219,7 +216,7 @@ class Session:
         return Case(
             context=self._context.seeing(view, options.kubernetes_version),
             definitions=[each for each in found.objects if each.kind == CRD_KIND],
-            places=Places(pools, filter(self.inputs.is_judged, pools)),
+            duplicate=duplicated(pools, filter(self.inputs.is_judged, pools)),
             removals=self.inputs.removals(found),
             live=live,
             problems=problems,
@@ -232,7 +229,7 @@ class Session:
         before = [*state, *self.inputs.stored] if case.live is None else [*case.live.stored, *state]
         kinds = ResourceKinds(self.bundle, [*state, *case.definitions])
         judges: dict[str, Judge] = {}
-        judged, problems = [], []
+        judged = []
         for each, operation in requests:
             if not self.inputs.is_judged(each, operation):
                 continue
@@ -245,11 +242,10 @@ class Session:
                 judgement = _noted(judgement, "The files have it no longer: merging deletes it.")
             elif isinstance(each.document, Rendered):
                 judgement = _noted(judgement, f"In what `{each.document.command}` prints.")
-            if not self.inputs.is_removed(operation) and (duplicate := case.places.duplicate(each)) is not None:
-                judgement = replace(judgement, findings=(*judgement.findings, duplicate))
+            if case.duplicate and case.duplicate[:2] == (written_identity(each), place_of(each)):
+                judgement = replace(judgement, findings=(*judgement.findings, case.duplicate[2]))
             judged.append((each, judgement))
-            if judgement.problem is not None:
-                problems.append(judgement.problem)
+        problems = [judgement.problem for _, judgement in judged if judgement.problem is not None]
         return Judged(self.bundle, judged, problems, case.skipped, case.context.view)
 
     def _view(self, objects: list[Manifest]) -> ClusterView:

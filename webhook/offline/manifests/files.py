@@ -177,7 +177,9 @@ def _below(top: Path, ignored: Ignored, found: ManifestFiles) -> Iterator[tuple[
             if not Path(os.path.realpath(link)).is_relative_to(real):  # else it is read where it is
                 found.left_out.append(Path(link))
         below += (_shown(each) for each in reversed(folders) if not each.is_symlink())
-        files = [each for each in entries if not _is_folder(each) and _is_wanted_name(each.name)]
+        files = [
+            each for each in entries if not _is_folder(each) and (_is_manifest(each.name) or each.name in _RENDERABLE)
+        ]
         if ignored.globs:
             files = [each for each in files if not ignored.covers(Path(each.path), top)]
         found.renderable += (_shown(each) for each in files if each.name in _RENDERABLE)
@@ -222,10 +224,6 @@ def is_wanted(path: Path, top: Path, ignored: Ignored) -> bool:
 def is_wanted_file(path: Path, top: Path, ignored: Ignored) -> bool:
     """Return whether a file below ``top`` is read: it is visible, and its suffix is one of manifests."""
     return _is_manifest(path.name) and is_wanted(path, top, ignored)
-
-
-def _is_wanted_name(name: str) -> bool:
-    return _is_manifest(name) or name in _RENDERABLE
 
 
 def _is_manifest(name: str) -> bool:

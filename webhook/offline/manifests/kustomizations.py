@@ -26,13 +26,11 @@ Source: https://kubectl.docs.kubernetes.io/references/kustomize/kustomization/
 CHART: Final = "Chart.yaml"
 KUSTOMIZE_GROUP: Final = "kustomize.config.k8s.io"
 
-_RESOURCES: Final = ("resources", "bases")
-_PATCHES: Final = ("patches", "patchesStrategicMerge", "patchesJson6902")
+_RESOURCES: Final = frozenset({"resources", "bases"})
+_PATCHES: Final = frozenset({"path", "patches", "patchesstrategicmerge", "patchesjson6902"})
 _PLUGINS: Final = frozenset({"generators", "transformers", "validators"})
-_FOLDERS: Final = frozenset({"resources", "bases", "components"}) | _PLUGINS
-_PATHS: Final = _FOLDERS | {
-    "configurations", "crds", "env", "envs", "files", "patchesjson6902", "patchesstrategicmerge", "path"
-}  # fmt: skip
+_FOLDERS: Final = _RESOURCES | {"components"} | _PLUGINS
+_PATHS: Final = _FOLDERS | _PATCHES | {"configurations", "crds", "env", "envs", "files"}
 """Fields whose texts are paths, at any depth. Go's JSON decoder ignores the letter case of fields."""
 
 _TEXTS: Final = frozenset({"annotations", "commonannotations", "commonlabels", "labels"})
@@ -52,25 +50,14 @@ def patches_of(kustomizations: Iterable[tuple[str, bytes]]) -> frozenset[str]:
     patches: set[str] = set()
     resources: set[str] = set()
     for path, data in kustomizations:
-        for field, file in _files_in(path, data):
-            (resources if field in _RESOURCES else patches).add(normpath(join(dirname(path), file)))
+        try:
+            values = [document.value for document in read_documents(data, path)]
+        except DocumentError:  # reported when its objects are read
+            continue
+        for field, file in _paths(values):
+            if field in _RESOURCES | _PATCHES and "\n" not in file:  # else the patch itself
+                (resources if field in _RESOURCES else patches).add(normpath(join(dirname(path), file)))
     return frozenset(patches - resources)
-
-
-def _files_in(path: str, data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the files that a kustomization names, each with its field. Where it can't be read, others say so."""
-    try:
-        documents = read_documents(data, path)
-    except DocumentError:
-        return
-    for document in documents:
-        value = document.value if isinstance(document.value, dict) else {}
-        for field in (*_RESOURCES, *_PATCHES):
-            items = value.get(field)
-            for item in items if isinstance(items, list) else ():
-                file = item.get("path") if isinstance(item, dict) else item
-                if isinstance(file, str) and file and "\n" not in file:  # else the patch itself
-                    yield field, file
 
 
 class Root(msgspec.Struct, frozen=True, kw_only=True):
