@@ -14,11 +14,9 @@ import aiohttp
 import msgspec
 from msgspec.structs import replace
 
-from webhook.base.exits import CannotJudgeError
 from webhook.capacity.providers.joins import merge_pools
-from webhook.capacity.view import UnusableCredentialsError
-from webhook.cluster.api import Api, ApiError
-from webhook.cluster.connection import connect, unanswered
+from webhook.cluster.api import ApiError
+from webhook.cluster.connection import Connection, run_on_cluster
 from webhook.cluster.resources import read_cluster
 from webhook.model.review import OPERATIONS
 from webhook.offline.manifests.state import DEFAULT_NAMESPACE, view_of
@@ -27,10 +25,10 @@ from webhook.policy.errors import Problem
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
+    from webhook.cluster.api import Api
     from webhook.engine.bundle import Bundle
     from webhook.kube.disruption import DisruptionBudget
     from webhook.kube.resources import Resource
@@ -39,9 +37,6 @@ if TYPE_CHECKING:
 
 _ANSWER: Final = 10.0
 """Seconds for each answer of the API server: a page of 500 Nodes is 10 MB."""
-
-_LOGIN: Final = 60.0
-"""Seconds for the program that a kubeconfig may name to log in, which may ask in a browser."""
 
 _AT_ONCE: Final = 8
 """Objects that are read at the same time: each takes a connection, and others use the API server too."""
@@ -70,10 +65,11 @@ def read_live(options: Namespace, objects: Sequence[Manifest], bundle: Bundle, k
     them is. Raise CannotJudgeError if the kubeconfig can't be used, the API server does not answer, or it refuses the
     credentials.
     """
-    try:
-        return asyncio.run(_read(options, objects, bundle, kinds))
-    except UnusableCredentialsError as error:
-        raise CannotJudgeError(str(error)) from None
+
+    async def read(api: Api) -> Live:
+        return await _read(api, options, objects, bundle, kinds)
+
+    return run_on_cluster("check", Connection(kubeconfig=options.kubeconfig, context=options.context), read)
 
 
 def applied(view: ClusterView, objects: Iterable[Manifest], providers: Mapping[str, Provider]) -> ClusterView:
@@ -105,41 +101,27 @@ def _budgets(view: ClusterView, given: ClusterView) -> dict[str, tuple[Disruptio
     return {namespace: tuple(each.values()) for namespace, each in found.items()}
 
 
-async def _read(options: Namespace, objects: Sequence[Manifest], bundle: Bundle, kinds: ResourceKinds) -> Live:
-    kubeconfig, operation = options.kubeconfig, options.operation
-    api = await _connect(kubeconfig, options.context)
-    try:
-        budgets = any(policy.needs.budgets for policy in bundle.policies)
-        reading = await read_cluster(api, bundle.providers, budgets=budgets, seconds=_ANSWER)
-        problems = [Problem(str(kubeconfig), 0, 0, "", text) for text in reading.problems]
-        sent = [_sent(each, kinds.resource(each), api.namespace or DEFAULT_NAMESPACE) for each in objects]
-        stored: list[Manifest | None] = [None] * len(sent)
-        if operation != "CREATE":
-            stored = await _find(api, sent, bundle, kinds, problems)
-    except ApiError as error:
-        raise CannotJudgeError(f"{kubeconfig}: {unanswered(api, error)}") from None
-    finally:
-        await api.close()
-    if operation == "DELETE":
+async def _read(
+    api: Api, options: Namespace, objects: Sequence[Manifest], bundle: Bundle, kinds: ResourceKinds
+) -> Live:
+    budgets = any(policy.needs.budgets for policy in bundle.policies)
+    reading = await read_cluster(api, bundle.providers, budgets=budgets, seconds=_ANSWER)
+    problems = [Problem(str(options.kubeconfig), 0, 0, "", text) for text in reading.problems]
+    sent = [_sent(each, kinds.resource(each), api.namespace or DEFAULT_NAMESPACE) for each in objects]
+    stored: list[Manifest | None] = [None] * len(sent)
+    if options.operation != "CREATE":
+        stored = await _find(api, sent, bundle, kinds, problems)
+    if options.operation == "DELETE":
         sent = [in_cluster or each for each, in_cluster in zip(sent, stored, strict=True)]
     return Live(
         view=reading.view,
         requests=[
-            (each, operation or ("CREATE" if found is None else "UPDATE"))
+            (each, options.operation or ("CREATE" if found is None else "UPDATE"))
             for each, found in zip(sent, stored, strict=True)
         ],
         stored=[each for each in stored if each is not None],
         problems=problems,
     )
-
-
-async def _connect(kubeconfig: Path, context: str | None) -> Api:
-    try:
-        async with asyncio.timeout(_LOGIN):
-            return await connect(kubeconfig, context)
-    except TimeoutError:
-        text = f"{kubeconfig}: the program that it names for logging in has not ended after {_LOGIN:.0f} s"
-        raise CannotJudgeError(text) from None
 
 
 def _sent(manifest: Manifest, resource: Resource | None, namespace: str) -> Manifest:

@@ -7,14 +7,12 @@ import os
 import signal
 import sys
 import threading
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from webhook.base.exits import CannotJudgeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
-    from contextlib import AbstractContextManager
     from multiprocessing.connection import Connection
 
     from webhook.offline.manifests.files import ManifestFile
@@ -67,11 +65,10 @@ def in_processes(
             process.start()
             theirs.close()
             workers.append((connection, process))
-        with _shown("judging"):
-            common = agree([connection.recv() for connection, _ in workers])
-            for connection, _ in workers:
-                connection.send(common)
-            return common, [connection.recv() for connection, _ in workers]
+        common = agree([connection.recv() for connection, _ in workers])
+        for connection, _ in workers:
+            connection.send(common)
+        return common, [connection.recv() for connection, _ in workers]
     except (EOFError, ConnectionError):
         raise CannotJudgeError(
             "error: a process that judged some of the files ended early; is there too little memory?"
@@ -92,12 +89,3 @@ def _work(connection: Connection, work: _Work) -> None:
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
     connection.send(next(work))
     connection.send(work.send(connection.recv()))
-
-
-def _shown(doing: str) -> AbstractContextManager[object]:
-    """Return a context in which a terminal shows what is being done."""
-    if not sys.stderr.isatty():
-        return nullcontext()
-    from rich.console import Console  # noqa: PLC0415 - for those who wait
-
-    return Console(stderr=True).status(doing)

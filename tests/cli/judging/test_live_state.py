@@ -129,7 +129,7 @@ def judged(run: Run, write: Write, text: str | None, *arguments: str) -> str:
 )
 def test_a_kubeconfig_that_can_not_be_used_is_named(run: Run, write: Write, text: str | None, why: str) -> None:
     said = judged(run, write, text)
-    assert said.startswith("kubeconfig: can't be used to reach an API server: ")
+    assert said.startswith("spotgate check: kubeconfig: can't be used to reach an API server: ")
     assert why in said
     assert said.count("\n") == 1
 
@@ -161,7 +161,7 @@ def test_a_context_without_a_kubeconfig_is_a_mistake(run: Run, write: Write) -> 
 def test_an_api_server_that_is_not_there_is_named(run: Run, write: Write, closed_port: int) -> None:
     url = f"https://127.0.0.1:{closed_port}"
     said = judged(run, write, kubeconfig(url))
-    assert said.startswith(f"kubeconfig: the cluster at {url} can't be read: Cannot connect to host")
+    assert said.startswith(f"spotgate check: the cluster at {url} can't be read: Cannot connect to host")
     assert said.endswith("; is it the right one (--kubeconfig, --context), and can this machine reach it?\n")
 
 
@@ -190,7 +190,7 @@ def test_whoever_does_not_answer_as_an_api_server_does_is_named(
     run: Run, write: Write, answering: str, why: str
 ) -> None:
     said = judged(run, write, kubeconfig(answering))
-    assert said.startswith(f"kubeconfig: the cluster at {answering} can't be read: {why}")
+    assert said.startswith(f"spotgate check: the cluster at {answering} can't be read: {why}")
 
 
 @pytest.mark.parametrize("answering", [(503, b"come back later")], indirect=True)
@@ -215,8 +215,8 @@ def test_a_login_program_that_does_not_end_is_not_waited_for(write: Write) -> No
     }
     write("kubeconfig", kubeconfig("https://127.0.0.1:1", exec=program))
     command = (
-        "import sys; from webhook.commands import main; from webhook.offline import live_state; "
-        "live_state._LOGIN = 0.2; sys.exit(main(sys.argv[1:]))"
+        "import sys; from webhook.commands import main; from webhook.cluster import connection; "
+        "connection._LOGIN = 0.2; sys.exit(main(sys.argv[1:]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", command, "check", "--kubeconfig=kubeconfig", "pod.yaml"],
