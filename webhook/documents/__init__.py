@@ -59,7 +59,7 @@ _NOWHERE: Final[Offsets] = array("L")
 
 
 class Document(msgspec.Struct, frozen=True):
-    """Describe one document of a file.
+    """One document of a file.
 
     Attributes:
         file: as it was given.

@@ -13,7 +13,7 @@ FieldPath: TypeAlias = tuple[str | int, ...]
 
 
 class DocumentLimits(msgspec.Struct, frozen=True):
-    """Hold the bounds on one file.
+    """The bounds on one file.
 
     Attributes:
         size: bytes. The API server takes objects of 3 MiB; 64 MiB hold the state of a large cluster.
@@ -34,7 +34,7 @@ DOCUMENT_LIMITS: Final = DocumentLimits()
 
 
 class DocumentError(Exception):
-    """Report a file that cannot be read: ``file:line:column: problem; fix``. Lines and columns count from 1."""
+    """A file that cannot be read: ``file:line:column: problem; fix``. Lines and columns count from 1."""
 
     def __init__(self, file: str, line: int, column: int, problem: str, fix: str) -> None:
         super().__init__(file, line, column, problem, fix)

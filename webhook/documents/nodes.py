@@ -18,7 +18,7 @@ _Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of
 
 
 class Edit(NamedTuple):
-    """Hold the replacement of the characters from ``start`` to ``end`` by ``text``."""
+    """The replacement of the characters from ``start`` to ``end`` by ``text``."""
 
     start: int
     end: int
@@ -26,7 +26,7 @@ class Edit(NamedTuple):
 
 
 class EditError(ValueError):
-    """Report a change that can't be made in place. The line counts from 0."""
+    """A change that can't be made in place. The line counts from 0."""
 
     def __init__(self, at: int, source: str, problem: str, fix: str) -> None:
         super().__init__(at, source, problem, fix)
@@ -36,14 +36,14 @@ class EditError(ValueError):
 
 
 class Member(NamedTuple):
-    """Describe a member of a mapping: the offset of its key (anchor and tag included), and its value."""
+    """A member of a mapping: the offset of its key (anchor and tag included), and its value."""
 
     start: int
     value: TextNode
 
 
 class TextNode(msgspec.Struct, kw_only=True):
-    """Place a value: characters of the text from ``start`` (its anchor and tag included) to ``end``.
+    """The place of a value: the characters from ``start`` (its anchor and tag included) to ``end``.
 
     Attributes:
         column: of the keys or dashes of a block collection, from 0.

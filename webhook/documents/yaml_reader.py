@@ -58,7 +58,7 @@ _LONG: Final = 32 * 1024
 
 
 class YAMLReader:
-    """Read one file."""
+    """A reader of one file."""
 
     def __init__(self, text: str, file: str, limits: DocumentLimits) -> None:
         self._text = text

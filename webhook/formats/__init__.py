@@ -29,7 +29,7 @@ Output = tuple[str, Path | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """Describe a format of the report.
+    """A format of the report.
 
     Attributes:
         about: what the format is for, one line of Markdown, which ``docs/cli/formats.md`` shows.
@@ -99,7 +99,7 @@ def outputs_of(options: Namespace) -> list[Output]:
 def write_report(report: Report, outputs: Iterable[Output], fixes: Iterable[str] = ()) -> int:
     """Print the report and write its files. Return the exit code.
 
-    ``fixes`` say how to mend what could not be judged.
+    ``fixes`` say how to correct what could not be judged.
     """
     unwritten = [problem for each in outputs if (problem := _write(report, *each))]
     if report.unreadable or unwritten:

@@ -47,7 +47,7 @@ _DRAWN_AT_MOST: Final = 30
 
 
 class Place(NamedTuple):
-    """Hold the place of an object: its title, namespace and team, file and line, and maybe a field of it."""
+    """The place of an object: its title, namespace and team, file and line, and maybe a field of it."""
 
     title: str
     namespace: str

@@ -27,7 +27,7 @@ _NO_XML: Final = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010F
 
 
 class JUnitCase(msgspec.Struct, frozen=True, kw_only=True):
-    """Describe a test case.
+    """A test case.
 
     Attributes:
         verdict: ``failure``, ``error``, or empty if it passes; ``message``, ``sort`` and ``text`` say more of it.

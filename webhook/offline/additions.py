@@ -22,7 +22,7 @@ _END: Final = "-"
 
 
 class Addition(msgspec.Struct, frozen=True):
-    """Describe a field that is added.
+    """An added field.
 
     Attributes:
         field: its path; ``spec.tolerations[+]`` is a further item of a list.

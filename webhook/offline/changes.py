@@ -26,7 +26,7 @@ Read: TypeAlias = "Callable[[Iterable[ManifestFile]], Manifests]"
 
 
 class Changes:
-    """Hold the changes of the working tree since its branch left another one. Files that Git does not know are new.
+    """The changes of the working tree since its branch left another one. Files that Git does not know are new.
 
     Attributes:
         old: the objects that were in files that have changed since.

@@ -26,7 +26,7 @@ _CLOSED: Final = "http://127.0.0.1:1"
 
 
 class FailureError(Exception):
-    """Report a program that rendered no manifests, and why."""
+    """A program that rendered no manifests, and the reason."""
 
 
 def run_limited(command: list[str], *, folder: str, home: str, seconds: float, env: dict[str, str] | None) -> bytes:

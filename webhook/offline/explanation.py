@@ -43,7 +43,7 @@ _GPUS: Final = {Gpu.ANY: "as its Pods ask", Gpu.UNKNOWN: "unknown: as spot it co
 
 
 class PoolFact(msgspec.Struct, frozen=True):
-    """Hold one property of a pool, and the fields that it comes from, or that are missing."""
+    """One property of a pool, and the fields that it comes from, or that are missing."""
 
     name: str
     value: str
@@ -51,7 +51,7 @@ class PoolFact(msgspec.Struct, frozen=True):
 
 
 class PoolReading(msgspec.Struct, frozen=True):
-    """Hold the properties of a node pool, and its reader."""
+    """The properties of a node pool, and its reader."""
 
     reader: str
     facts: tuple[PoolFact, ...]
@@ -153,14 +153,14 @@ _NOT_EXEMPT: Final = "not exempt by "
 
 
 class Said(msgspec.Struct, frozen=True):
-    """Hold the trace steps of a policy on the object, on the pod template at a field path, or (empty) on all alike."""
+    """The trace steps of a policy on the object, on the pod template at a field path, or (empty) on all alike."""
 
     where: str
     steps: tuple[str, ...]
 
 
 class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold what one policy did, and why.
+    """One policy's verdict, and the reasons for it.
 
     Attributes:
         word: one of `VERBS`, `CHANGES`, `PASSES`, `SKIPS`, `EXEMPTS`, `OVERRIDDEN`, `OFF`.
@@ -186,7 +186,7 @@ class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Explain one object.
+    """The explanation of one object.
 
     Attributes:
         file, line: where the object begins.
@@ -228,7 +228,7 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judgements) -
         verdicts=tuple(engine),
         others=tuple(policy.name for policy in bundle.policies),
     )
-    if trace is None:  # nobody knows which resource it is
+    if trace is None:  # the resource of its kind is unknown
         return explained
     request, steps = trace.request, steps_by_policy(trace)
     left_out = bundle.index.left_out(request)

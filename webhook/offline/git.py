@@ -25,7 +25,7 @@ _FILES: Final = frozenset({"100644", "100755"})
 
 
 class Base(msgspec.Struct, frozen=True):
-    """Hold the last commit that HEAD and another have in common, and the working tree since then.
+    """The last commit that HEAD and another have in common, and the working tree since then.
 
     Attributes:
         files: path from the root -> id of the content. Neither links nor submodules.
@@ -51,7 +51,7 @@ class Base(msgspec.Struct, frozen=True):
             match data[start:content].split():
                 case _, b"blob", size:
                     end = content + int(size)
-                case _:  # a clone without them, and nobody to fetch them from
+                case _:  # a partial clone that can't fetch them now
                     text = f"error: Git has no content of {path} at {self.commit[:12]}; `git fetch` it first"
                     raise CannotJudgeError(text)
             yield path, data[content:end]
@@ -94,7 +94,7 @@ def base_of(flag: str, ref: str, folder: Path) -> Base:
 
 
 class GitError(CannotJudgeError):
-    """Report a Git command that failed, with what it printed."""
+    """A failed Git command, with its output."""
 
 
 def _text(folder: Path, *arguments: str) -> str:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Inputs:
-    """Hold the manifests that the flags name.
+    """The manifests that the flags name.
 
     Attributes:
         sources: files and rendered documents.

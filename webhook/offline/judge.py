@@ -49,7 +49,7 @@ Identity = tuple[str, str, str, str]
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the judgement of one object.
+    """The judgement of one object.
 
     Attributes:
         namespace: where it would be created; empty for cluster-scoped objects.
@@ -66,7 +66,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Judge:
-    """Judge objects one by one. For DELETE their order counts.
+    """A judge of objects, one by one. For DELETE their order counts.
 
     ``before`` are the objects that the cluster has already. One that is not among them is judged as new by UPDATE, and
     as stored by DELETE.
@@ -152,7 +152,7 @@ class Judge:
         if meant := self._kinds.meant(manifest):
             text = f"{manifest.api_version} has no kind {manifest.kind}; did you mean apiVersion: {' or '.join(meant)}?"
             problem = manifest.problem(("apiVersion",), text)
-            # What else is wrong with it is said too: an example that somebody copied is seldom wrong in one line only.
+            # Report its other mistakes too: a copied example seldom has a single mistake.
             judged = self.judge(replace(manifest, api_version=meant[0])) if len(meant) == 1 else Judgement()
             return replace(judged, problem=problem, patch=())
         if known := self._kinds.pools(manifest.kind):

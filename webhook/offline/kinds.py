@@ -30,7 +30,7 @@ _ALIKE: Final = 0.75
 
 
 class ResourceKinds:
-    """Hold the resources of built-in kinds, node pools, workloads, CRDs among the manifests, and given ones."""
+    """The resources of built-in kinds, node pools, workloads, CRDs among the manifests, and given ones."""
 
     def __init__(self, bundle: Bundle, manifests: Iterable[Manifest], given: Iterable[Resource] = ()) -> None:
         workloads = bundle.index.workloads.values()
@@ -109,7 +109,7 @@ _OF_PODS: Final = frozenset({
 
 
 class UnknownTemplates:
-    """Find the pod templates that no policy looks at, of objects of unknown kinds."""
+    """The finder of pod templates that no policy looks at, in objects of unknown kinds."""
 
     def __init__(self, index: Index) -> None:
         rules = (rule for each in index.policies for rule in (each.mutator, each.validator) if rule is not None)

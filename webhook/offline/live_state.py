@@ -43,7 +43,7 @@ _AT_ONCE: Final = 8
 
 
 class Live(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the cluster, and the objects as `kubectl` would send them to it.
+    """A live cluster, and the objects as `kubectl` would send them to it.
 
     Attributes:
         requests: the given objects with their operations; each has its namespace, and one to be deleted is as in the

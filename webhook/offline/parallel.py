@@ -79,7 +79,7 @@ def in_processes(
 
 
 def _work(connection: Connection, work: _Work) -> None:
-    """Hold the conversation in a new process."""
+    """Work on a share in a new process."""
     from multiprocessing import parent_process  # noqa: PLC0415
 
     gc.disable()

@@ -138,10 +138,10 @@ def read_project_file(file: Path) -> ProjectFile:
         if _leads_out(file, repository_of(file.parent)):
             raise CannotJudgeError(f"{shown}: is a link out of this repository; put the file itself here")
         if not file.is_file():
-            raise CannotJudgeError(f"{shown}: is no file that can be read; mend it, or remove it")
+            raise CannotJudgeError(f"{shown}: is not a readable file; correct it, or remove it")
         documents = read_documents(ManifestFile(str(file)).read(), shown)
     except OSError as error:
-        raise CannotJudgeError(f"{shown}: can't be read: {error.strerror or error}; mend it, or remove it") from None
+        raise CannotJudgeError(f"{shown}: can't be read: {error.strerror or error}; correct it, or remove it") from None
     except DocumentError as error:
         raise CannotJudgeError(str(error)) from None
     if not documents:

@@ -41,7 +41,7 @@ _CHECKOUTS: Final = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Hold a finding with its object, and the file, line and column of its field.
+    """A finding with its object, and the file, line and column of its field.
 
     Attributes:
         namespace: where the object would be created; empty for cluster-scoped objects.
@@ -69,7 +69,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ObjectReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the report of one object.
+    """The report on one object.
 
     Attributes:
         patch: JSONPatch (RFC 6902) that the webhook would make, for the document as it is in the file.
@@ -90,7 +90,7 @@ class ObjectReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RiskReason(msgspec.Struct, frozen=True, kw_only=True):
-    """Say why a workload would not survive a reclaim: the id, reason and fix of a finding."""
+    """A reason why a workload would not survive a reclaim: the id, reason and fix of a finding."""
 
     id: str
     reason: str
@@ -98,7 +98,7 @@ class RiskReason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReclaimRisk(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Describe a workload with Pods on spot Nodes, and why it would not survive a reclaim, if anything is known."""
+    """A workload with Pods on spot Nodes, and the known reasons why it would not survive a reclaim."""
 
     api_version: str
     kind: str
@@ -110,7 +110,7 @@ class ReclaimRisk(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the report of one run.
+    """The report on one run.
 
     Attributes:
         objects: all objects that were judged; of a live cluster those with findings.

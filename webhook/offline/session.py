@@ -101,7 +101,7 @@ def judge_each(options: Namespace, summarize: Callable[[Judgements], list[T]], *
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold what objects are judged against, as far as it depends on all of them.
+    """The facts that objects are judged against, as far as they depend on all of them.
 
     Attributes:
         definitions: the CustomResourceDefinitions among them.
@@ -121,7 +121,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session:
-    """Hold the flags of a command, with the policies, the state and the places of the inputs that they name.
+    """The flags of a command, with the policies, the state and the places of the inputs that they name.
 
     Raise CannotJudgeError if the policies or the flags are wrong.
     """
@@ -287,6 +287,6 @@ def _with_unknown_pools(view: ClusterView, *, partial: bool, unread: Sequence[Un
     if unread:
         more = f" and {len(unread) - 1} more files" if len(unread) > 1 else ""
         why = f"{unread[0].file}{more} can't be read, and there may be node pools there."
-        remedy = "mend what can't be read, or leave it out (--ignore), if it describes no node pools"
+        remedy = "correct what can't be read, or leave it out (--ignore) if it describes no node pools"
         return replace(view, pools=None, why_unknown=why, remedy=remedy)
     return view

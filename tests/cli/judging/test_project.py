@@ -196,7 +196,7 @@ def test_one_that_is_no_file_is_not_passed_over(run: Run) -> None:
         make(file)
         done = run("check", "repo/deploy/web")
         assert (done.code, done.out) == (2, "")
-        assert done.err == "repo/.spotgate.yaml: is no file that can be read; mend it, or remove it\n"
+        assert done.err == "repo/.spotgate.yaml: is not a readable file; correct it, or remove it\n"
         file.rmdir() if file.is_dir() else file.unlink()
 
 

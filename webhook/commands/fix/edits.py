@@ -30,7 +30,7 @@ _MISREAD: Final = (
 
 
 class ProblemError(Exception):
-    """Report a file that can't be changed, and why."""
+    """A file that can't be changed, and the reason."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)

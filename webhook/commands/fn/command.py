@@ -91,7 +91,7 @@ _FLAGS: Final = {"failOn": "fail-on", "kubernetesVersion": "kubernetes-version"}
 
 
 class _Parser(ArgumentParser):
-    """Read data of the functionConfig as flags, and name the field in errors."""
+    """A parser of the functionConfig's data as flags, which names the field in errors."""
 
     def error(self, message: str) -> NoReturn:
         for key, flag in _FLAGS.items():

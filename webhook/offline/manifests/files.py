@@ -60,7 +60,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
 
 
 class ManifestFiles(msgspec.Struct):
-    """Hold the files that were found below the paths.
+    """The files below the paths.
 
     Attributes:
         files: in the order of the paths, and of their names below a folder.
@@ -92,7 +92,7 @@ class ManifestFiles(msgspec.Struct):
 
 
 class Ignored(msgspec.Struct, frozen=True):
-    """Hold the files and folders that the user has excluded.
+    """The files and folders that the user has excluded.
 
     Attributes:
         globs: of names and paths.
@@ -231,7 +231,7 @@ def _is_manifest(name: str) -> bool:
 
 
 def _holds_helm_templates(folder: Path) -> bool:
-    """Return whether the folder is ``templates`` beside a ``Chart.yaml``, or below such a folder."""
+    """Return whether the folder is ``templates`` next to a ``Chart.yaml``, or below such a folder."""
     folder = folder.absolute()
     return any(each.name == "templates" and (each.parent / CHART).is_file() for each in (folder, *folder.parents))
 

@@ -95,7 +95,7 @@ class Rendered(Document, frozen=True):
 
 
 class RefusedError(Exception):
-    """Report what must not be rendered, and why."""
+    """A kustomization or chart that must not be rendered, and the reason."""
 
 
 def roots_of(files: Sequence[str], boundary: str) -> list[Root]:

@@ -45,7 +45,7 @@ OBJECTS_AT_MOST: Final = 250_000
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """Describe one Kubernetes object of a file.
+    """One Kubernetes object of a file.
 
     Attributes:
         document: the document it is, or is an item of.
@@ -123,7 +123,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Unread(msgspec.Struct, frozen=True):
-    """Describe a file or object that could not be read.
+    """A file or object that could not be read.
 
     Attributes:
         kinds: the kinds of objects that it may hold; None if it may hold any.
@@ -138,7 +138,7 @@ class Unread(msgspec.Struct, frozen=True):
 
 
 class Manifests(msgspec.Struct):
-    """Hold the objects that were found in files and folders.
+    """The objects in files and folders.
 
     Attributes:
         objects: in the order of the paths, of the files' names below a folder, and of the file.
@@ -176,7 +176,7 @@ class Manifests(msgspec.Struct):
 
 
 class TooManyError(Exception):
-    """Report objects or problems that are too many. The text says what to do."""
+    """Too many objects or problems. The text says what to do."""
 
 
 def read_manifests(paths: Iterable[str | Path]) -> Manifests:
@@ -309,7 +309,7 @@ def _metadata_problem(manifest: Manifest) -> Problem | None:
 
 
 def node_of(manifest: Manifest) -> Node:
-    """Return what is read of a Node beside its metadata.
+    """Return the spec and status of a Node.
 
     Raise MalformedObjectError if it does not have the types of a Node.
     """
@@ -338,7 +338,7 @@ def _expected_text(manifest: Manifest, path: FieldPath, value: Any) -> Problem: 
 
 
 def _described(value: Any) -> str:  # noqa: ANN401 - JSON
-    """Return what stands in place of a map, and how to fill in a placeholder."""
+    """Return a value's type, and how to fill in a placeholder."""
     placeholder = placeholder_in(value)
     return f"the placeholder {placeholder}: {RENDER}" if placeholder else described(value)
 

@@ -40,7 +40,7 @@ DEFAULT_NAMESPACE: Final = "default"
 
 
 class StateErrors(Exception):  # noqa: N818 - it is several
-    """Report manifests of the cluster's state that can't be read. ``str()`` has a line for each problem."""
+    """Manifests of the cluster's state that can't be read. ``str()`` has a line for each problem."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -48,7 +48,7 @@ class StateErrors(Exception):  # noqa: N818 - it is several
 
 
 class FileState(FixedState):
-    """Hold the `ClusterState` that files describe, read once: the caller watches them.
+    """The `ClusterState` that files describe, read once: the caller watches them.
 
     Everything that is not in the files is not in the cluster. Raise StateErrors with everything that can't be read,
     with file and line.
@@ -138,7 +138,7 @@ def _budget(manifest: Manifest) -> DisruptionBudget | None:
 
 
 class ListedPool(Manifest, frozen=True):
-    """Show a node pool as an object: ``spec`` is the item, and the namespace the name of the object that lists it."""
+    """A node pool as an object: ``spec`` is the item, and the namespace the name of the object that lists it."""
 
     def position_of(self, path: FieldPath) -> tuple[int, int]:
         """Return line and column, from 1, of a field as `written_field` names it."""
