@@ -27,7 +27,6 @@ POOLS = f"{SPOT_POOL}---\n{ON_DEMAND_POOL}"
         ("patchesJson6902: [{target: {kind: NodePool, name: a, version: v1}, path: patch.yaml}]", []),
         ("kind: Component\npatches: [{path: patch.yaml}]", []),
         ("patches: [{patch: '- op: remove'}]", ["other"]),
-        ("patches: {path: patch.yaml}", ["other"]),
         ("patches: [{path: other.yaml}]", ["other"]),
         ("patches: [{path: patch.yaml}]\nresources: [patch.yaml]", ["other"]),
         ("patches: {", ["other"]),
