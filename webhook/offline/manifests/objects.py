@@ -281,11 +281,15 @@ def _add(document: Document, path: FieldPath, value: Any, inherited: str, found:
             found.add_one()
             _add(document, (*path, "items", index), item, f"{manifest.api_version} {kind}" if kind else "", found)
         return
-    # Nothing else may read an object that has a problem here.
-    if wrong := _metadata_problem(manifest) or _node_problem(manifest):
+    if wrong := problem_with(manifest):
         found.lose(wrong, frozenset({manifest.kind}))
     else:
         found.objects.append(manifest)
+
+
+def problem_with(manifest: Manifest) -> Problem | None:
+    """Return the problem with an object's metadata, or with a Node. Nothing else may read an object that has one."""
+    return _metadata_problem(manifest) or _node_problem(manifest)
 
 
 def _metadata_problem(manifest: Manifest) -> Problem | None:
