@@ -22,7 +22,8 @@ from webhook.rehearse.result import DrainedBy
 from webhook.rehearse.trying import try_fixes
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import ArgumentParser, Namespace, _ActionsContainer
+    from collections.abc import Callable
 
 
 DESCRIPTION: Final = """\
@@ -52,7 +53,7 @@ exit codes:
 
 
 FORMATS: Final = ("table", "json", "html")
-_SECONDS_TO_START: Final = 30.0
+_SECONDS_TO_START: Final = 30
 _RUNS: Final = 3
 _SECONDS_TO_TRY: Final = 180
 
@@ -71,46 +72,28 @@ def configure(parser: ArgumentParser) -> None:
         "a share of all spot nodes; N%%of:POOL, N%%of:zone:NAME ..., a share of these nodes, rounded up; a share is "
         "drawn with a fixed seed, so the same cluster loses the same nodes; can be given again",
     )
-    parser.add_argument(
-        "--runs",
-        metavar="N",
-        type=_positive,
-        default=_RUNS,
-        help="reclaims to rehearse, as no two are alike; default: %(default)s",
-    )
-    parser.add_argument(
-        "--max-pending",
-        metavar="N",
-        type=_count,
-        help="fail if more Pods are pending or missing at the end; default: any number may",
-    )
+    often = "reclaims to rehearse, as no two are alike; default: %(default)s"
+    _add(parser, "--runs", "N", often, _positive, _RUNS)
+    many = "fail if more Pods are pending or missing at the end; default: any number may"
+    _add(parser, "--max-pending", "N", many, _count)
     again = parser.add_mutually_exclusive_group()
-    again.add_argument(
-        "--compare",
-        metavar="REF",
-        help="rehearse also what the merge base of HEAD and this branch has, and say what is worse and better now",
-    )
+    base = "rehearse also what the merge base of HEAD and this branch has, and say what is worse and better now"
+    _add(again, "--compare", "REF", base)
     again.add_argument(
         "--with-fixes",
         action="store_true",
         help="rehearse again with the proposed fixes, and show both results side by side; then without each of them, "
         "to rank the fixes by what they save",
     )
-    parser.add_argument(
-        "--fix-seconds",
-        metavar="N",
-        type=_seconds,
-        default=_SECONDS_TO_TRY,
-        help="how long --with-fixes may try them one by one; default: %(default)s",
-    )
-    again.add_argument(
-        "--publish",
-        metavar="NAMESPACE/NAME",
-        type=partial(object_name, kind="ConfigMap", example="spotgate-rehearsal"),
-        help="rehearse each --lose on its own, by default each pool with spot Nodes, and write the results to this "
+    one_by_one = "how long --with-fixes may try them one by one; default: %(default)s"
+    _add(parser, "--fix-seconds", "N", one_by_one, _count, _SECONDS_TO_TRY)
+    nightly = (
+        "rehearse each --lose on its own, by default each pool with spot Nodes, and write the results to this "
         "ConfigMap of the live cluster, and to a PolicyReport of the same name where it has the kind; in a Pod "
-        "without --kubeconfig as its ServiceAccount",
+        "without --kubeconfig as its ServiceAccount"
     )
+    name = partial(object_name, kind="ConfigMap", example="spotgate-rehearsal")
+    _add(again, "--publish", "NAMESPACE/NAME", nightly, name)
     parser.add_argument("-o", "--output", choices=FORMATS, default="table", help="default: table, for people")
     _add_cluster(parser)
     _add_model(parser)
@@ -118,17 +101,24 @@ def configure(parser: ArgumentParser) -> None:
     _add_programs(parser)
 
 
+def _add(
+    group: _ActionsContainer,
+    flag: str,
+    metavar: str,
+    text: str,
+    kind: Callable[[str], object] = str,
+    default: object = None,
+) -> None:
+    group.add_argument(flag, metavar=metavar, type=kind, default=default, help=text)
+
+
 def _add_cluster(parser: ArgumentParser) -> None:
     cluster = parser.add_argument_group("the cluster")
     has = "Nodes, node pools, budgets, and Pods as they run; files or folders; can be given again"
     add_list(cluster, "--state", "PATH", f"manifests of what it has: {has}")
-    cluster.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        type=Path,
-        help="read it from the cluster that this file names; Secrets and ConfigMaps are not read",
-    )
-    cluster.add_argument("--context", metavar="NAME", help="context in the kubeconfig; default: the current one")
+    read = "read it from the cluster that this file names; Secrets and ConfigMaps are not read"
+    _add(cluster, "--kubeconfig", "FILE", read, Path)
+    _add(cluster, "--context", "NAME", "context in the kubeconfig; default: the current one")
     add_cluster(cluster)
 
 
@@ -144,35 +134,17 @@ def _add_model(parser: ArgumentParser) -> None:
     add_list(model, "--grow", "POOL=N[:SECONDS]", come, _growth)
     offers = "what a node of an instance type, or of a pool, offers: m6i.large=cpu=2,memory=8Gi; can be given again"
     add_list(model, "--allocatable", "TYPE=RESOURCE=AMOUNT,...", offers, _allocatable)
-    model.add_argument(
-        "--startup-seconds",
-        metavar="N",
-        type=_seconds,
-        default=_SECONDS_TO_START,
-        help="from a Pod's binding until it is ready; in a live cluster what its workload's Pods took; default: 30",
-    )
-    model.add_argument(
-        "--provisioning-seconds",
-        metavar="N",
-        type=_count,
-        help="from the notice until a proposed pool has grown; default: as the provider's document says",
-    )
-    model.add_argument(
-        "--scheduler-config",
-        metavar="FILE",
-        type=Path,
-        help="a KubeSchedulerConfiguration; default: the scheduler's own",
-    )
+    ready = "from a Pod's binding until it is ready; in a live cluster what its workload's Pods took; default: 30"
+    _add(model, "--startup-seconds", "N", ready, _count, _SECONDS_TO_START)
+    grown = "from the notice until a proposed pool has grown; default: as the provider's document says"
+    _add(model, "--provisioning-seconds", "N", grown, _count)
+    _add(model, "--scheduler-config", "FILE", "a KubeSchedulerConfiguration; default: the scheduler's own", Path)
 
 
 def _add_programs(parser: ArgumentParser) -> None:
     programs = parser.add_argument_group("the programs of the control plane")
-    programs.add_argument(
-        "--binaries",
-        metavar="DIR",
-        type=Path,
-        help="a folder with them; default: $KUBEBUILDER_ASSETS, else the cache, which is filled where it has none",
-    )
+    folder = "a folder with them; default: $KUBEBUILDER_ASSETS, else the cache, which is filled where it has none"
+    _add(programs, "--binaries", "DIR", folder, Path)
     programs.add_argument(
         "--prepare",
         action="store_true",
@@ -229,10 +201,6 @@ def _count(text: str) -> int:
     if not text.isdecimal():
         raise ArgumentTypeError(f"{text!r} is no number: write 0, 1, 2 ...")
     return int(text)
-
-
-def _seconds(text: str) -> float:
-    return float(_count(text))
 
 
 def _positive(text: str) -> int:

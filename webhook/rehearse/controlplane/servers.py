@@ -64,6 +64,18 @@ def controller_manager(credentials: Credentials) -> list[str]:
     ]
 
 
+def scheduler(config: Path, *, port: int) -> list[str]:
+    """Return the flags of the scheduler, whose metrics anyone may read."""
+    return [
+        f"--config={config}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        "--permit-port-sharing",
+        f"--cert-dir={config.parent}",
+        "--authorization-always-allow-paths=/metrics",
+    ]
+
+
 def kwok(credentials: Credentials, stages: Path) -> list[str]:
     """Return the flags of KWOK, which keeps every Node alive and runs the Pods on it, as the stages say."""
     return [

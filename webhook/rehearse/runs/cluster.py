@@ -63,14 +63,13 @@ _WEBHOOK_KEY: Final = b"/registry/mutatingwebhookconfigurations/spotgate"
 _EVENTS: Final = b"/registry/events/"
 _QUOTAS: Final = b"/registry/resourcequotas/"
 _PREFIX: Final = b"/registry/"
-_CONNECTIONS: Final = 8
 _BATCH: Final = 64
 """Writes of one transaction; etcd takes 128, and 1.5 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RehearsalOptions:
-    """Hold the options of a rehearsal.
+    """The options of a rehearsal.
 
     Attributes:
         programs: those of the control plane.
@@ -93,7 +92,7 @@ class RehearsalOptions:
 
 @dataclass(frozen=True, slots=True)
 class RunningCluster:
-    """Hold the control plane of a run.
+    """The control plane of a run.
 
     Attributes:
         plane: its processes.
@@ -106,9 +105,9 @@ class RunningCluster:
     scheduler_names: frozenset[str]
 
     def count_quotas(self, *, pause: bool) -> None:
-        """Let the quota controller count, or pause it.
+        """Have the quota controller count, or pause it.
 
-        A count misses the Pods that are being created, and nothing corrects it for minutes: quotas let too many in.
+        A count misses the Pods that are being created, and nothing corrects it for minutes: quotas admit too many.
         """
         if _QUOTA_CONTROLLER in self.plane.processes:
             os.kill(self.plane.processes[_QUOTA_CONTROLLER].pid, signal.SIGSTOP if pause else signal.SIGCONT)
@@ -154,17 +153,7 @@ def start_rehearsal_cluster(
         if any(key.startswith(_QUOTAS) for key, _ in contents):
             quotas = [*manager, f"--controllers={_QUOTA_CONTROLLER}"]
             plane.start(_QUOTA_CONTROLLER, quotas, program="kube-controller-manager")
-        plane.start(
-            "kube-scheduler",
-            [
-                f"--config={config}",
-                "--bind-address=127.0.0.1",
-                f"--secure-port={port}",
-                "--permit-port-sharing",
-                f"--cert-dir={plane.directory}",
-                "--authorization-always-allow-paths=/metrics",
-            ],
-        )
+        plane.start("kube-scheduler", servers.scheduler(config, port=port))
         plane.start("kwok", servers.kwok(plane.credentials, STAGES))
         names = frozenset(each["schedulerName"] for each in json.loads(config.read_text())["profiles"])
         yield RunningCluster(plane, f"https://127.0.0.1:{port}/metrics", names)
@@ -188,7 +177,7 @@ def _scheduler_config(plane: ControlPlane, given: Path | None) -> Path:
         "burst": 2 * _QPS,
     }
     config["leaderElection"] = {"leaderElect": False}
-    # Nobody waits here for a Pod that can't be scheduled anyway.
+    # A Pod that can't be scheduled is tried again at once.
     config |= {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}
     profiles = config.get("profiles") or [{}]
     config["profiles"] = [{"schedulerName": "default-scheduler", **each} for each in profiles]
@@ -216,28 +205,25 @@ def _start_webhook(plane: ControlPlane, flags: Sequence[str], state: Sequence[JS
 
 
 def _port_in(log: Path) -> int | None:
-    for line in log.read_text().splitlines():
-        if line.startswith("{") and (entry := json.loads(line)).get("event") == "listening":
-            port: int = entry["port"]
-            return port
-    return None
+    entries = (json.loads(line) for line in log.read_text().splitlines() if line.startswith("{"))
+    return next((entry["port"] for entry in entries if entry.get("event") == "listening"), None)
 
 
 def _configuration(bundle: Bundle, plane: ControlPlane, port: int) -> JSON:
     """Return the configuration that has the API server call spotgate for Pods that are made."""
     trust = {"caBundle": base64.b64encode(plane.credentials.authority.read_bytes()).decode()}
-    found = next(each for each in configurations(bundle, {"service": {"name": "spotgate", "namespace": "x"}}))
-    for webhook in found["webhooks"]:
+    configuration = next(iter(configurations(bundle, {"service": {"name": "spotgate", "namespace": "x"}})))
+    for webhook in configuration["webhooks"]:
         path = webhook["clientConfig"]["service"]["path"]
         webhook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{path}", **trust}
-    found["metadata"] |= {"uid": "00000000-0000-0000-0000-000000000001", "creationTimestamp": CREATED}
-    return found
+    configuration["metadata"] |= {"uid": "00000000-0000-0000-0000-000000000001", "creationTimestamp": CREATED}
+    return configuration
 
 
 def pairs_of(objects: Iterable[JSON]) -> Pairs:
     """Return the key and value that etcd has of each object."""
-    found = ((kind_of_object(each), each) for each in objects)
-    return [(kind.key(each["metadata"]).encode(), msgspec.json.encode(each)) for kind, each in found if kind]
+    kinds = ((kind_of_object(value), value) for value in objects)
+    return [(kind.key(value["metadata"]).encode(), msgspec.json.encode(value)) for kind, value in kinds if kind]
 
 
 async def _load(url: str, pairs: Iterable[tuple[bytes, bytes]]) -> None:
@@ -245,22 +231,18 @@ async def _load(url: str, pairs: Iterable[tuple[bytes, bytes]]) -> None:
 
     The API server reads JSON from etcd as it reads its own encoding, and converts and completes it.
     """
+    rest = iter(pairs)
     async with aiohttp.ClientSession(url) as session:
-        rest = iter(pairs)
-
-        async def write() -> None:
-            while batch := list(islice(rest, _BATCH)):
-                puts = [{"requestPut": {"key": _encoded(key), "value": _encoded(value)}} for key, value in batch]
-                await _post(session, "/v3/kv/txn", {"success": puts})
-
-        await asyncio.gather(*(write() for _ in range(_CONNECTIONS)))
+        while batch := list(islice(rest, _BATCH)):
+            puts = [{"requestPut": {"key": _encoded(key), "value": _encoded(value)}} for key, value in batch]
+            await _post(session, "/v3/kv/txn", {"success": puts})
 
 
 async def _post(session: aiohttp.ClientSession, path: str, body: JSON) -> JSON:
     async with session.post(path, data=msgspec.json.encode(body)) as response:
         text = await response.read()
         if not response.ok:
-            raise ControlPlaneError(f"etcd refuses what it is to keep: {text[:300].decode(errors='replace')}")
+            raise ControlPlaneError(f"etcd refuses an object: {text[:300].decode(errors='replace')}")
         answer: JSON = msgspec.json.decode(text)
         return answer
 
