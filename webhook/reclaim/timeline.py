@@ -376,15 +376,12 @@ def _strictest(
     target: Target, budgets: GraceBudgets, bundle: Bundle
 ) -> tuple[GraceBudget, Provider, Pool | None] | None:
     """Return the shortest time to stop that the Pod may get, with its provider and pool, or None if none is known."""
-    parts = [(bundle.providers[pool.provider], pool) for pool in target.pools or ()]
-    seen = {provider.name for provider, _ in parts}
-    nodes: list[tuple[Target, Provider, Pool | None]] = [
-        *((replace(target, pools=(pool,), providers=(each,)), each, pool) for each, pool in parts),
-        *(
-            (replace(target, pools=None, providers=(each,)), each, None)
-            for each in target.providers
-            if each.name not in seen
-        ),
+    pools = target.pools or ()
+    seen = {pool.provider for pool in pools}
+    unseen = [provider for provider in target.providers if provider.name not in seen]
+    budgeted: list[tuple[GraceBudget | None, Provider, Pool | None]] = [
+        *((budgets.of_pools([pool]), bundle.providers[pool.provider], pool) for pool in pools),
+        *((budgets.of(replace(target, pools=None, providers=(provider,))), provider, None) for provider in unseen),
     ]
-    options = [(budget, provider, pool) for part, provider, pool in nodes if (budget := budgets.of(part)) is not None]
+    options = [(budget, provider, pool) for budget, provider, pool in budgeted if budget is not None]
     return min(options, key=lambda option: option[0].seconds, default=None)

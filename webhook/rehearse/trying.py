@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
@@ -12,9 +13,7 @@ from webhook.rehearse.compare import compare
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from webhook.rehearse.result import Figure, Fix, Rehearsal
-
-Harm = tuple[float, ...]
+    from webhook.rehearse.result import Fix, Rehearsal
 
 _ALL_RUNS: Final = None
 _ONE_RUN: Final = 1
@@ -28,36 +27,26 @@ def try_fixes(base: Rehearsal, rehearse: Callable[[Sequence[Fix], int | None], R
     """
     began = time.monotonic()
     fixed = rehearse(base.fixes, _ALL_RUNS)
-    least = _harm(fixed)
-    ranked: list[tuple[Harm, Fix]] = []
+    ranked: list[tuple[tuple[float, ...], Fix]] = []
     longest = 0.0
     for fix in base.fixes:
-        others = [each for each in base.fixes if each is not fix]
+        others = [other for other in base.fixes if other is not fix]
         start = time.monotonic()
         if others and start + longest > began + seconds:
-            ranked.append((tuple(0.0 for _ in least), fix))
+            ranked.append(((1.0,), fix))
             continue
-        without = _harm(rehearse(others, _ONE_RUN)) if others else _harm(base)
+        without = rehearse(others, _ONE_RUN) if others else base
         longest = max(longest, time.monotonic() - start)
-        saved = tuple(more - less for more, less in zip(without, least, strict=True))
-        helps = saved > tuple(0.0 for _ in least)
-        ranked.append((saved, structs.replace(fix, tried="helps" if helps else "does not help")))
-    ranked.sort(key=lambda each: (each[1].tried == "does not help", [-number for number in each[0]]))
+        helps = bool(compare(fixed, without, "").worse)
+        rank = (0.0 if helps else 2.0, *(-harm for harm in _harm(without)))
+        ranked.append((rank, structs.replace(fix, tried="helps" if helps else "does not help")))
+    ranked.sort(key=itemgetter(0))
     comparison = compare(base, fixed, "the cluster without these fixes")
     return structs.replace(base, fixes=tuple(fix for _, fix in ranked), comparison=comparison, fixed=fixed)
 
 
-def _harm(result: Rehearsal) -> Harm:
-    """Return what a rehearsal ends with, the worst first, to compare: less is better."""
-    workloads = result.workloads
-    return (
-        sum(each.failed or _most(each.pending) + _most(each.missing) for each in workloads),
-        sum(_most(each.killed_early) for each in workloads),
-        sum(_most(each.work_lost_gpu_hours) for each in workloads),
-        sum(_most(each.seconds_below_budget) for each in workloads),
-        sum(each.replicas - (each.lowest_ready.min or 0) for each in workloads),
-    )
-
-
-def _most(figure: Figure) -> float:
-    return figure.max or 0.0
+def _harm(result: Rehearsal) -> tuple[float, ...]:
+    """Return the harm at the end of a rehearsal, the worst first."""
+    summary = result.summary
+    figures = (summary.pending, summary.missing, summary.killed_early, summary.work_lost_gpu_hours)
+    return (sum(workload.failed for workload in result.workloads), *(figure.max or 0.0 for figure in figures))

@@ -59,7 +59,7 @@ def cluster(write: Write) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize("word", ["pod/web", "po/web", "Pods/web"])
+@pytest.mark.parametrize("word", ["pod/web", "Pods/web"])
 def test_an_object_of_a_cluster_is_explained_as_it_is_there(run: Run, word: str) -> None:
     done = run("explain", word, "-n", "shop", "--kubeconfig", "kubeconfig")
     assert (done.code, done.err) == (0, "")

@@ -20,16 +20,6 @@ if TYPE_CHECKING:
 _ANSWER: Final = 10.0
 """Seconds for each answer."""
 
-_SHORT: Final = {
-    "cj": "cronjobs",
-    "deploy": "deployments",
-    "ds": "daemonsets",
-    "po": "pods",
-    "rs": "replicasets",
-    "sts": "statefulsets",
-}
-"""kubectl's short names of what has Pods."""
-
 
 def read_object(connection: Connection, word: str, name: str, namespace: str) -> bytes:
     """Return an object of the cluster as JSON. Raise CannotJudgeError if it can't be read, or is not there."""
@@ -38,7 +28,7 @@ def read_object(connection: Connection, word: str, name: str, namespace: str) ->
 
 async def _read(api: Api, *, word: str, name: str, namespace: str) -> bytes:
     served = await served_resources(lambda path, accept: api.read(path, _ANSWER, accept))
-    wanted = _SHORT.get(word.casefold(), word.casefold())
+    wanted = word.casefold()
     named = [each for each in served if wanted in {each.resource.kind.casefold(), each.resource.plural, str(each)}]
     if not named:
         known = [known for each in served for known in (each.resource.kind.casefold(), each.resource.plural)]

@@ -32,8 +32,6 @@ _MOST_OF_ONE_POOL: Final = 20_000
 _LISTED: Final = 20
 """Names that an error lists."""
 
-_GOOD: Final = {"Ready": "True", "MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False"}
-
 
 @dataclass(frozen=True, slots=True)
 class RehearsedNode:
@@ -97,24 +95,27 @@ def absent(flag: str, what: str, name: str, there: Sequence[str]) -> CannotJudge
 
 def running_node(value: JSON, allocatable: Mapping[str, Any]) -> JSON:
     """Return a Node as the API server has one that runs, with what it offers."""
-    metadata, spec, status = (dict(value.get(key) or {}) for key in ("metadata", "spec", "status"))
-    metadata.pop("managedFields", None)
-    metadata.pop("resourceVersion", None)
-    labels = {HOSTNAME: metadata["name"], **(metadata.get("labels") or {})}
+    metadata, status = stored_metadata(value["metadata"]), value.get("status") or {}
+    metadata["labels"] = {HOSTNAME: metadata["name"], **(metadata.get("labels") or {})}
+    offered = {**_DEFAULTS, **allocatable}
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"uid": str(uuid.uuid4()), "creationTimestamp": CREATED, **metadata, "labels": labels},
-        "spec": spec,
+        "metadata": metadata,
+        "spec": dict(value.get("spec") or {}),
         "status": {
             **status,
-            "allocatable": {**_DEFAULTS, **allocatable},
-            "capacity": {**_DEFAULTS, **allocatable, **(status.get("capacity") or {})},
-            "conditions": [
-                {"type": each, "status": good, "lastTransitionTime": CREATED} for each, good in _GOOD.items()
-            ],
+            "allocatable": offered,
+            "capacity": {**offered, **(status.get("capacity") or {})},
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": CREATED}],
         },
     }
+
+
+def stored_metadata(metadata: JSON) -> JSON:
+    """Return metadata as etcd has it: with a UID, and without what the API server adds when an object is read."""
+    own = {key: field for key, field in metadata.items() if key not in {"managedFields", "resourceVersion"}}
+    return {"uid": str(uuid.uuid4()), "creationTimestamp": CREATED, **own}
 
 
 def nodes_of_pools(

@@ -133,16 +133,14 @@ def _window(node: RehearsedNode, budgets: GraceBudgets, drained_by: DrainedBy | 
     budget = budgets.of_pools([node.pool]) if node.pool is not None else None
     limit = budget.limit if budget is not None else node.provider.grace_period.budget_seconds
     drain, removal = timeline.drain_seconds, max(timeline.removal_seconds, timeline.drain_seconds)
-    by, title = drained_by or timeline.drained_by, node.provider.title
-    if by == "nobody":
-        return ReclaimWindow(title, (), removal, removal, removal, removal, by, assumes=chosen or timeline.assumes)
+    by = drained_by or timeline.drained_by
     unevicted = unevicted_annotation(node.provider, node.pool)
     return ReclaimWindow(
-        provider=title,
+        provider=node.provider.title,
         nodes=(),
         cordon=timeline.cordon_seconds,
         drain=drain,
-        kill=min(drain + limit, removal),
+        kill=removal if by == "nobody" else min(drain + limit, removal),
         removal=removal,
         drained_by=by,
         unevicted=unevicted,

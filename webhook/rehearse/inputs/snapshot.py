@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,13 +18,15 @@ from webhook.model.review import MalformedObjectError
 from webhook.offline.manifests.state import view_of
 from webhook.rehearse.inputs.budgets import keep_counts
 from webhook.rehearse.inputs.gangs import pods_without_controller
-from webhook.rehearse.inputs.nodes import CREATED, nodes_of_pools, read_node, running_node, size_of
+from webhook.rehearse.inputs.nodes import CREATED, nodes_of_pools, read_node, running_node, size_of, stored_metadata
 from webhook.rehearse.inputs.resources import (
+    CLAIM,
     LIMIT_RANGE,
     NAMESPACE,
     NODE,
     POD,
     QUOTA,
+    STORAGE_CLASS,
     kind_of_object,
     manifest_of,
     pod_spec_of,
@@ -49,6 +50,7 @@ PROVISIONER: Final = "rehearse.spotgate.dev"
 JOB_TRACKING: Final = "batch.kubernetes.io/job-tracking"
 """The finalizer by which the Job controller counts Pods."""
 
+_REHEARSED: Final = "rehearsed"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _SYSTEM_CLASSES: Final = "system-"
 _SETS: Final = "StatefulSet"
@@ -240,39 +242,29 @@ def _expect_nodes(nodes: Iterable[RehearsedNode], existing: Iterable[JSON]) -> N
             )
 
 
-def _storage_classes_for(objects: Iterable[JSON]) -> Iterator[Manifest]:
+def _storage_classes_for(objects: Sequence[JSON]) -> Iterator[Manifest]:
     """Yield the StorageClasses that claims name, or leave to the default, and that are not among the objects."""
-    names: set[str] = set()
-    there: set[str] = set()
-    default = False
-    for each in objects:
-        if each["kind"] == "StorageClass":
-            there.add(each["metadata"]["name"])
-            default = default or (each["metadata"].get("annotations") or {}).get(_DEFAULT_CLASS) == "true"
-        elif each["kind"] == "PersistentVolumeClaim" and not each["spec"].get("volumeName"):
-            names.add(each["spec"].get("storageClassName") or "")
-        elif each["kind"] == _SETS:
-            claims = each["spec"].get("volumeClaimTemplates") or ()
-            names |= {(claim.get("spec") or {}).get("storageClassName") or "" for claim in claims}
-    for name in sorted(names - there):
-        if name or not default:
-            value = {
-                "apiVersion": "storage.k8s.io/v1",
-                "kind": "StorageClass",
-                "metadata": {"name": name or "rehearsed", "annotations": {} if name else {_DEFAULT_CLASS: "true"}},
-                "provisioner": PROVISIONER,
-                "volumeBindingMode": "WaitForFirstConsumer",
-            }
-            yield manifest_of("spotgate rehearse", value)
+    classes = [value["metadata"] for value in objects if value["kind"] == STORAGE_CLASS.kind]
+    claims = [value for value in objects if value["kind"] == CLAIM.kind]
+    for value in objects:
+        claims += (value["spec"].get("volumeClaimTemplates") or ()) if value["kind"] == _SETS else ()
+    names = {(claim.get("spec") or {}).get("storageClassName") or _REHEARSED for claim in claims}
+    if any((metadata.get("annotations") or {}).get(_DEFAULT_CLASS) == "true" for metadata in classes):
+        names.discard(_REHEARSED)
+    for name in sorted(names - {metadata["name"] for metadata in classes}):
+        value = {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": STORAGE_CLASS.kind,
+            "metadata": {"name": name, "annotations": {_DEFAULT_CLASS: "true"} if name == _REHEARSED else {}},
+            "provisioner": PROVISIONER,
+            "volumeBindingMode": "WaitForFirstConsumer",
+        }
+        yield manifest_of("spotgate rehearse", value)
 
 
 def _as_stored(value: JSON, rolled_out: frozenset[WorkloadIdentity] = frozenset()) -> JSON:
     """Return an object as etcd is to have it: with a UID, and without what the API server adds when it is read."""
-    metadata = {
-        "uid": str(uuid.uuid4()),
-        "creationTimestamp": CREATED,
-        **{key: each for key, each in value["metadata"].items() if key not in {"managedFields", "resourceVersion"}},
-    }
+    metadata = stored_metadata(value["metadata"])
     stored = {**value, "metadata": metadata}
     if value["kind"] == NAMESPACE.kind:
         metadata["labels"] = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": metadata["name"]}

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from webhook.base.terminal import Line
-    from webhook.rehearse.result import Figure, Rehearsal, RehearsalComparison, WorkloadResult
+    from webhook.rehearse.result import Figure, Rehearsal, RehearsalComparison, RehearsalSummary, WorkloadResult
 
 _INDENT: Final = "    "
 _COLUMNS: Final = _INDENT + "{!s:<22}{!s:>10}{!s:>16}"
@@ -58,16 +58,17 @@ def _facts(rehearsal: Rehearsal) -> Iterator[Line]:
         yield [(_COLUMNS.format("", "as it is", "with the fixes"), "dim")]
         yield from _side_by_side(summary, rehearsal.fixed.summary)
     else:
-        yield [
-            (f"{_INDENT}moved {summary.moved}, ", ""),
-            (f"pending {summary.pending}", _bad(summary.pending)),
-            (", ", ""),
-            (f"missing {summary.missing}", _bad(summary.missing)),
-            (", ", ""),
-            (f"killed early {summary.killed_early}", _bad(summary.killed_early)),
-            (f", work lost {summary.work_lost_gpu_hours} GPU-hours", ""),
-            (f", {counted(failed, 'Job')} failed" if failed else "", "red"),
-        ]
+        work = f", work lost {summary.work_lost_gpu_hours} GPU-hours"
+        jobs = f", {counted(failed, 'Job')} failed" if failed else ""
+        yield [(_INDENT, ""), *_counts(summary), (work, ""), (jobs, "red")]
+
+
+def _counts(figures: RehearsalSummary | WorkloadResult) -> Line:
+    line = [(f"moved {figures.moved}", "")]
+    for name in ("pending", "missing", "killed_early"):
+        figure = getattr(figures, name)
+        line += [(", ", ""), (f"{name.replace('_', ' ')} {figure}", _bad(figure))]
+    return line
 
 
 def _side_by_side(before: object, after: object) -> Iterator[Line]:
@@ -84,14 +85,8 @@ def _workload(result: WorkloadResult, fixed: WorkloadResult | None) -> Iterator[
     where = f"{result.namespace}/" if result.namespace else ""
     line = [(f"{result.kind} {where}{result.name}", "bold"), (f"  {result.lost} of {result.replicas} lost", "")]
     if fixed is None:
-        line += [
-            (f": moved {result.moved}, ", ""),
-            (f"pending {result.pending}", _bad(result.pending)),
-            (", ", ""),
-            (f"missing {result.missing}", _bad(result.missing)),
-            (f", killed early {result.killed_early}, lowest ready {result.lowest_ready}", ""),
-            (_again(result.ready_again_seconds), ""),
-        ]
+        ready = f", lowest ready {result.lowest_ready}{_again(result.ready_again_seconds)}"
+        line += [(": ", ""), *_counts(result), (ready, "")]
     yield line
     yield from _side_by_side(result, fixed) if fixed is not None else ()
     if result.budget:
