@@ -82,7 +82,6 @@ def test_programs_of_the_user_say_their_version(cache: Path, tmp_path: Path, mon
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "bin"))
     assets = find_programs(None, "v1.34.1")
     assert (found.version, assets.version) == ("1.35.1-acme", "1.35.1-acme")
-    assert (found.origin, assets.origin) == (f"--binaries {tmp_path}/bin", f"KUBEBUILDER_ASSETS {tmp_path}/bin")
     (tmp_path / "bin" / "kube-scheduler").write_text("\x7fELF")
     with pytest.raises(CannotJudgeError, match=r"kube-scheduler --version` prints no version: .*Exec format error"):
         find_programs(tmp_path / "bin", None)
@@ -122,7 +121,7 @@ def test_without_go_programs_are_taken_out_of_images(
     else:
         import_images(tmp_path, monkeypatch)
     found = prepare("v1.35.2-eks-1a2b3c")
-    assert (found.version, found.origin) == ("1.35.2", f"from container images, in {cache}")
+    assert found.version == "1.35.2"
     folders = {
         f"{each}-{PLATFORM}-image" for each in (f"etcd-v{images.ETCD_TAG[:-2]}", "kwok-v0.8.0", "kubernetes-v1.35.2")
     }
@@ -176,4 +175,4 @@ def test_a_build_that_is_ended_leaves_nothing_half_built(cache: Path, tmp_path: 
         _, said = program.communicate(timeout=30)
     assert program.returncode == 130
     assert "8 to 15 minutes on two cores, once" in said
-    assert [each.name for each in cache.iterdir()] == ["lock"]
+    assert not [path for path in cache.rglob("*") if path.is_file() and path.name != "lock"]

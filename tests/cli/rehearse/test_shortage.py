@@ -7,8 +7,8 @@ from collections import Counter
 import msgspec
 import pytest
 
+from webhook.kube.pod import PodSpec
 from webhook.rehearse.inputs.nodes import RehearsedNode
-from webhook.rehearse.inputs.resources import RehearsedPodSpec
 from webhook.rehearse.runs.shortage import shortage_of
 
 
@@ -41,4 +41,4 @@ def test_a_shortage_names_pools_and_how_much_they_lack(
     spec: dict[str, object], needed: dict[str, float], said: str
 ) -> None:
     requested = {"a-0": Counter({"cpu": 1}), "b-0": Counter({"cpu": 0})}
-    assert shortage_of(msgspec.convert(spec, RehearsedPodSpec), needed, NODES, requested) == said
+    assert shortage_of(msgspec.convert(spec, PodSpec), needed, NODES, requested) == said

@@ -193,7 +193,7 @@ def _prepare(options: RehearseOptions) -> int:
         programs = prepare(None if options.kubeconfig is None else live_version(options))
     except BinariesError as error:
         raise CannotJudgeError(f"spotgate rehearse --prepare: {error}") from None
-    complain(f"spotgate: Kubernetes {programs.version} is ready: {programs.origin}")
+    complain(f"spotgate: Kubernetes {programs.version} is ready: {programs.paths['kube-scheduler'].parent}")
     return FINE
 
 

@@ -133,10 +133,10 @@ def find_or_build(
         go = find_go()
         with locked(cache, say):
             for module in needed:
-                if not has_programs(cache / module.key, module.packages):  # another process may have built it
-                    with filling(cache / module.key) as built:
-                        for name, package in module.packages.items():
-                            _build(go, module, package, built / name, say)
+                for name, package in module.packages.items():
+                    with filling(cache / module.key / name) as part:
+                        if part is not None:
+                            _build(go, module, package, part, say)
     return {name: cache / module.key / name for module in needed for name in module.packages if name in names}
 
 
@@ -168,22 +168,22 @@ def locked(cache: Path, say: Callable[[str], None]) -> Iterator[None]:
             except BlockingIOError:
                 say("waiting for another process that is building programs")
                 fcntl.flock(file, fcntl.LOCK_EX)
-            for abandoned in cache.glob(".building-*"):  # by one that was killed
-                shutil.rmtree(abandoned)
             yield
     except OSError as error:
         raise BinariesError(f"no programs can be put into {cache}: {error}; set XDG_CACHE_HOME") from error
 
 
 @contextlib.contextmanager
-def filling(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder that takes the place of this one when the block ends well: it is complete or not there."""
-    with tempfile.TemporaryDirectory(prefix=".building-", dir=folder.parent) as temporary:
-        built = Path(temporary) / "bin"
-        built.mkdir()
-        yield built
-        shutil.rmtree(folder, ignore_errors=True)  # it may lack programs that a user removed
-        built.rename(folder)
+def filling(program: Path) -> Iterator[Path | None]:
+    """Yield where to write a program: it takes its place when the block ends well. Yield None if it is there."""
+    if has_programs(program.parent, [program.name]):
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="spotgate-", dir=program.parent.parent) as folder:
+        part = Path(folder) / program.name
+        yield part
+        program.parent.mkdir(exist_ok=True)
+        part.rename(program)
 
 
 def _build(go: str, module: Module, package: str, target: Path, say: Callable[[str], None]) -> None:

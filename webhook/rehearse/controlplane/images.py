@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Final
 
-from webhook.rehearse.controlplane.binaries import KWOK, PLATFORM, BinariesError, filling, has_programs, locked
+from webhook.rehearse.controlplane.binaries import KWOK, PLATFORM, BinariesError, filling, locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,11 +62,11 @@ def copy_from_images(version: str, cache: Path, say: Callable[[str], None]) -> N
     engine = _engine()
     with locked(cache, say):
         for folder, images in folders_of(version).items():
-            if not has_programs(cache / folder, images):
-                with filling(cache / folder) as directory:
-                    for program, image in images.items():
-                        say(f"taking {program} out of {image}, by {engine}")
-                        _copy(engine, image, directory / program)
+            for program, image in images.items():
+                with filling(cache / folder / program) as part:
+                    if part is not None:
+                        say(f"copying {program} from {image} with {engine}")
+                        _copy(engine, image, part)
 
 
 def _engine() -> str:

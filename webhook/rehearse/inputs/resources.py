@@ -19,12 +19,6 @@ JSON: TypeAlias = dict[str, Any]
 GroupKind: TypeAlias = tuple[str, str]
 
 
-class RehearsedPodSpec(PodSpec):
-    """Hold the spec of a Pod, with what only a rehearsal reads."""
-
-    schedulingGroup: dict[str, Any] | None = None
-
-
 class RehearsedKind(msgspec.Struct, frozen=True):
     """Describe a kind of object that a rehearsal loads.
 
@@ -121,12 +115,12 @@ def manifest_of(where: str, value: JSON) -> Manifest:
     return Manifest(Document(file=where, line=0, value=None, source=""), (), value["apiVersion"], value["kind"], value)
 
 
-def pod_spec_of(value: Mapping[str, Any] | None) -> RehearsedPodSpec:
+def pod_spec_of(value: Mapping[str, Any] | None) -> PodSpec:
     """Return the spec of a Pod, or of a workload's pod template; an empty one if there is none."""
     spec: JSON = (value or {}).get("spec") or {}
     if (value or {}).get("kind") != POD.kind:
         spec = (spec.get("template") or {}).get("spec") or {}
-    return msgspec.convert(spec, RehearsedPodSpec)
+    return msgspec.convert(spec, PodSpec)
 
 
 def requests_of(spec: PodSpec) -> Counter[str]:

@@ -131,8 +131,6 @@ def snapshot_of(
     existing += [each.value for each in new]
     _expect_nodes(nodes, existing)
     everything = [*existing, *(each.value for each in created)]
-    if any(pod_spec_of(each).schedulingGroup for each in everything):
-        notes.append("spec.schedulingGroup: the scheduler here places the Pods of a PodGroup one by one")
     if any((each.value.get("spec") or {}).get("minReadySeconds") for each in source.manifests if each.kind == _SETS):
         notes.append("minReadySeconds: a StatefulSet makes its next Pod as soon as the one before is ready")
     notes += _without_requests(created)

@@ -23,7 +23,7 @@ from webhook.rehearse.controlplane.binaries import (
     has_programs,
     report,
 )
-from webhook.rehearse.controlplane.images import IMAGE, copy_from_images
+from webhook.rehearse.controlplane.images import copy_from_images
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,12 +41,10 @@ class Programs:
 
     Attributes:
         paths: by name.
-        origin: where they are from, for people.
         version: the version that kube-scheduler reports, such as 1.37.2.
     """
 
     paths: Mapping[str, Path]
-    origin: str
     version: str
 
 
@@ -60,7 +58,7 @@ def find_programs(folder: Path | None, cluster: str | None) -> Programs:
             raise CannotJudgeError(
                 f"spotgate rehearse: --binaries {folder}: {', '.join(missing)} can't be run from there"
             )
-        return _in_folder(folder, "--binaries")
+        return _programs({name: folder / name for name in NEEDED})
     if (programs := _found(_preferred(cluster)) or _found(KUBERNETES.version)) is not None:
         return programs
     report("there are no programs of a control plane yet; `spotgate rehearse --prepare` gets them beforehand")
@@ -109,7 +107,7 @@ def _found(version: str) -> Programs | None:
     """Return the programs that KUBEBUILDER_ASSETS names, or else the newest of this minor version in the cache."""
     assets = Path(os.environ.get("KUBEBUILDER_ASSETS") or os.devnull)
     if has_programs(assets, NEEDED):
-        return _in_folder(assets, "KUBEBUILDER_ASSETS")
+        return _programs({name: assets / name for name in NEEDED})
     paths: dict[str, Path] = {}
     for module in CONTROL_PLANE:
         minor = (version if module is KUBERNETES else module.version).rpartition(".")[0]
@@ -119,19 +117,14 @@ def _found(version: str) -> Programs | None:
         if newest is None:
             return None
         paths |= {name: newest / name for name in needed}
-    how = "from container images" if paths["kube-scheduler"].parent.name.endswith(IMAGE) else "built from Go modules"
-    return _programs(paths, f"{how}, in {cache_directory()}")
+    return _programs(paths)
 
 
 def _release(folder: Path) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", folder.name.split("-")[1])]
 
 
-def _in_folder(folder: Path, named: str) -> Programs:
-    return _programs({name: folder / name for name in NEEDED}, f"{named} {folder}")
-
-
-def _programs(paths: Mapping[str, Path], origin: str) -> Programs:
+def _programs(paths: Mapping[str, Path]) -> Programs:
     """Return the programs with the version of the scheduler. Raise CannotJudgeError."""
     command = [str(paths["kube-scheduler"]), "--version"]
     try:
@@ -141,4 +134,4 @@ def _programs(paths: Mapping[str, Path], origin: str) -> Programs:
     version = re.match(r"Kubernetes v(\S+)", said)
     if version is None:
         raise CannotJudgeError(f"spotgate rehearse: `{command[0]} --version` prints no version: {said.strip()}")
-    return Programs(paths, origin, version[1])
+    return Programs(paths, version[1])

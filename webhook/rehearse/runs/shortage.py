@@ -12,8 +12,8 @@ from webhook.kube.tolerations import HARD_EFFECTS, tolerates
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from webhook.kube.pod import PodSpec
     from webhook.rehearse.inputs.nodes import RehearsedNode
-    from webhook.rehearse.inputs.resources import RehearsedPodSpec
 
 _UNITS: Final = {"cpu": ("CPU", "CPUs", 1.0), "memory": ("GiB of memory", "GiB of memory", 2.0**30)}
 """One, several, and how much of the resource that is."""
@@ -21,7 +21,7 @@ _NAMED_POOLS: Final = 2
 
 
 def shortage_of(
-    spec: RehearsedPodSpec,
+    spec: PodSpec,
     needed: Mapping[str, float],
     nodes: Iterable[RehearsedNode],
     requested: Mapping[str, Counter[str]],
@@ -49,7 +49,7 @@ def shortage_of(
     return ""
 
 
-def _admits(node: RehearsedNode, spec: RehearsedPodSpec) -> bool:
+def _admits(node: RehearsedNode, spec: PodSpec) -> bool:
     """Return whether a node's labels and taints admit a Pod."""
     taints = (
         Taint(each["key"], each.get("value", ""), each["effect"]) for each in node.value["spec"].get("taints") or ()

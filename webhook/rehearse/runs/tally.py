@@ -183,7 +183,7 @@ def _why_pending(
 def _why_not_made_again(workload: WorkloadKey, watches: Watches) -> str:
     """Return why a workload has fewer Pods than before; empty if nothing says it."""
     job = watches.jobs.get((workload.namespace, workload.name)) if workload.kind == "Job" else None
-    if job is not None and (failed := job.condition("Failed")) is not None:
+    if job is not None and (failed := job.status.condition("Failed")) is not None:
         return f"{JOB_FAILED}: {failed.reason}: {failed.message}"
     if job is not None and job.status.failedIndexes:
         return f"{INDEXES_FAILED}: {job.status.failedIndexes}"

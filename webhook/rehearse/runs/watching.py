@@ -14,7 +14,6 @@ from webhook.cluster.api import ApiError
 from webhook.cluster.mirror import Mirror, Pace
 from webhook.cluster.source import WatchedResource
 from webhook.kube.pod import ObjectMeta, OwnerReference, Pod
-from webhook.rehearse.inputs.resources import RehearsedPodSpec  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -28,6 +27,9 @@ STOPPED: Final = "rehearse.spotgate.dev/stopped"
 
 _PACE: Final = Pace(first=0.2, answer=60)
 """Seconds for a list: ten thousand Pods on a busy machine."""
+
+_ENDED: Final = ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")
+"""Conditions of a Job that makes no further Pods."""
 
 _COMBINED: Final = "(combined from similar events): "
 _POLL: Final = 0.05
@@ -84,6 +86,10 @@ class SeenStatus(msgspec.Struct):
     hard: dict[str, Any] = {}
     used: dict[str, Any] = {}
 
+    def condition(self, *names: str) -> SeenCondition | None:
+        """Return the first condition of these types."""
+        return next((condition for condition in self.conditions if condition.type in names), None)
+
     @property
     def uncountable(self) -> str:
         """Return why the disruption controller can't tell how many Pods there should be; empty if it can."""
@@ -101,7 +107,6 @@ class SeenPod(Pod):
     """A Pod as it is now."""
 
     metadata: SeenMetadata
-    spec: RehearsedPodSpec
     status: SeenStatus = msgspec.field(default_factory=SeenStatus)
 
     @property
@@ -127,23 +132,19 @@ class SeenPod(Pod):
     @property
     def ready(self) -> bool:
         """Return whether it is ready and is to go on."""
-        found = self.condition("Ready")
-        return self.lives and found is not None and found.status == "True"
+        condition = self.status.condition("Ready")
+        return self.lives and condition is not None and condition.status == "True"
 
     @property
     def unscheduled(self) -> str:
         """Return the scheduler's sentence about it; empty if there is none."""
-        scheduled = self.condition("PodScheduled")
+        scheduled = self.status.condition("PodScheduled")
         return scheduled.message if scheduled is not None else ""
 
     @property
     def path(self) -> str:
         """Return where the API server has it."""
         return f"/api/v1/namespaces/{self.metadata.namespace}/pods/{self.metadata.name}"
-
-    def condition(self, name: str) -> SeenCondition | None:
-        """Return a condition by its type."""
-        return next((each for each in self.status.conditions if each.type == name), None)
 
 
 class SeenObject(msgspec.Struct):
@@ -158,16 +159,14 @@ class SeenObject(msgspec.Struct):
         """Return whether its controller has looked at it as it is."""
         return self.status.observedGeneration >= self.metadata.generation
 
-    def condition(self, *names: str) -> SeenCondition | None:
-        """Return the first of these conditions that holds."""
-        return next((each for each in self.status.conditions if each.type in names and each.status == "True"), None)
-
     @property
     def pods_wanted(self) -> int:
         """Return how many Pods it wants at the moment: a Job, or what has replicas."""
         if "parallelism" not in self.spec:
             return int(self.spec.get("replicas", 1))
-        if self.spec.get("suspend") or self.condition("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"):
+        if self.spec.get("suspend") or self.status.condition(
+            "Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"
+        ):
             return 0
         wanted: int = self.spec["parallelism"]
         if "completions" not in self.spec:

@@ -212,7 +212,7 @@ class Workloads:
     def _remember(self, pod: SeenPod, workload: WorkloadKey) -> None:
         if READY in pod.annotations:
             return  # here, and not in its cluster
-        scheduled, ready = pod.condition("PodScheduled"), pod.condition("Ready")
+        scheduled, ready = pod.status.condition("PodScheduled"), pod.status.condition("Ready")
         if scheduled and ready and scheduled.lastTransitionTime and ready.lastTransitionTime and ready.status == "True":
             took = (ready.lastTransitionTime - scheduled.lastTransitionTime).total_seconds()
             # Nothing took no time, and what took longer became ready again.
@@ -222,8 +222,6 @@ class Workloads:
 
 def _gang(pod: SeenPod) -> tuple[str, ...] | None:
     """Return the gang of a Pod. One that only a controller makes again which is not here is a gang of its own."""
-    if (group := pod.spec.schedulingGroup) is not None:
-        return (pod.metadata.namespace, f"PodGroup={group.get('podGroupName', '')}")
     if (found := gang_of(pod.metadata.namespace, pod.labels, pod.annotations)) is not None:
         return found
     owner = pod.controller
