@@ -27,28 +27,13 @@ if TYPE_CHECKING:
     from webhook.base.terminal import Line
 
 DESCRIPTION: Final = """\
-Say why each policy acts on an object, or does not: in the words of the policy files, with what it
-would inject, and a timeline of what a reclaim does to each Pod that targets spot, against the
-window that the provider gives. Of a node pool: what its provider's reader makes of it, and from
-which fields.
-Of an object in a cluster, as deployment/web with --kubeconfig: the same, as the cluster has it.
-Of the id of a finding, as reserved-labels/reserved: what it means, an example that has it, one that
-does not, and how to be exempt from it. Of a kind of policies or the name of one: its findings.
+Explain why each policy acts on an object or not, what it would inject, and what a reclaim does to
+each Pod that targets spot. For a node pool, explain how its provider's reader reads it.
+Name an object of a live cluster as deployment/web, with --kubeconfig. Name a finding, a policy or a
+policy kind to see its findings.
 """
 
 EPILOG: Final = """\
-what the words mean:
-  changes                              it injects the fields marked `+`
-  denies, warns, records, can't tell   its weightiest finding: deny, warn, audit, indeterminate
-  passes                               it looked, and has nothing to say
-  exempts                              an entry of its `exempt`, or an Exemption, lets the object
-                                       through
-  skips                                its `match` or one of its `matchConditions` leaves the
-                                       object out: the part that does is named
-  overridden                           another policy of its kind decides, by `overrides` or by
-                                       `provider`
-  off                                  enforcement: off
-
 examples:
   %(prog)s reserved-labels
   %(prog)s reserved-labels/reserved

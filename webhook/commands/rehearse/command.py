@@ -27,12 +27,11 @@ if TYPE_CHECKING:
 
 
 DESCRIPTION: Final = """\
-Rehearse a reclaim: say who moves, who stays pending and why, who is killed before it is done, and
-which services fall below their budget, when these nodes go.
+Rehearse the loss of nodes: which Pods move, stay pending, or are killed early, and which services
+fall below their budget.
 
-kube-scheduler, the controllers, the Eviction API and spotgate are the real ones, on a control plane
-that runs for the rehearsal on this machine; nodes are fake. The provider's window, grace periods,
-start-up and growth are computed, not waited for. Nothing is written to a live cluster.
+kube-scheduler, the controllers, the Eviction API and spotgate are real, on a control plane that
+runs on this machine; nodes are fake. Nothing is written to a live cluster, except with --publish.
 """
 
 EPILOG: Final = """\
@@ -40,13 +39,11 @@ examples:
   %(prog)s --lose gpu-spot --state cluster/ deploy/
   %(prog)s --lose zone:eu-west-1a --kubeconfig ~/.kube/config --max-pending 0
   %(prog)s --lose 30%% --state cluster/ --grow cpu-on-demand=2:90 -o json
-  %(prog)s --lose gpu-spot --state cluster/ deploy/ --compare origin/main
   %(prog)s --lose gpu-spot --state cluster/ deploy/ --with-fixes -o html > reclaim.html
-  %(prog)s --publish spotgate-system/spotgate-rehearsal
   %(prog)s --prepare --kubeconfig ~/.kube/config
 
 exit codes:
-  0  rehearsed, and no more Pods are pending or missing than --max-pending allows
+  0  rehearsed, and at most --max-pending Pods are pending or missing
   1  more are
   2  it could not rehearse
 """
@@ -63,15 +60,11 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "paths", metavar="PATH", nargs="*", type=path, help="manifests of workloads: files, folders; - is stdin"
     )
-    add_list(
-        parser,
-        "--lose",
-        "WHAT",
-        "a node pool's name; provider:NAME, the spot nodes of a provider; type:NAME or zone:NAME, the spot nodes "
-        "of an instance type or a zone, all of them if none is spot; selector:KEY=VALUE, all Nodes with a label; N%%, "
-        "a share of all spot nodes; N%%of:POOL, N%%of:zone:NAME ..., a share of these nodes, rounded up; a share is "
-        "drawn with a fixed seed, so the same cluster loses the same nodes; can be given again",
+    lost = (
+        "the nodes to lose: POOL, selector:KEY=VALUE; of these the spot nodes: provider:NAME, type:NAME, zone:NAME; or "
+        "a share: N%% of all spot nodes, N%%of:POOL, N%%of:zone:NAME ...; repeatable"
     )
+    add_list(parser, "--lose", "WHAT", lost)
     often = "reclaims to rehearse, as no two are alike; default: %(default)s"
     _add(parser, "--runs", "N", often, _positive, _RUNS)
     many = "fail if more Pods are pending or missing at the end; default: any number may"
@@ -79,18 +72,13 @@ def configure(parser: ArgumentParser) -> None:
     again = parser.add_mutually_exclusive_group()
     base = "rehearse also what the merge base of HEAD and this branch has, and say what is worse and better now"
     _add(again, "--compare", "REF", base)
-    again.add_argument(
-        "--with-fixes",
-        action="store_true",
-        help="rehearse again with the proposed fixes, and show both results side by side; then without each of them, "
-        "to rank the fixes by what they save",
-    )
+    fixes = "rehearse again with the proposed fixes, then without each of them, and rank them by what they save"
+    again.add_argument("--with-fixes", action="store_true", help=fixes)
     one_by_one = "how long --with-fixes may try them one by one; default: %(default)s"
     _add(parser, "--fix-seconds", "N", one_by_one, _count, _SECONDS_TO_TRY)
     nightly = (
-        "rehearse each --lose on its own, by default each pool with spot Nodes, and write the results to this "
-        "ConfigMap of the live cluster, and to a PolicyReport of the same name where it has the kind; in a Pod "
-        "without --kubeconfig as its ServiceAccount"
+        "rehearse each --lose in turn, by default each pool with spot Nodes, and write the results to this ConfigMap "
+        "of the live cluster"
     )
     name = partial(object_name, kind="ConfigMap", example="spotgate-rehearsal")
     _add(again, "--publish", "NAMESPACE/NAME", nightly, name)
@@ -114,7 +102,7 @@ def _add(
 
 def _add_cluster(parser: ArgumentParser) -> None:
     cluster = parser.add_argument_group("the cluster")
-    has = "Nodes, node pools, budgets, and Pods as they run; files or folders; can be given again"
+    has = "Nodes, node pools, budgets, and Pods as they run; files or folders; repeatable"
     add_list(cluster, "--state", "PATH", f"manifests of what it has: {has}")
     read = "read it from the cluster that this file names; Secrets and ConfigMaps are not read"
     _add(cluster, "--kubeconfig", "FILE", read, Path)
@@ -124,15 +112,11 @@ def _add_cluster(parser: ArgumentParser) -> None:
 
 def _add_model(parser: ArgumentParser) -> None:
     model = parser.add_argument_group("what is modelled")
-    model.add_argument(
-        "--drained-by",
-        choices=get_args(DrainedBy),
-        help="what stops the Pods of the lost nodes: a drainer by the Eviction API, the kubelet as it shuts down, or "
-        "nobody until the machine is gone; default: as the provider's document says",
-    )
-    come = "N nodes come to the pool, SECONDS after the notice; default: 120; can be given again"
+    stops = "what stops the Pods of the lost nodes; default: as the provider's document says"
+    model.add_argument("--drained-by", choices=get_args(DrainedBy), help=stops)
+    come = "N nodes come to the pool, SECONDS after the notice; default: 120; repeatable"
     add_list(model, "--grow", "POOL=N[:SECONDS]", come, _growth)
-    offers = "what a node of an instance type, or of a pool, offers: m6i.large=cpu=2,memory=8Gi; can be given again"
+    offers = "what a node of an instance type, or of a pool, offers: m6i.large=cpu=2,memory=8Gi; repeatable"
     add_list(model, "--allocatable", "TYPE=RESOURCE=AMOUNT,...", offers, _allocatable)
     ready = "from a Pod's binding until it is ready; in a live cluster what its workload's Pods took; default: 30"
     _add(model, "--startup-seconds", "N", ready, _count, _SECONDS_TO_START)
@@ -145,12 +129,8 @@ def _add_programs(parser: ArgumentParser) -> None:
     programs = parser.add_argument_group("the programs of the control plane")
     folder = "a folder with them; default: $KUBEBUILDER_ASSETS, else the cache, which is filled where it has none"
     _add(programs, "--binaries", "DIR", folder, Path)
-    programs.add_argument(
-        "--prepare",
-        action="store_true",
-        help="fill the cache and end: build them with Go, which takes minutes, or take them out of container images; "
-        "with --kubeconfig of the minor version of that cluster",
-    )
+    fill = "build the programs, or copy them from container images, into the cache, for the cluster of --kubeconfig"
+    programs.add_argument("--prepare", action="store_true", help=fill)
 
 
 def run(namespace: Namespace) -> int:
