@@ -78,6 +78,12 @@ def test_wheel_holds_every_bundled_policy_but_not_their_tests(wheel: Path) -> No
     assert in_wheel == in_checkout
 
 
+def test_wheel_holds_the_findings_of_rules_but_not_their_cases(wheel: Path) -> None:
+    of_rules = [Path(name).name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("webhook/rules/")]
+    assert "findings.yaml" in of_rules
+    assert "cases.yaml" not in of_rules
+
+
 def test_wheel_holds_what_a_control_plane_is_built_from(wheel: Path) -> None:
     modules = {
         name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("webhook/rehearse/controlplane/modules/")

@@ -28,7 +28,6 @@ from webhook.engine.bundle import load_bundle
 from webhook.engine.engine import decide, needs
 from webhook.model.decision import NO_TRACE, Finding, Outcome
 from webhook.model.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
-from webhook.policy.errors import PolicyErrors
 from webhook.rules.context import Context, Phase
 from webhook.rules.subject import Subject
 from webhook.rules.validation.compiler import Compiler
@@ -43,7 +42,6 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
 UNKNOWN = ClusterView()
 
 PODS = {"resourceRules": [{"apiGroups": [""], "resources": ["pods"], "operations": ["*"]}]}
-DEPLOYMENTS = {"resourceRules": [{"apiGroups": ["apps"], "resources": ["deployments"], "operations": ["*"]}]}
 
 
 def said(
@@ -55,20 +53,6 @@ def said(
 
 def reasons(findings: list[Finding]) -> list[str]:
     return [finding.reason for finding in findings]
-
-
-def loading(folder: Path, **spec: Any) -> str:
-    document = {
-        "apiVersion": "spotgate.dev/v1",
-        "kind": "Validation",
-        "metadata": {"name": "own"},
-        "spec": {"match": PODS, "validations": [{"expression": "true"}], **spec},
-    }
-    file = folder / "own.yaml"
-    file.write_text(yaml.safe_dump(document, sort_keys=False))
-    with pytest.raises(PolicyErrors) as error:
-        load_bundle([file])
-    return str(error.value).replace(str(file), "own.yaml")
 
 
 def decided(spec: JSON, request: JSON, *, view: ClusterView = CLUSTER) -> list[Finding]:
@@ -93,17 +77,6 @@ def decided(spec: JSON, request: JSON, *, view: ClusterView = CLUSTER) -> list[F
 # What is said
 
 
-def test_what_is_true_says_nothing() -> None:
-    assert said(pod(), "object.kind == 'Pod'", "object.spec.containers.size() == 1") == []
-
-
-def test_each_validation_that_is_false_is_a_finding() -> None:
-    findings = said(pod(), "object.kind == 'X'", "true", {"expression": "false", "message": " no "})
-    assert reasons(findings) == ["failed expression: object.kind == 'X'", "no"]
-    assert [finding.outcome for finding in findings] == [Outcome.DENY, Outcome.DENY]
-    assert [(finding.detail, finding.fix) for finding in findings] == [("", ""), ("", "")]
-
-
 def test_the_trace_says_which_validation_is_false() -> None:
     raw = msgspec.Raw(json.dumps(pod()).encode())
     pods = GroupVersionResource("", "v1", "pods")
@@ -118,156 +91,13 @@ def test_the_trace_says_which_validation_is_false() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("what", "rule", "message"),
-    [
-        ("the expression", {"messageExpression": "'Pod ' + object.metadata.name"}, "Pod web"),
-        ("without the space around it", {"messageExpression": "' a '"}, "a"),
-        (
-            "the message where it has no result",
-            {"messageExpression": "object.spec.x + ''", "message": "plain"},
-            "plain",
-        ),
-        ("the message where it is empty", {"messageExpression": "' '", "message": "plain"}, "plain"),
-        ("the message where it has line breaks", {"messageExpression": "'a\\nb'", "message": "plain"}, "plain"),
-        (
-            "the message where it is too long",
-            {
-                "messageExpression": "'%s%s'.format(['"
-                + "x" * 5000
-                + "', object.metadata.name + 'y'.replace('y', '"
-                + "y" * 200
-                + "')])",
-                "message": "plain",
-            },
-            "plain",
-        ),
-        ("the text where there is no message", {"messageExpression": "object.spec.x + ''"}, "failed expression: false"),
-    ],
-)
-def test_the_message_is(what: str, rule: JSON, message: str) -> None:
-    assert reasons(said(pod(), {"expression": "false", **rule})) == [message], what
-
-
-def test_enforcement_is_the_policys() -> None:
-    assert [each.outcome for each in said(pod(), "false", enforcement="warn")] == [Outcome.WARN]
-    assert [each.outcome for each in said(pod(), "object.x == 1", enforcement="warn")] == [Outcome.WARN]
-
-
 # What has no result
-
-
-def test_an_error_is_never_a_pass() -> None:
-    (finding,) = said(pod(), "object.spec.missing == 1")
-    assert finding.outcome is Outcome.DENY
-    assert finding.reason == "expression failed: no such key: missing"
-    assert finding.detail == "validations[0] is `object.spec.missing == 1`."
-    assert finding.fix.startswith("in the policy, ask first whether it is there, as `has(object.spec.x)`")
-
-
-@pytest.mark.parametrize(
-    ("expression", "fix"),
-    [
-        (
-            "object.metadata['a/b'] == 'c'",
-            "ask first whether it is there, as `has(object.spec.x)` or `object.?x.orValue(...)` do",
-        ),
-    ],
-)
-def test_an_error_comes_with_what_would_be_right(expression: str, fix: str) -> None:
-    variables = [{"name": "first", "expression": "object.spec.containers[0]"}]
-    (finding,) = said(pod(none=None), expression, variables=variables)
-    assert finding.fix == f"in the policy, {fix}"
-
-
-def test_an_error_leaves_the_other_validations_alone() -> None:
-    assert reasons(said(pod(), "object.x == 1", "false", "true")) == [
-        "expression failed: no such key: x",
-        "failed expression: false",
-    ]
-
-
-@pytest.mark.parametrize("expression", ["object.spec.n", "object.spec.s", "[true][object.spec.n]", "object"])
-def test_what_is_no_boolean_is_never_true(expression: str) -> None:
-    """The type checker lets through what may be one."""
-    found = said(pod(n=1, s="true"), f"dyn({expression}) == true || dyn({expression}) && true")
-    assert found
 
 
 # matchConditions
 
 
-@pytest.mark.parametrize(
-    ("what", "conditions", "message"),
-    [
-        ("all true: it is judged", ["true", "object.kind == 'Pod'"], ["failed expression: false"]),
-        ("one false: it is not", ["true", "object.kind == 'X'"], []),
-        ("one false decides over an error", ["object.spec.x == 1", "false"], []),
-        (
-            "an error is a finding, and nothing is judged",
-            ["object.spec.x == 1", "true"],
-            ["expression failed: no such key: x"],
-        ),
-    ],
-)
-def test_match_conditions(what: str, conditions: list[str], message: list[str]) -> None:
-    named = [{"name": f"c{number}", "expression": each} for number, each in enumerate(conditions)]
-    assert reasons(said(pod(), "false", matchConditions=named)) == message, what
-
-
-def test_a_failing_match_condition_is_named() -> None:
-    (finding,) = said(pod(), "true", matchConditions=[{"name": "spot", "expression": "object.spec.x == 1"}])
-    assert finding.detail == "matchConditions[0] spot is `object.spec.x == 1`."
-
-
 # variables and params
-
-
-def test_variables_are_evaluated_in_order_and_where_they_are_read() -> None:
-    variables = [
-        {"name": "names", "expression": "object.spec.containers.map(c, c.name)"},
-        {"name": "first", "expression": "variables.names[0]"},
-        {"name": "broken", "expression": "object.spec.missing.x"},
-    ]
-    assert said(pod(), "variables.first == 'app'", "true || variables.broken == 1", variables=variables) == []
-    assert reasons(said(pod(), "variables.broken == 1", variables=variables)) == [
-        "expression failed: no such key: missing"
-    ]
-
-
-def test_a_variable_keeps_its_type() -> None:
-    variables = [
-        {"name": "limit", "expression": "quantity('1Gi')"},
-        {"name": "maybe", "expression": "object.spec.?x"},
-        {"name": "since", "expression": "timestamp('2026-11-21T00:00:00.123456789Z')"},
-        {"name": "nothing", "expression": "null"},
-    ]
-    assert (
-        said(
-            pod(),
-            "variables.limit.isGreaterThan(quantity('1G'))",
-            "!variables.maybe.hasValue()",
-            "variables.since.getMilliseconds() == 123",
-            "variables.nothing == null",
-            variables=variables,
-        )
-        == []
-    )
-
-
-def test_params_stand_in_the_policy() -> None:
-    params = {"max": 3, "names": ["app", "größe \"'\\\n\u2028"], "deep": {"a": [1.5, None, True]}}
-    assert (
-        said(
-            pod(),
-            "params.max == 3",
-            "object.spec.containers[0].name in params.names",
-            "params.names[1].size() == 11",
-            "params.deep.a == [1.5, null, true]",
-            params=params,
-        )
-        == []
-    )
 
 
 JSON_VALUES = st.recursive(
@@ -290,15 +120,6 @@ def test_every_param_is_what_it_is_in_an_object(value: Any) -> None:
 
 
 # What expressions are shown
-
-
-def test_on_create_there_is_no_old_object_and_on_delete_no_object() -> None:
-    both = {"validations": [{"expression": "oldObject == null && object != null"}]}
-    assert decided(both, {"operation": "CREATE", "object": pod()}) == []
-    gone = {"validations": [{"expression": "object == null && oldObject.metadata.name == 'web'"}]}
-    assert decided(gone, {"operation": "DELETE", "oldObject": pod()}) == []
-    changed = {"validations": [{"expression": "object.metadata.name == oldObject.metadata.name"}]}
-    assert decided(changed, {"operation": "UPDATE", "object": pod(), "oldObject": pod("other")}) != []
 
 
 def test_the_request_is_shown_without_what_is_empty() -> None:
@@ -324,33 +145,12 @@ def test_the_request_is_shown_without_what_is_empty() -> None:
     )
 
 
-def test_the_namespace_is_shown_with_its_labels() -> None:
-    view = replace(CLUSTER, namespaces={NAMESPACE: {"tier": "gold"}})
-    assert said(pod(), "namespaceObject.metadata.labels.tier == 'gold'", view=view) == []
-    assert said(pod(), f"namespaceObject.metadata.name == '{NAMESPACE}'", view=UNKNOWN) == []
-
-
 def test_a_namespace_itself_is_in_none() -> None:
     thing = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}}
     match = {"resourceRules": [{"apiGroups": [""], "resources": ["namespaces"], "operations": ["CREATE"]}]}
     rule = {"match": match, "validations": [{"expression": "namespaceObject == null && request.namespace == 'team-a'"}]}
     namespace = {"operation": "CREATE", "object": thing, "name": "team-a", "namespace": "team-a", "kind": "Namespace"}
     assert decided(rule, {**namespace, "resource": "namespaces"}, view=UNKNOWN) == []
-
-
-def test_an_unknown_namespace_is_not_one_without_labels() -> None:
-    (finding,) = said(pod(), "!has(namespaceObject.metadata.labels.frozen)", view=UNKNOWN)
-    assert finding.outcome is Outcome.WARN
-    assert finding.reason == "namespaceObject is not known: validations[0] was not decided"
-    (finding,) = said(pod(), "!has(namespaceObject.metadata.labels.frozen)", view=UNKNOWN, offline=True)
-    assert finding.outcome is Outcome.INDETERMINATE
-    assert finding.fix == "pass the namespace's manifest with --state"
-
-
-def test_an_unknown_user_is_nobody_in_particular() -> None:
-    (finding,) = said(pod(), "request.userInfo.username != 'root'", user="", offline=True)
-    assert finding.outcome is Outcome.INDETERMINATE
-    assert (finding.detail, finding.fix) == ("Nothing says who asks.", "pass --user and --group")
 
 
 WITHOUT_THE_NAME = [
@@ -378,29 +178,7 @@ def test_the_user_is_the_same_however_it_is_read(expression: str) -> None:
     assert finding.reason == "request.userInfo is not known: validations[0] was not decided"
 
 
-def test_the_rest_of_the_request_is_known_without_the_user() -> None:
-    expressions = (
-        "request.operation == 'CREATE' && request.?operation.orValue('') == 'CREATE'",
-        "request['operation'] == 'CREATE' && request[?'operation'].orValue('') == 'CREATE'",
-        "!has(request.subResource) && request.kind.kind == 'Pod'",
-        "object.kind == 'Pod' || request.userInfo.username == 'root' || has(request.userInfo)",
-    )
-    assert said(pod(), *expressions, user="", offline=True) == []
-
-
 # Pools
-
-
-def test_pools_are_plain_values() -> None:
-    pool = cks_pool("gpu-spot", taints=("team=ml:NoSchedule",))
-    expressions = (
-        "pools.size() == 1",
-        "pools[0].provider == 'cks' && pools[0].kind == 'NodePool' && pools[0].name == 'gpu-spot'",
-        "pools[0].capacity == 'spot' && pools[0].gpu == 'yes' && !pools[0].superchip",
-        "pools[0].taints.exists(t, t.key == 'team' && t.value == 'ml' && t.effect == 'NoSchedule')",
-        "type(pools[0].labels) == map && type(pools[0].zones) == list",
-    )
-    assert said(pod(), *expressions, view=view_of(pool)) == []
 
 
 def test_node_pools_are_made_plain_once_and_not_for_each_request() -> None:
@@ -424,16 +202,6 @@ def test_node_pools_are_made_plain_once_and_not_for_each_request() -> None:
     first, again, changed = seeing.pools
     assert first is again is not changed
     assert first == changed != []
-
-
-def test_unknown_pools_are_no_pass_and_no_accusation() -> None:
-    for expression in ("pools.exists(p, p.capacity == 'spot')", "pools.all(p, p.capacity != 'spot')", "pools == []"):
-        (finding,) = said(pod(), expression, view=UNKNOWN)
-        assert finding.outcome is Outcome.WARN
-        assert finding.reason == "pools is not known: validations[0] was not decided"
-        assert finding.detail == UNKNOWN.why_unknown
-        (finding,) = said(pod(), expression, view=UNKNOWN, offline=True)
-        assert finding.outcome is Outcome.INDETERMINATE
 
 
 @pytest.mark.parametrize(
@@ -464,58 +232,6 @@ def test_only_what_is_named_is_looked_up(spec: JSON, asked: Needs) -> None:
 
 
 # Pod templates
-
-
-def test_a_template_is_judged_as_the_pod_it_will_become() -> None:
-    deployment = workload(of=template(metadata={"labels": {"app": "web"}}))
-    expressions = (
-        "object.kind == 'Pod' && object.apiVersion == 'v1' && object.metadata.labels.app == 'web'",
-        f"object.metadata.namespace == '{NAMESPACE}' && !has(object.metadata.name) && oldObject == null",
-        "object.spec.containers[0].image == 'registry.example/app:1'",
-        "request.operation == 'CREATE' && request.resource.resource == 'pods' && request.kind.kind == 'Pod'",
-        "!has(request.name) && request.userInfo.username == 'jane'",
-    )
-    assert said(deployment, *expressions) == []
-
-
-@pytest.mark.parametrize(
-    ("kind", "api_version", "owner"),
-    [
-        ("Deployment", "apps/v1", "apps/v1 ReplicaSet"),
-        ("StatefulSet", "apps/v1", "apps/v1 StatefulSet"),
-        ("Job", "batch/v1", "batch/v1 Job"),
-        ("ReplicationController", "v1", "v1 ReplicationController"),
-        ("PyTorchJob", "kubeflow.org/v1", "kubeflow.org/v1 PyTorchJob"),
-    ],
-)
-def test_a_template_is_owned_as_its_pods_will_be(kind: str, api_version: str, owner: str) -> None:
-    of: Any = workload(kind, api_version, of=template(metadata={"labels": {"app": "web"}}))
-    if kind == "PyTorchJob":
-        of["spec"] = {"pytorchReplicaSpecs": {"Master": {"template": of["spec"]["template"]}}}
-    own = "object.metadata.ownerReferences.map(o, [o.apiVersion, o.kind, o.name, string(o.controller)].join(' '))"
-    assert said(of, f"{own} == ['{owner} web true']") == []
-
-
-def test_a_template_is_shown_with_the_defaults_of_the_pod_it_will_become() -> None:
-    container = {"name": "app", "image": "a:1", "resources": {"limits": {"cpu": "1"}}}
-    deployment = workload(of=template(containers=[container]))
-    expressions = (
-        "object.spec.enableServiceLinks && object.spec.serviceAccountName == 'default' && object.spec.priority == 0",
-        "object.spec.tolerations.map(t, t.key) == ['node.kubernetes.io/not-ready', 'node.kubernetes.io/unreachable']",
-        "object.spec.containers[0].resources.requests.cpu == '1'",
-    )
-    assert said(deployment, *expressions) == []
-    assert said(deployment, "!has(object.spec.template.spec.enableServiceLinks)", match=DEPLOYMENTS) == []
-    assert said(deployment, "!has(object.spec.template.spec.containers[0].resources.requests)", match=DEPLOYMENTS) == []
-
-
-def test_a_workload_is_refused_for_its_template() -> None:
-    (finding,) = said(workload(of=template()), {"expression": "false", "message": "no"})
-    assert (finding.outcome, finding.field) == (Outcome.DENY, "spec.template")
-
-
-def test_a_policy_for_workloads_sees_the_workload() -> None:
-    assert said(workload(of=template(), replicas=2), "object.spec.replicas == 2", match=DEPLOYMENTS) == []
 
 
 def test_a_template_is_shown_with_what_other_policies_inject(tmp_path: Path) -> None:
@@ -603,24 +319,6 @@ def test_what_reads_everything_once_has_room() -> None:
         said(pod(**big), "object.spec.containers.all(c, c.env.all(e, has(e.value) && e.name.matches('^[A-Z]+$')))")
         == []
     )
-
-
-def test_the_budget_is_that_of_all_expressions_together() -> None:
-    some: JSON = {"x": list(range(900))}
-    findings = said(pod(**some), *["object.spec.x.all(x, x in object.spec.x)"] * 20)
-    assert all("it takes too long on this object" in reason for reason in reasons(findings))
-    assert 0 < len(findings) < 20
-
-
-def test_a_string_is_not_read_up_to_its_nul_character() -> None:
-    (finding,) = said(pod(x="a\0b"), "object.spec.x == 'a'")
-    assert finding.reason == "expression failed: object has a NUL character in it, and can't be judged"
-    assert said(pod(x="\\u0000"), "object.spec.x.size() == 6") == []
-
-
-@pytest.mark.parametrize("value", [1 << 64, -(1 << 70), 10**400])
-def test_a_number_of_more_than_64_bits_is_no_pass(value: int) -> None:
-    assert said(pod(x=value), "object.kind == 'Pod'")
 
 
 def test_a_deep_object_is_judged() -> None:
