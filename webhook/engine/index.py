@@ -14,7 +14,7 @@ from webhook.engine.namespaces import SystemNamespaces
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.model.decision import Outcome
 from webhook.model.review import OPERATIONS
-from webhook.policy.match import RequestAttributes, is_named
+from webhook.policy.match import RequestAttributes
 from webhook.policy.precedence import ALONE, Standing
 from webhook.rules.context import Phase
 from webhook.rules.protocol import NO_NEEDS, Mutator, Validator
@@ -220,7 +220,7 @@ class Route(msgspec.Struct, frozen=True):
         return found
 
 
-RouteKey = tuple[str, str, str, str]
+RouteKey = tuple[Phase, str, str, str]
 """(phase, operation, API group, resource or resource/subresource)"""
 
 
@@ -258,10 +258,10 @@ class Index:
         is_declared = (group, path) in self._declared
         if not is_declared and not self._wildcards:
             return None
-        routes = self._routes_of(group, path)
+        route = self._route(*key)
         if is_declared or (len(self._routes) < _CACHED_AT_MOST and len(group) + len(path) <= 2 * _NAME_AT_MOST):
-            self._routes |= routes
-        return routes.get(key)
+            self._routes[key] = route
+        return route
 
     def left_out(self, request: Request) -> list[tuple[Policy, str]]:
         """Return the policies that match neither the request nor its pod templates, each with the reason.
@@ -299,36 +299,11 @@ class Index:
         }
         return {(group, path) for group, path in named | self.workloads.keys() if "*" not in group + path}
 
-    def _routes_of(self, group: str, path: str) -> dict[RouteKey, Route | None]:
-        """Return all routes of one resource."""
-        named = [
-            (
-                policy,
-                {operation for rule in policy.rules if is_named(rule, group, path) for operation in rule.operations},
-            )
-            for policy in self.policies
-        ]
-        matching = {
-            operation: [
-                policy
-                for policy, operations in named
-                if not operations.isdisjoint({operation, "*"}) and not policy.excludes(operation, group, path)
-            ]
-            for operation in OPERATIONS
-        }
-        return {
-            (phase, operation, group, path): self._route(phase, operation, group, path, matching)
-            for phase in Phase
-            for operation in OPERATIONS
-        }
-
-    def _route(
-        self, phase: Phase, operation: str, group: str, path: str, matching: Mapping[str, Sequence[Policy]]
-    ) -> Route | None:
+    def _route(self, phase: Phase, operation: str, group: str, path: str) -> Route | None:
         def is_able(policy: Policy) -> bool:
             return (policy.mutator if phase is Phase.MUTATE else policy.validator) is not None
 
-        direct = tuple(filter(is_able, matching[operation]))
+        direct = tuple(policy for policy in self.policies if is_able(policy) and policy.matches(operation, group, path))
         workload = self.workloads.get((group, path)) if operation in _WITH_TEMPLATES else None
         projected = tuple(
             policy
@@ -341,7 +316,7 @@ class Index:
             for policy in (self.policies if writing else ())
             if policy.break_glass
             and is_able(policy)
-            and (policy in projected or any(policy in each for each in matching.values()))
+            and (policy in projected or any(policy.matches(each, group, path) for each in OPERATIONS))
         )
         if not direct and not projected and not guards:
             return None
