@@ -23,7 +23,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 EDITS: dict[str, Callable[[PodEditor], None]] = {
     "toleration": lambda editor: editor.add_toleration(SPOT),
     "selector": lambda editor: editor.add_node_selector("example.com/pool~x", "spot"),
-    "require": lambda editor: editor.require(IN_POOL),
+    "require": lambda editor: editor.require([IN_POOL]),
     "prefer": lambda editor: editor.prefer(100, IN_POOL),
     "grace": lambda editor: editor.set_grace(270),
     "native sleep": lambda editor: editor.set_pre_stop(0, native_sleep(5)),
@@ -95,7 +95,7 @@ def test_all_edits_together_apply_in_order(pod: dict[str, Any]) -> None:
 
 def test_an_empty_affinity_term_matches_no_node_and_keeps_doing_so() -> None:
     editor = PodEditor(read(PODS["full"]))
-    editor.require(IN_POOL)
+    editor.require([IN_POOL])
     paths = [operation.path for operation in editor.operations]
     base = f"/spec/affinity/nodeAffinity/{REQUIRED}/nodeSelectorTerms"
     assert paths == [f"{base}/0/matchExpressions/-", f"{base}/1/matchExpressions"]

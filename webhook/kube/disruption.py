@@ -95,12 +95,9 @@ class _Budget(msgspec.Struct):
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
-_decoder: Final = msgspec.json.Decoder(_Budget)
-
-
 def decode_budget(raw: msgspec.Raw) -> DisruptionBudget:
     """Decode a PodDisruptionBudget from JSON. Raise `msgspec.MsgspecError` for a wrong type."""
-    return _read(_decoder.decode(raw))
+    return _read(msgspec.json.decode(raw, type=_Budget))
 
 
 def budget_from(value: dict[str, Any]) -> DisruptionBudget:

@@ -6,6 +6,7 @@ appended to, and existing values are overwritten only where the method says so.
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -81,46 +82,40 @@ class PodEditor:
             spec.nodeSelector[key] = value
             self._add(f"/spec/nodeSelector{pointer((key,))}", value)
 
-    def require(self, requirement: Requirement) -> None:
-        """Add a requirement to every term of the required node affinity, or to a new term if there is none.
-
-        A term without any requirement matches no node and is left alone: with a requirement it would begin to match.
-        """
-        if (required := required_of(self.pod.spec)) is None:
-            self._require_new([requirement])
-            return
-        for index, term in enumerate(required.nodeSelectorTerms):
-            if not term.matchExpressions and not term.matchFields:
-                continue
-            path = f"{_NODE}/{_REQUIRED}/nodeSelectorTerms/{index}/matchExpressions"
-            if term.matchExpressions is None:
-                term.matchExpressions = [requirement]
-                self._add(path, [as_json(requirement)])
-            else:
-                term.matchExpressions.append(requirement)
-                self._add(f"{path}/-", as_json(requirement))
-
-    def require_any(self, alternatives: Sequence[Sequence[Requirement]]) -> None:
+    def require(self, *alternatives: Sequence[Requirement]) -> None:
         """Require one of these alternatives, each a list of requirements that AND, in the required node affinity.
 
         Terms OR, so an existing term becomes one for each alternative: the first goes into it, and copies of it with
-        the others are appended. A term without any requirement is left alone, as in `require`.
+        the others are appended. A term without any requirement matches no node and is left alone: with a requirement it
+        would begin to match.
         """
-        first, *others = alternatives
         if (required := required_of(self.pod.spec)) is None:
-            self._require_new(*alternatives)
+            required = NodeSelector([NodeSelectorTerm(list(alternative)) for alternative in alternatives])
+            self._node_affinity(_REQUIRED, as_json(required)).requiredDuringSchedulingIgnoredDuringExecution = required
             return
+        path = f"{_NODE}/{_REQUIRED}/nodeSelectorTerms"
+        first, *others = alternatives
+        terms = [
+            (index, term)
+            for index, term in enumerate(required.nodeSelectorTerms)
+            if term.matchExpressions or term.matchFields
+        ]
         copies = [
             NodeSelectorTerm([*(term.matchExpressions or ()), *other], term.matchFields)
-            for term in required.nodeSelectorTerms
-            if term.matchExpressions or term.matchFields
+            for _, term in terms
             for other in others
         ]
-        for requirement in first:
-            self.require(requirement)
+        for requirement, (index, term) in product(first, terms):
+            expressions = f"{path}/{index}/matchExpressions"
+            if term.matchExpressions is None:
+                term.matchExpressions = [requirement]
+                self._add(expressions, [as_json(requirement)])
+            else:
+                term.matchExpressions.append(requirement)
+                self._add(f"{expressions}/-", as_json(requirement))
         for term in copies:
             required.nodeSelectorTerms.append(term)
-            self._add(f"{_NODE}/{_REQUIRED}/nodeSelectorTerms/-", as_json(term))
+            self._add(f"{path}/-", as_json(term))
 
     def prefer(self, weight: int, *requirements: Requirement) -> None:
         """Append a preferred node affinity term with these requirements, which AND."""
@@ -149,10 +144,6 @@ class PodEditor:
         else:
             container.lifecycle.preStop = handler
             self._add(f"{path}/preStop", as_json(handler))
-
-    def _require_new(self, *alternatives: Sequence[Requirement]) -> None:
-        required = NodeSelector([NodeSelectorTerm(list(alternative)) for alternative in alternatives])
-        self._node_affinity(_REQUIRED, as_json(required)).requiredDuringSchedulingIgnoredDuringExecution = required
 
     def _node_affinity(self, member: str, value: Any) -> NodeAffinity:  # noqa: ANN401 - JSON
         """Record a new member of the node affinity with its missing parents. Return the typed node affinity."""

@@ -1,4 +1,4 @@
-"""Make the two webhook configurations of a bundle, and say what Argo CD is to ignore of what they add.
+"""Render the two webhook configurations of a bundle, and the fields that Argo CD must ignore.
 
 Intent
     The API server calls for what may concern a policy, and for nothing else. Pods are mutated and workloads judged with
@@ -95,7 +95,7 @@ def without_system_namespaces(bundle: Bundle) -> JSON:
 
 
 class _Webhooks:
-    """Make the webhooks of a bundle. One without rules is none."""
+    """The webhooks of a bundle. One without rules is none."""
 
     def __init__(self, bundle: Bundle, client_config: JSON) -> None:
         self._bundle = bundle
@@ -135,7 +135,7 @@ class _Webhooks:
         yield self._webhook("node-pool-updates", Phase.VALIDATE, as_rules(more), beyond)
 
     def _namespaces(self, matched: MatchedResources) -> JSON:
-        """Return the webhook about Namespaces, without a selector of their own labels, which anybody may set."""
+        """Return the webhook about Namespaces, without a selector for labels, which any user can set."""
         names = literal(list(self._bundle.index.system_namespaces.names.patterns))
         essential = {"name": "no-system-namespaces", "expression": f"!(request.?name.orValue('') in {names})"}
         conditions = [essential, *ObjectConditions(self._bundle, Phase.VALIDATE, matched).of(any_object=True)]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class MatchedResource:
-    """Describe a resource that policies match.
+    """A resource that policies match.
 
     Attributes:
         direct: the policies that judge the object itself, by name; ``projected`` judge its pod templates.
@@ -88,7 +88,7 @@ def as_rules(resources: Mapping[ResourceKey, MatchedResource], *, scope: str = "
     """Return the rules of a webhook for these resources.
 
     Resources of one group with the same operations and versions share a rule, which must not name `pods/exec`
-    beside `pods/*`.
+    next to `pods/*`.
     """
     alike: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for (group, path), matched in sorted(resources.items()):

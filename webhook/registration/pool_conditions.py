@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class ExcludedField(Enum):
-    """Say why a change of a field is not asked about: a size that grows, or what only controllers write."""
+    """The reason why a change of a field does not count: a size grows, or only controllers write it."""
 
     SIZE = auto()
     CONTROLLERS = auto()

@@ -82,7 +82,7 @@ def test_what_is_left_out_of_the_shipped_policies_is_said_with_its_place_and_in_
         "graceful-termination: not exported: it changes Pods",
         "on-demand-fallback: not exported: it looks up the cluster's node pools",
         "reserved-labels: keys of spotgate.dev that have no effect are not looked for: they are only ever warned of",
-        "reserved-namespaces: names of namespaces in cw-* are let through: Kubernetes can't be told whose cluster it is",
+        "reserved-namespaces: names of namespaces in cw-* are admitted: Kubernetes doesn't know the cluster's provider",
         "node-pool-rules: not exported: while the webhook is down, node pools are refused anyway",
     } <= set(said)
     exported = {name.partition(".")[0] for name in policies(done.out)}
@@ -275,7 +275,7 @@ def test_exemptions_that_have_ended_are_not_exported_and_those_that_will_end_are
         "exempt-1": "!(request.userInfo.username in ['new'])",
         "exempt-2": "!(request.userInfo.?groups.orValue([]).exists(group, group in ['team']))",
     }
-    assert "a: the exemption holds after 2999-01-01, too, until it is exported anew: Kubernetes has no clock" in said
+    assert "a: the exemption holds after 2999-01-01, too, until you export again: Kubernetes has no clock" in said
     assert "spec.expires: a: the exemption holds after 2999-02-01, too" in said
 
 

@@ -38,7 +38,7 @@ Print policies as Kubernetes' own, with their bindings: the API server judges by
 that they hold while the webhook is down.
 
 vap: what needs no look-up, as ValidatingAdmissionPolicies (Kubernetes 1.30). They deny nothing
-that spotgate lets through. map: what SpotPlacement and GracefulTermination inject, as a
+that spotgate admits. map: what SpotPlacement and GracefulTermination inject, as a
 MutatingAdmissionPolicy (1.36), for the node pools as they are now: export it again when they
 change. It makes of a Pod what the webhook makes of it, or leaves it alone.
 

@@ -38,7 +38,7 @@ FAILED: Final = "validation/error"
 
 
 class CannotRunError(Exception):
-    """Report a case that contradicts itself, or needs a file that can't be read."""
+    """A case that contradicts itself, or needs a file that can't be read."""
 
     def __init__(self, *problems: Problem) -> None:
         super().__init__(*problems)
@@ -46,7 +46,7 @@ class CannotRunError(Exception):
 
 
 class PolicyTestCase:
-    """Describe one case of a PolicyTest, completed by what the document says for all cases."""
+    """One case of a PolicyTest, completed by what the document says for all cases."""
 
     def __init__(self, test: PolicyDocument, number: int) -> None:
         self.test = test
@@ -96,7 +96,7 @@ class PolicyTestCase:
         subject = self._manifest("old_object" if deleted else "object", kinds)
         if kinds.resource(subject) is None and not kinds.meant(subject):
             text = f"nothing says which resource kind {subject.kind} of {subject.api_version} is; "
-            fix = "mend it, or put its CustomResourceDefinition into the state"
+            fix = "correct it, or put its CustomResourceDefinition into the state"
             raise self.cannot_run((*subject.path, "kind"), text + fix)
         return subject
 
@@ -205,7 +205,7 @@ def golden_difference(file: Path, after: dict[str, Any], *, update: bool) -> str
         return f"there is no file {file}; --update writes it"
     both = (_yaml(written).splitlines(), _yaml(after).splitlines())
     lines = difflib.unified_diff(*both, str(file), "what came out", lineterm="")
-    return "\n".join(("the object is not as in the file; --update writes it anew", *lines))
+    return "\n".join(("the object is not as in the file; --update writes it again", *lines))
 
 
 def _differing(expected: object, got: object, path: FieldPath) -> Iterator[Difference]:

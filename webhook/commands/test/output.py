@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PolicyTestReport(msgspec.Struct, frozen=True):
-    """Hold the results of all cases against these policies, tests that could not be run, and coverage if asked for."""
+    """The results of all cases against these policies, tests that could not be run, and coverage if asked for."""
 
     policies: str
     results: list[CaseResult]

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class Tests(msgspec.Struct, frozen=True):
-    """Hold the policy tests in some folders, what of them is invalid, and whether there are policies beside them."""
+    """The policy tests in some folders, their problems, and whether the folders also hold policies."""
 
     documents: list[PolicyDocument]
     problems: list[Problem]
@@ -56,7 +56,7 @@ class Tests(msgspec.Struct, frozen=True):
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the result of a case, and its coverage of each policy.
+    """The result of a case, and its coverage of each policy.
 
     Attributes:
         problems: why the case could not be run; then nothing else counts.
@@ -99,7 +99,7 @@ def read_tests(paths: Sequence[Path]) -> Tests:
         if manifest.kind != KIND and manifest.kind in document_kinds():
             policies |= manifest.file in files
         elif manifest.path:
-            problems.append(manifest.problem((), "write each PolicyTest as a document of its own, not in a list"))
+            problems.append(manifest.problem((), "write each PolicyTest as a separate document, not in a list"))
         elif manifest.kind == KIND:
             mistakes: list[Problem] = []
             test = validate_document(manifest.document, {KIND: PolicyTestSpec}, mistakes)

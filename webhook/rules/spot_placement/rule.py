@@ -106,15 +106,15 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
             for requirements in plan.selectors:
                 editor.prefer(WEIGHT, *requirements)
             for requirement in plan.excluded:
-                editor.require(requirement)
+                editor.require([requirement])
         elif len(plan.selectors) > 1:
-            editor.require_any(plan.selectors)
+            editor.require(*plan.selectors)
         else:
             for requirement in chain.from_iterable(plan.selectors):
                 if len(values := requirement.values or ()) == 1:
                     editor.add_node_selector(requirement.key, values[0])
                 else:
-                    editor.require(requirement)
+                    editor.require([requirement])
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
         """Yield the violations of the plan, and one for planned changes that are missing."""

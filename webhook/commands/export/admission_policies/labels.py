@@ -26,7 +26,7 @@ _OWN_LABELS: Final = "metadata.labels"
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """Hold the field of a map of labels, and the reserved keys that are allowed in it."""
+    """The field of a map of labels, and the reserved keys that are allowed in it."""
 
     field: str
     allowed: tuple[str, ...]
@@ -49,7 +49,7 @@ def parts(exported: ExportedPolicy) -> Iterator[Part]:
     if namespaces and (
         globs := [g for p in exported.bundle.providers.values() for g in p.system_namespaces.names.patterns]
     ):
-        why = f"names of namespaces in {', '.join(globs)} are let through: Kubernetes can't be told whose cluster it is"
+        why = f"names of namespaces in {', '.join(globs)} are admitted: Kubernetes doesn't know the cluster's provider"
         exported.leave_out((), why)
     templates: _Group = {}
     allowed = _allowed(exported, PODS)
@@ -84,7 +84,7 @@ def _add(exported: ExportedPolicy, own: _Group, rule: ResourceRule, group: str, 
 
 
 def _places(exported: ExportedPolicy, group: str, resource: str) -> Iterator[_Place]:
-    """Yield the places where objects of a resource have labels, beside their pod templates."""
+    """Yield the places where objects of a resource have labels, without their pod templates."""
     index = exported.bundle.index
     allowed = _allowed(exported, resource)
     yield _Place(_OWN_LABELS, allowed)

@@ -42,7 +42,7 @@ OWN: Final = "spotgate.dev/"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Describe a part of a policy that becomes one ValidatingAdmissionPolicy.
+    """A part of a policy that becomes one ValidatingAdmissionPolicy.
 
     Attributes:
         name: the suffix of its name: ``pods``, ``templates.deployments.apps``.
@@ -63,7 +63,7 @@ class Part:
 
 
 class ExportedPolicy:
-    """Describe a policy that is exported, what Kubernetes can't express of it, and the exemptions that hold today."""
+    """A policy that is exported, what Kubernetes can't express of it, and the exemptions that hold today."""
 
     def __init__(self, bundle: Bundle, policy: Policy, document: PolicyDocument, today: date) -> None:
         self.bundle = bundle
@@ -86,7 +86,7 @@ class ExportedPolicy:
             *((each, ("spec",), each.spec) for each in shared if Globs(each.spec.policies).match(self.policy.name)),
         ):
             if spec.expires is not None and spec.expires >= today:
-                until = "until it is exported anew: Kubernetes has no clock"
+                until = "until you export again: Kubernetes has no clock"
                 why = f"the exemption holds after {spec.expires}, too, {until}"
                 self.left_out.append(document.problem((*path, "expires"), f"{self.policy.name}: {why}"))
             yield spec

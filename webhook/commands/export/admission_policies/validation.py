@@ -25,7 +25,7 @@ _ON_TEMPLATES: Final = {
 _NAME: Final = re.compile(
     rf"(?!{re.escape(OWN)})([a-z0-9.-]*[a-z0-9]/)?[A-Za-z0-9]([-\w.]{{0,61}}[A-Za-z0-9])?", re.ASCII
 )
-"""The names of match conditions, beside those that `webhook.commands.export.admission_policies.matching` adds."""
+"""The names of match conditions that are not in the name space of those which `matching` adds."""
 
 
 def parts(exported: ExportedPolicy) -> Iterator[Part]:

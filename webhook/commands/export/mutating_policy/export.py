@@ -130,7 +130,7 @@ def _left_alone(
     words: Vocabulary, answers: Answers, rules: tuple[SpotPlacement | None, GracefulTermination | None]
 ) -> Iterator[str]:
     """Yield which Pods are left alone although the webhook may change them."""
-    yield "Pods with a node affinity, spec.os or resource claims of their own"
+    yield "Pods with a node affinity, spec.os, or resource claims"
     yield "Pods with several labels in their nodeSelector, or one that tells no spot pool apart"
     yield "Pods that name a node pool by annotation and have a nodeSelector"
     if words.resources:

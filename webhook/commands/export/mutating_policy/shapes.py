@@ -1,4 +1,4 @@
-"""Work out what becomes of Pods, for all Pods that differ only in what a table can hold.
+"""Compute the changes of all Pods that differ only in what a table can hold.
 
 CEL can't look at node pools. But what SpotPlacement and GracefulTermination answer depends, for one state of the
 pools, on a few things of a Pod. Each combination of them is a `PodShape`, of which a sample is put to the rules
@@ -57,7 +57,7 @@ _PLATFORMS: Final = ((OS_LABEL, "linux"), (ARCH_LABEL, "amd64"), (ARCH_LABEL, "a
 
 
 class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the values by which shapes differ.
+    """The values by which shapes differ.
 
     Attributes:
         selectors: a nodeSelector of one label that may tell spot pools apart, or a platform.
@@ -75,7 +75,7 @@ class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodShape(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold what the answer depends on; each part may be absent."""
+    """The parts of a Pod that the answer depends on; each may be absent."""
 
     asked: str = ""
     selector: tuple[str, str] | None = None
@@ -111,7 +111,7 @@ class PodShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """Hold what becomes of the shapes.
+    """The answers for the shapes.
 
     Attributes:
         table: the number of the answer by the key of each shape that is changed.
@@ -171,7 +171,7 @@ def _shapes(words: Vocabulary) -> Iterator[PodShape]:
 def answers_of(
     words: Vocabulary, placement: SpotPlacement | None, termination: GracefulTermination | None, context: Context
 ) -> Answers:
-    """Ask the rules what becomes of each shape."""
+    """Return the answers of the rules for each shape."""
     table: dict[str, int] = {}
     numbers: dict[bytes, int] = {}
     answers: list[JSON] = []
