@@ -94,7 +94,7 @@ bench-rehearse: venv ## Measure rehearsals of 100 nodes with 1,000 Pods, and of 
 	$(BIN)/python -m bench.rehearse
 
 chaos: venv ## Count wrong verdicts at a real API server while replicas, certificates, etcd and hostile clients do their worst
-	$(BIN)/python -m bench.chaos $(if $(PAGE),--page $(PAGE))
+	$(BIN)/python -m bench.chaos
 
 bench-peers: venv ## Measure `check` beside gator and kyverno, on the same manifests
 	$(BIN)/python -m bench.peers

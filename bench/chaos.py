@@ -1,6 +1,6 @@
 """``make chaos``: send 20 writes a second to a real API server while things go wrong, and count the wrong verdicts.
 
-It gives every figure of docs/reliability.md. Linux only. The exit code is 1 if an outcome came that must never come.
+docs/reliability.md has the figures of one run. Linux only. The exit code is 1 if an outcome came that must never come.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import re
 import resource
 import sys
 from functools import partial
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import uvloop
 from rich.console import Console
@@ -26,13 +25,16 @@ from bench.chaos_load import MEANINGS, RATE, Load, Outcome, Tally
 from bench.chaos_scene import Fault, Scene
 from bench.chaos_service import REPLICAS, CuttableApiServer, Service
 from bench.figures import Section, percentile
-from bench.run import number, show
+from bench.run import show
 from tests.controlplane.cluster import Cluster, start_cluster
 from tests.controlplane.kubectl import KubectlError
 from tests.controlplane.populate import CRDS, POOLS, wait_for_crds
 from tests.controlplane.webhook import WebhookError, apply_base, apply_configurations
 from webhook.rehearse.controlplane.binaries import BinariesError, find_or_build, report
 from webhook.rehearse.controlplane.control_plane import ControlPlaneError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _SETTLE: Final = 3.0
 _SHORT_SETTLE: Final = 1.0
@@ -109,14 +111,6 @@ def table(tallies: dict[str, Tally]) -> Section:
     )
 
 
-def _renewed(page: str, measured: Section) -> str:
-    """Return the page with these figures in its table of faults."""
-    head = "| " + " | ".join(measured.columns) + " |\n|---|" + "---:|" * (len(measured.columns) - 1) + "\n"
-    cells = ([each if isinstance(each, str) else number(each) for each in row] for row in measured.rows)
-    rows = ("| " + " | ".join(row) + " |\n" for row in cells)
-    return re.sub(r"^\| fault \|.*\n(\|.*\n)+", lambda _: head + "".join(rows), page, count=1, flags=re.MULTILINE)
-
-
 def broken_promises(faults: list[Fault], tallies: dict[str, Tally]) -> list[str]:
     """Return the outcomes that must never come, and came."""
     return [
@@ -150,7 +144,6 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("faults", nargs="*", metavar="FAULT", help="what their names begin with; default: all")
-    parser.add_argument("--page", type=Path, help="write the table into this page too, in place of the one that it has")
     parser.add_argument("--short", choices=SHORT, help="a minute's worth, at certificates from there")
     options = parser.parse_args()
     faults = [
@@ -176,10 +169,7 @@ def main() -> None:
         f"Python {platform.python_version()}, {len(os.sched_getaffinity(0))} cores, {platform.system()} "
         f"{platform.machine()}; load average {before:.1f} before."
     )
-    measured = table(tallies)
-    show(console, measured)
-    if options.page:
-        options.page.write_text(_renewed(options.page.read_text(), measured))
+    show(console, table(tallies))
     for name, tally in tallies.items():
         for (write, outcome), said in tally.examples.items():
             console.print(f"- {name}: {write}: {outcome}: {said[:300]}")

@@ -1,6 +1,6 @@
 """``make bench-cluster``: creates of Pods on a real API server, beside other ways to admit them. Linux only.
 
-Every figure of docs/bench-cluster.md, in one run.
+Every figure of docs/bench.md, in one run.
 """
 
 from __future__ import annotations

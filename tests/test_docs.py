@@ -73,7 +73,9 @@ def test_an_output_format_is_a_module_that_is_found_by_looking(
 
 @pytest.mark.parametrize(
     "page",
-    sorted(path.relative_to(ROOT) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]),
+    sorted(
+        path.relative_to(ROOT) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/*.md")]
+    ),
     ids=str,
 )
 def test_links_lead_somewhere(page: Path) -> None:
@@ -88,7 +90,7 @@ def test_the_pages_have_at_most_one_phrase_in_2000_words_that_native_writers_do_
 
 
 def test_every_requirement_that_a_test_is_named_for_is_on_the_page() -> None:
-    page = (ROOT / "docs/reliability.md").read_text()
+    page = (ROOT / "tests/requirements.md").read_text()
     names = "".join(
         found[1]
         for path in (ROOT / "tests").rglob("test_*.py")
