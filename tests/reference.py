@@ -32,7 +32,7 @@ from tests.providers_page import checked_pages, node_pool_tables, provider_table
 from webhook.commands.schema.command import policy_schema
 from webhook.engine.bundle import policy_kinds
 from webhook.engine.findings import anchor_of, as_markdown, finding_texts
-from webhook.policy.common import PolicySpec
+from webhook.policy.common import ExemptSpec, PolicySpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -67,17 +67,20 @@ EVERY: Final = "every policy"
 _INTRODUCTION: Final = """\
 # Findings
 
-Every finding has an id, which stays the same whatever its wording: the policy kind in kebab case, and what was found. It is in
-all formats of `spotgate check`, in denials and warnings, in the audit annotations, in the log of `spotgate serve` and in its
-metric `spotgate_findings_total`, and `spotgate explain reserved-labels/reserved` prints the section about one.
+Every finding has a stable id: the policy kind in kebab case, and what is wrong. The id is in all output formats, in denials, warnings, audit
+annotations, and logs, and in the metric `spotgate_findings_total`. To print a section of this page, run
+`spotgate explain reserved-labels/reserved`.
 
-The examples are judged by the policies that ship with spotgate, unless a policy stands beside them. What the cluster has is
-passed with `--state`."""
+The examples use the shipped policies, unless a section shows another policy. `--state` passes the objects of the cluster."""
 
 _SHARED: Final = frozenset(field.alias for field in PolicySpec.model_fields.values())
+_OF_EXEMPT: Final = {"Exemption": {field.alias for field in ExemptSpec.model_fields.values()}}
+"""The fields of an Exemption that the table of every policy has, too."""
 _MARKED: Final = re.compile(
     r"<!-- (fields|findings|help|text|all) (?:of )?([^\n]+) -->\n.*?(?=<!-- end of \1 -->)", re.DOTALL
 )
+_LONG: Final = 40
+"""Characters of a description that is not repeated in a table."""
 _HEAD: Final = "\n| Field of `spec` | Description |\n|---|---|\n"
 
 
@@ -120,7 +123,7 @@ def findings_page() -> str:
     parts = [_INTRODUCTION]
     kinds = {kind.slug: name for name, kind in policy_kinds().items()}
     for slug, name in {**kinds, "object": ""}.items():
-        parts.append(f"## {name}\n\nIts page: [{name}](policies/{slug}.md)." if name else "## Of no policy kind")
+        parts.append(f"## {name}\n\nSee [{name}](policies/{slug}.md)." if name else "## Objects of any kind")
         parts += [f"### {each}\n\n{as_markdown(each)}" for each in _of(slug)]
     return "\n\n".join(parts) + "\n"
 
@@ -131,7 +134,7 @@ def _findings(slug: str) -> str:
         f"| [`{each}`](../findings.md#{anchor_of(each)}) | {finding_texts()[each].means} | {_setting(each)} |\n"
         for each in _of(slug)
     ]
-    return "\n| id | | lowered alone by |\n|---|---|---|\n" + "".join(rows) + "\n"
+    return "\n| id | Description | Setting |\n|---|---|---|\n" + "".join(rows) + "\n"
 
 
 def _of(slug: str) -> list[str]:
@@ -160,7 +163,7 @@ def _table(name: str) -> str:
     definitions = policy_schema()["definitions"]
     kind = next(each for each, policy in policy_kinds().items() if not _own_of(policy.spec)) if name == EVERY else name
     spec = resolved(definitions[kind]["properties"]["spec"], definitions)
-    shared = _SHARED - _own_of(policy_kinds()[kind].spec) if kind in policy_kinds() else set()
+    shared = _SHARED - _own_of(policy_kinds()[kind].spec) if kind in policy_kinds() else _OF_EXEMPT.get(kind, set())
     properties = {key: field for key, field in spec["properties"].items() if (key in shared) == (name == EVERY)}
     rows = _rows({**spec, "properties": properties}, "", definitions, {})
     return _HEAD + "".join(f"{row}\n" for row in rows) + "\n"
@@ -187,8 +190,10 @@ def _rows(model: Schema, prefix: str, definitions: Mapping[str, Schema], told: d
         inside, suffix = _inside(written)
         reference = inside.get("$ref", "")
         inner = resolved(inside, definitions)
-        meaning = "<br>".join([field["description"], *_words(field, told)])
-        if is_model(inner) and reference in told:
+        again = told.setdefault(f"{name}: {field['description']}", path)
+        text = field["description"] if again == path or len(field["description"]) < _LONG else f"As `{again}`."
+        meaning = "<br>".join([text, *_words(field, told)])
+        if is_model(inner) and reference in told and again == path:
             meaning += f" As `{told[reference]}`."
         required, default = name in model.get("required", ()), _default(field)
         if required or default:

@@ -1,4 +1,4 @@
-"""Every finding has a text with a failing and a mended example, and both are judged as the text says."""
+"""Every finding has a text with a failing and a fixed example, and both are judged as the text says."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_every_finding_has_a_text_and_every_text_a_finding() -> None:
 
 
 @pytest.mark.parametrize("finding_id", sorted(TEXTS.keys() - WITHOUT_EXAMPLE))
-def test_the_failing_example_has_the_finding_as_it_is_stored_and_the_mended_one_has_none(finding_id: str) -> None:
+def test_the_failing_example_has_the_finding_as_it_is_stored_and_the_fixed_one_has_none(finding_id: str) -> None:
     text = TEXTS[finding_id]
     kind = finding_id.partition("/")[0]
 
@@ -58,8 +58,8 @@ def test_the_failing_example_has_the_finding_as_it_is_stored_and_the_mended_one_
     assert {each.id for each in found if each.id.startswith(f"{kind}/")} == {finding_id}
     assert messages.message(finding_id, found) == messages.stored()[finding_id], "run `make golden`"
 
-    mended = messages.judge(text, text.mended, text.flags_when_mended)
-    assert not [each.id for each in mended if each.id.startswith(f"{kind}/")]
+    fixed = messages.judge(text, text.fixed, text.flags_when_fixed)
+    assert not [each.id for each in fixed if each.id.startswith(f"{kind}/")]
 
 
 def test_every_example_has_its_message() -> None:

@@ -29,11 +29,11 @@ class FindingText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         means: what it says of the object, in one sentence.
         matters: what happens if it is ignored.
         failing: manifests in which it is found.
-        mended: the same manifests without it.
+        fixed: the same manifests without it.
         state: manifests that the cluster has in both cases.
         policies: the policies that find it, if not the shipped ones.
         flags: the flags of ``spotgate check`` in both cases.
-        mended_flags: the flags in the mended case, if they differ.
+        fixed_flags: the flags in the fixed case, if they differ.
         setting: the field of ``spec`` that lowers this finding alone.
         exempt: a further way to be exempt from it, where the policy's ``exempt`` is not the best way.
     """
@@ -41,18 +41,18 @@ class FindingText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     means: str
     matters: str
     failing: str = ""
-    mended: str = ""
+    fixed: str = ""
     state: str = ""
     policies: str = ""
     flags: str = ""
-    mended_flags: str | None = None
+    fixed_flags: str | None = None
     setting: str = ""
     exempt: str = ""
 
     @property
-    def flags_when_mended(self) -> str:
-        """Return the flags in the mended case."""
-        return self.flags if self.mended_flags is None else self.mended_flags
+    def flags_when_fixed(self) -> str:
+        """Return the flags in the fixed case."""
+        return self.flags if self.fixed_flags is None else self.fixed_flags
 
 
 @cache
@@ -92,7 +92,7 @@ def as_markdown(finding_id: str) -> str:
         ("Found by this policy", text.policies),
         ("In the cluster", text.state),
         ("Fails" + _with(text.flags), text.failing),
-        ("Passes" + _with(text.flags_when_mended), text.mended),
+        ("Passes" + _with(text.flags_when_fixed), text.fixed),
     ):
         if manifests:
             parts.append(f"{name}:\n\n```yaml\n{manifests}```")

@@ -58,7 +58,7 @@ def add_output(parser: ArgumentParser) -> None:
         metavar="FORMAT[=FILE]",
         type=_output,
         action="append",
-        help=f"{', '.join(FORMATS)}; to a file where one is named; can be given again; default: table",
+        help=f"{', '.join(FORMATS)}; to a file where one is named; repeatable; default: table",
     )
     parser.add_argument(
         "--fail-on",

@@ -67,4 +67,4 @@ def _command(name: str, file: str, line: int, column: int, title: str, message: 
     return f"::{name} {shown}::{lines.translate(_IN_MESSAGES)}"
 
 
-FORMAT: Final = Format(about="workflow commands: annotations on the lines of a pull request", render=render)
+FORMAT: Final = Format(about="annotations on the lines of a pull request", render=render)

@@ -56,4 +56,4 @@ def _issue(name: str, description: str, fingerprint: str, severity: str, path: s
     }
 
 
-FORMAT: Final = Format(about="Code Quality: findings in a merge request and on its lines", render=render)
+FORMAT: Final = Format(about="Code Quality findings in a merge request", render=render)

@@ -185,6 +185,4 @@ def _place(judged: ObjectReport, line: int, field: str = "") -> Place:
     return Place(title_of(judged), judged.namespace or NOBODY, judged.team, where, field)
 
 
-FORMAT: Final = Format(
-    about="teams with many workloads: a page to open, search, and share", render=render, timelines=True
-)
+FORMAT: Final = Format(about="a page to search and share", render=render, timelines=True)

@@ -107,6 +107,6 @@ def _shown(result: Result) -> str:
 
 
 FORMAT: Final = Format(
-    about="test reports: a suite for each file, a case for each object, which fails as `--fail-on` says",
+    about="test reports: a suite for each file, a case for each object",
     render=render,
 )

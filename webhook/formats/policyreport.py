@@ -116,4 +116,4 @@ def _unread(problem: Problem) -> JSON:
     }
 
 
-FORMAT: Final = Format(about="dashboards: PolicyReports of the Kubernetes policy working group", render=render)
+FORMAT: Final = Format(about="PolicyReports for dashboards", render=render)

@@ -111,6 +111,6 @@ def _location(path: str, line: int, column: int) -> JSON:
 
 
 FORMAT: Final = Format(
-    about="code scanning (SARIF 2.1.0): a rule for each id, and fingerprints that stay when lines move",
+    about="code scanning (SARIF 2.1.0), with stable fingerprints",
     render=render,
 )

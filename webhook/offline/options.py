@@ -28,10 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SHIPPED_WORD: Final = "shipped"
-_SHIPPED: Final = (
-    "repeatable; default: `shipped`, the policies that come with spotgate; name it next to your own to combine them: "
-    "yours override shipped ones of the same kind and name"
-)
+_SHIPPED: Final = "repeatable; default: `shipped`, spotgate's own"
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -54,13 +51,12 @@ def add_operation(parser: argparse.ArgumentParser) -> None:
     either.add_argument(
         "--operation",
         choices=("CREATE", "UPDATE", "DELETE"),
-        help="default: CREATE; with --kubeconfig what applying the object is: UPDATE where it is there already",
+        help="default: CREATE; with --kubeconfig, UPDATE of existing objects",
     )
     either.add_argument(
         "--against",
         metavar="REF",
-        help="what merging the branch does: UPDATE of objects that Git has where it left REF, CREATE of others, DELETE "
-        "of those that are no longer in the files",
+        help="judge the changes since the branch left REF as UPDATE, CREATE, and DELETE",
     )
 
 
@@ -72,7 +68,7 @@ def add_rendered(parser: argparse.ArgumentParser) -> None:
         dest="render",
         action="store_false",
         default=True,
-        help="don't render kustomizations and charts in folders: judge their files as they are",
+        help="judge the files of kustomizations and charts as they are",
     )
     add_list(rendered, "--kustomize", "DIR", "judge the output of `kustomize build DIR`; repeatable")
     add_list(rendered, "--helm", "CHART", "judge the output of `helm template CHART`; repeatable")
@@ -87,7 +83,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--changed-since",
         metavar="REF",
-        help="judge only documents that changed since the branch left REF, committed or not; the others are state",
+        help="judge only documents that changed since the branch left REF; the others are state",
     )
     add_policies(parser)
     add_kubernetes_version(parser)
@@ -99,8 +95,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         "--kubeconfig",
         metavar="FILE",
         type=Path,
-        help="read them from the live cluster that this file names, and the objects as they are there; spotgate "
-        "writes nothing",
+        help="read a live cluster and the objects in it; writes nothing",
     )
     cluster.add_argument("--context", metavar="NAME", help="context in the kubeconfig; default: the current one")
     cluster.add_argument("--partial", action="store_true", help="the cluster has more node pools than the files show")
@@ -119,7 +114,7 @@ def _glob(text: str) -> str:
 
 def add_policies(parser: argparse.ArgumentParser, default: str = _SHIPPED) -> None:
     """Add ``--policies PATH``, which can be given again."""
-    text = f"policy files, or a folder of them; {default}"
+    text = f"policy files or folders; {default}"
     add_list(parser, "--policies", "PATH", text, policies_path)
 
 
@@ -152,8 +147,8 @@ def add_cluster(group: argparse._ActionsContainer) -> None:
         "--cluster",
         metavar="NAME",
         default="",
-        help="the cluster's name in node pools: prod, infra/prod, or the provider's path; pools of other clusters take "
-        "no Pods; default: `thisCluster` of the provider, or the only cluster that the files describe",
+        help="the cluster's name in node pools: prod, infra/prod, or the provider's path; default: `thisCluster` of "
+        "the provider, or the only cluster in the files",
     )
 
 

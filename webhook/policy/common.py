@@ -130,9 +130,9 @@ EnforcementWord = Annotated[
     EnumDescriptions(
         {
             "deny": "the request is denied",
-            "warn": "the request is allowed with a warning",
-            "audit": "nothing is changed or denied, only recorded in the audit log",
-            "off": "the policy is switched off",
+            "warn": "the request is admitted with a warning",
+            "audit": "findings are only recorded in the audit log",
+            "off": "the policy is disabled",
         }
     ),
 ]
@@ -141,9 +141,9 @@ Level = Annotated[
     BeforeValidator(_off),
     EnumDescriptions(
         {
-            "deny": "as much as the policy's enforcement",
+            "deny": "as `enforcement`",
             "warn": "a warning at most",
-            "off": "it is not looked for",
+            "off": "no finding",
         }
     ),
 ]
@@ -171,8 +171,8 @@ class ResourceRuleSpec(Model):
     api_versions: ApiVersions = Field(default=("*",), min_length=1, description="API versions.")
     resources: ResourceNames = Field(
         min_length=1,
-        description="Plural resource names; subresources as 'nodepools/scale'. '*' is all resources without "
-        "subresources, 'pods/*' Pods and all their subresources, '*/scale' that of all, '*/*' everything.",
+        description="Plural names, with subresources as in `nodepools/scale`. `*` excludes subresources; `*/*` is "
+        "everything.",
     )
     operations: Operations = Field(min_length=1, description="'*' is all; CONNECT is for subresources, as pods/exec.")
     resource_names: tuple[NonEmpty, ...] = Field(
@@ -183,13 +183,13 @@ class ResourceRuleSpec(Model):
         EnumDescriptions(
             {"*": "all", "Cluster": "only cluster-scoped objects", "Namespaced": "only objects in namespaces"}
         ),
-    ] = Field(default="*", description="Which objects, by where they are.")
+    ] = Field(default="*", description="Cluster-scoped or namespaced objects.")
 
 
 class NamespaceGlobs(Model):
     """Namespaces by name."""
 
-    include: tuple[Glob, ...] = Field(default=(), description="Only these (globs); empty: all.")
+    include: tuple[Glob, ...] = Field(default=(), description="Only these (globs). Default: all.")
     exclude: tuple[Glob, ...] = Field(default=(), description="Not these (globs).")
 
 
@@ -202,12 +202,12 @@ class LabelRequirement(Model):
         EnumDescriptions(
             {
                 "In": "the label has one of the values",
-                "NotIn": "it has none of the values, or is not there",
-                "Exists": "it is there, with any value",
-                "DoesNotExist": "it is not there",
+                "NotIn": "the label has none of the values, or is missing",
+                "Exists": "the label exists",
+                "DoesNotExist": "the label is missing",
             }
         ),
-    ] = Field(description="How the label is compared.")
+    ] = Field(description="The comparison.")
     values: tuple[LabelValue, ...] = Field(default=(), description="Values, for In and NotIn.")
 
     @model_validator(mode="after")
@@ -222,8 +222,10 @@ class LabelRequirement(Model):
 class LabelSelectorSpec(Model):
     """Describe a Kubernetes label selector: both parts AND."""
 
-    match_labels: dict[LabelKey, LabelValue] = Field(default={}, description="Labels that must be there: key -> value.")
-    match_expressions: tuple[LabelRequirement, ...] = Field(default=(), description="Requirements; all must hold.")
+    match_labels: dict[LabelKey, LabelValue] = Field(default={}, description="Required labels: key -> value.")
+    match_expressions: tuple[LabelRequirement, ...] = Field(
+        default=(), description="Requirements, which must all be true."
+    )
 
 
 class MatchSpec(Model):
@@ -238,7 +240,7 @@ class MatchSpec(Model):
     )
     namespace_selector: LabelSelectorSpec | None = Field(default=None, description="Namespaces by their labels.")
     object_selector: LabelSelectorSpec | None = Field(
-        default=None, description="Objects by their labels (on UPDATE: before or after)."
+        default=None, description="Objects by their labels, on UPDATE the old or the new ones."
     )
 
 
@@ -258,12 +260,12 @@ class ExemptSpec(Model):
     namespaces: tuple[Glob, ...] = Field(default=(), description="Namespaces of the object (globs).")
     names: tuple[Glob, ...] = Field(default=(), description="Names of the object (globs).")
     object_selector: Annotated[LabelSelectorSpec | None, AfterValidator(_restricting)] = Field(
-        default=None, description="Labels of the object, as it will be; on DELETE as it was."
+        default=None, description="The object's new labels, or its old ones on DELETE."
     )
     reason: Annotated[str, TextPattern(NOT_BLANK, "a reason, for readers of the audit log")] = Field(
-        description="Why; it is in the audit log and in `explain`."
+        description="The reason, for the audit log and `explain`."
     )
-    expires: Date | None = Field(default=None, description="The last day on which it holds (UTC), as 2027-01-31.")
+    expires: Date | None = Field(default=None, description="The last day, in UTC, such as 2027-01-31.")
 
     @model_validator(mode="after")
     def _says_whom(self) -> Self:
@@ -278,7 +280,7 @@ class ExemptSpec(Model):
 class ExemptionSpec(ExemptSpec):
     """Lets somebody or something through some policies, in a file of its own. The parts AND, as in one `exempt`."""
 
-    policies: tuple[Glob, ...] = Field(min_length=1, description="The policies it exempts from, by name (globs).")
+    policies: tuple[Glob, ...] = Field(min_length=1, description="Names of policies (globs).")
 
 
 class ModeSpec(Model):
@@ -288,18 +290,18 @@ class ModeSpec(Model):
         Literal["audit", "warn", "deny"],
         EnumDescriptions(
             {
-                "audit": "nothing is changed or denied, only recorded in the audit log, the log and the metrics",
-                "warn": "Pods are changed, nothing is denied",
-                "deny": "each policy does what its own enforcement says",
+                "audit": "findings are only recorded in the audit log, the log, and metrics",
+                "warn": "Pods are changed, and nothing is denied",
+                "deny": "each policy applies its own enforcement",
             }
         ),
-    ] = Field(default="deny", description="The most that any policy does.")
+    ] = Field(default="deny", description="The strongest outcome of all policies.")
     workload_failure_policy: Annotated[
         Literal["Ignore", "Fail"],
         EnumDescriptions(
             {
-                "Ignore": "they are admitted unjudged",
-                "Fail": "those that may concern a policy are rejected",
+                "Ignore": "admitted without a verdict",
+                "Fail": "rejected if a policy may concern them",
             }
         ),
     ] = Field(
@@ -325,13 +327,11 @@ class BreakGlassSpec(Model):
 class PolicySpec(Model):
     """Hold the part of ``spec`` that all policy kinds share."""
 
-    enforcement: EnforcementWord = Field(
-        default=Enforcement.DENY, description="The most that a finding of this policy may become."
-    )
+    enforcement: EnforcementWord = Field(default=Enforcement.DENY, description="The strongest outcome of this policy.")
     match: MatchSpec = Field(
         default=MatchSpec.model_construct(),
         examples=[{"namespaces": {"include": ["team-*"]}}],
-        description="What the policy looks at.",
+        description="The objects that the policy evaluates.",
     )
     exempt: tuple[ExemptSpec, ...] = Field(
         default=(),
@@ -345,8 +345,8 @@ class PolicySpec(Model):
         Literal["warn", "deny"],
         EnumDescriptions(
             {
-                "warn": "the Pod is allowed with a warning, and recorded in the audit log",
-                "deny": "it is denied: a workload that is older than the policy may not get its Pods back",
+                "warn": "admitted with a warning, so that existing workloads keep running",
+                "deny": "denied, so an existing workload may not get its Pods back",
             }
         ),
     ] = Field(default="warn", description="What a denial becomes when a built-in controller makes the Pod.")
@@ -365,7 +365,7 @@ class TargetingSpec(PolicySpec):
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
     ] = Field(default=(), description="One or more CapacityProviders of this cluster, if the cluster shows none.")
     tolerating_is_targeting: Flag = Field(
-        default=False, description="A Pod that tolerates a provider's spot taint by name targets spot."
+        default=False, description="Tolerating a provider's spot taint by name counts as targeting spot."
     )
 
 

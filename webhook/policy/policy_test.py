@@ -47,7 +47,7 @@ class NamespaceSpec(Model):
     """The namespace of the request."""
 
     name: NonEmpty = Field(description="Its name, also for namespaced objects that name none.")
-    labels: dict[str, str] | None = Field(default=None, description="Its labels; default: those in the state, if any.")
+    labels: dict[str, str] | None = Field(default=None, description="Its labels. Default: those in `state`.")
 
 
 class ExpectSpec(Model):
@@ -57,14 +57,14 @@ class ExpectSpec(Model):
         Verdict,
         EnumDescriptions(
             {
-                "allowed": "nothing is found",
-                "audited": "what is found is only noted in the audit log",
-                "indeterminate": "something must be known that the state does not say",
-                "warned": "warnings, and nothing that denies",
+                "allowed": "no finding",
+                "audited": "findings are only recorded",
+                "indeterminate": "a fact is unknown",
+                "warned": "warnings only",
                 "denied": "the request is denied",
             }
         ),
-    ] = Field(description="What becomes of the request: its weightiest finding.")
+    ] = Field(description="The strongest outcome.")
     policies: tuple[NonEmpty, ...] | None = Field(default=None, description="Exactly the policies with findings.")
     ids: tuple[NonEmpty, ...] | None = Field(
         default=None, examples=[["reserved-labels/reserved"]], description="Exactly the ids of the findings."
@@ -101,14 +101,14 @@ class SharedCaseSpec(Model):
     )
     date: Date | None = Field(default=None, description="The day (UTC), for exemptions that expire; default: today.")
     kubernetes_version: KubernetesVersion | None = Field(
-        default=None, description="Of the API server and the kubelets, in quotes."
+        default=None, description="The version of API server and kubelets, in quotes."
     )
 
 
 class CaseSpec(SharedCaseSpec):
     """Describe one request, and what is to come of it."""
 
-    name: NonEmpty = Field(description="A sentence: what this case shows; different for each case.")
+    name: NonEmpty = Field(description="A unique sentence.")
     old_object: KubernetesObject | None = Field(
         default=None, description="The object before an UPDATE or DELETE; also a patch of the document's object."
     )
@@ -118,7 +118,7 @@ class CaseSpec(SharedCaseSpec):
 class PolicyTestSpec(SharedCaseSpec):
     """Tests of policies, for `spotgate test`: requests, and what the policies are to answer."""
 
-    cases: tuple[CaseSpec, ...] = Field(min_length=1, description="The requests; each is judged on its own.")
+    cases: tuple[CaseSpec, ...] = Field(min_length=1, description="The requests.")
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:

@@ -40,7 +40,7 @@ class PodOwnerSpec(Model):
 class CarriedLabelsSpec(Model):
     """Labels in a workload that its controller puts on other objects, in addition to those of its pod templates."""
 
-    path: TemplatePathText = Field(description="Field path of the map of labels, as in `templates`.")
+    path: TemplatePathText = Field(description="The field path, as in `templates`.")
     of: ResourceName = Field(default="pods", description="Plural resource name of the objects that get them.")
 
 
@@ -61,7 +61,7 @@ class InheritedSpec(Model):
 class PodPlaceSpec(Model):
     """The places of a Pod's fields, if they aren't in a pod template."""
 
-    path: TemplatePathText = Field(description="Field path of the place, as in `templates`.")
+    path: TemplatePathText = Field(description="The field path, as in `templates`.")
     metadata: RelativePath = Field(
         default="metadata", description="The parent of labels and annotations, from there; '.' is there, '' nowhere."
     )

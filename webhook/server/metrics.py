@@ -34,17 +34,17 @@ _BREAK_GLASS: Final = {"break-glass": "used", "break-glass-refused": "refused"}
 
 _FINDING_LABELS: Final = ("policy", "id", "resource_namespace")
 _COUNTERS: Final = {
-    "decisions": ("Reviews answered.", "phase", "outcome", "resource", "caller"),
+    "decisions": ("Answered reviews.", "phase", "outcome", "resource", "caller"),
     "findings": ("Findings of policies.", *_FINDING_LABELS, "outcome"),
-    "would_deny": ("Findings that only the Mode keeps from denying.", *_FINDING_LABELS),
-    "unknown": ("Findings that stand for something that could not be known.",),
-    "break_glass": ("Reviews in which break-glass turned a denial into a warning, or was refused.", "result"),
+    "would_deny": ("Findings that would deny in mode `deny`.", *_FINDING_LABELS),
+    "unknown": ("Findings because of unknown facts.",),
+    "break_glass": ("Reviews in which break-glass was used or refused.", "result"),
     "errors": ("Reviews that failed because of a bug.", "phase"),
-    "rejected": ("Requests that were no answerable review.", "reason"),
-    "shed": ("Requests told to come again (429).", "reason"),
+    "rejected": ("Requests that spotgate could not answer with a verdict.", "reason"),
+    "shed": ("Requests answered with 429.", "reason"),
     "recorded": ("Reviews recorded for `spotgate replay`.",),
-    "unrecorded": ("Reviews left out of the recording.", "reason"),
-    "connections_cut": ("Connections ended without an answer.", "reason"),
+    "unrecorded": ("Reviews that were not recorded.", "reason"),
+    "connections_cut": ("Connections closed without an answer.", "reason"),
 }
 """The help text and the labels of each counter."""
 
@@ -68,7 +68,7 @@ class Metrics:
         }
         seconds = Histogram(
             "spotgate_request_seconds",
-            "From a review's head to its answer.",
+            "Time from the head of a request to its answer.",
             ["phase"],
             buckets=_BUCKETS,
             registry=self.registry,

@@ -136,14 +136,14 @@ class _StateCollector(Collector):
         """Yield name, help text, value, and the names of the labels of each gauge."""
         replica, cluster, managed = self._replica, self._replica.cluster, self._replica.managed
         bundle, certificate, reloads = replica.webhook.snapshot.bundle, replica.certificate, replica.reloads
-        yield "ready", "1 if it answers reviews, and knows what it needs for that.", not replica.why_not_ready
+        yield "ready", "1 if the replica is ready.", not replica.why_not_ready
         yield "connections", "Open connections.", len(replica.acceptor)
-        yield "in_flight", "Reviews being judged.", replica.webhook.in_flight
-        yield "bundle_info", "1 for the bundle in force.", {bundle.hash: 1}, "hash"
+        yield "in_flight", "Reviews in progress.", replica.webhook.in_flight
+        yield "bundle_info", "1 for the active bundle.", {bundle.hash: 1}, "hash"
         enforcements = Counter(str(policy.enforcement) for policy in bundle.policies)
-        yield "policies", "Policies in force.", enforcements, "enforcement"
+        yield "policies", "Active policies.", enforcements, "enforcement"
         ends = {(end.policy, end.exemption): end.time for end in replica.endings}
-        yield "exemption_expiry_timestamp_seconds", "When an exemption ends.", ends or None, "policy", "exemption"
+        yield "exemption_expiry_timestamp_seconds", "When an exemption expires.", ends or None, "policy", "exemption"
         success = {what: reload.success for what, reload in reloads.items()}
         yield "last_reload_success", "1 if the last change is in force.", success, "what"
         last = {what: reload.last_success for what, reload in reloads.items()}
@@ -152,7 +152,7 @@ class _StateCollector(Collector):
             yield "cluster_silence_seconds", "Since the least recent message about a resource.", cluster.silence
             outdated = "Webhooks that are missing, or whose rules or conditions differ from the policies in force."
             yield "webhooks_outdated", outdated, cluster.registered.outdated
-        yield "certificate_trusted", "1 if the caBundles in force verify what is served.", certificate.trusted
+        yield "certificate_trusted", "1 if the active caBundles verify the served certificate.", certificate.trusted
         yield "certificate_expiry_timestamp_seconds", "When the served certificate expires.", certificate.expiry
         if managed is not None:
             yield "ca_expiry_timestamp_seconds", "When spotgate's CA expires.", managed.authority_expiry

@@ -38,10 +38,10 @@ CapacityName = Annotated[
     Literal["spot", "on-demand", "both", "unknown"],
     EnumDescriptions(
         {
-            "spot": "nodes that can be taken back",
-            "on-demand": "nodes that stay, reserved ones too",
-            "both": "the one or the other, as there is capacity",
-            "unknown": "what the pools have that `usesPools` names",
+            "spot": "nodes that the provider can reclaim",
+            "on-demand": "other nodes, including reserved ones",
+            "both": "either, depending on capacity",
+            "unknown": "the capacity of the pools in `usesPools`",
         }
     ),
 ]
@@ -53,8 +53,8 @@ class CapacityReaderSpec(Model):
 
     from_: JMESPath | None = Field(default=None, alias="from", description="JMESPath of the field.")
     label: LabelKey | None = Field(default=None, description="Instead: the label that its requirements restrict.")
-    values: dict[str, CapacityName] = Field(description="What its values mean; letter case does not matter.")
-    default: CapacityName = Field(description="What an absent or empty field means.")
+    values: dict[str, CapacityName] = Field(description="The meaning of each value, in any case.")
+    default: CapacityName = Field(description="The meaning of an empty or missing field.")
 
     @model_validator(mode="after")
     def _says_where(self) -> Self:
@@ -81,9 +81,9 @@ class CapacityReaderSpec(Model):
 class AcceleratorsReaderSpec(Model):
     """The fields by which a pool says that its nodes have GPUs, apart from their instance type."""
 
-    type: JMESPath | None = Field(default=None, description="JMESPath of the accelerator's name.")
-    count: JMESPath | None = Field(default=None, description="JMESPath of how many each node has.")
-    when: JMESPath | None = Field(default=None, description="JMESPath; holds where the nodes have GPUs.")
+    type: JMESPath | None = Field(default=None, description="JMESPath of the accelerator.")
+    count: JMESPath | None = Field(default=None, description="JMESPath of the number per node.")
+    when: JMESPath | None = Field(default=None, description="JMESPath that is true if the nodes have GPUs.")
 
 
 class SizedBySpec(Model):
@@ -96,7 +96,9 @@ class SizedBySpec(Model):
     scale: Flag = Field(default=False, description="It has the scale subresource.")
     pool: JMESPath = Field(description="JMESPath of the pool's name; without a result it sizes none of this kind.")
     desired: JMESPath = Field(description="JMESPath of the number of nodes.")
-    autoscaling: JMESPath | None = Field(default=None, description="JMESPath; holds where an autoscaler sets that.")
+    autoscaling: JMESPath | None = Field(
+        default=None, description="JMESPath that is true if an autoscaler sets the size."
+    )
     cluster: JMESPath | None = Field(default=None, description="JMESPath of their cluster, if the pool lacks it.")
     controller_fields: tuple[SpecField, ...] = Field(default=(), description=_CONTROLLER_FIELDS)
 
@@ -104,21 +106,21 @@ class SizedBySpec(Model):
 class LeastSpec(Model):
     """The least that every machine has: limits below that leave no nodes."""
 
-    machine: dict[NonEmpty, Quantity] = Field(default={}, description="Any machine: resource -> how much.")
-    gpu_machine: dict[NonEmpty, Quantity] = Field(default={}, description="A machine with GPUs, the same.")
+    machine: dict[NonEmpty, Quantity] = Field(default={}, description="Any machine: resource -> amount.")
+    gpu_machine: dict[NonEmpty, Quantity] = Field(default={}, description="A machine with GPUs: resource -> amount.")
     counted: dict[NonEmpty, NonEmpty] = Field(
-        default={}, description="Labels that count a machine's resource, for pools with requirements: key -> resource."
+        default={}, description="Labels with the amount of a resource: key -> resource."
     )
 
 
 class SizeReaderSpec(Model):
     """The fields for the size of a pool, and for how large it may become."""
 
-    desired: JMESPath | None = Field(default=None, description="JMESPath of the number of nodes it should have now.")
-    sized_by: SizedBySpec | None = Field(default=None, description="Another resource that says `desired`.")
+    desired: JMESPath | None = Field(default=None, description="JMESPath of the number of nodes.")
+    sized_by: SizedBySpec | None = Field(default=None, description="Another resource with the size.")
     autoscaling: JMESPath | None = Field(default=None, description="JMESPath of a boolean: an autoscaler sizes it.")
     maximum: JMESPath | None = Field(default=None, description="JMESPath of the autoscaler's maximum.")
-    unlimited: Flag = Field(default=False, description="Without a maximum there is none.")
+    unlimited: Flag = Field(default=False, description="A missing maximum means no limit.")
     limits: JMESPath | None = Field(
         default=None, description="JMESPath of the most that all its nodes have together: resource -> quantity."
     )
@@ -134,22 +136,22 @@ class SizeReaderSpec(Model):
 class UnusableSpec(Model):
     """A condition under which a pool gives no nodes."""
 
-    when: JMESPath = Field(description="JMESPath; holds when its result is neither empty, false nor null.")
+    when: JMESPath = Field(description="JMESPath; true unless empty, false, or null.")
     because: NonEmpty = Field(description="The message to users.")
-    passing: Flag = Field(default=False, description="It passes by itself: spot Pods can wait for the pool's nodes.")
+    passing: Flag = Field(default=False, description="A temporary condition: spot Pods can wait.")
 
 
 class GraceWindowSpec(Model):
     """The time that a pool's Pods have to stop, where it is not the provider's."""
 
-    when: JMESPath | None = Field(default=None, description="JMESPath; where it holds.")
+    when: JMESPath | None = Field(default=None, description="JMESPath of the condition.")
     budget_seconds: Seconds | None = Field(default=None, description="The time.")
     from_: JMESPath | None = Field(
-        default=None, alias="from", description="JMESPath of the time instead: seconds, or a duration (90s, 1h30m)."
+        default=None, alias="from", description="Or JMESPath of the time: seconds, or a duration (90s)."
     )
-    reserved: JMESPath | None = Field(default=None, description="JMESPath of what of it is not an ordinary Pod's.")
-    safety_margin_seconds: Seconds = Field(description="Seconds to keep free of it.")
-    note: str = Field(default="", description="For people: since which version.")
+    reserved: JMESPath | None = Field(default=None, description="JMESPath of the part for critical Pods.")
+    safety_margin_seconds: Seconds = Field(description="Seconds to subtract.")
+    note: str = Field(default="", description="A note on versions.")
 
     @model_validator(mode="after")
     def _says_the_time(self) -> Self:
@@ -177,7 +179,7 @@ class PoolGraceSpec(Model):
     """The fields by which a pool itself says how long its Pods have to stop."""
 
     windows: tuple[GraceWindowSpec, ...] = Field(
-        default=(), description="Instead of the provider's gracePeriod; the first that holds."
+        default=(), description="Replace the provider's `gracePeriod`. The first match counts."
     )
     limit: JMESPath | None = Field(default=None, description="JMESPath of a Pod's maximum: seconds, or a duration.")
 
@@ -202,7 +204,7 @@ class MachinesSpec(Model):
     capacity: CapacityReaderSpec | None = Field(
         default=None,
         examples=[{"from": "spec.capacityType", "values": {"spot": "spot"}, "default": "on-demand"}],
-        description="Where it says whether its nodes are spot.",
+        description="How to find out whether the nodes are spot.",
     )
     instance_type: JMESPath | None = Field(
         default=None, description="One or more instance types; '*' where a launch template or the like says it."
@@ -213,28 +215,28 @@ class MachinesSpec(Model):
     )
     known_labels: dict[LabelKey, JMESPath] = Field(default={}, description="Implicit labels: key -> its value.")
     zones: JMESPath | None = Field(default=None, description="A zone, or a list of them.")
-    labels_spot_nodes: Flag = Field(default=True, description="Its spot nodes have the provider's `spotNodeLabels`.")
+    labels_spot_nodes: Flag = Field(default=True, description="The spot nodes have `spotNodeLabels`.")
     own_spot_labels: JMESPath | None = Field(default=None, description="If not, a map of the labels that they have.")
 
 
 class MachineTemplateSpec(MachinesSpec):
     """A resource of which other objects make machines. One that none of them uses is no pool."""
 
-    capacity: CapacityReaderSpec = Field(description="Where it says whether its nodes are spot.")
+    capacity: CapacityReaderSpec = Field(description="How to find out whether the nodes are spot.")
 
 
 class TemplateSpec(Model):
     """The object that says which machines a pool's nodes are; it is in the pool's namespace."""
 
-    from_: JMESPath = Field(alias="from", description="JMESPath of the reference to it: a map with `kind` and `name`.")
-    kinds: tuple[MachineTemplateSpec, ...] = Field(min_length=1, description="The kinds that it may be of.")
+    from_: JMESPath = Field(alias="from", description="JMESPath of the reference, with `kind` and `name`.")
+    kinds: tuple[MachineTemplateSpec, ...] = Field(min_length=1, description="The possible kinds.")
     default: CapacityName = Field(default="on-demand", description="What a reference to another kind means.")
 
 
 class ListedInSpec(Model):
     """The kind of a file that lists pools, of the same group and versions, which no API server has."""
 
-    kind: KindName = Field(description="Kind. The name of the object is that of the pools' cluster.")
+    kind: KindName = Field(description="Kind. Its name is the cluster's name.")
     field: NonEmpty = Field(description="The list.")
 
 
@@ -257,7 +259,7 @@ class NodePoolReaderSpec(MachinesSpec):
         default=None, description="A list of {key, operator, values} that the labels of its nodes meet."
     )
     template: TemplateSpec | None = Field(default=None, description="Instead of `capacity`: an object that says it.")
-    size: SizeReaderSpec = Field(examples=[{"desired": "spec.nodes"}], description="How large it is, and may become.")
+    size: SizeReaderSpec = Field(examples=[{"desired": "spec.nodes"}], description="The size of the pool.")
     pool_name: JMESPath | None = Field(default=None, description="The pool's name on its nodes; default: the object's.")
     cluster: JMESPath | None = Field(default=None, description="The cluster of its nodes, if it may be another one.")
     cluster_namespace: JMESPath | None = Field(default=None, description="That cluster's namespace; default: its own.")
@@ -271,12 +273,12 @@ class NodePoolReaderSpec(MachinesSpec):
     taints: JMESPath | None = Field(default=None, description="A list of {key, value, effect}.")
     taint_texts: Flag = Field(default=False, description="Taints are written key=value:Effect.")
     taint_effects: dict[NonEmpty, EffectName] = Field(
-        default={each: each for each in get_args(EffectName)}, description="Effect as it is written -> Kubernetes' own."
+        default={each: each for each in get_args(EffectName)}, description="Effect in the pool -> Kubernetes' effect."
     )
     without_platform_taints: JMESPath | None = Field(
-        default=None, description="Holds where its nodes go without the provider's `platformTaints`."
+        default=None, description="True if its nodes lack `platformTaints`."
     )
-    labels: JMESPath | None = Field(default=None, description="A map of the labels it gives its nodes.")
+    labels: JMESPath | None = Field(default=None, description="A map of its nodes' labels.")
     labels_complete: Flag = Field(
         default=False, description="Its nodes have no other labels than it and the provider document name."
     )

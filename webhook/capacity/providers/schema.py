@@ -18,7 +18,7 @@ RequireName = Annotated[
     Literal["any", "standard", "gpu", "same-type"],
     EnumDescriptions(
         {
-            "any": "any on-demand pool; most clusters have one, so this rarely denies",
+            "any": "any on-demand pool; rarely denies",
             "standard": "an on-demand pool without GPUs",
             "gpu": "an on-demand pool with GPUs",
             "same-type": "an on-demand pool of the same instance type",
@@ -104,9 +104,9 @@ class GpuTaintSpec(TaintPatternSpec):
 
 
 class GpuSpec(Model):
-    """How GPUs are requested, and guarded."""
+    """How Pods request GPUs, and how GPU nodes are tainted."""
 
-    resources: GlobList = Field(default_factory=Globs, description="Extended resources that are GPUs (globs).")
+    resources: GlobList = Field(default_factory=Globs, description="GPU resources (globs).")
     taints: tuple[GpuTaintSpec, ...] = Field(
         default=(), description="Taints of GPU nodes, tolerated only for Pods that request GPUs."
     )
@@ -120,7 +120,7 @@ class InstanceTypesSpec(Model):
     """
 
     gpu: FoldedGlobs = Field(default_factory=Globs, description="Instance types with GPUs (globs).")
-    cpu: FoldedGlobs = Field(default_factory=Globs, description="Instance types without (globs).")
+    cpu: FoldedGlobs = Field(default_factory=Globs, description="Instance types without GPUs (globs).")
     never_spot: FoldedGlobs = Field(default_factory=Globs, description="Instance types that can't be spot (globs).")
     arm: FoldedGlobs = Field(
         default_factory=Globs, description="Instance types of arm64 (globs); the other listed ones are then amd64."
@@ -136,7 +136,7 @@ class MachineLabelSpec(Model):
     """A node label that names the type, family or category of a machine; for pools with requirements."""
 
     key: LabelKey = Field(description="Label key.")
-    gpu: FoldedGlobs = Field(default_factory=Globs, description="Values of machines with GPUs (globs).")
+    gpu: FoldedGlobs = Field(default_factory=Globs, description="Values with GPUs (globs).")
     cpu: FoldedGlobs = Field(default_factory=Globs, description="Those without. Neither list: instanceTypes.")
     arm: FoldedGlobs = Field(default_factory=Globs, description="Values of machines of arm64 (globs).")
 
@@ -144,17 +144,17 @@ class MachineLabelSpec(Model):
 class TimelineSpec(Model):
     """When what happens to a reclaimed node, in seconds after the notice."""
 
-    cordon_seconds: Seconds = Field(description="No new Pods come to the node.")
-    drain_seconds: Seconds = Field(examples=[60], description="Its Pods are evicted: preStop, then SIGTERM.")
+    cordon_seconds: Seconds = Field(description="The node is cordoned.")
+    drain_seconds: Seconds = Field(examples=[60], description="Its Pods are evicted.")
     removal_seconds: Seconds = Field(examples=[180], description="The node is gone.")
     provisioning_seconds: Seconds = Field(default=120, description="A replacement node is ready (assumed).")
     drained_by: Annotated[
         Literal["eviction", "kubelet", "nobody"],
         EnumDescriptions(
             {
-                "eviction": "a drainer asks the Eviction API, which respects PodDisruptionBudgets",
-                "kubelet": "the kubelet shuts the node down gracefully, whatever PodDisruptionBudgets say",
-                "nobody": "nothing cordons or drains the node; Pods run until it is gone",
+                "eviction": "a drainer uses the Eviction API, which respects PodDisruptionBudgets",
+                "kubelet": "graceful node shutdown, which ignores PodDisruptionBudgets",
+                "nobody": "Pods run until the node is gone",
             }
         ),
     ] = Field(default="eviction", description="What stops its Pods.")
@@ -176,7 +176,7 @@ class NodeWindowSpec(LabelSpec):
     """The time that an ordinary Pod has to stop on nodes with a label."""
 
     budget_seconds: Seconds = Field(description="Maximum seconds between SIGTERM (or preStop) and removal.")
-    safety_margin_seconds: Seconds = Field(description="Seconds to keep free of that.")
+    safety_margin_seconds: Seconds = Field(description="Seconds to subtract.")
 
 
 class GracePeriodSpec(Model):
@@ -185,7 +185,7 @@ class GracePeriodSpec(Model):
     budget_seconds: Seconds = Field(
         examples=[120], description="Maximum seconds between SIGTERM (or preStop) and removal."
     )
-    safety_margin_seconds: Seconds = Field(examples=[15], description="Seconds to keep free of that.")
+    safety_margin_seconds: Seconds = Field(examples=[15], description="Seconds to subtract.")
     by_node_label: tuple[NodeWindowSpec, ...] = Field(
         default=(), description="The same for nodes with a label, unless the pool says it; the first match counts."
     )
@@ -195,7 +195,7 @@ class SystemNamespacesSpec(Model):
     """Namespaces of the provider; spotgate never touches what is in them."""
 
     names: GlobList = Field(default_factory=Globs, description="By name (globs).")
-    labels: tuple[LabelSpec, ...] = Field(default=(), description="By label; any of these.")
+    labels: tuple[LabelSpec, ...] = Field(default=(), description="By any of these labels.")
 
 
 class FallbackSpec(Model):
@@ -203,13 +203,13 @@ class FallbackSpec(Model):
 
     require: RequireName = Field(description="The required fallback.")
     outcome: Literal["deny", "warn"] = Field(description="The outcome for a pool that lacks it.")
-    because: NonEmpty = Field(description="What happens without, as a sentence.")
+    because: NonEmpty = Field(description="What happens without it, as a sentence.")
 
 
 class CapacityProviderSpec(Model):
     """The facts about one provider of capacity that can vanish."""
 
-    title: NonEmpty = Field(examples=["Example Cloud"], description="Its name for people.")
+    title: NonEmpty = Field(examples=["Example Cloud"], description="A display name.")
     spot_node_labels: tuple[SpotLabelSpec, ...] = Field(
         default=(), description="Labels that the provider gives every spot node, the preferred one first."
     )
@@ -217,7 +217,7 @@ class CapacityProviderSpec(Model):
         default=(), description="Taints that the provider gives every spot node."
     )
     pool_name_label: LabelKey = Field(
-        examples=["example.com/node-pool"], description="Key of the label that names a node's pool."
+        examples=["example.com/node-pool"], description="The key of the node label with the pool's name."
     )
     other_pool_name_labels: tuple[LabelKey, ...] = Field(
         default=(), description="Keys of other labels that name it, as those of the tool that made the pool."
@@ -227,9 +227,11 @@ class CapacityProviderSpec(Model):
         description="Taints that the provider gives nodes of the architecture or operating system that they name.",
     )
     never_tolerate: tuple[ForbiddenTaintSpec, ...] = Field(
-        default=(), description="Taints for which no toleration is ever injected."
+        default=(), description="Taints that spotgate never tolerates."
     )
-    gpu: GpuSpec = Field(default=GpuSpec.model_construct(), description="How GPUs are requested, and guarded.")
+    gpu: GpuSpec = Field(
+        default=GpuSpec.model_construct(), description="How Pods request GPUs, and how GPU nodes are tainted."
+    )
     instance_types: InstanceTypesSpec = Field(
         default=InstanceTypesSpec.model_construct(), description="Instance types by what they have."
     )
@@ -244,15 +246,15 @@ class CapacityProviderSpec(Model):
         default_factory=Globs, description="Keys of labels that differ between nodes of one pool (globs)."
     )
     hands_off_schedulers: GlobList = Field(
-        default_factory=Globs, description="schedulerName of Pods that are left alone (globs)."
+        default_factory=Globs, description="Schedulers whose Pods spotgate doesn't change (globs)."
     )
     hands_off_selectors: tuple[LabelKey, ...] = Field(
-        default=(), description="Keys of node labels; Pods that select by them are left alone."
+        default=(), description="Node labels: spotgate doesn't change Pods that select them."
     )
     system_namespaces: SystemNamespacesSpec = Field(
         default=SystemNamespacesSpec.model_construct(), description="The provider's own namespaces, never touched."
     )
-    interruption: TimelineSpec = Field(description="What happens to a reclaimed node, in seconds after the notice.")
+    interruption: TimelineSpec = Field(description="The reclaim of a node, in seconds after the notice.")
     grace_period: GracePeriodSpec = Field(description="The time that a Pod on a reclaimed node has to stop.")
     fallback: tuple[FallbackSpec, ...] = Field(
         default=(), description="The fallback that GPU spot pools need, unless an OnDemandFallback says it."
@@ -260,4 +262,4 @@ class CapacityProviderSpec(Model):
     this_cluster: str = Field(
         default="", description="This cluster, as node pools name it. Pools of other clusters place no Pods here."
     )
-    node_pools: tuple[NodePoolReaderSpec, ...] = Field(default=(), description="Readers, one for each kind.")
+    node_pools: tuple[NodePoolReaderSpec, ...] = Field(default=(), description="How to read each kind of node pool.")

@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from webhook.offline.report import Report
 
 DESCRIPTION: Final = """\
-Judge what exists in a live cluster, as if each object were created now, and say which workloads
-on spot Nodes would not survive a reclaim today, and why.
+Judge the objects of a live cluster as if they were created now, and list the workloads on spot
+Nodes that would not survive a reclaim.
 
-Objects are read page by page, and never Secrets and ConfigMaps. What a workload owns (the
-ReplicaSets and Pods of a Deployment) is judged with the workload alone. Nothing is written,
-except with --write-reports.
+audit never reads Secrets and ConfigMaps. It judges the ReplicaSets and Pods of a workload with the
+workload. It writes nothing without --write-reports.
 """
 
 EPILOG: Final = """\
@@ -39,7 +38,7 @@ examples:
 exit codes:
   0  nothing at or above --fail-on
   1  findings at or above --fail-on
-  2  it could not judge: the cluster, or a part of it, can't be read, a policy is invalid, reports
+  2  spotgate could not judge: a part of the cluster can't be read, a policy is invalid, reports
      can't be written, or the command line is wrong
 """
 
@@ -47,7 +46,7 @@ exit codes:
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
     add_connection(parser)
-    parser.add_argument("--in-cluster", action="store_true", help="with the ServiceAccount of the Pod that it runs in")
+    parser.add_argument("--in-cluster", action="store_true", help="use the Pod's ServiceAccount")
     add_policies(parser)
     add_cluster(parser)
     parser.add_argument(
@@ -57,15 +56,14 @@ def configure(parser: ArgumentParser) -> None:
         type=resource_name,
         action="append",
         default=[],
-        help="only objects in this namespace; can be given again; default: all, and what is in none",
+        help="only objects in this namespace; repeatable; default: all objects",
     )
     add_output(parser)
     parser.set_defaults(fail_on="deny")
     parser.add_argument(
         "--write-reports",
         action="store_true",
-        help="write what fails by --fail-on into the cluster: one PolicyReport in each namespace; those that no longer "
-        "apply are deleted",
+        help="write findings at or above --fail-on to a PolicyReport in each namespace, and delete outdated reports",
     )
 
 

@@ -23,13 +23,12 @@ if TYPE_CHECKING:
     from webhook.commands.certs.certificates import Item
 
 DESCRIPTION: Final = """\
-Show, check or rotate the certificates of an installation.
+Show, check, or rotate the certificates of an installation.
 
-Reads the Secret with the certificate that the replicas serve, and the caBundles that the API
-server verifies it with. `check` prints problems alone. `rotate` puts a new CA into the Secret of
-replicas that manage their certificates (serve --tls-secret), and waits until all of them serve
-what it signed; they take the old CA out of the caBundles ten minutes later. Private keys are
-never printed.
+Reads the Secret with the served certificate, and the caBundles of the API server. `check` prints
+only problems. `rotate` puts a new CA into the Secret of replicas with self-managed certificates,
+and waits until all replicas serve certificates of it. Ten minutes later, the replicas remove the
+old CA from the caBundles. certs never prints private keys.
 """
 
 EPILOG: Final = """\
@@ -40,9 +39,9 @@ examples:
   %(prog)s rotate
 
 exit codes:
-  0  what the replicas serve is trusted, for longer than --within says; rotate: it is done
-  1  something is not; rotate: not within --timeout, but replicas go on with it
-  2  the cluster can't be read, or rotate: the Secret is not one that spotgate manages
+  0  the served certificates are trusted for longer than --within; rotate: done
+  1  there are problems; rotate: not done within --timeout, but the replicas continue
+  2  the cluster can't be read; rotate: spotgate doesn't manage the Secret
 """
 
 _PAUSE: Final = 1.0
@@ -58,11 +57,11 @@ def configure(parser: ArgumentParser) -> None:
         metavar="NAMESPACE/NAME",
         type=object_name,
         default="spotgate-system/spotgate-certificates",
-        help="where the certificate is; default: %(default)s",
+        help="the Secret of the certificate; default: %(default)s",
     )
-    within = "what expires within so many days is a problem; replicas renew sooner; default: %(default)s"
+    within = "report certificates that expire within DAYS; default: %(default)s"
     parser.add_argument("--within", metavar="DAYS", type=int, default=7, help=within)
-    waits = "how long `rotate` waits for the replicas; default: %(default)s"
+    waits = "time limit of `rotate`; default: %(default)s"
     parser.add_argument("--timeout", metavar="SECONDS", type=float, default=120, help=waits)
     add_table_or_json(parser)
 

@@ -15,46 +15,35 @@ if TYPE_CHECKING:
 
 
 DESCRIPTION: Final = """\
-Judge manifests as the webhook would judge them, before they reach a cluster.
+Judge manifests as the webhook would, before they reach a cluster.
 
-Judge every object in the files as the API server would: with its defaults and with the webhook's
-changes, including pod templates in workloads. The objects are also state for each other: a spot
-pool and its on-demand fallback may arrive together. The report shows what the webhook would inject.
-check writes nothing.
+check applies the API server's defaults and the webhook's changes, and judges every object,
+including the pod templates of workloads. The objects are also state for each other. The report
+shows what the webhook would inject. check writes nothing.
 """
 
 EPILOG: Final = """\
 what is unknown:
-  Some things can't be known without a cluster. A policy that needs them says `indeterminate`,
-  and what to pass. Node pools are taken for complete where any is among the files or --state is
-  given, unless --partial is; otherwise they are unknown. With --operation UPDATE an object is
-  compared with the same object in --state; one that is not there is judged as if it were new.
-  With --operation DELETE the objects are deleted one after the other, in the order of the files.
-  With --against REF Git says what was there, and what is no longer. With --kubeconfig all of that
-  is read from the cluster, whose version counts then too.
+  Findings that need more facts are `indeterminate`, and name the flag to pass. Node pools are
+  complete if the files or --state contain any, unless you set --partial. With --operation UPDATE,
+  the old object comes from --state, and a missing one counts as new.
 
 what is defaulted:
-  Built-in kinds get the defaults of Kubernetes 1.37. Fields that only a cluster sets are missing,
-  also in expressions of a Validation: uid, creationTimestamp, generation, status, allocated values
-  such as the addresses of a Service, and the defaults of custom resources.
+  Built-in kinds get the defaults of Kubernetes 1.37. Fields that only a cluster sets are missing:
+  uid, creationTimestamp, generation, status, allocated values, and defaults of custom resources.
 
 what is skipped:
-  In folders: hidden files, node_modules, files without a top-level `apiVersion` and `kind` (values,
-  CloudFormation, encrypted files), and Helm templates next to a Chart.yaml. Everywhere:
-  kustomizations, their patches, and spotgate's own policy files. A file that has both fields, or
-  that you name, and that can't be parsed is an error. check judges the other files; node pools
-  are unknown only if the broken file may describe some.
+  In folders: hidden files, node_modules, files without a top-level `apiVersion` and `kind`, and
+  Helm templates. Everywhere: kustomizations, their patches, and policy files. Other files that
+  can't be parsed are errors.
 
 what is rendered:
-  In folders: every kustomization that no other one uses, with kustomize or `kubectl kustomize`, and
-  every chart, with `helm template`, if the program is installed. The files that they read aren't
-  judged a second time. Rendering uses no network and no plugins, reads nothing outside the
-  repository, and takes at most 30 seconds and 1 GiB. A folder that can't be rendered is an error,
-  which names the command that judges it. --no-render judges the files as they are instead.
+  In folders: kustomizations that no other one uses, and charts. A folder that can't be rendered is
+  an error. --no-render judges the files as they are.
 
 project file:
-  policies, state, cluster, partial, ignore, chartValues, failOn and kubernetesVersion can be said
-  once, in a .spotgate.yaml in the folder of the first PATH or above it. Flags win.
+  .spotgate.yaml in the folder of the first PATH, or above it, sets policies, state, cluster, partial,
+  ignore, chartValues, failOn, and kubernetesVersion. Flags win.
 
 examples:
   %(prog)s deploy/
@@ -67,8 +56,8 @@ examples:
 exit codes:
   0  nothing at or above --fail-on
   1  findings at or above --fail-on
-  2  it could not judge: a file, the state or the cluster can't be read, a folder can't be rendered,
-     there is no object to judge, a policy is invalid, or the command line is wrong
+  2  spotgate could not judge: an input can't be read or rendered, there is no object, a policy is
+     invalid, or the command line is wrong
 """
 
 

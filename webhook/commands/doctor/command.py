@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Check a live installation, and report how to fix problems.
 
-Looks at replicas, certificates, webhook configurations, permissions, clocks, versions, and the
-API server's own counts of failed calls, and tries every kind of policy with objects that are
-created with dryRun=All: nothing is written.
+Checks replicas, certificates, webhook configurations, permissions, clocks, versions, and the API
+server's counts of failed calls. Tries every policy kind with dryRun=All, which writes nothing.
 """
 
 EPILOG: Final = """\
@@ -32,8 +31,8 @@ examples:
   %(prog)s -o json
 
 exit codes:
-  0  nothing failed; what is worth a look, or could not be found out, is printed
-  1  something failed
+  0  no check failed; warnings and unknowns are printed
+  1  a check failed
   2  the cluster can't be read
 """
 

@@ -145,7 +145,7 @@ def _finding(finding_id: str) -> Iterator[Line]:
         ("Found by this policy", text.policies),
         ("In the cluster", text.state),
         ("Fails", _with_flags(text.flags, text.failing)),
-        ("Passes", _with_flags(text.flags_when_mended, text.mended)),
+        ("Passes", _with_flags(text.flags_when_fixed, text.fixed)),
         ("How to be exempt", exemption_from(finding_id)),
         ("Page", page_of(finding_id)),
     ]

@@ -34,15 +34,12 @@ if TYPE_CHECKING:
     from webhook.policy.errors import Problem
 
 DESCRIPTION: Final = """\
-Print policies as Kubernetes' own, with their bindings: the API server judges by them itself, so
-that they hold while the webhook is down.
+Print policies as Kubernetes' own policies with their bindings, which also apply while the webhook
+is down.
 
-vap: what needs no look-up, as ValidatingAdmissionPolicies (Kubernetes 1.30). They deny nothing
-that spotgate admits. map: what SpotPlacement and GracefulTermination inject, as a
-MutatingAdmissionPolicy (1.36), for the node pools as they are now: export it again when they
-change. It makes of a Pod what the webhook makes of it, or leaves it alone.
-
-Standard error and the header of the output list what is omitted, and why.
+vap: policies that need no lookup, as ValidatingAdmissionPolicies (Kubernetes 1.30). map: the
+injections of SpotPlacement and GracefulTermination for the current node pools, as a
+MutatingAdmissionPolicy (Kubernetes 1.36). Standard error and the header list what is omitted.
 """
 
 EPILOG: Final = """\
@@ -66,14 +63,14 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "what",
         choices=("vap", "map"),
-        help="ValidatingAdmissionPolicies, for Kubernetes 1.30 and later, or a MutatingAdmissionPolicy, from 1.36 on",
+        help="ValidatingAdmissionPolicies, or a MutatingAdmissionPolicy",
     )
     add_policies(parser)
-    add_namespace(parser, "where spotgate is, which they leave alone")
+    add_namespace(parser, "spotgate's namespace, which the policies skip")
     cluster = parser.add_argument_group("the cluster, for map")
-    manifests = "manifests of its node pools, Namespaces and Nodes; files or folders; can be given again"
+    manifests = "manifests of its node pools, Namespaces and Nodes; files or folders; repeatable"
     add_list(cluster, "--state", "PATH", manifests, Path)
-    cluster.add_argument("--kubeconfig", metavar="FILE", type=Path, help="read them from the cluster of this file")
+    cluster.add_argument("--kubeconfig", metavar="FILE", type=Path, help="read a live cluster")
     cluster.add_argument("--context", metavar="NAME", help="context in the kubeconfig; default: the current one")
     add_cluster(cluster)
     add_kubernetes_version(parser)

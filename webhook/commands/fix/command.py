@@ -29,18 +29,16 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Write what the webhook would inject into the manifests, so that a repository says what will run.
 
-fix only adds lines: comments, quotes, order, indentation, and line ends stay. It writes a file
-completely or not at all, and refuses any other change, with the line. For findings, use
-`spotgate check`.
+fix only adds lines: comments, quotes, order, indentation, and line ends stay. It refuses any other
+change, with the line. For findings, use `spotgate check`.
 """
 
 EPILOG: Final = """\
 what is not rendered:
-  Kustomizations and charts: their files are changed as they are, and a warning names the folders.
+  Kustomizations and charts: fix changes their files as they are, and a warning names the folders.
 
 what is refused:
-  A change inside of what a YAML alias repeats or `<<` merges in would show in another place, or
-  nowhere: write that part out first.
+  A change in a part that a YAML alias or `<<` repeats: write that part out first.
 
 examples:
   %(prog)s --diff deploy/
@@ -49,18 +47,15 @@ examples:
 exit codes:
   0  done; with --check and --diff: nothing to write
   1  with --check and --diff: there is something to write
-  2  a file can't be read, judged, changed in place or written, and the others are changed; or there
-     is no object to judge
+  2  a file can't be read, judged, or changed (the others are changed), or there is no object
 """
 
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
     instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--diff", action="store_true", help="show what would be written, and write nothing")
-    instead.add_argument(
-        "--check", action="store_true", help="write nothing; end with 1 if there is something to write"
-    )
+    instead.add_argument("--diff", action="store_true", help="show the changes, and write nothing")
+    instead.add_argument("--check", action="store_true", help="exit with 1 if there are changes, and write nothing")
     add_inputs(parser)
     parser.set_defaults(operation="CREATE")
 

@@ -23,24 +23,21 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Judge and change the objects of a ResourceList, as a KRM function in kustomize or kpt.
 
-Reads a ResourceList on standard input and writes one on standard output: with what the webhook
-would inject in its items, and with what it would say as results. Findings are on standard error
-too, since kustomize does not show results. Comments and the order of fields stay.
-
-The functionConfig is a ConfigMap, whose data mean what the flags of `spotgate check` mean. What is
-not said there is taken from a .spotgate.yaml in the folder that the function is run in, or above it.
+Reads a ResourceList on standard input, and writes it to standard output with the injected fields
+and the findings as results. Findings also go to standard error. Comments and the order of fields
+stay. The data of the functionConfig, a ConfigMap, replace the flags of `spotgate check`; for the
+rest, .spotgate.yaml in the working directory or above applies.
 """
 
 EPILOG: Final = """\
 data of the functionConfig:
-  mode               mutate: inject, report no findings; validate: report, change nothing; both:
-                     the default
-  failOn             deny (the default), warn or indeterminate: lowest outcome that is an error
-  policies, state    files or folders, one on each line, from the folder that the function is run
-                     in: kustomize runs it in that of the kustomization, kpt where it was called
-  partial            "true": there are more node pools than the items and the state show
+  mode               mutate: inject only; validate: report only; both: the default
+  failOn             deny (the default), warn, or indeterminate: the lowest outcome that is an error
+  policies, state    files or folders, one on each line, from the working directory: kustomize uses
+                     the kustomization's folder, kpt yours
+  partial            "true": the cluster has more node pools than the items and the state
   kubernetesVersion  of the API server and the kubelets
-  user, group        who makes the request; of groups one on each line
+  user, group        who sends the request; groups one on each line
 
 examples:
   %(prog)s < resources.yaml > changed.yaml
@@ -50,8 +47,8 @@ examples:
 exit codes:
   0  no result is an error
   1  a result is an error
-  2  it could not judge: the input isn't a ResourceList, an item can't be judged, the
-     functionConfig, a policy or the state is wrong
+  2  spotgate could not judge: the input, an item, the functionConfig, a policy, or the state is
+     invalid
 """
 
 

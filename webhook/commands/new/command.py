@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 DESCRIPTION: Final = """\
-Print the example of the documentation's page about a kind of policy file. It loads as it is, next to
-the shipped policies. Where one policy of the kind decides, it has the values of the shipped one.
+Print an example of a policy file, which loads next to the shipped policies.
 """
 
 EPILOG: Final = """\
@@ -22,7 +21,7 @@ examples:
   %(prog)s PolicyTest > policies/tests/team.yaml
 
 exit codes:
-  0  it is printed
+  0  printed
   2  there is no such kind
 """
 

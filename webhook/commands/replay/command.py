@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from webhook.commands.replay.replay import AnswerChange
 
 DESCRIPTION: Final = """\
-Judge recorded reviews by other policies, and say which verdicts and patches change.
+Judge recorded reviews with other policies, and list changed verdicts and patches.
 
-Reads what `spotgate serve --record` wrote, and AdmissionReviews as the API server sends them. A
-recorded review is judged with the cluster, the Kubernetes versions and the time of its recording.
+Reads the files of `spotgate serve --record`, and AdmissionReviews. A recorded review is judged with
+the cluster, the Kubernetes versions, and the time of its recording.
 """
 
 EPILOG: Final = """\
@@ -43,9 +43,9 @@ examples:
   %(prog)s review.json --policies policies/ --against ../main/policies/ --state cluster/
 
 exit codes:
-  0  nothing changes
-  1  something does
-  2  some reviews can't be judged (the others are), or policies or state can't be used
+  0  no changes
+  1  changes
+  2  some reviews can't be judged (the others are), or policies or state are invalid
 """
 
 
@@ -70,18 +70,16 @@ def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("files", metavar="FILE", nargs="+", type=path, help="files and folders; - reads standard input")
     add_policies(parser)
-    recorded = "default: with what was answered when the review was recorded"
+    recorded = "default: the recorded answers"
     add_list(
         parser,
         "--against",
         "PATH",
-        f"compare with what these policies answer; `shipped` names those of spotgate; can be given again; {recorded}",
+        f"compare with what these policies answer; `shipped` names those of spotgate; repeatable; {recorded}",
         policies_path,
     )
     default = "default: as it was recorded, for other reviews unknown"
-    add_list(
-        parser, "--state", "PATH", f"manifests of the cluster; files or folders; can be given again; {default}", Path
-    )
+    add_list(parser, "--state", "PATH", f"manifests of the cluster; files or folders; repeatable; {default}", Path)
     add_kubernetes_version(parser)
     add_table_or_json(parser)
 

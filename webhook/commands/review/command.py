@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Answer one AdmissionReview as the webhook does.
 
-Read the JSON that the API server would send, and write the body of the HTTP response, byte for byte
-and without a final newline. The response says whether the request is allowed; the exit code doesn't.
+Reads the JSON of the API server, and writes the exact body of the HTTP response. The exit code
+doesn't depend on the verdict.
 """
 
 EPILOG: Final = """\
@@ -38,8 +38,8 @@ examples:
   %(prog)s --state cluster/ - < review.json
 
 exit codes:
-  0  the review was answered: allowed, denied or patched
-  2  FILE is no AdmissionReview, or policies or state can't be used
+  0  answered
+  2  FILE isn't an AdmissionReview, or policies or state are invalid
 """
 
 
@@ -50,10 +50,10 @@ def configure(parser: ArgumentParser) -> None:
         "--phase",
         choices=[str(phase) for phase in Phase],
         default=str(Phase.VALIDATE),
-        help="which of the two webhooks answers: mutate gives patches, validate (the default) gives findings",
+        help="mutate returns patches, validate (the default) findings",
     )
     add_policies(parser)
-    has = "node pools, Namespaces, Nodes, PodDisruptionBudgets; files or folders; can be given again"
+    has = "node pools, Namespaces, Nodes, PodDisruptionBudgets; files or folders; repeatable"
     unknown = "default: the cluster is unknown, as to a webhook that can't reach it"
     add_list(parser, "--state", "PATH", f"manifests of the cluster: {has}; {unknown}", Path)
     add_cluster(parser)

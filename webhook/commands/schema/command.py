@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from pydantic_core.core_schema import CoreSchema
 
 DESCRIPTION: Final = """\
-Print the JSON Schema (draft 7) of policy files, for editors: completion, explanations, and
-mistakes underlined.
+Print the JSON Schema (draft 7) of policy files, for completion and checks in editors.
 """
 
 EPILOG: Final = """\

@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Run the admission webhook.
 
-Answers the API server's AdmissionReviews over TLS: POST /mutate and POST /validate. A second
-port, plain HTTP, is for operators: /healthz, /readyz, /metrics, /version, and a page at /.
-Policies, state and certificate are read again when their files change; if what is there then
-can't be used, the last good one stays in force.
+Answers AdmissionReviews over TLS: POST /mutate and POST /validate. A second port, plain HTTP, has
+/healthz, /readyz, /metrics, /version, and a page at /. spotgate loads changed policies, state, and
+certificates. If they are invalid, it keeps the last valid ones.
 """
 
 EPILOG: Final = """\
@@ -30,8 +29,8 @@ examples:
   %(prog)s --self-signed --listen 127.0.0.1:8443 --ops 127.0.0.1:8080 --state cluster/
 
 exit codes:
-  0  a signal ended it, and every request was answered
-  2  policies, state, certificate or addresses can't be used
+  0  stopped by a signal, after all requests were answered
+  2  policies, state, certificate, or addresses are invalid
 """
 
 
@@ -46,36 +45,34 @@ def configure(parser: ArgumentParser) -> None:
         "--record",
         metavar="DIR",
         type=Path,
-        help="record what is decided in this folder, for `spotgate replay`: never Secrets, ConfigMaps, tokens, nor "
+        help="record decisions in this folder, for `spotgate replay`, without Secrets, ConfigMaps, tokens, and "
         "values of environment variables",
     )
     parser.add_argument(
         "--rehearsal",
         metavar="FILE",
         type=Path,
-        help="what `spotgate rehearse --publish` has written last: shown in the metrics and on the operators' page; it "
-        "need not be there",
+        help="the results of `spotgate rehearse --publish`, for metrics and the operators' page; optional",
     )
 
 
 def _add_certificate(parser: ArgumentParser) -> None:
     certificate = parser.add_argument_group("certificate (files, a Secret or --self-signed)")
     certificate.add_argument(
-        "--tls-cert", metavar="FILE", type=Path, help="the certificate, PEM, with its intermediates"
+        "--tls-cert", metavar="FILE", type=Path, help="the certificate with its intermediates, PEM"
     )
     certificate.add_argument("--tls-key", metavar="FILE", type=Path, help="its private key, PEM")
     certificate.add_argument(
         "--tls-secret",
         metavar="NAMESPACE/NAME",
         type=object_name,
-        help="keep a CA and the certificate in this Secret of the live cluster, renew them, and keep the caBundles of "
-        "the webhook configurations right",
+        help="manage a CA and the certificate in this Secret, and the caBundles",
     )
     certificate.add_argument(
-        "--self-signed", action="store_true", help="make a certificate for this run, for trying out; logs the CA"
+        "--self-signed", action="store_true", help="create a temporary certificate, and log its CA"
     )
-    must = "a DNS name or IP address that the certificate must be for, such as spotgate.spotgate-system.svc"
-    add_list(certificate, "--tls-name", "NAME", f"{must}; can be given again")
+    must = "a DNS name or IP address of the certificate, such as spotgate.spotgate-system.svc"
+    add_list(certificate, "--tls-name", "NAME", f"{must}; repeatable")
 
 
 def _add_callers(parser: ArgumentParser) -> None:
@@ -84,9 +81,9 @@ def _add_callers(parser: ArgumentParser) -> None:
         "--client-ca",
         metavar="FILE",
         type=Path,
-        help="answer only callers with a client certificate of these CAs, PEM; read again when it changes",
+        help="serve only clients with a certificate of these CAs, PEM",
     )
-    only = "of these, only callers whose certificate has this common name or DNS name; can be given again"
+    only = "serve only clients whose certificate has this common name or DNS name; repeatable"
     add_list(callers, "--client-name", "NAME", only)
 
 
@@ -99,8 +96,8 @@ def _add_addresses(parser: ArgumentParser) -> None:
 
 def _add_state(parser: ArgumentParser) -> None:
     state = parser.add_argument_group("the cluster's state (at most one of these; default: it is unknown)")
-    state.add_argument("--in-cluster", action="store_true", help="of the cluster in which this runs, as its Pod")
-    state.add_argument("--kubeconfig", metavar="FILE", type=Path, help="of the cluster that this file names")
+    state.add_argument("--in-cluster", action="store_true", help="read the cluster as the Pod's ServiceAccount")
+    state.add_argument("--kubeconfig", metavar="FILE", type=Path, help="read the cluster of this file")
     state.add_argument(
         "--state",
         metavar="PATH",
@@ -108,7 +105,7 @@ def _add_state(parser: ArgumentParser) -> None:
         nargs="+",
         action="extend",
         default=[],
-        help="what manifests show: node pools, Namespaces, Nodes, PodDisruptionBudgets; files or folders",
+        help="manifests of node pools, Namespaces, Nodes, and PodDisruptionBudgets; files or folders",
     )
     add_cluster(state)
 

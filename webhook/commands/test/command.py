@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 DESCRIPTION: Final = """\
-Run tests of policies: documents of kind PolicyTest, wherever they are in the files and folders.
+Run policy tests: documents of kind PolicyTest in files and folders.
 
-Each of their cases is an object in some surroundings, and what the policies are to answer. It is
-defaulted, changed and judged as the API server would have it done.
+Each case is a request, with the expected answer of the policies. It is defaulted, mutated, and
+validated as in a cluster.
 """
 
 EPILOG: Final = """\
 which policies:
-  Those of --policies. Without it: the shipped ones and those among the paths, as in a cluster, of
-  which those among the paths judge a case that names no others; without any there, the shipped ones.
-  Folders called `tests` hold no policies.
+  Those of --policies. Without it: the shipped ones and those among the paths. A case that names no
+  policies uses those among the paths, or the shipped ones if there are none. Folders called `tests`
+  hold no policies.
 
 examples:
   %(prog)s policies/
@@ -37,21 +37,21 @@ examples:
   %(prog)s --policies policies/ -o junit team-a/tests/
 
 exit codes:
-  0  every case came out as expected
-  1  some did not
-  2  it could not judge: a test or a policy is invalid, a file can't be read, there is no test, or
-     the command line is wrong
+  0  every case passed
+  1  a case failed
+  2  spotgate could not judge: a test or a policy is invalid, a file can't be read, there is no test,
+     or the command line is wrong
 """
 
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("paths", metavar="DIR", nargs="+", type=Path, help="folders, or files, with PolicyTests")
-    default = "`shipped` names those of spotgate; can be given again; default: the shipped ones and those among DIR"
+    parser.add_argument("paths", metavar="DIR", nargs="+", type=Path, help="files and folders with PolicyTests")
+    default = "repeatable; default: `shipped`, and those in DIR"
     add_policies(parser, default)
     parser.add_argument("-o", "--output", choices=("table", *FORMATS), default="table", help="default: %(default)s")
-    parser.add_argument("--coverage", action="store_true", help="say what of each policy no case reaches")
-    parser.add_argument("--update", action="store_true", help="write golden files instead of comparing with them")
+    parser.add_argument("--coverage", action="store_true", help="list the parts of each policy that no case reaches")
+    parser.add_argument("--update", action="store_true", help="write golden files")
 
 
 def run(options: Namespace) -> int:

@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DESCRIPTION: Final = """\
-Print the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, as YAML.
+Print the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration as YAML.
 
-They ask about what may concern a policy and nothing else: render them again when policies or
-facts change. Pods are mutated and workloads judged with failurePolicy Ignore, node pools with
-Fail: without the webhook Pods still start, and no on-demand fallback is lost.
+They select only requests that can concern a policy: render them again when policies or facts
+change. Pods and workloads have failurePolicy Ignore, node pools Fail.
 """
 
 EPILOG: Final = """\
@@ -37,7 +36,7 @@ examples:
 
 exit codes:
   0  printed
-  2  a policy is invalid or matches every resource, or the CA file can't be used
+  2  a policy is invalid or matches every resource, or the CA file is invalid
 """
 
 VERSION: Final = "spotgate.dev/version"
@@ -63,18 +62,18 @@ def configure(parser: ArgumentParser) -> None:
         "--ca-file",
         metavar="FILE",
         type=Path,
-        help="CA certificates, PEM, that vouch for the webhook; default: no caBundle, for something else to fill in",
+        help="CA certificates of the webhook, PEM; default: no caBundle",
     )
     parser.add_argument(
         "--ca-only",
         action="store_true",
-        help="print the caBundle without rules, so that applying the rules again never removes it: nothing is asked "
-        "until they are applied too; without --ca-file, what replicas with --tls-secret put their CA into",
+        help="print only the caBundle, without rules; without --ca-file, the configurations that replicas with "
+        "--tls-secret complete",
     )
     parser.add_argument(
         "--ignore-differences",
         action="store_true",
-        help="print something else: what the mutating webhook adds, as ignoreDifferences of an Application of Argo CD",
+        help="print the injected fields as ignoreDifferences of an Argo CD Application",
     )
 
 

@@ -19,7 +19,7 @@ class EvictionFindingsSpec(Model):
     contradiction: Level = "deny"
     """Both labels at once."""
     bypassed: Level = "deny"
-    """A toleration by which graceful eviction is passed over."""
+    """A toleration that defeats graceful eviction."""
     interrupted_state: Level = "deny"
     """Interruptible on stateful or distributed work."""
     grace_period: Level = "deny"
@@ -27,57 +27,56 @@ class EvictionFindingsSpec(Model):
     sunk_tolerations: Level = "deny"
     """A DaemonSet on SUNK nodes lacks their tolerations."""
     no_effect: Level = "deny"
-    """A label that is misspelt, has another value than `true`, or is in the wrong place."""
+    """A label with a wrong name, value, or place."""
 
 
 class EvictionStrategySpec(PolicySpec):
     """Checks the labels by which CoreWeave decides how Pods are evicted."""
 
     enforcement: EnforcementWord = Enforcement.WARN
-    """The most that a finding of this policy may become. Unlike other kinds, warn by default."""
+    """The strongest outcome of this policy. The default differs from other kinds."""
     findings: EvictionFindingsSpec = EvictionFindingsSpec.model_construct()
-    """The most that single findings may become; enforcement lowers them further."""
+    """The strongest outcome of each finding, at most `enforcement`."""
     interruptible: LabelSpec = LabelSpec.model_construct(key="qos.coreweave.cloud/interruptable", value="true")
-    """The label of Pods that may be deleted without their full grace period (spelt so)."""
+    """The label of Pods that may be deleted without their full grace period."""
     graceful: LabelSpec = LabelSpec.model_construct(key="qos.coreweave.com/graceful-interruptible", value="true")
-    """The label of Pods that get their grace period before the node is touched."""
+    """The label of Pods that get their full grace period."""
     bypassing_taints: tuple[TaintPatternSpec, ...] = (
         TaintPatternSpec.model_construct(key=_EVICT, value="true", effect=_NO_EXECUTE),
         TaintPatternSpec.model_construct(key=_RESERVED, effect=_NO_EXECUTE),
     )
-    """A Pod that tolerates one of these is evicted without its grace period, whatever its label says."""
+    """Taints: a Pod that tolerates one is evicted without its grace period."""
     drain_timeout_seconds: Seconds = 180
-    """How long maintenance waits at most for Pods that are not gracefully interruptible."""
+    """How long maintenance waits for other Pods."""
     stateful: tuple[KindGlob, ...] = ("StatefulSet.apps",)
     """Kinds whose Pods hold state, as Kind.group (globs)."""
     distributed: tuple[KindGlob, ...] = (
         *("*Job.kubeflow.org", "TrainJob.trainer.kubeflow.org", "JobSet.jobset.x-k8s.io"),
         *("LeaderWorkerSet.leaderworkerset.x-k8s.io", "Job.batch.volcano.sh"),
     )
-    """Kinds whose Pods work in step, so that none can be missed, as Kind.group (globs). Indexed Jobs with parallelism
-    need not be listed."""
+    """Kinds whose Pods work in lockstep, as Kind.group (globs). Indexed Jobs always do."""
     replicated: tuple[KindGlob, ...] = (
         "Deployment.apps",
         "ReplicaSet.apps",
         "ReplicationController",
         "Rollout.argoproj.io",
     )
-    """Kinds that count as stateful with one replica and a writable claim, as Kind.group (globs)."""
+    """Kinds that are stateful with one replica and a writable claim, as Kind.group (globs)."""
     sunk_nodes: Annotated[
         Literal["named", "all"],
         EnumDescriptions(
-            {"named": "those whose tolerations, nodeSelector or affinity name SUNK", "all": "every DaemonSet"}
+            {"named": "those that name SUNK in tolerations, nodeSelector, or affinity", "all": "every DaemonSet"}
         ),
     ] = "named"
     """Which DaemonSets run on SUNK nodes."""
     sunk_domain: NonEmpty = "sunk.coreweave.com"
-    """Keys in this domain name SUNK."""
+    """The domain of SUNK's keys."""
     sunk_taints: tuple[TaintSpec, ...] = (
         TaintSpec.model_construct(key=_LOCK, value="true", effect=_NO_EXECUTE),
         TaintSpec.model_construct(key="is_cpu_compute", effect="NoSchedule"),
         TaintSpec.model_construct(key="is_gpu", value="true", effect="PreferNoSchedule"),
         TaintSpec.model_construct(key=_RESERVED, effect=_NO_EXECUTE),
     )
-    """What every DaemonSet on SUNK nodes must tolerate."""
+    """Taints that DaemonSets on SUNK nodes must tolerate."""
     left_to_reserved_labels: tuple[NonEmpty, ...] = ()
-    """Domains in which a ReservedLabels policy already denies misspelled labels. This policy skips them."""
+    """Domains of a ReservedLabels policy, which this policy skips."""

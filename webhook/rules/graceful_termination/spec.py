@@ -36,9 +36,9 @@ class ClassSpec(Model):
     """Hold the way in which the Pods of one workload class stop."""
 
     grace_seconds: GraceSeconds
-    """Grace period of a Pod that has not tuned it, at most the budget; the word `budget` for all of it."""
+    """The grace period, at most the budget; or `budget`."""
     pre_stop_seconds: Seconds
-    """Sleep before SIGTERM, while endpoints are removed; less than graceSeconds. 0: none."""
+    """The sleep before SIGTERM; 0 for none."""
 
 
 DEFAULT_CLASSES: Final[Mapping[str, ClassSpec]] = {
@@ -63,30 +63,30 @@ class GracefulTerminationSpec(DecidingSpec):
         Literal["fit-budget", "raise-only"],
         EnumDescriptions(
             {
-                "fit-budget": "its class's grace period, at most the budget",
+                "fit-budget": "that of the class, at most the budget",
                 "raise-only": "the same, but never less than 30 s",
             }
         ),
     ] = "fit-budget"
-    """What a Pod at Kubernetes' default of 30 s gets."""
+    """The grace period of Pods with the default of 30 s."""
     over_budget: Annotated[
         Literal["warn", "clamp", "deny"],
         EnumDescriptions(
             {
-                "warn": "it stays, and the user gets a warning",
-                "clamp": "it becomes the budget, unless a lifecycle hook sleeps that long",
-                "deny": "the Pod is refused",
+                "warn": "it stays, with a warning",
+                "clamp": "it becomes the budget, unless a hook sleeps that long",
+                "deny": "the Pod is denied",
             }
         ),
     ] = "warn"
-    """What happens to a user's grace period that is longer than the budget."""
+    """What happens to a grace period above the budget."""
     method: Annotated[
         Literal["auto", "sleep", "exec"],
         EnumDescriptions(
             {
-                "auto": "Kubernetes' own where API server and kubelets have it, else a shell's",
-                "sleep": "Kubernetes' own (1.30)",
-                "exec": "a shell's",
+                "auto": "`sleep` if the API server and kubelets support it, else `exec`",
+                "sleep": "Kubernetes' sleep action (1.30)",
+                "exec": "a shell command",
             }
         ),
     ] = "auto"
@@ -94,9 +94,8 @@ class GracefulTerminationSpec(DecidingSpec):
     classes: Annotated[dict[ClassName, ClassSpec], AfterValidator(_with_defaults)] = Field(
         default=dict(DEFAULT_CLASSES)
     )
-    """Workload classes. These are there without being listed; those listed are added or replaced."""
+    """Workload classes, in addition to the default ones."""
     training_operators: tuple[KindGlob, ...] = tuple(
         f"{kind}Job.kubeflow.org" for kind in ("PyTorch", "MPI", "TF", "JAX", "XGBoost", "Paddle")
     )
-    """Owners whose Pods are `checkpointing` if they request GPUs, as `Kind.group` (globs). Jobs of any group
-    (Kubernetes, JobSet, Volcano) need not be listed."""
+    """Owners, as `Kind.group` (globs), whose Pods with GPUs are `checkpointing`. Jobs always are."""

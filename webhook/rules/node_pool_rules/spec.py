@@ -30,21 +30,21 @@ class FieldSpec(Model):
     path: FieldPathText
     """Field path, as spec.targetNodes."""
     type: Literal["string", "integer", "boolean", "object", "array"] | None = None
-    """The JSON type of its value."""
+    """The JSON type."""
     required: Flag = False
-    """It must be there, and not be empty."""
+    """The field must not be missing or empty."""
     immutable: Flag = False
-    """Once set it can't be changed."""
+    """The value can't change."""
     minimum: StrictInt | None = None
-    """The least value, of an integer."""
+    """The minimum of an integer."""
     values: tuple[NonEmpty, ...] = ()
-    """All values that it may have, of a string."""
+    """The allowed values of a string."""
     any_case: Flag = False
-    """Letter case of these values does not matter."""
+    """Ignore case."""
     detail: str = ""
-    """What a person should know of it when it is wrong."""
+    """An explanation for the finding."""
     example: Annotated[JsonValue, WithJsonSchema({"not": {"type": "null"}})] = None
-    """A right value, to show."""
+    """A valid value for the fix."""
 
     @model_validator(mode="after")
     def _fits_its_type(self) -> Self:
@@ -59,18 +59,17 @@ class CheckSpec(Model):
     """Forbid a combination of fields. Texts may hold ``${JMESPath}`` of the object."""
 
     when: JMESPath
-    """JMESPath; the check is violated if the result is not empty, false or null."""
+    """JMESPath; the object is wrong unless the result is empty, false, or null."""
     fields: tuple[FieldPathText, ...] = Field(min_length=1)
-    """Field paths to check. An update that changes none of them isn't judged. The finding points at the first field
-    that the request changes."""
+    """Field paths. An update that changes none of them isn't judged."""
     message: Annotated[MessageText, Field(min_length=1)]
-    """What is wrong: one short sentence."""
+    """What is wrong, in one sentence."""
     detail: MessageText = ""
     """Why it matters."""
     fix: MessageText = ""
-    """What to change; YAML to copy keeps its shape."""
+    """What to change. YAML keeps its shape."""
     enforcement: EnforcementWord = Enforcement.DENY
-    """The most it may become; the policy's enforcement can only lower it."""
+    """The outcome, at most the policy's `enforcement`."""
 
 
 class PoolResourceSpec(Model):
@@ -90,7 +89,7 @@ class DiversificationSpec(Model):
     """Say how many kinds of machines a Karpenter pool that is only spot admits at least."""
 
     enforcement: EnforcementWord = Enforcement.WARN
-    """The most that its finding may become; the policy's enforcement can only lower it."""
+    """The outcome, at most the policy's `enforcement`."""
     instance_types: AtLeast = 6
     """Instance types."""
     generations: AtLeast = 2
@@ -103,27 +102,27 @@ class KarpenterSpec(Model):
     """Say what Karpenter's requirements and disruption budgets add up to."""
 
     diversification: DiversificationSpec = Field(default={}, validate_default=True)
-    """A spot pool that is too narrow is reclaimed all at once."""
+    """The minimum diversity of a spot pool."""
     requirements: EnforcementWord = Enforcement.DENY
-    """Requirements that contradict each other: no node can meet them."""
+    """Contradictory requirements."""
     budgets: EnforcementWord = Enforcement.WARN
-    """Budgets that block voluntary disruption always, or never have effect."""
+    """Budgets that always block, or have no effect."""
     malformed_budgets: EnforcementWord = Enforcement.DENY
-    """Budgets with a value that Karpenter's schema refuses."""
+    """Budgets with invalid values."""
 
 
 class NodePoolRulesSpec(PolicySpec):
     """The schema of node pools, and what a spot pool should be."""
 
     superchip_on_spot: EnforcementWord = Enforcement.DENY
-    """A spot pool of an instance type that its provider never has as spot."""
+    """A spot pool of an instance type that is never spot."""
     spot_without_taint: EnforcementWord = Enforcement.WARN
-    """A pool has only spot nodes and no taint, so other Pods land there."""
+    """A spot-only pool without a taint."""
     unknown_instance_type: EnforcementWord = Enforcement.WARN
-    """An instance type, or a machine's family, category or label, that is in no list."""
+    """An unlisted instance type, or machine family, category, or label."""
     unreadable: EnforcementWord = Enforcement.WARN
-    """A pool that its reader can't read in full, unless a `fields` entry reports it."""
+    """A field that spotgate can't read."""
     karpenter: KarpenterSpec = Field(default={}, validate_default=True)
-    """What Karpenter's requirements and budgets add up to."""
+    """Checks of Karpenter's requirements and budgets."""
     resources: tuple[PoolResourceSpec, ...] = ()
-    """What is right, resource by resource."""
+    """Rules for resources."""

@@ -10,6 +10,6 @@ class OnDemandFallbackSpec(PolicySpec):
     """Denies GPU spot pools without on-demand fallback."""
 
     require: RequireName = "gpu"
-    """What counts as a fallback of a GPU spot pool."""
+    """The required fallback of a GPU spot pool."""
     require_by_provider: dict[NonEmpty, RequireName] = Field(default={})
-    """The same for one provider's spot pools: name of its CapacityProvider -> requirement."""
+    """The same for single providers: name of the CapacityProvider -> requirement."""

@@ -17,7 +17,7 @@ class AllowedLabelsSpec(Model):
     """Hold labels that users may set although their domain is reserved."""
 
     resources: tuple[NonEmpty, ...] = Field(min_length=1)
-    """Plural resource names; 'pods' are pod templates and their workloads, too."""
+    """Plural resource names. `pods` includes pod templates and their workloads."""
     labels: tuple[Glob, ...] = Field(min_length=1)
     """Label keys (globs)."""
 
@@ -26,8 +26,8 @@ class ReservedLabelsSpec(PolicySpec):
     """Rejects user-provided labels in reserved domains."""
 
     domains: tuple[Domain, ...] = Field(min_length=1, examples=[["example.com"]])
-    """Reserved domains. A key is reserved when its prefix is the domain or a subdomain of it."""
+    """Reserved domains, with their subdomains."""
     allow: tuple[AllowedLabelsSpec, ...] = ()
-    """What may be set all the same."""
+    """Exceptions."""
     hints: dict[NonEmpty, NonEmpty] = Field(default={})
-    """Typical misspellings: misspelt key -> right key. Similar keys are found without."""
+    """Misspelled key -> correct key. spotgate finds similar keys without hints."""

@@ -14,23 +14,23 @@ class FaultToleranceSpec(Model):
     """Say what keeps the state of a driver outside its Pod: another Pod can go on with it."""
 
     annotations: dict[NonEmpty, str] = Field(default={})
-    """Annotations of the workload, or of its Pod, that turn it on: key -> value."""
+    """Annotations of the workload or its Pod: key -> value."""
     member: str = ""
-    """A field next to the driver's that enables it: gcsFaultToleranceOptions."""
+    """A field next to the driver's, such as `gcsFaultToleranceOptions`."""
 
 
 class DriverSpec(Model):
     """Hold pods that lead the work of others, told by a label or by where their template is."""
 
     name: NonEmpty
-    """For people: Spark driver."""
+    """A display name, such as Spark driver."""
     label: LabelSpec | None = None
-    """A label that such Pods carry."""
+    """A label of these Pods."""
     member: str = ""
-    """A member in the path of their pod template: headGroupSpec for spec.headGroupSpec.template."""
+    """A member of their template's path: `headGroupSpec` in `spec.headGroupSpec.template`."""
 
     fault_tolerance: FaultToleranceSpec | None = None
-    """What keeps its state outside the Pod; with it, the Pod may be on spot."""
+    """Settings that keep the state outside the Pod, so that it can be on spot."""
 
     @model_validator(mode="after")
     def _says_which(self) -> Self:
@@ -65,15 +65,15 @@ class GangSpec(Model):
     """Hold pods of one object that work only together, told by its kind or by a key."""
 
     name: NonEmpty
-    """For people: JobSet."""
+    """A display name, such as JobSet."""
     kinds: tuple[KindGlob, ...] = ()
-    """Kinds of objects, as Kind.group (globs)."""
+    """Kinds, as Kind.group (globs)."""
     key: str = ""
-    """A label or annotation of the object, or of its Pods; or `spec.schedulingGroup` of the Pods."""
+    """A label or annotation of the object or its Pods, or `spec.schedulingGroup`."""
     restarts: Flag = True
-    """One lost Pod stops the others; with false they only start together."""
+    """A lost Pod stops the others. If false, they only start together."""
     elastic: RelativePath = ""
-    """A field of the object that lets the others go on without a lost Pod."""
+    """A field that lets the others continue without a lost Pod."""
 
     @model_validator(mode="after")
     def _says_which(self) -> Self:
@@ -100,31 +100,31 @@ class SuitabilityFindingsSpec(Model):
     """Hold the greatest outcome of each finding; ``enforcement`` lowers it further."""
 
     driver: Level = "deny"
-    """The driver or head of a cluster of workers is on spot."""
+    """A driver or head is on spot."""
     bare_pod: Level = "deny"
-    """No controller makes the Pod again."""
+    """The Pod has no controller."""
     stateful_singleton: Level = "deny"
     """The only replica holds state."""
     few_replicas: Level = "deny"
-    """Fewer replicas than minimumReplicas."""
+    """Fewer replicas than `minimumReplicas`."""
     disruption_budget: Level = "deny"
-    """No PodDisruptionBudget covers the Pods, several do, or it blocks every eviction."""
+    """The PodDisruptionBudget is missing, blocks evictions, or isn't the only one."""
     readiness_probe: Level = "deny"
-    """No container says when it is ready."""
+    """No container has a readiness probe."""
     protection: Level = "deny"
-    """An annotation that only stops voluntary disruption, as karpenter.sh/do-not-disrupt."""
+    """An annotation that only stops autoscalers."""
     data_on_node: Level = "deny"
-    """A hostPath whose name says that it holds data."""
+    """A hostPath with data."""
     job_fails: Level = "deny"
-    """A Job with backoffLimit 0, which one reclaim fails."""
+    """A Job that one reclaim fails."""
     job_failure_policy: Level = "deny"
-    """A Job without a podFailurePolicy that ignores disruptions; only recorded."""
+    """A Job that counts disruptions as failures; only recorded."""
     late_replacement: Level = "deny"
-    """Pods with a long grace period that are replaced when they have ended; only recorded."""
+    """Replacements wait for Pods with a long grace period; only recorded."""
     gang_split: Level = "deny"
-    """Pods that work only together are partly on spot and partly on demand."""
+    """Pods that work only together are partly on spot."""
     topology_spread: Level = "deny"
-    """A topology spread that spot makes void; one that a rollout undoes is only recorded."""
+    """A topology spread without effect on spot."""
     termination_handler: Level = "deny"
     """Node Termination Handler next to Karpenter."""
 
@@ -133,11 +133,11 @@ class SpotSuitabilitySpec(TargetingSpec):
     """Finds workloads that do not belong on spot capacity, or are not ready for a reclaim."""
 
     enforcement: EnforcementWord = Enforcement.WARN
-    """The most that a finding of this policy may become. Unlike other kinds, warn by default."""
+    """The strongest outcome of this policy. The default differs from other kinds."""
     findings: SuitabilityFindingsSpec = SuitabilityFindingsSpec.model_construct()
-    """The most that single findings may become; enforcement lowers them further."""
+    """The strongest outcome of each finding, at most `enforcement`."""
     minimum_replicas: Annotated[StrictInt, Field(ge=1, le=1000)] = 3
-    """Replicas that a service on spot has at least."""
+    """The minimum replicas of a service on spot."""
     replicated: tuple[KindGlob, ...] = (
         "Deployment.apps",
         "ReplicaSet.apps",
@@ -145,9 +145,9 @@ class SpotSuitabilitySpec(TargetingSpec):
         "ReplicationController",
         "Rollout.argoproj.io",
     )
-    """Kinds whose spec.replicas says how many Pods of one template there are, as Kind.group (globs)."""
+    """Kinds with `spec.replicas`, as Kind.group (globs)."""
     stateful: tuple[KindGlob, ...] = ("StatefulSet.apps",)
-    """Kinds whose Pods hold state, as Kind.group (globs). Pods that can write to a claim do, too."""
+    """Stateful kinds, as Kind.group (globs). Pods with a writable claim are stateful, too."""
     drivers: tuple[DriverSpec, ...] = DEFAULT_DRIVERS
     """Pods that lead the work of others."""
     gangs: tuple[GangSpec, ...] = DEFAULT_GANGS
@@ -156,22 +156,21 @@ class SpotSuitabilitySpec(TargetingSpec):
         *("*driver", "*head", "headgroupspec", "*launcher", "*leader", "leadertemplate", "*master", "chief", "ps"),
         *("coordinator", "*scheduler", "evaluator", "submitter*", "*initializer"),
     )
-    """Names of parts of a gang that lead the others or run before them (globs, in small letters): they may be on
-    demand while the others are on spot."""
+    """Parts of a gang that can be on demand (lowercase globs)."""
     protections: dict[NonEmpty, str] = Field(
         default={"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
     )
-    """Annotations of Pods that stop voluntary disruption only: key -> value."""
+    """Annotations that only stop voluntary disruption: key -> value."""
     data_volumes: tuple[Glob, ...] = (
         *("data", "data-*", "*-data", "*checkpoint*", "*ckpt*", "*results", "*outputs", "*storage*", "db", "*-db"),
         *("*database*", "*/data", "/data/*", "/var/lib/*"),
     )
-    """Names and mount paths of hostPath volumes that hold data (globs)."""
+    """Names and mount paths of hostPath volumes with data (globs)."""
     scratch_volumes: tuple[Glob, ...] = (
         *("istio-data", "/var/lib/istio/*"),  # what Istio's proxy makes anew whenever it starts
         *("*cache*", "*tmp*", "*temp*", "*scratch*", "/dev", "/dev/*", "/sys*", "/proc*", "/run*", "/var/run*"),
         *("/etc*", "/lib/modules*", "/var/log*", "/var/lib/docker*", "/var/lib/containers*", "/var/lib/kubelet*"),
     )
-    """Names and mount paths of hostPath volumes that hold none, whatever else their name says (globs)."""
+    """Names and mount paths of hostPath volumes without data (globs)."""
     termination_handlers: tuple[NonEmpty, ...] = ("node-termination-handler",)
-    """Parts of the image names of Node Termination Handler."""
+    """Parts of Node Termination Handler's image names."""

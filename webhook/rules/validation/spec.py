@@ -22,13 +22,13 @@ class ValidationItem(Model):
     """Describe one validation: what must be true, and the message if it is false."""
 
     expression: ExpressionText
-    """A CEL expression that is true where the object is as it should be."""
+    """A CEL expression that is true for valid objects."""
     message: MessageLine = ""
     """The message if the expression is false. Default: `failed expression: ...`."""
     message_expression: str = ""
     """A CEL expression that returns the message. If it fails, is empty, or contains line breaks, `message` is used."""
     reason: Literal["Unauthorized", "Forbidden", "Invalid", "RequestEntityTooLarge"] | None = None
-    """As in Kubernetes, for `spotgate export vap`; the webhook itself always answers Forbidden."""
+    """The reason for `spotgate export vap`. The webhook always answers Forbidden."""
 
     @model_validator(mode="after")
     def _can_be_said_in_one_line(self) -> Self:
@@ -45,28 +45,28 @@ class NamedExpression(Model):
         TextPattern(r"[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?", "letters, digits, '-', '_', '.' and '/', as on-spot"),
         Field(max_length=316),
     ]
-    """What it is called in findings and `explain`."""
+    """The name in findings and `explain`."""
     expression: ExpressionText
-    """A CEL expression; where one is false, the policy looks away."""
+    """A CEL expression. If it is false, the policy doesn't apply."""
 
 
 class Variable(Model):
     """Describe a named value."""
 
     name: Identifier
-    """What it is called: `variables.<name>` in the expressions after it."""
+    """The name, for `variables.<name>`."""
     expression: ExpressionText
-    """A CEL expression; evaluated only where it is read."""
+    """A CEL expression, evaluated on first use."""
 
 
 class ValidationSpec(PolicySpec):
     """A team's own rule, in the words of a ValidatingAdmissionPolicy (CEL)."""
 
     validations: tuple[ValidationItem, ...] = Field(min_length=1, max_length=_AT_MOST)
-    """The rules; each that does not hold is a finding."""
+    """The rules."""
     variables: tuple[Variable, ...] = Field(default=(), max_length=_AT_MOST)
-    """Values with names; one may read those before it."""
+    """Named values. Each can read the ones before it."""
     match_conditions: tuple[NamedExpression, ...] = Field(default=(), max_length=64)
     """Conditions for judging a request, in addition to `match`. All must be true."""
     params: dict[str, Any] = Field(default={})
-    """Values for the expressions, as `params.<name>`. Part of this document, no separate resource."""
+    """Values for the expressions, as `params.<name>`."""
