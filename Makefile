@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv run serve cluster test fuzz mutants test-cluster image docs check golden bench bench-cluster bench-scale bench-rehearse chaos bench-peers lock
+.PHONY: help venv run serve cluster test fuzz mutants test-cluster image docs check golden bench bench-cluster bench-scale bench-rehearse bench-floor chaos bench-peers lock
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -92,6 +92,9 @@ bench-scale: venv ## Measure on a real API server with 15,000 Nodes: time to rea
 
 bench-rehearse: venv ## Measure rehearsals of 100 nodes with 1,000 Pods, and of 1,000 with 10,000
 	$(BIN)/python -m bench.rehearse
+
+bench-floor: venv ## Measure the on-demand floor, and count violations while leaders die and pause
+	$(BIN)/python -m bench.floor
 
 chaos: venv ## Count wrong verdicts at a real API server while replicas, certificates, etcd and hostile clients do their worst
 	$(BIN)/python -m bench.chaos

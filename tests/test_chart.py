@@ -37,8 +37,8 @@ COMBINATIONS: Final[dict[str, tuple[str, list[str], list[str]]]] = {
     "audit": ("eks", ["audit", "self-managed", "warn-only"], ["enforcement=warn", "audit=true"]),
     "cks": (
         "cks",
-        ["cert-manager", "audit-only"],
-        ["platform=cks", "onDemandPool=cpu", "certificates.from=cert-manager"],
+        ["on-demand-floor", "cert-manager", "audit-only"],
+        ["platform=cks", "onDemandPool=cpu", "certificates.from=cert-manager", "onDemandFloor.enabled=true"],
     ),
     "gke": (
         "gke",

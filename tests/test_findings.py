@@ -28,6 +28,9 @@ WITHOUT_EXAMPLE = {
     "spot-placement/too-many-terms",
 }
 
+INFORMATION = {"spot-placement/floor-split"}
+"""Findings of objects in which nothing is wrong."""
+
 
 def ids_in_code() -> Iterator[str]:
     """Yield the ids that the modules of rules, and of all else that makes findings, write."""
@@ -55,11 +58,12 @@ def test_the_failing_example_has_the_finding_as_it_is_stored_and_the_fixed_one_h
     kind = finding_id.partition("/")[0]
 
     found = messages.judge(text, text.failing, text.flags)
-    assert {each.id for each in found if each.id.startswith(f"{kind}/")} == {finding_id}
+    ids = {each.id for each in found if each.id.startswith(f"{kind}/")}
+    assert ids - (INFORMATION - {finding_id}) == {finding_id}
     assert messages.message(finding_id, found) == messages.stored()[finding_id], "run `make golden`"
 
     fixed = messages.judge(text, text.fixed, text.flags_when_fixed)
-    assert not [each.id for each in fixed if each.id.startswith(f"{kind}/")]
+    assert not {each.id for each in fixed if each.id.startswith(f"{kind}/")} - (INFORMATION - {finding_id})
 
 
 def test_every_example_has_its_message() -> None:

@@ -12,6 +12,8 @@ import yaml
 from msgspec.structs import replace
 
 from tests.server.harness import LOOPBACK, PAIR, Known, bundle_of, review
+from webhook.controller.ledger import Ledger
+from webhook.controller.metrics import ControllerMetrics
 from webhook.engine.bundle import Bundle
 from webhook.engine.index import Index
 from webhook.model.decision import Decision, Finding, Outcome
@@ -58,7 +60,8 @@ async def _full_registry() -> CollectorRegistry:
     snapshot = Snapshot(Bundle(index=index, hash="hash", documents=()), Known())
     certificate = ServingCertificate(PAIR)
     certificate.trusted, certificate.trust_expiry = True, _YEAR
-    cluster = SimpleNamespace(waits_for="", silence=30.0, registered=SimpleNamespace(outdated=0))
+    outdated = SimpleNamespace(outdated=0)
+    cluster = SimpleNamespace(waits_for="", silence=30.0, registered=outdated, floor=None)
     managed = SimpleNamespace(waits_for="", last_look=Reload.first(), authority_expiry=_YEAR)
     with LOOPBACK.bind() as listener:
         replica = Replica(
@@ -75,6 +78,9 @@ async def _full_registry() -> CollectorRegistry:
     for counter in ("rejected", "shed", "unrecorded", "connections_cut"):
         replica.metrics.count(counter, "a reason")
     OpsPort(replica, REHEARSAL)
+    controller = ControllerMetrics(Ledger(bool), bool)
+    controller.waited.observe(0.05)
+    replica.metrics.registry.register(controller.registry)
     return replica.metrics.registry
 
 

@@ -210,11 +210,11 @@ def test_the_alerts_for_the_operator_are_the_same() -> None:
 
 def test_the_operator_scrapes_a_port_of_the_pods() -> None:
     """What its definitions take is installed in tests/controlplane/test_install_page.py."""
-    monitored, deployment = (
-        yaml.safe_load((ROOT / "manifests" / file).read_text())["spec"]
-        for file in ("components/monitoring/podmonitor.yaml", "base/deployment.yaml")
-    )
-    template = deployment["template"]
-    assert monitored["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
-    ports = {each["name"] for each in template["spec"]["containers"][0]["ports"]}
-    assert {each["port"] for each in monitored["podMetricsEndpoints"]} <= ports
+    monitors = yaml.safe_load_all((ROOT / "manifests" / "components" / "monitoring" / "podmonitor.yaml").read_text())
+    files = ("base/deployment.yaml", "components/on-demand-floor/deployment.yaml")
+    deployments = (next(yaml.safe_load_all((ROOT / "manifests" / file).read_text())) for file in files)
+    for monitor, deployment in zip(monitors, deployments, strict=True):
+        monitored, template = monitor["spec"], deployment["spec"]["template"]
+        assert monitored["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+        ports = {each["name"] for each in template["spec"]["containers"][0]["ports"]}
+        assert {each["port"] for each in monitored["podMetricsEndpoints"]} <= ports

@@ -60,6 +60,8 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
         oldest_kubelet: (major, minor) of the oldest kubelet among its Nodes; None: no Node is known.
         budgets: the PodDisruptionBudgets by namespace, where there is any; None: unknown.
         autoscalers: the autoscalers by namespace, as far as files show them: those of a live cluster are not read.
+        floor_controller: `spotgate controller` runs: Pods may wait for it.
+        ordinal_starts: the first ordinal of the StatefulSets that were read for a request, by ``namespace/name``.
     """
 
     pools: tuple[Pool, ...] | None = None
@@ -75,6 +77,8 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     oldest_kubelet: tuple[int, int] | None = None
     budgets: Mapping[str, tuple[DisruptionBudget, ...]] | None = None
     autoscalers: Mapping[str, tuple[Autoscaler, ...]] = msgspec.field(default_factory=dict)
+    floor_controller: bool = False
+    ordinal_starts: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
 class ClusterState(Protocol):

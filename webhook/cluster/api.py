@@ -28,7 +28,7 @@ from webhook.documents.reading import read_file
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
@@ -103,6 +103,11 @@ class Api:
         return cls(client, kubeconfig, context, namespace)
 
     @property
+    def client(self) -> ApiClient:
+        """Return the client of `kubernetes.aio` with the newest credentials. It is closed when these are renewed."""
+        return self._client
+
+    @property
     def url(self) -> str:
         """Return the URL of the API server."""
         url: str = self._client.configuration.host
@@ -140,7 +145,12 @@ class Api:
         return None
 
     async def write(
-        self, method: str, path: str, body: Mapping[str, Any], seconds: float, media_type: str = JSON_TYPE
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | Sequence[Any],
+        seconds: float,
+        media_type: str = JSON_TYPE,
     ) -> None:
         """Send a request as `send` does, and discard the response."""
         async with self.send(method, path, body, seconds, media_type) as response:
@@ -148,7 +158,12 @@ class Api:
 
     @asynccontextmanager
     async def send(
-        self, method: str, path: str, body: Mapping[str, Any], seconds: float, media_type: str = JSON_TYPE
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | Sequence[Any],
+        seconds: float,
+        media_type: str = JSON_TYPE,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Yield the response to a POST or PATCH. Raise ApiError as `get` does."""
         headers = {"Accept": JSON_TYPE, "Content-Type": media_type}
@@ -162,7 +177,7 @@ class Api:
         path: str,
         patience: aiohttp.ClientTimeout,
         headers: dict[str, str],
-        body: Mapping[str, Any] | None,
+        body: Mapping[str, Any] | Sequence[Any] | None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         client = self._client
         self._in_use[client] += 1

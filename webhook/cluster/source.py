@@ -1,4 +1,4 @@
-"""List and watch one resource of an API server, in all namespaces; memory holds one page at a time.
+"""List and watch one resource of an API server, in one or all namespaces; memory holds one page at a time.
 
 `kubernetes.aio.watch` is not used: it opens a client with a TLS context for each watch, and begins the next watch
 without a pause.
@@ -65,6 +65,7 @@ class WatchedResource(Generic[T]):
     Attributes:
         versions: those that can be read, the preferred one first.
         read: returns the part of an object that is kept.
+        namespace: the namespace that is read; empty: all.
         fields: a field selector; empty: all objects.
         optional: some clusters do not have the resource.
     """
@@ -73,6 +74,7 @@ class WatchedResource(Generic[T]):
     versions: tuple[str, ...] = ("v1",)
     resource: str
     read: Callable[[ListedMetadata, msgspec.Raw], T]
+    namespace: str = ""
     fields: str = ""
     metadata_only: bool = False
     optional: bool = False
@@ -148,7 +150,8 @@ class WatchedResource(Generic[T]):
 
     def _path(self, version: str) -> str:
         prefix = f"/apis/{self.group}" if self.group else "/api"
-        return f"{prefix}/{version}/{self.resource}"
+        namespace = f"/namespaces/{self.namespace}" if self.namespace else ""
+        return f"{prefix}/{version}{namespace}/{self.resource}"
 
 
 def metadata_of(raw: msgspec.Raw) -> ListedMetadata:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 COMMANDS: Final = {
     "serve": "run the admission webhook",
+    "controller": "assign Pods to on-demand and spot nodes, for workloads with an on-demand floor",
     "check": "judge manifests: files, folders, standard input",
     "fix": "write into manifests what the webhook would inject",
     "fn": "judge and change a ResourceList, as a KRM function for kustomize and kpt",

@@ -23,6 +23,7 @@ from webhook.kube.pod import (
     Pod,
     PreferredTerm,
     Requirement,
+    SchedulingGate,
     Sleep,
     Toleration,
 )
@@ -128,6 +129,17 @@ class PodEditor:
         else:
             preferred.append(term)
             self._add(f"{_NODE}/{_PREFERRED}/-", as_json(term))
+
+    def gate(self, name: str, *, closed: bool) -> None:
+        """Add a scheduling gate, or remove it."""
+        gates = self.pod.spec.schedulingGates or []
+        if closed and gates:
+            self._add("/spec/schedulingGates/-", {"name": name})
+        else:
+            kept = [{"name": name}] if closed else [{"name": gate.name} for gate in gates if gate.name != name]
+            self._add("/spec/schedulingGates", kept)
+        others = [gate for gate in gates if gate.name != name]
+        self.pod.spec.schedulingGates = [*others, SchedulingGate(name)] if closed else others
 
     def set_grace(self, seconds: int) -> None:
         """Set ``terminationGracePeriodSeconds``, replacing any value."""

@@ -217,6 +217,12 @@ class Volume(msgspec.Struct, frozen=True):
     persistentVolumeClaim: ClaimSource | None = None
 
 
+class SchedulingGate(msgspec.Struct, frozen=True):
+    """A gate that keeps the scheduler off the Pod."""
+
+    name: str = ""
+
+
 class PodSpec(msgspec.Struct):
     """The fields of a Pod's spec that decide where it runs and how it stops."""
 
@@ -234,6 +240,7 @@ class PodSpec(msgspec.Struct):
     restartPolicy: str | None = None
     resourceClaims: list[dict[str, Any]] | None = None
     resources: Resources | None = None
+    schedulingGates: list[SchedulingGate] | None = None
     schedulingGroup: Any = None
     volumes: list[Volume] | None = None
     topologySpreadConstraints: Any = None

@@ -125,7 +125,7 @@ def add_list(
     group.add_argument(flag, metavar=metavar, type=kind, action="append", default=[], help=text)
 
 
-def add_namespace(parser: argparse.ArgumentParser, text: str) -> None:
+def add_namespace(parser: argparse._ActionsContainer, text: str) -> None:
     """Add ``--namespace NAME``, where spotgate is."""
     default = f"{text}; default: %(default)s"
     parser.add_argument("--namespace", metavar="NAME", type=resource_name, default=OWN_NAMESPACE, help=default)

@@ -37,6 +37,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         offline: findings on unknown state are ``indeterminate``, not denials or warnings (command line).
         patch_templates: in the mutate phase, also patch the pod templates inside workloads (command line).
         trace: keep the steps for ``explain``.
+        assigned: where the controller of the on-demand floor assigns the Pod: ``on-demand`` or ``spot``; else empty.
     """
 
     phase: Phase
@@ -47,6 +48,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     offline: bool = False
     patch_templates: bool = False
     trace: bool = False
+    assigned: str = ""
 
     def seeing(self, view: ClusterView, assumed: tuple[int, int]) -> Context:
         """Return the context with this view, and the version of Kubernetes that is assumed where it says none."""

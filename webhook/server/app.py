@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from aiohttp.http import StreamWriter
 
     from webhook.capacity.view import ClusterState, ClusterView
+    from webhook.cluster.floor import FloorFacts
     from webhook.engine.bundle import Bundle
     from webhook.model.decision import Decision
     from webhook.model.review import Request
@@ -108,6 +109,7 @@ class Webhook:
 
     Attributes:
         snapshot: what the next request is judged with.
+        floor: what the on-demand floors of Pods depend on; None without a live cluster.
         stopping: every answer asks the client to close the connection.
         in_flight: requests that are being judged.
         last_request: when the last one came, by `time.perf_counter`.
@@ -125,6 +127,7 @@ class Webhook:
         recorder: Recorder | None = None,
     ) -> None:
         self.snapshot = snapshot
+        self.floor: FloorFacts | None = None
         self.stopping = False
         self.in_flight = 0
         self.last_request = perf_counter()
@@ -199,11 +202,13 @@ class Webhook:
             index, view = snapshot.bundle.index, snapshot.state.view()
             route = index.route(phase, request)
             fresh = route is not None and route.needs.fresh
+            asked = perf_counter()
+            left = max(0.0, min(target.timeout - self._limits.reply - (asked - started), self._limits.fresh))
             if fresh:
-                asked = perf_counter()
-                left = target.timeout - self._limits.reply - (asked - started)
-                view = await self._fresh(snapshot.state, max(0.0, min(left, self._limits.fresh)))
-                peer.time -= perf_counter() - asked  # waiting is no work
+                view = await self._fresh(snapshot.state, left)
+            if self.floor is not None:
+                view = await self.floor.seen_from(view, request, left)
+            peer.time -= perf_counter() - asked  # waiting is no work
             context = Context(
                 phase=phase,
                 now=utc_now(),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from webhook.cluster.api import Api
+from webhook.cluster.floor import FloorFacts
 from webhook.cluster.live import LiveState
 from webhook.server.log import log
 from webhook.server.registered import Registered
@@ -27,10 +28,12 @@ class LiveCluster:
     Attributes:
         api: the connection to it.
         registered: its webhook configurations.
+        floor: what the on-demand floors of Pods depend on.
     """
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, namespace: str = "spotgate-system") -> None:
         self.api = api
+        self.floor = FloorFacts(api, namespace)
         self.registered = Registered(api)
         self._group = asyncio.TaskGroup()
         self._in_force: LiveState | None = None
@@ -39,13 +42,15 @@ class LiveCluster:
         self._taking_over: asyncio.Task[None] | None = None
 
     @classmethod
-    async def connect(cls, kubeconfig: Path | None) -> LiveCluster:
+    async def connect(cls, kubeconfig: Path | None, namespace: str) -> LiveCluster:
         """Connect to the cluster of a kubeconfig, or without one to that of the Pod in which this process runs.
+
+        ``namespace`` is that of the Lease of `spotgate controller`.
 
         Raises:
             UnusableCredentialsError: its address or the credentials can't be read.
         """
-        return cls(await Api.connect(kubeconfig))
+        return cls(await Api.connect(kubeconfig), namespace)
 
     async def run(self, first: Snapshot, use: Callable[[Snapshot], None]) -> None:
         """Follow the cluster until cancelled.
@@ -57,6 +62,7 @@ class LiveCluster:
         self._use = use
         try:
             async with self._group:
+                self._group.create_task(self.floor.run())
                 self.offer(first)
                 await asyncio.Event().wait()
         finally:

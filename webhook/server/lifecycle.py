@@ -98,6 +98,7 @@ class Replica:
         peers = Peers()
         self._recorder = Recorder(record, self.metrics, limits) if record is not None else None
         self.webhook = Webhook(reloader.snapshot, self.metrics, limits, peers, callers or Callers(), self._recorder)
+        self.webhook.floor = cluster.floor if cluster is not None else None
         self.certificate = certificate
         self.managed = managed
         self.reloader = reloader

@@ -89,6 +89,7 @@ class ServeOptions:
     state: Sequence[Path] = ()
     in_cluster: bool = False
     kubeconfig: Path | None = None
+    namespace: str = "spotgate-system"
     cluster: str = ""
     record: Path | None = None
     rehearsal: Path | None = None
@@ -151,7 +152,7 @@ async def _serve(options: ServeOptions, certificate: ServingCertificate, reloade
     stop = Stop()
     stop.on_signals()
     listener, ops_listener = options.listen.bind(), options.ops.bind()
-    cluster = await LiveCluster.connect(options.kubeconfig) if options.live else None
+    cluster = await LiveCluster.connect(options.kubeconfig, options.namespace) if options.live else None
     port, limits = listener.getsockname()[1], options.limits
     log.info(
         "listening",

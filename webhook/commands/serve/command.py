@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import FINE, CannotJudgeError
-from webhook.offline.options import add_cluster, add_list, add_policies, object_name, options_of
+from webhook.offline.options import add_cluster, add_list, add_namespace, add_policies, object_name, options_of
 from webhook.server.serve import Address, ServeOptions, serve
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import ArgumentParser, Namespace, _ActionsContainer
 
 DESCRIPTION: Final = """\
 Run the admission webhook.
@@ -89,9 +89,14 @@ def _add_callers(parser: ArgumentParser) -> None:
 
 def _add_addresses(parser: ArgumentParser) -> None:
     addresses = parser.add_argument_group("addresses")
-    for flag, what, port in (("--listen", "TLS", 8443), ("--ops", "operators'", 8080)):
-        text, default = f"the {what} port; default: %(default)s", f"0.0.0.0:{port}"
-        addresses.add_argument(flag, metavar="HOST:PORT", type=_address, default=default, help=text)
+    add_address(addresses, "--listen", "TLS", 8443)
+    add_address(addresses, "--ops", "operators'", 8080)
+
+
+def add_address(group: _ActionsContainer, flag: str, what: str, port: int) -> None:
+    """Add the flag of an address to listen on."""
+    text, default = f"the {what} port; default: %(default)s", f"0.0.0.0:{port}"
+    group.add_argument(flag, metavar="HOST:PORT", type=_address, default=default, help=text)
 
 
 def _add_state(parser: ArgumentParser) -> None:
@@ -107,6 +112,7 @@ def _add_state(parser: ArgumentParser) -> None:
         default=[],
         help="manifests of node pools, Namespaces, Nodes, and PodDisruptionBudgets; files or folders",
     )
+    add_namespace(state, "where `spotgate controller` runs, whose Lease is watched")
     add_cluster(state)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
+from webhook.capacity.placement.floor import ASSIGNED_LABEL, FLOOR_ANNOTATION
 from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, NODE_POOL_ANNOTATION
 from webhook.capacity.placement.workload_class import CLASS_LABEL
 from webhook.documents import field_path
@@ -38,6 +39,8 @@ _OF_PODS: Final[Mapping[str, MetadataMember]] = {
     CLASS_LABEL: "labels",
     NODE_POOL_ANNOTATION: "annotations",
     KEEP_ANNOTATION: "annotations",
+    FLOOR_ANNOTATION: "annotations",
+    ASSIGNED_LABEL: "labels",  # which the controller writes
 }
 """Keys that have an effect on Pods, and the member of their metadata."""
 _MEMBERS: Final[Mapping[str, MetadataMember]] = {**_OF_PODS, BREAK_GLASS: "annotations"}

@@ -49,11 +49,15 @@ class PlacementPlan(msgspec.Struct, frozen=True, kw_only=True):
             alternative go to the nodeSelector, or to the required affinity if they have several values; several
             alternatives go to the required affinity. If ``preferred``, each alternative is one preference.
         excluded: requirements ``NotIn`` to add to the required affinity.
+        avoided: requirements ``NotIn`` to add as one preference.
+        gated: whether the Pod waits for the controller of the on-demand floor; None leaves its gates as they are.
     """
 
     tolerations: tuple[Toleration, ...] = ()
     selectors: tuple[tuple[Requirement, ...], ...] = ()
     excluded: tuple[Requirement, ...] = ()
+    avoided: tuple[Requirement, ...] = ()
+    gated: bool | None = None
     preferred: bool = False
     because: str = ""
     violations: tuple[Violation, ...] = ()

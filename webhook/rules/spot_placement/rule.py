@@ -5,7 +5,8 @@ Intent
     nodes; without the selector it takes on-demand nodes that it was not meant to pay for.
 Reads
     Pods on CREATE: label ``spotgate.dev/capacity`` (spot, spot-preferred, on-demand) of the Pod and of its namespace,
-    annotations ``spotgate.dev/node-pool`` and ``spotgate.dev/keep`` (node-selector, tolerations), nodeSelector,
+    annotations ``spotgate.dev/node-pool``, ``spotgate.dev/on-demand-floor`` and ``spotgate.dev/keep`` (node-selector,
+    tolerations), nodeSelector,
     required node affinity, tolerations, GPU requests, owner, schedulerName; the node pools of the cluster.
 Writes
     ``spec.tolerations``: the narrowest one for each taint of the spot pools that admit the Pod and that means spot, or
@@ -18,10 +19,14 @@ Writes
     ``spec.affinity.nodeAffinity`` (preferred, weight 100) instead, for spot-preferred; and required ``NotIn`` for pools
     of another platform that the tolerations would open.
     Nothing for a Pod that no spot pool admits.
+    With an on-demand floor (`webhook.rules.spot_placement.floor`): ``NotIn`` instead, for a Pod that runs on demand;
+    ``spec.schedulingGates`` and only tolerations, for one that the controller assigns; a preference for on-demand nodes
+    where neither can decide. A pod template gets only tolerations.
 Finds
     unknown-capacity, on-demand-and-spot, no-such-spot-pool, pool-unseen, pools-unknown, no-common-label,
     too-many-terms, bound-by-hand, not-placed, no-spot-pool, no-pool-fits, own-selector-excludes, pool-without-gpus,
-    pool-for-gpus-only, pool-dedicated
+    pool-for-gpus-only, pool-dedicated, floor-invalid, floor-no-effect, floor-split, floor-no-pool, floor-autoscaler,
+    floor-not-kept, floor-undecided
 Source
     https://docs.coreweave.com/products/cks/nodes/spot-node-pools;
     https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/;
@@ -35,20 +40,23 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from webhook.capacity.placement.floor import FLOOR_GATE, excluding_spot
 from webhook.capacity.placement.selector import select
-from webhook.capacity.placement.supply import supply_of
+from webhook.capacity.placement.supply import in_play, supply_of
 from webhook.capacity.placement.target import NotTargeting, is_pinned, kept_fields
 from webhook.capacity.providers.pool import Taint
 from webhook.capacity.view import Needs
 from webhook.kube.affinity import terms_of
 from webhook.kube.pod import Requirement
 from webhook.kube.tolerations import any_covers
+from webhook.model.decision import Outcome
 from webhook.model.review import NODES
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.concern import Concern
 from webhook.rules.protocol import PolicyKind
 from webhook.rules.spot_placement import findings
 from webhook.rules.spot_placement.findings import PlacementPlan
+from webhook.rules.spot_placement.floor import FloorAssignment, floor_case, has_gate, without_spot
 from webhook.rules.spot_placement.no_pool import no_pool_fits
 from webhook.rules.spot_placement.spec import SpotPlacementSpec
 from webhook.rules.targeting import Targeting
@@ -60,12 +68,14 @@ if TYPE_CHECKING:
     from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.providers.schema import LabelSpec
+    from webhook.capacity.view import ClusterView
     from webhook.kube.edit import PodEditor
     from webhook.kube.pod import Pod, Toleration
     from webhook.model.decision import Violation
     from webhook.model.review import UserInfo
     from webhook.rules.context import Context
     from webhook.rules.protocol import Facts
+    from webhook.rules.spot_placement.floor import FloorCase
     from webhook.rules.subject import Subject
 
 WEIGHT: Final = 100
@@ -102,11 +112,15 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
         plan = self.plan(subject, context)
         for toleration in plan.tolerations:
             editor.add_toleration(toleration)
+        for requirement in plan.excluded:
+            editor.require([requirement])
+        if plan.avoided:
+            editor.prefer(WEIGHT, *plan.avoided)
+        if plan.gated is not None and plan.gated != has_gate(subject.pod):
+            editor.gate(FLOOR_GATE, closed=plan.gated)
         if plan.preferred:
             for requirements in plan.selectors:
                 editor.prefer(WEIGHT, *requirements)
-            for requirement in plan.excluded:
-                editor.require([requirement])
         elif len(plan.selectors) > 1:
             editor.require(*plan.selectors)
         else:
@@ -120,7 +134,7 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
         """Yield the violations of the plan, and one for planned changes that are missing."""
         plan = self.plan(subject, context)
         yield from plan.violations
-        if plan.tolerations or plan.selectors or plan.excluded:
+        if plan.tolerations or plan.selectors or plan.excluded or plan.avoided:
             yield findings.not_placed(plan)
 
     def plan(self, subject: Subject, context: Context) -> PlacementPlan:
@@ -133,7 +147,7 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
             silent = findings.not_targeting(pod, namespace_labels, target, view, self.providers)
             if pod.spec.nodeName and not _is_placed_by(subject.request.user_info, pod):
                 silent = findings.bound_by_hand(view, supply_of(view, self.providers))
-            return PlacementPlan(violations=tuple(silent))
+            return PlacementPlan(violations=(*silent, *without_spot(pod, target.because)))
         trace.say("targets spot: %s", target.because)
         if target.by_preference:
             trace.say("it is left where its own affinity and tolerations place it")
@@ -143,6 +157,9 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
             trace.say("cluster %s is taken for this one: the files describe no other, and no Nodes", supply.assumed)
         for each in target.rejected:
             trace.say("%s: %s", each.nodes.pool, each.because)
+        case = floor_case(subject, target, supply, context)
+        if case is not None and case.assignment is not FloorAssignment.SPOT:
+            return self._assigned(subject, target, supply, view, case)
         if not target.nodes:
             known = target.pools is not None
             why = (
@@ -151,7 +168,27 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
                 else findings.pools_unknown(target.field, view)
             )
             return PlacementPlan(violations=(why,))
-        return self._placed(subject, target, supply)
+        plan = self._placed(subject, target, supply)
+        return msgspec.structs.replace(plan, violations=(*case.violations, *plan.violations)) if case else plan
+
+    def _assigned(
+        self, subject: Subject, target: Target, supply: Supply, view: ClusterView, case: FloorCase
+    ) -> PlacementPlan:
+        """Return the plan for a Pod of a workload with an on-demand floor, unless it is assigned to spot."""
+        pod, keeps = subject.pod, kept_fields(subject.pod)
+        subject.trace.say("on-demand floor: %s", case.assignment)
+        names = in_play(view, self.providers).union(self.targeting.provider) or {each.name for each in target.providers}
+        avoided = excluding_spot(supply, names) if "node-selector" not in keeps else ()
+        preferred, required = case.assignment is FloorAssignment.PREFERRED, case.assignment is FloorAssignment.ON_DEMAND
+        tolerated = not required and "tolerations" not in keeps
+        return PlacementPlan(
+            tolerations=_missing_tolerations(pod, target) if tolerated else (),
+            excluded=_missing(pod, avoided) if required else (),
+            avoided=avoided if preferred and not _prefers(pod, avoided) else (),
+            gated=None if case.assignment is FloorAssignment.TEMPLATE else case.assignment is FloorAssignment.GATED,
+            because=target.because,
+            violations=case.violations,
+        )
 
     def _placed(self, subject: Subject, target: Target, supply: Supply) -> PlacementPlan:
         pod, trace = subject.pod, subject.trace
@@ -214,6 +251,12 @@ def _excluded(target: Target) -> tuple[Requirement, ...]:
     return tuple(Requirement(key, "NotIn", tuple(sorted(each))) for key, each in names.items())
 
 
+def _missing(pod: Pod, requirements: tuple[Requirement, ...]) -> tuple[Requirement, ...]:
+    """Return the requirements that a term of the Pod's own constraints lacks."""
+    terms = terms_of(pod.spec)
+    return tuple(each for each in requirements if not all(each in term.requirements for term in terms))
+
+
 def _missing_selectors(
     pod: Pod, selectors: tuple[tuple[Requirement, ...], ...], *, preferred: bool
 ) -> tuple[tuple[Requirement, ...], ...]:
@@ -223,14 +266,13 @@ def _missing_selectors(
     if len(selectors) > 1:
         there = all(any(set(each) <= set(term.requirements) for each in selectors) for term in terms_of(pod.spec))
         return () if there else selectors
-    terms = terms_of(pod.spec)
-    missing = tuple(each for each in selectors[0] if not all(each in term.requirements for term in terms))
+    missing = _missing(pod, selectors[0])
     return (missing,) if missing else ()
 
 
 def _prefers(pod: Pod, requirements: tuple[Requirement, ...]) -> bool:
     affinity = pod.spec.affinity and pod.spec.affinity.nodeAffinity
-    return any(
+    return not requirements or any(
         not term.preference.matchFields and set(term.preference.matchExpressions or ()) == set(requirements)
         for term in (affinity and affinity.preferredDuringSchedulingIgnoredDuringExecution) or ()
     )
@@ -250,6 +292,8 @@ KIND: Final = PolicyKind(
     writes=(".spec.affinity", ".spec.nodeSelector", ".spec.tolerations"),
     not_exported="it changes Pods, and looks up the cluster's node pools",
     order=0,
+    # Only a floor that can't be parsed is more than a warning, and a workload with one must not be stored.
+    template_outcome=Outcome.DENY,
     compile=_compile,
     rules=lambda _: (PODS_CREATE,),
     needs=Needs(namespaces=True, pools=True),

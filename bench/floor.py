@@ -1,0 +1,211 @@
+"""``make bench-floor``: the on-demand floor under load, and while leaders die or pause. Linux only.
+
+The checker of `tests.controlplane.floor` counts violations. Exit code 1: there was one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.console import Console
+
+from bench.figures import Section, percentile
+from bench.run import show
+from tests.controlplane import floor
+from tests.controlplane.api import Api
+from tests.controlplane.cluster import Cluster, start_cluster
+from tests.controlplane.floor import ANNOTATION, Checker, Controllers, controllers, make_room
+from tests.controlplane.floor_events import Events
+from tests.controlplane.populate import populate
+from tests.controlplane.webhook import install_webhook
+from tests.objects import deployment, saying
+from webhook.rehearse.controlplane.binaries import BinariesError, find_or_build, report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_RATE: Final = 20
+"""Pods in a second, for the cost of the gate."""
+_PODS: Final = 200
+_AT_ONCE: Final = 1000
+_TERM_SECONDS: Final = 10.0
+"""A leader is killed so long after it was elected."""
+
+
+def namespace(cluster: Cluster, name: str) -> str:
+    """Create a namespace in which Pods can be created."""
+    cluster.kubectl("create", "namespace", name)
+    cluster.kubectl("wait", "--for=create", "serviceaccount/default", f"--namespace={name}", "--timeout=30s")
+    return name
+
+
+def workload(name: str, replicas: int, annotations: dict[str, str]) -> dict[str, Any]:
+    """Return a Deployment that prefers spot."""
+    return saying(deployment(name, replicas), {"app": name, "spotgate.dev/capacity": "spot-preferred"}, annotations)
+
+
+def seconds_to_bind(cluster: Cluster, where: str, annotations: dict[str, str]) -> list[float]:
+    """Create Deployments of one Pod at a steady rate. Return for each Pod the seconds from its creation to its Node."""
+    api, checker = Api(cluster), Binding(cluster)
+    with checker:
+        began = time.monotonic()
+        for number in range(_PODS):
+            time.sleep(max(0.0, began + number / _RATE - time.monotonic()))
+            thing = workload(f"d{number}", 1, annotations)
+            answer = api.create(f"/apis/apps/v1/namespaces/{where}/deployments", thing)
+            if answer.message:
+                raise RuntimeError(answer.message)
+        deadline = time.monotonic() + 60
+        while len(checker.seconds) < _PODS and time.monotonic() < deadline:
+            time.sleep(0.1)
+    cluster.kubectl("delete", "deployments", "--all", f"--namespace={where}", "--cascade=foreground")
+    return list(checker.seconds.values())
+
+
+class Binding(Checker):
+    """A checker that also notes how long each Pod took from its creation to its Node."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.seconds: dict[str, float] = {}
+        self._created: dict[str, float] = {}
+
+    def _take(self, resource: str, kind: str, thing: dict[str, Any]) -> None:
+        if resource == "pods" and kind != "DELETED":
+            uid, now = thing["metadata"]["uid"], time.monotonic()
+            self._created.setdefault(uid, now)
+            if thing["spec"].get("nodeName"):
+                self.seconds.setdefault(uid, now - self._created[uid])
+
+
+@contextlib.contextmanager
+def meanwhile(events: Events, seconds: float) -> Iterator[None]:
+    """Let events happen in another thread, and wait for them."""
+    thread = threading.Thread(target=lambda: events.run_for(seconds))
+    thread.start()
+    yield
+    thread.join()
+
+
+def kill_each(running: Controllers, seconds: float) -> int:
+    """Kill each leader some time after it was elected, and start it again. Return how many."""
+    ends, killed = time.monotonic() + seconds, 0
+    while time.monotonic() < ends:
+        leader = running.wait_for_leader()
+        time.sleep(_TERM_SECONDS)
+        leader.kill()
+        killed += 1
+        running.wait_for_leader(leader)
+        leader.start()
+    return killed
+
+
+def pause(running: Controllers) -> None:
+    """Pause a leader until it has a successor, and let it go on next to it."""
+    leader = running.wait_for_leader()
+    os.killpg(leader.pid, signal.SIGSTOP)
+    running.wait_for_leader(leader)
+    time.sleep(2)
+    os.killpg(leader.pid, signal.SIGCONT)
+    time.sleep(5)
+
+
+def measure(cluster: Cluster, running: Controllers, checker: Checker, count: int) -> Iterator[Section]:
+    """Do everything once, and yield the tables."""
+    where = namespace(cluster, "bench-floor")
+    report("the cost of the gate")
+    seconds_to_bind(cluster, where, {})  # warm
+    without, gated = (seconds_to_bind(cluster, where, each) for each in ({}, {ANNOTATION: "20%"}))
+    report(f"{_AT_ONCE} Pods at once")
+    before = checker.assigned
+    cluster.kubectl.apply(workload("large", _AT_ONCE, {ANNOTATION: "20%"}), arguments=(f"--namespace={where}",))
+    while not checker.gated():
+        time.sleep(0.01)
+    began = time.monotonic()
+    while checker.assigned - before < _AT_ONCE:
+        time.sleep(0.05)
+    at_once = time.monotonic() - began
+    cluster.kubectl("delete", "deployment", "large", f"--namespace={where}", "--cascade=foreground")
+    cost = [
+        (name, 1000 * median(each), 1000 * percentile(each, 0.99))
+        for name, each in (("without a floor", without), ("with a floor", gated))
+    ]
+    yield Section(
+        title=f"From creation to a Node, {_RATE} Pods a second", columns=("", "median ms", "p99 ms"), rows=cost
+    )
+    rows: list[tuple[str | float, ...]] = [("until all are assigned", at_once)]
+    yield Section(title=f"{_AT_ONCE} Pods of one Deployment", columns=("", "s"), rows=rows)
+    columns = ("", "events", "Pods assigned", "violations", "longest wait s")
+    rows = list(chaos(cluster, running, checker, where, count))
+    yield Section(title="While workloads change", columns=columns, rows=rows)
+
+
+def chaos(
+    cluster: Cluster, running: Controllers, checker: Checker, where: str, count: int
+) -> Iterator[tuple[str | float, ...]]:
+    """Yield a row for each thing that goes wrong while events happen."""
+    events = Events(cluster, where, workloads=50)
+    events.create()
+
+    def row(name: str, work: Callable[[], object]) -> tuple[str | float, ...]:
+        report(name)
+        happened, assigned, found = sum(events.happened.values()), checker.assigned, len(checker.violations)
+        checker.longest_gate = 0.0
+        work()
+        checker.wait_until_none_waits(120)
+        now = sum(events.happened.values())
+        return name, now - happened, checker.assigned - assigned, len(checker.violations) - found, checker.longest_gate
+
+    def during(seconds: float, work: Callable[[], object]) -> Callable[[], None]:
+        def run() -> None:
+            with meanwhile(events, seconds):
+                work()
+
+        return run
+
+    yield row("nothing", lambda: events.run(count))
+    share = min(1.0, count / 10_000)
+    yield row("each leader killed", during(120 * share + 20, lambda: kill_each(running, 100 * share)))
+    yield row("a leader paused", during(40, lambda: pause(running)))
+    yield row("the API server restarted", during(40, lambda: cluster.restart("kube-apiserver")))
+    yield row("both controllers gone", during(40, lambda: gone(running)))
+
+
+def gone(running: Controllers) -> None:
+    """Kill both controllers, and start them again later."""
+    running.kill()
+    time.sleep(20)
+    running.start()
+
+
+def main() -> int:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=10_000, help="random events while nothing goes wrong")
+    options = parser.parse_args()
+    floor.ROOM = 16
+    try:
+        with start_cluster(find_or_build()) as cluster:
+            populate(cluster.kubectl)
+            make_room(cluster.kubectl)
+            with install_webhook(cluster), controllers(cluster) as running, Checker(cluster) as checker:
+                time.sleep(5)
+                for section in measure(cluster, running, checker, options.events):
+                    show(Console(), section)
+    except BinariesError as problem:
+        sys.exit(f"spotgate: {problem}")
+    for violation in checker.violations[:20]:
+        report(violation)
+    return 1 if checker.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+"""Counting: a Pod is assigned to spot only if enough others are on demand, whatever the API server answers, and when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from webhook.capacity.placement.floor import FLOOR_GATE, parse_floor
+from webhook.controller.ledger import ON_DEMAND, RELEASE, SPOT, Assignment, Ledger
+from webhook.controller.pods import FloorPod
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+OWNER = "rs"
+ON_DEMAND_NODE, SPOT_NODE = "od", "spot"
+
+
+def gated(name: str, floor: str = "1", *, owner: str = OWNER) -> FloorPod:
+    return FloorPod(
+        namespace="shop",
+        name=name,
+        uid=name,
+        version="1",
+        created="2026-11-26T00:00:00Z",
+        owner=owner,
+        floor=parse_floor(floor),
+        gates=(FLOOR_GATE,),
+        assigned="",
+        node="",
+        alive=True,
+        raw=b"{}",
+    )
+
+
+def assigned(name: str, capacity: str, **more: object) -> FloorPod:
+    return replace(gated(name), gates=(), assigned=capacity, **more)
+
+
+def ledger_of(*pods: FloorPod) -> Ledger:
+    ledger = Ledger(lambda node: node == ON_DEMAND_NODE)
+    for pod in pods:
+        ledger.replace(None, pod)
+    return ledger
+
+
+def due(ledger: Ledger) -> list[tuple[str, str]]:
+    return [(each.pod.name, each.capacity) for each in ledger.due(OWNER)]
+
+
+def answer(ledger: Ledger, assignments: Iterable[Assignment]) -> None:
+    """Send assignments, and have the API server take them."""
+    for each in assignments:
+        assert ledger.send(each)
+        ledger.confirm(each.pod)
+
+
+def test_on_demand_comes_first_and_spot_when_that_is_answered() -> None:
+    ledger = ledger_of(*(gated(name, "2") for name in "abcd"))
+    assert due(ledger) == [("a", ON_DEMAND), ("b", ON_DEMAND)]
+    first, second = ledger.due(OWNER)
+    for each in (first, second):
+        ledger.send(each)
+    assert due(ledger) == []
+    ledger.confirm(first.pod)
+    assert due(ledger) == []
+    ledger.confirm(second.pod)
+    assert due(ledger) == [("c", SPOT), ("d", SPOT)]
+
+
+@pytest.mark.parametrize(
+    ("there", "expected"),
+    [
+        (assigned("a", ON_DEMAND), SPOT),
+        (assigned("a", SPOT), ON_DEMAND),
+        (assigned("a", ON_DEMAND, node=SPOT_NODE), ON_DEMAND),
+        (assigned("a", SPOT, node=ON_DEMAND_NODE), SPOT),
+        (assigned("a", "", node=ON_DEMAND_NODE), SPOT),
+        (assigned("a", ON_DEMAND, node="lost"), ON_DEMAND),
+        (assigned("a", ON_DEMAND, alive=False), ON_DEMAND),
+        (assigned("a", ""), ON_DEMAND),
+        (replace(assigned("a", ON_DEMAND), owner="other"), ON_DEMAND),
+    ],
+    ids=[
+        "assigned to on-demand",
+        "assigned to spot",
+        "bound on spot, whatever its label says",
+        "bound on demand, whatever its label says",
+        "bound without a label",
+        "on a lost node",
+        "terminating",
+        "neither bound nor assigned",
+        "of another ReplicaSet",
+    ],
+)
+def test_a_pod_counts_as_on_demand_by_its_node_or_else_by_its_label(there: FloorPod, expected: str) -> None:
+    assert due(ledger_of(there, gated("b", "1"))) == [("b", expected)]
+
+
+def test_a_pod_of_nothing_that_is_counted_is_released() -> None:
+    assert due(ledger_of(replace(gated("a"), floor=None))) == [("a", RELEASE)]
+
+
+def test_what_the_api_server_refuses_is_released_and_does_not_count() -> None:
+    ledger = ledger_of(gated("a"), gated("b"))
+    (first,) = ledger.due(OWNER)
+    ledger.send(first)
+    ledger.refuse(first.pod)
+    assert due(ledger) == [("a", RELEASE), ("b", ON_DEMAND)]
+
+
+def test_what_was_not_answered_is_sent_again_and_counts_until_then() -> None:
+    ledger = ledger_of(gated("a", "50%"), gated("b", "50%"))
+    answer(ledger, ledger.due(OWNER))
+    (spot,) = ledger.due(OWNER)
+    ledger.send(spot)
+    ledger.reopen(spot.pod)
+    ledger.replace(None, gated("c", "50%"))
+    assert due(ledger) == [("c", ON_DEMAND)]  # as one of two may be on spot by now
+    answer(ledger, ledger.due(OWNER))
+    assert due(ledger) == [("b", SPOT)]
+
+
+def test_a_new_leader_counts_only_what_the_watch_shows() -> None:
+    ledger = ledger_of(gated("a"), gated("b"))
+    answer(ledger, ledger.due(OWNER))
+    ledger.reset()
+    assert due(ledger) == [("a", ON_DEMAND)]
+
+
+def test_a_pod_that_has_gone_meanwhile_is_not_sent() -> None:
+    pod = gated("a")
+    ledger = ledger_of(pod)
+    (first,) = ledger.due(OWNER)
+    ledger.replace(pod, None)
+    assert not ledger.send(first)
+    assert (due(ledger), list(ledger.owners), ledger.oldest()) == ([], [], 0.0)
+
+
+def test_the_tally_has_every_living_pod_once() -> None:
+    ledger = ledger_of(
+        gated("a"), assigned("b", ON_DEMAND), assigned("c", SPOT, node=SPOT_NODE), assigned("d", SPOT, alive=False)
+    )
+    assert ledger.tally() == {ON_DEMAND: 1, SPOT: 1, "gated": 1}
+
+
+floors = st.builds(lambda base, percent: f"{base} + {percent}%", st.integers(0, 4), st.integers(0, 100))
+events = st.lists(
+    st.tuples(st.sampled_from(["create", "delete", "assign", "lose", "unanswered"]), st.integers(0, 99)), max_size=60
+)
+
+
+class World:
+    """A ReplicaSet as it is, and the ledger that is shown each change at once."""
+
+    def __init__(self, floor: str) -> None:
+        self.floor = floor
+        self.pods: dict[str, FloorPod] = {}
+        self.ledger = Ledger(lambda node: node == ON_DEMAND_NODE)
+
+    def show(self, name: str, after: FloorPod | None) -> None:
+        self.ledger.replace(self.pods.pop(name, None), after)
+        if after is not None:
+            self.pods[name] = after
+
+    def one(self, number: int) -> FloorPod | None:
+        names = sorted(self.pods)
+        return self.pods[names[number % len(names)]] if names else None
+
+    def assign(self, *, answered: bool, taken: bool) -> None:
+        """Send what is due. Whether the API server takes it and whether its answer arrives are two things."""
+        for each in self.ledger.due(OWNER):
+            settled = [pod for pod in self.pods.values() if pod.assigned]
+            kept = sum(pod.assigned == ON_DEMAND and pod.node != "lost" for pod in settled)
+            floor = parse_floor(self.floor)
+            assert floor is not None
+            assert each.capacity != SPOT or kept >= floor.need(len(settled) + 1)
+            self.ledger.send(each)
+            (self.ledger.confirm if answered else self.ledger.reopen)(each.pod)
+            if taken:
+                self.show(each.pod.name, replace(each.pod, gates=(), assigned=each.capacity))
+
+
+@given(floors, events)
+def test_no_sequence_of_events_assigns_a_pod_to_spot_below_the_floor(
+    floor: str, happening: list[tuple[str, int]]
+) -> None:
+    world = World(floor)
+    for number, (event, chosen) in enumerate(happening):
+        pod = world.one(chosen)
+        match event:
+            case "create":
+                world.show(f"p{number}", gated(f"p{number}", floor))
+            case "delete" if pod is not None:
+                world.show(pod.name, None)
+            case "lose" if pod is not None and pod.assigned:
+                world.show(pod.name, replace(pod, node="lost"))
+            case "assign":
+                world.assign(answered=True, taken=True)
+            case "unanswered":
+                world.assign(answered=False, taken=chosen % 2 == 0)

@@ -1,0 +1,113 @@
+"""Read what the on-demand floor of a Pod depends on: whether the controller runs, and where ordinals start."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import structlog
+
+from webhook.capacity.placement.floor import FLOOR_ANNOTATION, FLOOR_LEASE
+from webhook.cluster.api import ApiError
+from webhook.cluster.mirror import Mirror, Pace
+from webhook.cluster.source import WatchedResource
+from webhook.kube.pod import ObjectMeta  # noqa: TC001 - msgspec reads the annotations
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+    from webhook.capacity.view import ClusterView
+    from webhook.cluster.api import Api
+    from webhook.model.review import Request
+
+FRESH_SECONDS: Final = 10.0
+"""Seconds for which the controller counts as running after a renewal of its Lease. It renews every 2 s."""
+
+_ANNOTATION: Final = FLOOR_ANNOTATION.encode()
+
+log: FilteringBoundLogger = structlog.get_logger()
+
+
+def lease_source(namespace: str) -> WatchedResource[Any]:
+    """Return the source of the controller's Lease."""
+    return WatchedResource(
+        group="coordination.k8s.io",
+        resource="leases",
+        namespace=namespace,
+        fields=f"metadata.name={FLOOR_LEASE}",
+        read=lambda _, raw: msgspec.json.decode(raw, type=_Lease).spec,
+    )
+
+
+class FloorFacts:
+    """The facts on which the floors of Pods depend. `run` keeps them up to date."""
+
+    def __init__(self, api: Api, namespace: str, pace: Pace | None = None) -> None:
+        self._api = api
+        self._lease = Mirror(api, lease_source(namespace), pace or Pace(), lambda: None, self._observe)
+        self._renewed = -math.inf
+
+    async def run(self) -> None:
+        """Follow the controller's Lease until cancelled."""
+        await self._lease.run()
+
+    def _observe(self, before: dict[str, Any] | None, after: dict[str, Any] | None) -> None:
+        """Note a renewal: the same holder has written the Lease again.
+
+        The first sight of the Lease is none: it may be old, and clocks of hosts differ. Nor is another holder: it has
+        yet to show that it assigns Pods.
+        """
+        if before and after and before.get("holderIdentity") == after.get("holderIdentity"):
+            self._renewed = monotonic()
+
+    @property
+    def controller_runs(self) -> bool:
+        """Return whether the Lease was renewed a moment ago."""
+        return monotonic() - self._renewed < FRESH_SECONDS
+
+    async def seen_from(self, view: ClusterView, request: Request, seconds: float) -> ClusterView:
+        """Return the view with what the floor of the requested Pod depends on; the same view for a Pod without a floor.
+
+        A first ordinal that can't be read within ``seconds`` is unknown.
+        """
+        if request.path != "pods" or request.operation != "CREATE" or _ANNOTATION not in bytes(request.object):
+            return view
+        starts = {}
+        try:
+            owner = msgspec.json.decode(request.object, type=_Owned).metadata.controller
+            if owner is not None and owner.group_kind == "StatefulSet.apps":
+                async with asyncio.timeout(seconds):
+                    starts[f"{request.namespace}/{owner.name}"] = await self._start(request.namespace, owner.name)
+        except (ApiError, TimeoutError, msgspec.MsgspecError) as error:
+            log.warning("the first ordinal of a StatefulSet can't be read", problem=str(error) or "no answer in time")
+        return msgspec.structs.replace(view, floor_controller=self.controller_runs, ordinal_starts=starts)
+
+    async def _start(self, namespace: str, name: str) -> int:
+        path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}"
+        found = await self._api.find(path, _StatefulSet, seconds=FRESH_SECONDS)
+        if found is None:
+            raise ApiError(f"StatefulSet {name} is not there")
+        return found.spec.ordinals.start if found.spec.ordinals is not None else 0
+
+
+class _Lease(msgspec.Struct):
+    spec: dict[str, Any]
+
+
+class _Owned(msgspec.Struct):
+    metadata: ObjectMeta
+
+
+class _Ordinals(msgspec.Struct):
+    start: int = 0
+
+
+class _StatefulSetSpec(msgspec.Struct):
+    ordinals: _Ordinals | None = None
+
+
+class _StatefulSet(msgspec.Struct):
+    spec: _StatefulSetSpec

@@ -1,0 +1,51 @@
+"""Keep on-demand floors: ``spotgate controller``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from webhook.base.exits import CannotJudgeError
+from webhook.commands.serve.command import add_address
+from webhook.controller.run import ControllerOptions
+from webhook.controller.run import run as run_controller
+from webhook.offline.options import add_cluster, add_namespace, add_policies, options_of
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+DESCRIPTION: Final = """\
+Keep the on-demand floor of Deployments and ReplicaSets.
+
+The webhook gates the Pods of workloads with the annotation spotgate.dev/on-demand-floor. One
+leader counts the Pods of each ReplicaSet, and assigns each gated Pod to on-demand or to spot
+nodes. Run two replicas; a Lease elects the leader. Without a leader the webhook gates no Pods.
+"""
+
+EPILOG: Final = """\
+examples:
+  %(prog)s --in-cluster
+  %(prog)s --kubeconfig ~/.kube/config --policies policies/
+
+exit codes:
+  0  a signal ended it
+  2  policies, credentials, or the address can't be used
+"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("--in-cluster", action="store_true", help="the cluster in which this runs, as its Pod")
+    parser.add_argument("--kubeconfig", metavar="FILE", type=Path, help="the cluster that this file names")
+    add_policies(parser)
+    add_cluster(parser)
+    add_namespace(parser, "the namespace of the Lease")
+    add_address(parser, "--ops", "operators'", 8080)
+
+
+def run(namespace: Namespace) -> int:
+    """Run until a signal ends it."""
+    options = options_of(ControllerOptions, namespace)
+    if options.in_cluster == (options.kubeconfig is not None):
+        raise CannotJudgeError("spotgate controller: error: give either --in-cluster or --kubeconfig")
+    return run_controller(options)

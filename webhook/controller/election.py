@@ -1,0 +1,113 @@
+"""Elect one leader with the Lease that the webhook watches, by the election of the Kubernetes client."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import uuid
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+import aiohttp
+import structlog
+from kubernetes.aio.client import V1Lease, V1ObjectMeta
+from kubernetes.aio.client.exceptions import ApiException
+from kubernetes.aio.leaderelection.electionconfig import Config
+from kubernetes.aio.leaderelection.leaderelection import LeaderElection
+from kubernetes.aio.leaderelection.resourcelock.leaselock import LeaseLock
+
+from webhook.capacity.placement.floor import FLOOR_LEASE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from kubernetes.aio.client.api_client import ApiClient
+    from kubernetes.aio.leaderelection.leaderelectionrecord import LeaderElectionRecord
+    from structlog.typing import FilteringBoundLogger
+
+LEASE_SECONDS: Final = 10
+"""Another candidate takes over after so long without a renewal. With the time to look, a Pod waits 13 s at most."""
+RENEW_SECONDS: Final = 7
+"""A leader that could not renew for so long steps down."""
+RETRY_SECONDS: Final = 2
+"""Between two renewals, or two looks of a candidate. The webhook counts the controller as running for 10 s."""
+ACT_SECONDS: Final = 8
+"""A leader assigns nothing if its last renewal is older: it may have been paused, and have a successor by now."""
+
+log: FilteringBoundLogger = structlog.get_logger()
+
+
+class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
+    """The Lease of one candidate, which stops renewing while Pods wait for too long.
+
+    Args:
+        client: returns the client with the newest credentials.
+        may_renew: whether a renewal is deserved.
+    """
+
+    def __init__(self, namespace: str, client: Callable[[], ApiClient], may_renew: Callable[[], bool]) -> None:
+        # A name for each term: a webhook can tell a renewal from a new leader.
+        super().__init__(FLOOR_LEASE, namespace, f"spotgate-{uuid.uuid4()}", client())
+        self._client = client
+        self._may_renew = may_renew
+        self.renewed = -math.inf
+
+    @property
+    def leads(self) -> bool:
+        """Return whether this candidate was the leader a moment ago, by its own clock."""
+        return monotonic() - self.renewed < ACT_SECONDS
+
+    async def get(self, name: str, namespace: str) -> Any:  # noqa: ANN401 - the library's
+        """Return the Lease, or the error."""
+        self.api_instance.api_client = self._client()
+        return await self._attempt(super().get(name, namespace), (False, ApiException(reason="no answer")))
+
+    async def create(self, name: str, namespace: str, election_record: LeaderElectionRecord) -> bool:
+        """Create the Lease. Return whether that succeeded. The library's own call has an argument of the wrong type."""
+        lease = V1Lease(metadata=V1ObjectMeta(name=name), spec=self.update_lease(election_record))
+        return await self._write(self.api_instance.create_namespaced_lease(namespace, lease))
+
+    async def update(self, name: str, namespace: str, updated_record: LeaderElectionRecord) -> bool:
+        """Renew or take the Lease. Return whether that succeeded."""
+        if self.leads and not self._may_renew():
+            return False
+        return await self._write(super().update(name, namespace, updated_record))
+
+    async def _write(self, writing: Coroutine[Any, Any, object]) -> bool:
+        began = monotonic()
+        written = bool(await self._attempt(writing, failure=False))
+        if written:
+            self.renewed = began
+        return written
+
+    async def _attempt(self, call: Coroutine[Any, Any, Any], failure: Any) -> Any:  # noqa: ANN401 - the library's
+        try:
+            async with asyncio.timeout(RETRY_SECONDS):
+                return await call
+        except (
+            ApiException,
+            aiohttp.ClientError,
+            OSError,
+            TimeoutError,
+            RuntimeError,
+        ):  # RuntimeError: the client was closed
+            return failure
+
+
+async def elect(
+    namespace: str,
+    client: Callable[[], ApiClient],
+    lead: Callable[[Lock], Coroutine[Any, Any, None]],
+    may_renew: Callable[[], bool],
+) -> None:
+    """Be a candidate until cancelled, and ``lead`` while elected."""
+    logging.getLogger("kubernetes.aio.leaderelection").setLevel(logging.CRITICAL)  # it logs each try with a traceback
+    while True:
+        lock = Lock(namespace, client, may_renew)
+
+        async def stopped() -> None:
+            log.warning("no longer the leader")
+
+        config = Config(lock, LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS, lambda lock=lock: lead(lock), stopped)
+        await LeaderElection(config).run()

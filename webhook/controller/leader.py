@@ -1,0 +1,169 @@
+"""Lead: assign each gated Pod by one PATCH, which places the Pod, labels it, and removes its gate."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import structlog
+
+from webhook.capacity.placement.floor import ASSIGNED_LABEL, FLOOR_GATE
+from webhook.cluster.api import ApiError
+from webhook.controller.ledger import ON_DEMAND, RELEASE
+from webhook.engine.engine import decide
+from webhook.model.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
+from webhook.rules.context import ASSUMED_VERSION, Context, Phase, utc_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from structlog.typing import FilteringBoundLogger
+
+    from webhook.capacity.view import ClusterView
+    from webhook.cluster.api import Api
+    from webhook.controller.ledger import Assignment, Ledger
+    from webhook.controller.metrics import ControllerMetrics
+    from webhook.controller.pods import FloorPod
+    from webhook.engine.index import Index
+
+DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+"""A ReplicaSet that shrinks deletes the Pods with the lowest cost first; without the annotation it is 0."""
+_ON_DEMAND_COST: Final = "100"
+_PLACING: Final = ("/spec/nodeSelector", "/spec/affinity", "/spec/tolerations")
+"""What the API server lets change in a gated Pod."""
+_AT_ONCE: Final = 32
+"""PATCHes in flight. Some 10 make an API server busy; more hide the latency of its webhooks."""
+_ANSWER_SECONDS: Final = 5.0
+_PAUSE_SECONDS: Final = 0.25
+"""Before an assignment that was not answered, or met a changed Pod, is tried again."""
+_REFUSALS: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY})
+"""The answers after which the same PATCH would fail again."""
+_PATCH_TYPE: Final = "application/json-patch+json"
+
+log: FilteringBoundLogger = structlog.get_logger()
+
+
+class Leader:
+    """The assignments of one process, while it leads.
+
+    Args:
+        view: returns the cluster as it is known.
+    """
+
+    def __init__(
+        self, api: Api, index: Index, view: Callable[[], ClusterView], ledger: Ledger, metrics: ControllerMetrics
+    ) -> None:
+        self._api = api
+        self._index = index
+        self._view = view
+        self._ledger = ledger
+        self._metrics = metrics
+        self._changed: dict[str, None] = {}
+        self._wake = asyncio.Event()
+        self._at_work: dict[str, asyncio.Task[None]] = {}
+        self._places = asyncio.Semaphore(_AT_ONCE)
+
+    def take(self, before: FloorPod | None, after: FloorPod | None) -> None:
+        """Take in what the watch shows of one Pod."""
+        self._look_at(self._ledger.replace(before, after))
+
+    def _look_at(self, owner: str) -> None:
+        self._changed[owner] = None
+        self._wake.set()
+
+    async def lead(self, leads: Callable[[], bool]) -> None:
+        """Assign Pods until cancelled, as long as ``leads`` holds."""
+        log.info("leading")
+        self._ledger.reset()
+        self._at_work.clear()
+        self._changed = dict.fromkeys(self._ledger.owners)
+        self._wake.set()
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                for owner in self._changed.keys() - self._at_work.keys():
+                    del self._changed[owner]
+                    self._at_work[owner] = group.create_task(self._work_on(owner, leads))
+
+    async def _work_on(self, owner: str, leads: Callable[[], bool]) -> None:
+        """Assign the Pods of one ReplicaSet until none is due. No other task counts them meanwhile."""
+        while due := self._ledger.due(owner):
+            settled = leads() and all(await asyncio.gather(*(self._assign(each, leads) for each in due)))
+            if not settled:
+                await asyncio.sleep(_PAUSE_SECONDS)
+        del self._at_work[owner]
+
+    async def _assign(self, assignment: Assignment, leads: Callable[[], bool]) -> bool:
+        """Send one assignment. Return whether it is settled."""
+        pod, capacity = assignment.pod, assignment.capacity
+        async with self._places:
+            if not leads() or not self._ledger.send(assignment):
+                return True
+            try:
+                await self._patch(pod, self._operations(pod, capacity))
+            except ApiError as error:
+                self._failed(assignment, error)
+                return False
+        waited = self._ledger.confirm(pod)
+        self._metrics.waited.observe(waited)
+        return True
+
+    def _failed(self, assignment: Assignment, error: ApiError) -> None:
+        pod = assignment.pod
+        if error.status in _REFUSALS:
+            where = f"{pod.namespace}/{pod.name}"
+            log.warning("assignment refused", pod=where, to=assignment.capacity, problem=str(error))
+            self._ledger.refuse(pod)
+        else:  # 409: the Pod has changed, perhaps by this very PATCH. 404: it is gone, as the watch will show.
+            self._ledger.reopen(pod)
+
+    def _operations(self, pod: FloorPod, capacity: str) -> list[dict[str, Any]]:
+        """Return the JSON Patch of an assignment. It fails if the Pod has changed."""
+        gate = pod.gates.index(FLOOR_GATE)
+        operations: list[dict[str, Any]] = [
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": pod.version},
+            {"op": "remove", "path": f"/spec/schedulingGates/{gate}"},
+        ]
+        if capacity == RELEASE:
+            return operations
+        placing = [each for each in self._decide(pod, capacity) if each["path"].startswith(_PLACING)]
+        metadata = msgspec.json.decode(pod.raw)["metadata"]
+        marks = [("labels", ASSIGNED_LABEL, capacity)]
+        if capacity == ON_DEMAND and DELETION_COST not in (metadata.get("annotations") or {}):
+            marks.append(("annotations", DELETION_COST, _ON_DEMAND_COST))
+        for member, key, value in marks:
+            if not metadata.get(member):
+                operations.append({"op": "add", "path": f"/metadata/{member}", "value": {}})
+            operations.append({"op": "add", "path": f"/metadata/{member}/{key.replace('/', '~1')}", "value": value})
+        return [*placing, *operations]
+
+    def _decide(self, pod: FloorPod, capacity: str) -> list[dict[str, Any]]:
+        """Return what the webhook's policies add to a Pod that is assigned so."""
+        request = Request(
+            uid=pod.uid,
+            operation="CREATE",
+            kind=GroupVersionKind("", "v1", "Pod"),
+            resource=GroupVersionResource("", "v1", "pods"),
+            name=pod.name,
+            namespace=pod.namespace,
+            object=msgspec.Raw(pod.raw),
+            user_info=UserInfo("system:serviceaccount:kube-system:replicaset-controller"),
+        )
+        view = self._view()
+        context = Context(
+            phase=Phase.MUTATE,
+            now=utc_now(),
+            api_server=view.api_server or ASSUMED_VERSION,
+            oldest_kubelet=view.oldest_kubelet or ASSUMED_VERSION,
+            view=view,
+            assigned=capacity,
+        )
+        return [operation.as_json() for operation in decide(request, self._index, context).patch]
+
+    async def _patch(self, pod: FloorPod, operations: list[dict[str, Any]]) -> None:
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+        async with self._api.send("PATCH", path, operations, _ANSWER_SECONDS, _PATCH_TYPE) as response:
+            await response.read()

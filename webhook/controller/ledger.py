@@ -1,0 +1,163 @@
+"""Count the Pods of each ReplicaSet, and say which Pod is assigned next, and where.
+
+A Pod is assigned to spot only if enough others are known to be on demand. So what is not known counts for caution: a
+Pod that was sent to on-demand does not count before the API server has answered, one that was sent to spot counts at
+once.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from webhook.controller.pods import FloorPod
+
+ON_DEMAND: Final = "on-demand"
+SPOT: Final = "spot"
+RELEASE: Final = ""
+"""The gate is removed, and nothing else is changed."""
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """One Pod, and where it is assigned: `ON_DEMAND`, `SPOT`, or `RELEASE`."""
+
+    pod: FloorPod
+    capacity: str
+
+
+class Ledger:
+    """The Pods of workloads with a floor, as the watch and the answers to PATCHes show them.
+
+    Args:
+        is_on_demand: whether the Node with this name is an on-demand node; False for unknown Nodes.
+    """
+
+    def __init__(self, is_on_demand: Callable[[str], bool]) -> None:
+        self._is_on_demand = is_on_demand
+        self._pods: dict[str, dict[str, FloorPod]] = {}
+        self._waiting_since: dict[str, float] = {}
+        self._sent: dict[str, str] = {}
+        self._answered: set[str] = set()
+        self._open: set[str] = set()
+        self._refused: set[str] = set()
+
+    def replace(self, before: FloorPod | None, after: FloorPod | None) -> str:
+        """Take in what the watch shows of one Pod; None: it is gone. Return the UID of its owner."""
+        pod = after or before
+        if pod is None:
+            return ""
+        siblings = self._pods.setdefault(pod.owner, {})
+        if before is not None and (after is None or after.uid != before.uid):
+            siblings.pop(before.uid, None)
+            self._forget(before.uid)
+        if after is not None:
+            siblings[after.uid] = after
+            if after.gated and after.alive:
+                self._waiting_since.setdefault(after.uid, monotonic())
+            else:
+                self._forget(after.uid)
+        if not siblings:
+            del self._pods[pod.owner]
+        return pod.owner
+
+    def _forget(self, uid: str) -> None:
+        self._waiting_since.pop(uid, None)
+        self._sent.pop(uid, None)
+        for uids in (self._answered, self._open, self._refused):
+            uids.discard(uid)
+
+    def due(self, owner: str) -> list[Assignment]:
+        """Return the assignments to send now for the Pods of one ReplicaSet.
+
+        Those to on-demand come first. Those to spot follow when all of these have been answered.
+        """
+        pods = [pod for pod in self._pods.get(owner, {}).values() if pod.alive]
+        count = sum(1 for pod in pods if self._is_settled(pod))
+        kept = sum(1 for pod in pods if self._is_kept(pod))
+        coming = sum(1 for pod in pods if self._sent.get(pod.uid) == ON_DEMAND and pod.uid not in self._answered)
+        chosen: dict[str, list[Assignment]] = {RELEASE: [], ON_DEMAND: [], SPOT: []}
+        for pod in sorted(pods, key=lambda pod: (pod.created, pod.name)):
+            if not pod.gated or pod.uid in self._sent.keys() - self._open:
+                continue
+            capacity = RELEASE
+            if pod.uid in self._sent:
+                capacity = self._sent[pod.uid]
+            elif pod.floor is not None and pod.uid not in self._refused:
+                count += 1
+                planned = kept + coming + len(chosen[ON_DEMAND])
+                capacity = ON_DEMAND if planned < pod.floor.need(count) else SPOT
+            chosen[capacity].append(Assignment(pod, capacity))
+        waits = coming or chosen[ON_DEMAND]  # those that are open are coming
+        return [*chosen[RELEASE], *chosen[ON_DEMAND], *([] if waits else chosen[SPOT])]
+
+    def _is_settled(self, pod: FloorPod) -> bool:
+        """Return whether the Pod counts: it is bound, assigned, or sent to be."""
+        if pod.gated:
+            return self._sent.get(pod.uid, RELEASE) != RELEASE
+        return bool(pod.node or pod.assigned)
+
+    def _is_kept(self, pod: FloorPod) -> bool:
+        """Return whether the Pod counts as on demand: by the Node on which it is bound, whatever its label says."""
+        if pod.node:
+            return self._is_on_demand(pod.node)
+        if pod.gated:
+            return pod.uid in self._answered and self._sent[pod.uid] == ON_DEMAND
+        return pod.assigned == ON_DEMAND
+
+    def send(self, assignment: Assignment) -> bool:
+        """Note that an assignment is sent. Return False if the Pod has been assigned or has gone meanwhile."""
+        pod = assignment.pod
+        there = self._pods.get(pod.owner, {}).get(pod.uid)
+        if there is None or not (there.gated and there.alive):
+            return False
+        self._sent[pod.uid] = assignment.capacity
+        self._open.discard(pod.uid)
+        return True
+
+    def confirm(self, pod: FloorPod) -> float:
+        """Note that the API server has taken the assignment. Return for how many seconds the Pod waited."""
+        self._answered.add(pod.uid)
+        waited = monotonic() - self._waiting_since.pop(pod.uid, monotonic())
+        if pod.uid not in self._pods.get(pod.owner, {}):  # deleted meanwhile
+            self._forget(pod.uid)
+        return waited
+
+    def reopen(self, pod: FloorPod) -> None:
+        """Note that nobody knows whether the API server has taken the assignment. It is due again, and counts."""
+        self._open.add(pod.uid)
+
+    def refuse(self, pod: FloorPod) -> None:
+        """Note that the API server refuses the assignment. The Pod is only released."""
+        self._sent.pop(pod.uid, None)
+        self._refused.add(pod.uid)
+
+    def reset(self) -> None:
+        """Forget what was sent: another leader may have assigned Pods since."""
+        for sent in (self._sent, self._answered, self._open):
+            sent.clear()
+
+    @property
+    def owners(self) -> Iterator[str]:
+        """Yield the UIDs of the ReplicaSets with a gated Pod."""
+        for owner, pods in self._pods.items():
+            if any(pod.gated for pod in pods.values()):
+                yield owner
+
+    def oldest(self) -> float:
+        """Return for how many seconds the Pod that waits longest has waited."""
+        now = monotonic()
+        return now - min(self._waiting_since.values(), default=now)
+
+    def tally(self) -> dict[str, int]:
+        """Return the number of living Pods by where they are assigned; ``gated`` are those that wait."""
+        counts = {ON_DEMAND: 0, SPOT: 0, "gated": 0}
+        for pods in self._pods.values():
+            for pod in pods.values():
+                if pod.alive and (pod.gated or self._is_settled(pod)):
+                    counts["gated" if pod.gated else ON_DEMAND if self._is_kept(pod) else SPOT] += 1
+        return counts

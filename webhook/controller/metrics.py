@@ -1,0 +1,74 @@
+"""ControllerMetrics of the controller, and the port that serves them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Iterator
+
+    from prometheus_client import Metric
+
+    from webhook.controller.ledger import Ledger
+
+_BUCKETS: Final = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Seconds. A Pod waits for some tens of milliseconds, and for some 13 s if the leader dies."""
+
+
+class ControllerMetrics:
+    """The metrics of one controller."""
+
+    def __init__(self, ledger: Ledger, leads: Callable[[], bool]) -> None:
+        self.registry = CollectorRegistry()
+        self.waited = Histogram(
+            "spotgate_floor_gate_seconds",
+            "How long Pods waited for their assignment.",
+            registry=self.registry,
+            buckets=_BUCKETS,
+        )
+        self.registry.register(_StateCollector(ledger, leads))
+
+    async def serve(self, listener: socket.socket) -> web.AppRunner:
+        """Serve ``/healthz`` and ``/metrics`` on a listening socket until the runner is cleaned up."""
+
+        async def healthz(_: web.Request) -> web.Response:
+            return web.Response(text="ok\n")
+
+        async def metrics(_: web.Request) -> web.Response:
+            body = generate_latest(self.registry)
+            return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+
+        app = web.Application()
+        app.router.add_get("/healthz", healthz)
+        app.router.add_get("/metrics", metrics)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+        await runner.setup()
+        await web.SockSite(runner, listener).start()
+        return runner
+
+
+class _StateCollector(Collector):
+    """The gauges, read when they are asked for."""
+
+    def __init__(self, ledger: Ledger, leads: Callable[[], bool]) -> None:
+        self._ledger = ledger
+        self._leads = leads
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauges."""
+        pods = GaugeMetricFamily(
+            "spotgate_floor_pods", "Living Pods with an on-demand floor; gated ones wait.", labels=["assigned"]
+        )
+        for assigned, count in self._ledger.tally().items():
+            pods.add_metric([assigned], count)
+        yield pods
+        oldest = "For how long the Pod that waits longest has waited."
+        yield GaugeMetricFamily("spotgate_floor_oldest_gate_seconds", oldest, value=self._ledger.oldest())
+        yield GaugeMetricFamily("spotgate_floor_leader", "1 for the leader.", value=self._leads())

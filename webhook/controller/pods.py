@@ -1,0 +1,125 @@
+"""Read Pods of workloads with an on-demand floor, and the labels of Nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.capacity.placement.floor import ASSIGNED_LABEL, FLOOR_ANNOTATION, FLOOR_GATE, Floor, parse_floor
+from webhook.cluster.source import WatchedResource
+from webhook.kube.pod import OwnerReference, SchedulingGate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from webhook.cluster.source import ListedMetadata
+
+_MARK: Final = FLOOR_ANNOTATION.encode()
+"""Text in every Pod that matters: the annotation and the gate have one name."""
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+
+
+class FloorPod(msgspec.Struct, frozen=True, kw_only=True):
+    """One Pod of a workload with a floor.
+
+    Attributes:
+        owner: the UID of its ReplicaSet; empty if it has none.
+        floor: the floor; None if there is none that counts: the Pod is only released.
+        gates: the names of its scheduling gates.
+        assigned: the value of its label: ``on-demand``, ``spot``, or empty.
+        node: the name of the Node on which it is bound; empty if it is not.
+        alive: it is neither terminating nor finished.
+        raw: the whole Pod, as JSON, while it has the gate.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    created: str
+    owner: str
+    floor: Floor | None
+    gates: tuple[str, ...]
+    assigned: str
+    node: str
+    alive: bool
+    raw: bytes
+
+    @property
+    def gated(self) -> bool:
+        """Return whether the Pod waits for the controller."""
+        return FLOOR_GATE in self.gates
+
+
+class _Owner(OwnerReference, frozen=True):
+    uid: str = ""
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    namespace: str
+    uid: str
+    resourceVersion: str
+    creationTimestamp: str = ""
+    deletionTimestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    ownerReferences: list[_Owner] | None = None
+
+
+class _Spec(msgspec.Struct):
+    nodeName: str | None = None
+    schedulingGates: list[SchedulingGate] | None = None
+
+
+class _Status(msgspec.Struct):
+    phase: str = ""
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_decoder: Final = msgspec.json.Decoder(_Pod)
+
+
+def read_pod(_: ListedMetadata, raw: msgspec.Raw) -> FloorPod | None:
+    """Return the parts of a Pod that matter for floors, or None for a Pod without annotation and gate."""
+    text = bytes(raw)
+    if _MARK not in text:
+        return None
+    pod = _decoder.decode(text)
+    metadata, spec = pod.metadata, pod.spec
+    gates = tuple(gate.name for gate in spec.schedulingGates or ())
+    owner = next((each for each in metadata.ownerReferences or () if each.controller), None)
+    counted = owner is not None and owner.group_kind == "ReplicaSet.apps"
+    floor = parse_floor((metadata.annotations or {}).get(FLOOR_ANNOTATION, "")) if counted else None
+    if floor is None and FLOOR_GATE not in gates:
+        return None
+    return FloorPod(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        version=metadata.resourceVersion,
+        created=metadata.creationTimestamp,
+        owner=owner.uid if owner is not None else "",
+        floor=floor,
+        gates=gates,
+        assigned=(metadata.labels or {}).get(ASSIGNED_LABEL, ""),
+        node=spec.nodeName or "",
+        alive=metadata.deletionTimestamp is None and pod.status.phase not in _ENDED,
+        raw=text if FLOOR_GATE in gates else b"",
+    )
+
+
+def all_pods() -> WatchedResource[FloorPod | None]:
+    """Return the source of the Pods of workloads with a floor."""
+    return WatchedResource(resource="pods", read=read_pod)
+
+
+def node_labels() -> WatchedResource[Mapping[str, str]]:
+    """Return the source of the labels of each Node."""
+    return WatchedResource(resource="nodes", read=lambda metadata, _: metadata.labels or {}, metadata_only=True)

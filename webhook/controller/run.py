@@ -1,0 +1,122 @@
+"""Run ``spotgate controller``: follow Pods, Nodes, and node pools, and be a candidate for the leader."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import uvloop
+
+from webhook.capacity.placement.floor import excluding_spot
+from webhook.capacity.placement.supply import in_play, supply_of
+from webhook.capacity.view import UnusableCredentialsError
+from webhook.cluster.api import Api
+from webhook.cluster.live import LiveState
+from webhook.cluster.mirror import Mirror, Pace
+from webhook.controller.election import elect
+from webhook.controller.leader import Leader
+from webhook.controller.ledger import Ledger
+from webhook.controller.metrics import ControllerMetrics
+from webhook.controller.pods import all_pods, node_labels
+from webhook.engine.bundle import load_bundle
+from webhook.policy.errors import PolicyErrors
+from webhook.server.log import configure_logging, flush_log, log
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from webhook.controller.election import Lock
+    from webhook.engine.bundle import Bundle
+    from webhook.server.serve import Address
+
+PATIENCE_SECONDS: Final = 10.0
+"""A leader stops renewing its Lease while a Pod has waited longer, so that the webhook gates no more Pods."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerOptions:
+    """The flags of ``spotgate controller``, which ``--help`` describes."""
+
+    policies: Sequence[Path] = ()
+    in_cluster: bool = False
+    kubeconfig: Path | None = None
+    cluster: str = ""
+    namespace: str
+    ops: Address
+
+
+def run(options: ControllerOptions) -> int:
+    """Run until a signal ends it. Return the exit code: 0, or 2 if policies, credentials, or address can't be used."""
+    configure_logging()
+    try:
+        bundle = load_bundle(options.policies, cluster=options.cluster)
+        listener = options.ops.bind()
+        uvloop.run(_run(options, bundle, listener))
+    except (PolicyErrors, UnusableCredentialsError, OSError) as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 2
+    finally:
+        flush_log()
+    return 0
+
+
+class Cluster:
+    """What the controller knows of the cluster."""
+
+    def __init__(self, api: Api, bundle: Bundle, changed: Callable[[], None]) -> None:
+        self._bundle = bundle
+        self.state = LiveState(api, bundle.providers)
+        self.nodes: Mirror[Mapping[str, str]] = Mirror(api, node_labels(), Pace(), changed)
+
+    def is_on_demand(self, name: str) -> bool:
+        """Return whether a Node is known and is not spot."""
+        labels = self.nodes.items.get(("", name))
+        if labels is None:
+            return False
+        view, providers = self.state.view(), self._bundle.providers
+        excluding = excluding_spot(supply_of(view, providers), in_play(view, providers))
+        return all(labels.get(each.key) not in (each.values or ()) for each in excluding)
+
+
+async def _run(options: ControllerOptions, bundle: Bundle, listener: socket.socket) -> None:
+    api = await Api.connect(options.kubeconfig)
+    known = asyncio.Event()
+
+    def changed() -> None:
+        if pods.known and cluster.nodes.known:
+            known.set()
+
+    cluster = Cluster(api, bundle, changed)
+    ledger = Ledger(cluster.is_on_demand)
+    lock: list[Lock] = []
+    metrics = ControllerMetrics(ledger, lambda: bool(lock) and lock[0].leads)
+    leader = Leader(api, bundle.index, cluster.state.view, ledger, metrics)
+    pods = Mirror(api, all_pods(), Pace(), changed, leader.take)
+    runner = await metrics.serve(listener)
+    log.info("candidate", ops_port=listener.getsockname()[1], namespace=options.namespace, bundle=bundle.hash)
+
+    async def lead(held: Lock) -> None:
+        lock[:] = [held]
+        await leader.lead(lambda: held.leads)
+
+    async def be_candidate() -> None:
+        await cluster.state.synced()
+        await known.wait()
+        await elect(options.namespace, lambda: api.client, lead, lambda: ledger.oldest() < PATIENCE_SECONDS)
+
+    with suppress(asyncio.CancelledError):
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(work)
+                for work in (cluster.state.run(), cluster.nodes.run(), pods.run(), be_candidate())
+            ]
+            for number in (signal.SIGTERM, signal.SIGINT):
+                asyncio.get_running_loop().add_signal_handler(number, lambda: [task.cancel() for task in tasks])
+    await runner.cleanup()
+    await api.close()

@@ -1,0 +1,218 @@
+"""Apply the on-demand floor of a workload to one of its Pods, or to its pod template.
+
+Ordinals decide for themselves. A Pod of a ReplicaSet waits behind a scheduling gate for the controller, which counts.
+Where neither can decide, the Pod prefers on-demand nodes.
+
+Source: https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/#start-ordinal;
+https://lws.sigs.k8s.io/docs/reference/labels-annotations-and-environment-variables/;
+https://kubernetes.io/docs/concepts/scheduling-eviction/pod-scheduling-readiness/.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.capacity.placement.floor import FLOOR_ANNOTATION, FLOOR_GATE, FORMS, Floor, parse_floor
+from webhook.capacity.placement.target import CAPACITY_LABEL
+from webhook.capacity.providers.pool import Gpu
+from webhook.kube.affinity import terms_of
+from webhook.model.decision import Outcome, Violation, warning
+from webhook.rules.context import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from webhook.capacity.placement.supply import Supply
+    from webhook.capacity.placement.target import Target
+    from webhook.capacity.view import ClusterView
+    from webhook.kube.pod import Pod
+    from webhook.rules.context import Context
+    from webhook.rules.subject import Subject
+
+_FIELD: Final = f'metadata.annotations["{FLOOR_ANNOTATION}"]'
+_INDEX: Final = "apps.kubernetes.io/pod-index"
+_GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
+_GROUPS: Final = "LeaderWorkerSet"
+_COUNTED: Final = "ReplicaSet.apps"
+_KEEPING: Final = frozenset({_COUNTED, "StatefulSet.apps"})
+"""Owners of Pods that can have a floor. A LeaderWorkerSet owns its Pods by StatefulSets."""
+_SHOWN: Final = 63
+"""Characters of a value that a finding repeats: an annotation may have 256 KiB."""
+_PREFERS: Final = "The Pod prefers on-demand nodes instead."
+_DEFAULT_SCHEDULER: Final = "default-scheduler"
+_GANG_KEYS: Final = (
+    *("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/pod-group-name"),
+    *("scheduling.x-k8s.io/pod-group", "scheduling.k8s.io/group-name"),
+)
+"""Labels and annotations of Pods that a gang scheduler starts together (Kueue, PodGroup, Volcano)."""
+
+
+class FloorAssignment(StrEnum):
+    """Where a Pod of a workload with a floor runs."""
+
+    SPOT = "spot"
+    ON_DEMAND = "on-demand"
+    TEMPLATE = "as each Pod of the template is assigned"
+    GATED = "as the controller assigns it"
+    PREFERRED = "on-demand nodes preferred"
+
+
+class FloorCase(msgspec.Struct, frozen=True):
+    """The assignment of one Pod, and the violations of its floor."""
+
+    assignment: FloorAssignment
+    violations: tuple[Violation, ...] = ()
+
+
+def has_gate(pod: Pod) -> bool:
+    """Return whether the Pod waits behind the gate of the floor."""
+    return any(gate.name == FLOOR_GATE for gate in pod.spec.schedulingGates or ())
+
+
+def without_spot(pod: Pod, because: str) -> Iterator[Violation]:
+    """Yield a violation for the floor of a Pod that doesn't target spot."""
+    if FLOOR_ANNOTATION in pod.annotations:
+        reason = f"the on-demand floor has no effect, as the Pod doesn't target spot: {because}"
+        fix = f"label the Pod template `{CAPACITY_LABEL}: spot-preferred`, or remove the annotation"
+        yield warning(id="floor-no-effect", reason=reason, field=_FIELD, fix=fix)
+
+
+def floor_case(subject: Subject, target: Target, supply: Supply, context: Context) -> FloorCase | None:
+    """Return the assignment of a Pod that targets spot, or None if its workload has no floor."""
+    text = subject.pod.annotations.get(FLOOR_ANNOTATION)
+    if text is None:
+        return None
+    if context.assigned:
+        return FloorCase(FloorAssignment(context.assigned))
+    floor = parse_floor(text)
+    if floor is None:
+        invalid = Violation(
+            id="floor-invalid",
+            reason=f"`{text[:_SHOWN]}` is not an on-demand floor",
+            field=_FIELD,
+            detail="A floor is a number of Pods, a percentage from 0% to 100%, or both.",
+            fix=f"write {', '.join(FORMS[:-1])}, or {FORMS[-1]}",
+        )
+        return FloorCase(FloorAssignment.PREFERRED, (invalid,))
+    if violation := _without_effect(subject, target):
+        # A selector on a Pod may have been injected: its template would have got the warning.
+        silent = target.own and not subject.template and _owner_of(subject.pod) in _KEEPING
+        return FloorCase(FloorAssignment.SPOT, () if silent else (violation,))
+    if subject.template:
+        violations = _template_violations(subject, floor, target, supply, context.view)
+        return FloorCase(FloorAssignment.TEMPLATE, tuple(violations))
+    by_count = _owner_of(subject.pod) == _COUNTED
+    return _counted(subject.pod, context) if by_count else _ordinal(subject, floor, context.view)
+
+
+def _owner_of(pod: Pod) -> str:
+    return pod.controller.group_kind if pod.controller is not None else ""
+
+
+def _without_effect(subject: Subject, target: Target) -> Violation | None:
+    """Return the violation for a floor that nothing keeps."""
+    owner = subject.pod.controller
+    if _owner_of(subject.pod) not in _KEEPING:
+        return warning(
+            id="floor-no-effect",
+            reason=f"the on-demand floor has no effect on {f'the Pods of a {owner.kind}' if owner else 'a bare Pod'}",
+            field=_FIELD,
+            detail="spotgate keeps the floor of Deployments, ReplicaSets, StatefulSets, and LeaderWorkerSets.",
+            fix="remove the annotation, or run the Pods in a Deployment",
+        )
+    if target.own:
+        return warning(
+            id="floor-no-effect",
+            reason=f"the on-demand floor has no effect: `{target.own}` keeps the Pod on spot",
+            field=_FIELD,
+            fix=f"remove `{target.own}`, and label the Pod template `{CAPACITY_LABEL}: spot-preferred`",
+        )
+    return None
+
+
+def _ordinal(subject: Subject, floor: Floor, view: ClusterView) -> FloorCase:
+    """Return the case of a Pod with an ordinal, which needs to know no other Pod."""
+    pod, owner = subject.pod, subject.pod.controller
+    label, start = _GROUP_INDEX, 0
+    if label not in pod.labels and owner is not None:
+        label, read = _INDEX, view.ordinal_starts.get(f"{subject.request.namespace}/{owner.name}")
+        if read is None:
+            reason = f"the first ordinal of StatefulSet {owner.name} can't be read: its on-demand floor is undecided"
+            fix = "let the ServiceAccount of spotgate get statefulsets.apps"
+            return _preferring(warning(id="floor-undecided", reason=reason, field=_FIELD, detail=_PREFERS, fix=fix))
+        start = read
+    index = pod.labels.get(label, "")
+    if not (index.isascii() and index.isdecimal()):
+        reason = f"the Pod has no ordinal in label {label}: its on-demand floor is undecided"
+        return _preferring(warning(id="floor-undecided", reason=reason, field=_FIELD, detail=_PREFERS))
+    on_demand = floor.keeps(int(index) - start)
+    subject.trace.say(
+        "on-demand floor: ordinal %d runs on %s", int(index) - start, "on-demand" if on_demand else "spot"
+    )
+    return FloorCase(FloorAssignment.ON_DEMAND if on_demand else FloorAssignment.SPOT)
+
+
+def _counted(pod: Pod, context: Context) -> FloorCase:
+    """Return the case of a Pod of a ReplicaSet, which the controller counts."""
+    spec = pod.spec
+    obstacles = {
+        "spec.nodeName binds it to a node": bool(spec.nodeName),
+        f"scheduler {spec.schedulerName} places it": (spec.schedulerName or _DEFAULT_SCHEDULER) != _DEFAULT_SCHEDULER,
+        "another scheduling gate holds it": any(gate.name != FLOOR_GATE for gate in spec.schedulingGates or ()),
+        "a gang scheduler starts it": bool(spec.schedulingGroup)
+        or any(key in keys for key in _GANG_KEYS for keys in (pod.labels, pod.annotations)),
+    }
+    if why := next((text for text, holds in obstacles.items() if holds), ""):
+        fix = "remove the annotation, or let the default scheduler place the Pod"
+    elif context.view.floor_controller if context.phase is Phase.MUTATE else has_gate(pod):
+        return FloorCase(FloorAssignment.GATED)  # what was gated stays gated, even if the controller has died since
+    else:
+        why = "`spotgate controller` doesn't run"
+        fix = "install the component on-demand-floor, or look at its Pods"
+    reason = f"the on-demand floor is not kept: {why}"
+    return _preferring(warning(id="floor-not-kept", reason=reason, field=_FIELD, detail=_PREFERS, fix=fix))
+
+
+def _preferring(violation: Violation) -> FloorCase:
+    return FloorCase(FloorAssignment.PREFERRED, (violation,))
+
+
+def _template_violations(
+    subject: Subject, floor: Floor, target: Target, supply: Supply, view: ClusterView
+) -> Iterator[Violation]:
+    """Yield the split of a workload's replicas, and what keeps the floor from holding."""
+    workload, kind = subject.workload, subject.request.kind.kind
+    if (replicas := workload.replicas) is not None:
+        need, noun = floor.need(replicas), "groups" if kind == _GROUPS else "replicas"
+        split = f"{replicas} {noun}: {need} on-demand, {replicas - need} spot"
+        subject.trace.say("on-demand floor: %s", split)
+        yield Violation(id="floor-split", reason=split, field=_FIELD, outcome=Outcome.AUDIT)
+    if supply.known and not _has_on_demand(target, subject.pod, supply):
+        yield warning(
+            id="floor-no-pool",
+            reason="no on-demand node pool admits the Pod: the Pods of its on-demand floor stay pending",
+            field=_FIELD,
+            fix="create an on-demand pool that the Pod's own selectors admit, or remove the annotation",
+        )
+    for scaler in view.autoscalers.get(subject.request.namespace, ()):
+        if scaler.target == (kind, workload.name) and scaler.minimum < floor.base:
+            yield warning(
+                id="floor-autoscaler",
+                reason=f"{scaler.kind} {scaler.name} may leave {scaler.minimum} replicas, fewer than the floor of "
+                f"{floor.base}",
+                field=_FIELD,
+                fix=f"set {scaler.field} of {scaler.kind} {scaler.name} to {floor.base} or more",
+            )
+
+
+def _has_on_demand(target: Target, pod: Pod, supply: Supply) -> bool:
+    """Return whether the Pod's own constraints admit nodes that are not spot, with GPUs if it requests GPUs."""
+    terms = terms_of(pod.spec)
+    return any(
+        nodes.admitted(terms, supply.telling)
+        for nodes in supply.other
+        if not (target.gpu and nodes.pool is not None and nodes.pool.gpu is Gpu.NO)
+    )
