@@ -68,12 +68,10 @@ def policy_kinds() -> Mapping[str, PolicyKind]:
 def example_files() -> dict[str, Path]:
     """Return the example of every kind of document, by kind. The pages in docs/ show the same."""
     others = Path(webhook.policy.__file__).with_name("examples").glob("*.yaml")
-    of_kinds = {name: _folder(kind) / "example.yaml" for name, kind in policy_kinds().items()}
+    of_kinds = {
+        name: Path(inspect.getfile(kind.compile)).with_name("example.yaml") for name, kind in policy_kinds().items()
+    }
     return dict(sorted(({file.stem: file for file in others} | of_kinds).items()))
-
-
-def _folder(kind: PolicyKind) -> Path:
-    return Path(inspect.getfile(kind.compile)).parent
 
 
 def document_kinds() -> dict[str, type[BaseModel]]:

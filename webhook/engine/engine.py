@@ -270,30 +270,23 @@ class _Evaluation:
             if isinstance(subject, Subject):
                 yield template, subject
             elif subject is None:
-                self._say_of_template(template, "the request leaves it as it is: it is not judged again")
+                if self.trace.kept:
+                    self.trace.policy, self.trace.where = "", field_path(template.path)
+                    self.trace.say("the request leaves it as it is: it is not judged again")
             elif self.context.offline:
                 raise subject
             else:
                 # The API server has no types for most custom resources: their own controller refuses the Pods.
-                self._unreadable(subject)
-
-    def _say_of_template(self, template: FoundTemplate, text: str) -> None:
-        if self.trace.kept:
-            self.trace.policy, self.trace.where = "", field_path(template.path)
-            self.trace.say(text)
-
-    def _unreadable(self, error: MalformedObjectError) -> None:
-        self.unknown += 1
-        reason = f"the pod template can't be read and was not judged: {error.problem}"
-        self.findings.append(
-            Finding(
-                policy=ENGINE,
-                id="object/template-unreadable",
-                outcome=Outcome.WARN,
-                reason=reason,
-                field=error.field,
-            )
-        )
+                self.unknown += 1
+                self.findings.append(
+                    Finding(
+                        policy=ENGINE,
+                        id="object/template-unreadable",
+                        outcome=Outcome.WARN,
+                        reason=f"the pod template can't be read and was not judged: {subject.problem}",
+                        field=subject.field,
+                    )
+                )
 
     def _mutate(self, policies: tuple[Policy, ...], subject: Subject) -> list[Operation]:
         """Apply the mutating policies to the subject's Pod. Return the operations."""

@@ -251,10 +251,13 @@ class Index:
 
     def route(self, phase: Phase, request: Request) -> Route | None:
         """Return the policies for this request, or None if no policy matches its kind."""
-        key = (phase, request.operation, request.resource.group, request.path)
+        return self.route_of(phase, request.operation, request.resource.group, request.path)
+
+    def route_of(self, phase: Phase, operation: str, group: str, path: str) -> Route | None:
+        """Return the policies for requests of this kind, or None if there are none."""
+        key = (phase, operation, group, path)
         if key in self._routes:
             return self._routes[key]
-        _, _, group, path = key
         is_declared = (group, path) in self._declared
         if not is_declared and not self._wildcards:
             return None

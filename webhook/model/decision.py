@@ -34,7 +34,7 @@ class Outcome(IntEnum):
 
 
 class Verdict(StrEnum):
-    """The effect of all findings together on the request."""
+    """The effect of all findings together on the request: one for no finding, then one for each `Outcome`."""
 
     ALLOWED = "allowed"
     AUDITED = "audited"
@@ -43,18 +43,9 @@ class Verdict(StrEnum):
     DENIED = "denied"
 
 
-_VERDICTS: Final = {
-    None: Verdict.ALLOWED,
-    Outcome.AUDIT: Verdict.AUDITED,
-    Outcome.INDETERMINATE: Verdict.INDETERMINATE,
-    Outcome.WARN: Verdict.WARNED,
-    Outcome.DENY: Verdict.DENIED,
-}
-
-
 def verdict_of(outcomes: Iterable[Outcome]) -> Verdict:
     """Return the verdict for a request with findings of these outcomes."""
-    return _VERDICTS[max(outcomes, default=None)]
+    return tuple(Verdict)[max(outcomes, default=-1) + 1]
 
 
 EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from webhook.model.review import OPERATIONS, GroupVersionKind, GroupVersionResource, Request
+from webhook.model.review import OPERATIONS
 from webhook.policy.match import resource_matches
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def matched_resources(bundle: Bundle, phase: Phase) -> MatchedResources:
     """
     found: MatchedResources = {}
     for operation, group, path in sorted(_named(bundle)):
-        route = bundle.index.route(phase, _request(operation, group, path))
+        route = bundle.index.route_of(phase, operation, group, path)
         if route is None or not (route.direct or phase == "validate"):
             continue
         matched = found.setdefault((group, path), MatchedResource())
@@ -71,17 +71,6 @@ def _named(bundle: Bundle) -> set[tuple[str, str, str]]:
     in_files = {(each.group, each.resource) for each in bundle.readers if each.listed_in is not None}
     named = {each for each in named if (each[1], each[2]) not in in_files}
     return named | {(operation, *key) for key in bundle.index.workloads for operation in OPERATIONS}
-
-
-def _request(operation: str, group: str, path: str) -> Request:
-    resource, _, subresource = path.partition("/")
-    return Request(
-        uid="",
-        operation=operation,
-        kind=GroupVersionKind(),
-        resource=GroupVersionResource(group, "", resource),
-        sub_resource=subresource,
-    )
 
 
 def as_rules(resources: Mapping[ResourceKey, MatchedResource], *, scope: str = "*") -> list[dict[str, Any]]:
