@@ -58,6 +58,7 @@ SPANS: Final[dict[SpanName, SpanStyle]] = {
 }
 
 _TERM: Final = "SIGTERM"
+_OF_THE_NODE: Final = frozenset({"cordon", "drain", "time up", "removal"})
 AS_WRITTEN: Final = "as written"
 
 _DRAWN_AT_MOST: Final = 2
@@ -119,10 +120,8 @@ class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
     because: str
     events: tuple[Event, ...]
     lanes: tuple[Lane, ...]
-    cordon: int
     drain: int
     window: int
-    removal: int
     end: int
     grace: int
     wanted: int
@@ -148,8 +147,7 @@ class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def moments(self) -> list[tuple[int, str]]:
         """Return what happens to the node, in order."""
-        up = [(self.window, "time up")] if self.window < self.removal else []
-        return [(self.cordon, "cordon"), (self.drain, "drain"), *up, (self.removal, "removal")]
+        return [(event.seconds, event.name) for event in self.events if event.name in _OF_THE_NODE]
 
     @property
     def used(self) -> list[SpanName]:
@@ -195,10 +193,8 @@ def timeline_of(
         because=budget.because,
         events=tuple(sorted(_events(pod, provider, pool, budget, unevicted), key=lambda event: event.seconds)),
         lanes=tuple(lanes),
-        cordon=provider.interruption.cordon_seconds,
         drain=drain,
         window=window,
-        removal=removal,
         end=min(max(removal, drain + pod.grace_seconds, drain + written.grace_seconds), _DRAWN_AT_MOST * removal),
         grace=pod.grace_seconds,
         wanted=budget.margin,
@@ -264,11 +260,7 @@ def _events(pod: Pod, provider: Provider, pool: Pool | None, budget: GraceBudget
     source = f"{provider.name}: interruption."
     own = pool is not None and pool.grace_seconds is not None
     limit = str(pool) if own else f"{provider.name}: gracePeriod.budgetSeconds"
-    drain, killed, window = (
-        timeline.drain_seconds,
-        timeline.drain_seconds + pod.grace_seconds,
-        timeline.drain_seconds + budget.limit,
-    )
+    drain, window = timeline.drain_seconds, timeline.drain_seconds + budget.limit
     yield Event(0, "notice", "the reclaim is announced", "")
     yield Event(timeline.cordon_seconds, "cordon", "no new Pods come to the node", f"{source}cordonSeconds")
     if unevicted:
@@ -279,7 +271,7 @@ def _events(pod: Pod, provider: Provider, pool: Pool | None, budget: GraceBudget
     else:
         yield Event(drain, "drain", f"the grace period of {pod.grace_seconds} s begins", f"{source}drainSeconds")
         yield from _ends(pod, drain, window, limit)
-    if killed <= window < timeline.removal_seconds:
+    if drain + pod.grace_seconds <= window < timeline.removal_seconds:
         yield Event(window, "time up", "for Pods that are not critical to the node", limit)
     source = limit if window > timeline.removal_seconds else f"{source}removalSeconds"
     yield Event(max(timeline.removal_seconds, window), "removal", "the node is gone", source)

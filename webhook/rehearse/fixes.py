@@ -79,11 +79,8 @@ def with_fixes(
     return snapshot_of(snapshot.source.with_changes(changes), bundle, allocatable)
 
 
-def growth_of(
-    before: ClusterSnapshot, after: ClusterSnapshot, bundle: Bundle, seconds: float | None
-) -> list[tuple[str, int, float]]:
+def growth_of(after: ClusterSnapshot, bundle: Bundle, seconds: float | None) -> list[tuple[str, int, float]]:
     """Return by how many nodes each new pool grows to its maximum, and when: by default as its provider provisions."""
-    known = {(each.kind, each.namespace, each.name) for each in before.pools}
     return [
         (
             pool.name,
@@ -91,7 +88,7 @@ def growth_of(
             bundle.providers[pool.provider].interruption.provisioning_seconds if seconds is None else seconds,
         )
         for pool in after.pools
-        if (pool.kind, pool.namespace, pool.name) not in known and pool.autoscaling and pool.maximum
+        if after.source.has_added(pool) and pool.autoscaling and pool.maximum
     ]
 
 
@@ -190,20 +187,15 @@ def _fallback_pools(
     result: Rehearsal, snapshot: ClusterSnapshot, bundle: Bundle, objects: Mapping[tuple[str, str, str], JSON]
 ) -> Iterator[Fix]:
     """Propose an on-demand pool for each lost spot pool whose Pods stay pending, as large as they need."""
-    lost = {name for window in result.windows for name in window.nodes}
-    nodes = {each.name: each for each in snapshot.nodes if each.name in lost}
-    was_on: dict[tuple[str, str, str], RehearsedNode] = {}
-    for event in result.events:
-        node = nodes.get(event.node)
-        if node is not None and event.name in {"evicted", "killed", "stopped"}:
-            was_on.setdefault(event.workload, node)
+    nodes = {node.name: node for node in snapshot.nodes}
     needed: dict[str, tuple[RehearsedNode, list[Counter[str]]]] = {}
     for workload in result.workloads:
         pending = int(workload.pending.max or 0)
-        spec, like = pod_spec_of(objects.get(workload.identity)), was_on.get(workload.identity)
+        spec = pod_spec_of(objects.get(workload.identity))
         # Neither a scheduler nor devices come with a node, and a Pod that names its pool goes to no other one.
-        if not pending or like is None or workload.has_reason(NO_SCHEDULER) or claims_devices(spec):
+        if not (pending and workload.lost_on) or workload.has_reason(NO_SCHEDULER) or claims_devices(spec):
             continue
+        like = nodes[workload.lost_on[0]]
         if like.provider is None or like.provider.pool_name_label not in (spec.nodeSelector or {}):
             _, pods = needed.setdefault(like.pool_name, (like, []))
             pods += [requests_of(spec) + Counter({"pods": 1})] * pending

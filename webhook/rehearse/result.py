@@ -15,7 +15,6 @@ from webhook.capacity.providers.pool import Taint  # noqa: TC001 - msgspec reads
 from webhook.documents.yaml_writer import dump
 
 DrainedBy = Literal["eviction", "kubelet", "nobody"]
-ReclaimEventName = Literal["evicted", "blocked", "stopped", "killed", "placed", "ready", "pending"]
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -37,26 +36,6 @@ class Figure(msgspec.Struct, frozen=True):
         if self.min is None or self.max is None:
             return otherwise
         return f"{self.min:g}" if self.min == self.max else f"{self.min:g}-{self.max:g}"
-
-
-class ReclaimEvent(msgspec.Struct, frozen=True):
-    """An event of a Pod in the first run.
-
-    Attributes:
-        seconds: after the notice; modelled.
-        name: what it is.
-        node: the Pod's Node; empty if it has none.
-        pod: the Pod's name.
-        workload: its workload, as in `WorkloadKey.identity`.
-        text: the details: the scheduler's words, the budget that blocks.
-    """
-
-    seconds: float
-    name: ReclaimEventName
-    node: str
-    pod: str
-    workload: tuple[str, str, str]
-    text: str = ""
 
 
 class ReclaimWindow(msgspec.Struct, frozen=True):
@@ -145,6 +124,8 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
         budget: the name of that PodDisruptionBudget; empty if there is none.
         reasons: why Pods are pending, in the scheduler's words, and what else there is to say.
         down_seconds: how long no Pod is ready, if one was before; None if in the end none is.
+        ready: how many Pods are ready in the first run, each number with the second since which it holds.
+        lost_on: the lost Nodes that its Pods were on.
         goes_with_nodes: it only loses Pods that nothing moves, as those of a DaemonSet.
     """
 
@@ -161,6 +142,8 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
     work_lost_gpu_hours: Figure
     budget: str = ""
     down_seconds: Figure = Figure(0, 0)
+    ready: tuple[tuple[float, int], ...] = ()
+    lost_on: tuple[str, ...] = ()
     goes_with_nodes: bool = False
 
     @property
@@ -258,7 +241,6 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         workloads: those that the reclaim touches, those with pending Pods first.
         fixes: what would reduce the harm.
         windows: what the providers do with the lost nodes.
-        events: of the first run, in order.
         comparison: with another rehearsal, where that was asked for.
         fixed: the same with these fixes, where that was asked for.
     """
@@ -272,7 +254,6 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     workloads: tuple[WorkloadResult, ...]
     fixes: tuple[Fix, ...] = ()
     windows: tuple[ReclaimWindow, ...] = ()
-    events: tuple[ReclaimEvent, ...] = ()
     comparison: RehearsalComparison | None = None
     fixed: Rehearsal | None = None
 

@@ -18,7 +18,6 @@ from webhook.rehearse.inputs.source import ClusterSource
 from webhook.rehearse.result import (
     Figure,
     Fix,
-    ReclaimEvent,
     ReclaimWindow,
     Rehearsal,
     RehearsalSummary,
@@ -75,7 +74,7 @@ def snapshot(bundle: Bundle, tmp_path: Any, text: str) -> ClusterSnapshot:
     return snapshot_of(ClusterSource(manifests=read_manifests([tmp_path]).objects), bundle, ALLOCATABLE)
 
 
-def rehearsed(*events: ReclaimEvent, replicas: Any = 6, **figures: Any) -> Rehearsal:
+def rehearsed(*, replicas: Any = 6, **figures: Any) -> Rehearsal:
     kind, namespace, name = WEB
     none = {
         "moved": Figure(0, 0),
@@ -95,6 +94,7 @@ def rehearsed(*events: ReclaimEvent, replicas: Any = 6, **figures: Any) -> Rehea
         name=name,
         replicas=replicas,
         lost=replicas,
+        lost_on=("spot-0",),
         **{**none, **figures},
     )
     zero = Figure(0, 0)
@@ -107,7 +107,6 @@ def rehearsed(*events: ReclaimEvent, replicas: Any = 6, **figures: Any) -> Rehea
         summary=RehearsalSummary(zero, zero, zero, zero, zero),
         workloads=(workload,),
         windows=(ReclaimWindow("CoreWeave", ("spot-0", "spot-1"), 0, 120, 420, 420),),
-        events=events,
     )
 
 
@@ -117,7 +116,7 @@ def rehearsed(*events: ReclaimEvent, replicas: Any = 6, **figures: Any) -> Rehea
         pytest.param(DEPLOYMENT % ("spot-preferred", 30), rehearsed(), [], id="nothing is wrong"),
         pytest.param(
             DEPLOYMENT % ("spot", 30),
-            rehearsed(ReclaimEvent(120, "evicted", "spot-0", "web-1", WEB), pending=Figure(5, 6)),
+            rehearsed(pending=Figure(5, 6)),
             [
                 {"spec": {"template": {"metadata": {"labels": {"spotgate.dev/capacity": "spot-preferred"}}}}},
                 {"kind": "NodePool", "spec": {"computeClass": "default", "maxNodes": 2}},
@@ -185,7 +184,6 @@ def _has(value: Any, part: Any) -> bool:
 def test_the_cluster_with_the_fixes_has_them(bundle: Bundle, tmp_path: Any) -> None:
     before = snapshot(bundle, tmp_path, DEPLOYMENT % ("spot", 600) + BUDGET)
     result = rehearsed(
-        ReclaimEvent(120, "evicted", "spot-0", "web-1", WEB),
         pending=Figure(6, 6),
         killed_early=Figure(6, 6),
         budget="web",
@@ -303,7 +301,7 @@ def test_a_proposed_pool_has_labels_and_taints_and_grows_when_its_provider_provi
 ) -> None:
     (tmp_path / "cluster.yaml").write_text(f"{LABELLED_POOL}---{DEPLOYMENT % ('spot-preferred', 30)}")
     before = snapshot_of(ClusterSource(manifests=read_manifests([tmp_path]).objects), bundle, ALLOCATABLE)
-    lost = rehearsed(ReclaimEvent(120, "evicted", "spot-0", "web-1", WEB), pending=Figure(6, 6))
+    lost = rehearsed(pending=Figure(6, 6))
     (fix,) = fixes_of(lost, before, bundle, startup=30)
     assert fix.manifest["spec"] == {
         "computeClass": "default",
@@ -316,8 +314,8 @@ def test_a_proposed_pool_has_labels_and_taints_and_grows_when_its_provider_provi
     }
     after = with_fixes(before, [fix], bundle, ALLOCATABLE)
     assert [node.name for node in after.nodes] == ["spot-0", "spot-1"]
-    assert growth_of(before, after, bundle, None) == [("spot-fallback", 2, 1800)]
-    assert growth_of(before, after, bundle, 90) == [("spot-fallback", 2, 90)]
+    assert growth_of(after, bundle, None) == [("spot-fallback", 2, 1800)]
+    assert growth_of(after, bundle, 90) == [("spot-fallback", 2, 90)]
 
 
 def test_no_budget_is_proposed_that_blocks_or_that_is_there_already(bundle: Bundle, tmp_path: Any) -> None:
@@ -328,7 +326,7 @@ def test_no_budget_is_proposed_that_blocks_or_that_is_there_already(bundle: Bund
     for replicas, expected in ((6, [{"minAvailable": None, "maxUnavailable": 2}]), (2, [])):
         result = rehearsed(killed_early=Figure(1, 1), budget="web", reasons=why, replicas=replicas)
         assert [fix.manifest["spec"] for fix in fixes_of(result, cluster, bundle, startup=30)] == expected
-    none_lost = structs.replace(result.workloads[0], lost=0, budget="", lowest_ready=Figure(0, 0))
+    none_lost = structs.replace(result.workloads[0], lost=0, lost_on=(), budget="", lowest_ready=Figure(0, 0))
     no_room = structs.replace(none_lost, lost=6, pending=Figure(1, 1))
     for workload in (none_lost, no_room):
         harmless = structs.replace(result, workloads=(workload,))

@@ -97,19 +97,19 @@ def test_every_format_begins_with_it(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize(
-    ("before", "looks", "again", "down"),
+    ("looks", "again", "down"),
     [
-        (2, [(0, 2), (60, 1), (90, 2)], 90, 0),
-        (2, [(0, 2), (60, 0), (90, 1), (120, 2), (200, 0), (210, 3)], 210, 40),
-        (2, [(0, 2), (60, 1)], None, 0),
-        (2, [(0, 2), (60, 0)], None, None),
-        (0, [(0, 0), (60, 0)], 0, 0),
+        ([(0, 2), (60, 1), (90, 2)], 90, 0),
+        ([(0, 2), (60, 0), (90, 1), (120, 2), (200, 0), (210, 3)], 210, 40),
+        ([(0, 2), (60, 1)], None, 0),
+        ([(0, 2), (60, 0)], None, None),
+        ([(0, 0), (60, 0)], 0, 0),
     ],
 )
 def test_a_workload_is_ready_again_when_as_many_pods_are_ready_as_before(
-    before: int, looks: list[tuple[float, int]], again: float | None, down: float | None
+    looks: list[tuple[float, int]], again: float | None, down: float | None
 ) -> None:
-    readiness = Readiness(before, before, before)
+    readiness = Readiness()
     for seconds, ready in looks:
         readiness.look(ready, seconds)
     assert (Figure.over([readiness.again]).max, Figure.over([readiness.down]).max) == (again, down)

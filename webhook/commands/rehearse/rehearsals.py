@@ -120,7 +120,7 @@ class Rehearsals:
     def run_with(self, snapshot: ClusterSnapshot, loss: Loss, fixes: Sequence[Fix], runs: int | None) -> Rehearsal:
         """Rehearse the loss with these fixes applied."""
         after = with_fixes(snapshot, fixes, self.bundle, self.options.offered)
-        growth = growth_of(snapshot, after, self.bundle, self.options.provisioning_seconds)
+        growth = growth_of(after, self.bundle, self.options.provisioning_seconds)
         return self.run(after, loss, growth, runs)
 
     def run_base(self) -> Rehearsal:

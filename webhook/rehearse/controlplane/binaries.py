@@ -57,12 +57,8 @@ class Module:
     @property
     def version(self) -> str:
         """Return the version that its go.mod requires, as in `v1.37.2`."""
-        required = re.search(
-            rf"^\s*(?:require )?{re.escape(self.source)} (v\S+)", (self.directory / "go.mod").read_text(), re.MULTILINE
-        )
-        if required is None:
-            raise BinariesError(f"{self.directory}/go.mod does not require {self.source}")
-        return required[1]
+        required = re.findall(r"^\s*(?:require )?(\S+) (v\S+)", (self.directory / "go.mod").read_text(), re.MULTILINE)
+        return str(dict(required)[self.source])
 
     @property
     def key(self) -> str:

@@ -132,15 +132,16 @@ def _window(node: RehearsedNode, budgets: GraceBudgets, drained_by: DrainedBy | 
     timeline = node.provider.interruption
     budget = budgets.of_pools([node.pool]) if node.pool is not None else None
     limit = budget.limit if budget is not None else node.provider.grace_period.budget_seconds
-    drain, removal = timeline.drain_seconds, max(timeline.removal_seconds, timeline.drain_seconds)
     by = drained_by or timeline.drained_by
+    removal = max(timeline.removal_seconds, timeline.drain_seconds)
+    drain = removal if by == "nobody" else timeline.drain_seconds
     unevicted = unevicted_annotation(node.provider, node.pool)
     return ReclaimWindow(
         provider=node.provider.title,
         nodes=(),
         cordon=timeline.cordon_seconds,
         drain=drain,
-        kill=removal if by == "nobody" else min(drain + limit, removal),
+        kill=min(drain + limit, removal),
         removal=removal,
         drained_by=by,
         unevicted=unevicted,

@@ -120,12 +120,7 @@ def snapshot_of(
     if not source.live:
         created += _storage_classes_for([*existing, *(each.value for each in created)])
     nodes = [read_node(each, pools, bundle.providers) for each in existing if each["kind"] == NODE.kind]
-
-    empty = [
-        (pool, size_of(pool))
-        for pool in pools
-        if not source.live or (pool.kind, pool.namespace or "default", pool.name) in source.new
-    ]
+    empty = [(pool, size_of(pool)) for pool in pools if not source.live or source.has_added(pool)]
     new = nodes_of_pools(empty, nodes, bundle.providers, allocatable)
     nodes += new
     existing += [each.value for each in new]

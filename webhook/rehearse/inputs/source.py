@@ -13,6 +13,7 @@ from webhook.documents.model import merge_patch
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from webhook.capacity.providers.pool import Pool
     from webhook.offline.manifests.objects import Manifest
 
 WorkloadIdentity = tuple[str, str, str]
@@ -37,6 +38,10 @@ class ClusterSource:
     version: str | None = None
     new: frozenset[WorkloadIdentity] = frozenset()
     rolled_out: frozenset[WorkloadIdentity] = frozenset()
+
+    def has_added(self, pool: Pool) -> bool:
+        """Return whether a change has added a pool."""
+        return (pool.kind, pool.namespace or "default", pool.name) in self.new
 
     def with_changes(self, changes: Iterable[Manifest]) -> ClusterSource:
         """Return the cluster after changes: each is merged into the object that is there, as a patch, or is new."""

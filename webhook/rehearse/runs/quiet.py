@@ -63,7 +63,8 @@ class Quiet:
         self._watches.changed = time.monotonic()
         while True:
             await asyncio.sleep(_POLL)
-            busy = "changes" if self._changes() else self._unexpected() or await self._queued()
+            expected = (busy for busy in self._busy() if busy not in self.impatient)
+            busy = "changes" if self._changes() else next(expected, "") or await self._queued()
             if not busy and not self._changes():
                 return
             if time.monotonic() > deadline:
@@ -89,10 +90,6 @@ class Quiet:
 
     def _changes(self) -> bool:
         return time.monotonic() - self._watches.changed < _STILL
-
-    def _unexpected(self) -> str:
-        """Return what has not come to rest, except what was already waited for in vain. Return "" if all has."""
-        return next((each for each in self._busy() if each not in self.impatient), "")
 
     def _busy(self) -> Iterator[str]:
         """Yield what has not come to rest."""

@@ -3,40 +3,42 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import msgspec
 
 
 class Readiness(msgspec.Struct):
-    """Hold how many Pods of one workload are ready.
+    """How many Pods of one workload are ready.
 
     Attributes:
-        before: at the notice.
-        now: at the last look.
-        lowest: the fewest so far.
-        seconds: of the last look.
-        again: the second since which as many are ready as before; NaN: fewer are.
-        none_ready: for how many seconds none was ready.
+        looks: each number, with the second since which it holds.
     """
 
-    before: int
-    now: int
-    lowest: int
-    seconds: float = 0.0
-    again: float = 0.0
-    none_ready: float = 0.0
+    looks: list[tuple[float, int]] = []
+
+    def look(self, ready: int, seconds: float) -> None:
+        """Note how many Pods are ready in this second."""
+        if not self.looks or self.looks[-1][1] != ready:
+            self.looks.append((seconds, ready))
+
+    @property
+    def lowest(self) -> int:
+        """Return the fewest that were ready."""
+        return min(ready for _, ready in self.looks)
+
+    @property
+    def again(self) -> float:
+        """Return the second since which as many are ready as at the notice; NaN if fewer are."""
+        (_, before), again = self.looks[0], 0.0
+        for seconds, ready in self.looks:
+            again = math.nan if ready < before else seconds if math.isnan(again) else again
+        return again
 
     @property
     def down(self) -> float:
-        """Return for how many seconds a workload has no ready Pod that had one before; NaN: in the end it has none."""
-        return (self.none_ready if self.now else math.nan) if self.before else 0.0
-
-    def look(self, ready: int, seconds: float) -> None:
-        """Take over how many Pods are ready in this second."""
-        if not self.now:
-            self.none_ready += seconds - self.seconds
-        if ready < self.before:
-            self.again = math.nan
-        elif math.isnan(self.again):
-            self.again = seconds
-        self.now, self.seconds, self.lowest = ready, seconds, min(self.lowest, ready)
+        """Return for how many seconds none was ready, if one was at the notice; NaN if in the end none is."""
+        if not self.looks[0][1]:
+            return 0.0
+        none = sum(until - begin for (begin, ready), (until, _) in pairwise(self.looks) if not ready)
+        return none if self.looks[-1][1] else math.nan

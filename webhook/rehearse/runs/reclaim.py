@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.base.exits import CannotJudgeError
-from webhook.rehearse.result import ReclaimEvent
 from webhook.rehearse.runs.clock import Clock, Rank
 from webhook.rehearse.runs.drain import Drain
 from webhook.rehearse.runs.kubelet import SHUTTING_DOWN, SIGKILL, SIGTERM, killed
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from webhook.rehearse.inputs.resources import JSON
-    from webhook.rehearse.result import ReclaimEventName, ReclaimWindow, WorkloadKey
+    from webhook.rehearse.result import ReclaimWindow, WorkloadKey
     from webhook.rehearse.runs.quiet import Quiet
     from webhook.rehearse.runs.watching import Watches
     from webhook.rehearse.runs.workloads import RehearsedPod, Workloads
@@ -48,7 +47,6 @@ class Reclaim:
     """A reclaim, played on a control plane.
 
     Attributes:
-        events: what has happened.
         readiness: how many Pods of each workload are ready.
         below: the seconds that each budget was not met.
         missing_before: the Pods that workloads missed already before the reclaim.
@@ -60,7 +58,6 @@ class Reclaim:
     def __init__(
         self, writer: Writer, watches: Watches, quiet: Quiet, workloads: Workloads, *, startup: float, seed: int
     ) -> None:
-        self.events: list[ReclaimEvent] = []
         self.readiness: dict[WorkloadKey, Readiness] = {}
         self.below: Counter[tuple[str, str]] = Counter()
         self.missing_before: Counter[WorkloadKey] = Counter()
@@ -97,7 +94,6 @@ class Reclaim:
             for pod in bound:
                 pod.stage = PodStage.PLACED
             await together(self._make_ready(pod) for pod in bound)
-        self.events.clear()
         for pod in self.workloads.here():
             if pod.seen.lives:
                 pod.stage = pod.before = PodStage.PLACED if pod.seen.node else PodStage.WAITING
@@ -141,10 +137,6 @@ class Reclaim:
     def _here(self, window: ReclaimWindow) -> list[RehearsedPod]:
         return [pod for pod in self.workloads.here() if pod.seen.node in window.nodes]
 
-    def _say(self, name: ReclaimEventName, pod: RehearsedPod, text: str = "") -> None:
-        pod_name = pod.seen.metadata.name
-        self.events.append(ReclaimEvent(self._clock.now, name, pod.node, pod_name, pod.workload.identity, text))
-
     # -- what components do between two events --------------------------------------------------------------------
 
     async def _settle(self) -> None:
@@ -170,19 +162,13 @@ class Reclaim:
             window = self._lost.get(pod.seen.node)
             if pod.is_bound and not (window is not None and now >= window.kill):
                 pod.stage = PodStage.PLACED
-                self._say("placed", pod)
                 seconds = self.workloads.startup(pod.workload, self._startup)
                 self._clock.at(now + seconds, Rank.READY, partial(self._make_ready, pod))
             elif _is_to_stop(pod):
                 pod.stage = PodStage.STOPPING
-                if pod.evicted is None:
+                if pod.evicted is None:  # by its gang, or by the scheduler for a Pod of higher priority
                     pod.evicted = now
-                    if pod.seen.node:
-                        self._say("evicted", pod, "not by the drain: for its gang, or for a Pod of higher priority")
                 self._stop_in_time(pod, pod.grace if pod.seen.node else 0)
-            elif pod.seen.lives and not pod.seen.node and pod.stage < PodStage.WAITING:
-                pod.stage = PodStage.WAITING
-                self._say("pending", pod, pod.seen.unscheduled)
 
     def _stop_in_time(self, pod: RehearsedPod, seconds: float) -> None:
         """Have a Pod stop after so many seconds, unless it is killed before."""
@@ -193,8 +179,7 @@ class Reclaim:
     def _observe_ready(self) -> None:
         ready = Counter(pod.workload for pod in self.workloads.here() if pod.seen.ready)
         for workload in {pod.workload for pod in self.workloads.known.values()}:
-            number = ready[workload]
-            self.readiness.setdefault(workload, Readiness(number, number, number)).look(number, self._clock.now)
+            self.readiness.setdefault(workload, Readiness()).look(ready[workload], self._clock.now)
 
     # -- the provider's steps -------------------------------------------------------------------------------------
 
@@ -223,18 +208,17 @@ class Reclaim:
     async def _delete(self, pod: RehearsedPod) -> None:
         """Delete a Pod that was not evicted, as late as its grace period allows."""
         if self.workloads.exists(pod) and pod.seen.lives:
-            await self._evicted(pod, "the drain deletes it, as its time is up")
+            await self._evicted(pod)
             await self._writer.delete(pod.seen.path)
 
     async def _shut_down(self, pod: RehearsedPod) -> None:
         """Stop a Pod as a kubelet does whose node shuts down: not ready at once, failed when its grace is over."""
         await self._writer.patch_status(pod.seen.path, SHUTTING_DOWN)
         self._stop_in_time(pod, pod.grace)
-        await self._evicted(pod, "the kubelet stops it, as its node shuts down")
+        await self._evicted(pod)
 
-    async def _evicted(self, pod: RehearsedPod, why: str = "") -> None:
+    async def _evicted(self, pod: RehearsedPod) -> None:
         pod.evicted = self._clock.now
-        self._say("evicted", pod, why)
         await self._break_gang(pod)
 
     async def _evict(self) -> None:
@@ -259,7 +243,7 @@ class Reclaim:
         if not (self.workloads.exists(pod) and pod.seen.lives):
             return False
         if self._drain.held_until(pod.seen) > self._clock.now:
-            self._block(pod, f"{self._lost[pod.seen.node].unevicted} keeps the drain from evicting it")
+            pod.blocked = pod.blocked or f"{self._lost[pod.seen.node].unevicted} keeps the drain from evicting it"
             return False
         if not self._is_allowed(pod):
             return False
@@ -269,13 +253,8 @@ class Reclaim:
             await self._evicted(pod)
         elif status != HTTPStatus.NOT_FOUND:
             names = ", ".join(name for _, name in pod.budgets)
-            self._block(pod, f"PodDisruptionBudget {names} allows no disruption")
+            pod.blocked = pod.blocked or f"PodDisruptionBudget {names} allows no disruption"
         return status == HTTPStatus.OK
-
-    def _block(self, pod: RehearsedPod, why: str) -> None:
-        if not pod.blocked:
-            pod.blocked = True
-            self._say("blocked", pod, why)
 
     async def _kill(self, window: ReclaimWindow) -> None:
         """Kill all that still runs on the nodes."""
@@ -284,9 +263,8 @@ class Reclaim:
             late = pod.grace - (self._clock.now - pod.evicted if pod.evicted is not None else 0)
             if late > 0 and not pod.leaves:
                 pod.killed = True
-                self._say("killed", pod, f"{late:g} s before its grace period ends")
-                if pod.evicted is None and (why := self._drain.why_left(pod)):
-                    self._block(pod, why)
+                if pod.evicted is None:
+                    pod.blocked = pod.blocked or self._drain.why_left(pod)
         # A kubelet that goes with its machine reports no exit code.
         code = SIGKILL if window.drained_by == "kubelet" or window.kill < window.removal else None
         await together(self._fail(pod, code) for pod in victims)
@@ -309,14 +287,11 @@ class Reclaim:
     async def _make_ready(self, pod: RehearsedPod) -> None:
         if self.workloads.exists(pod) and pod.seen.lives:
             await self._writer.merge(pod.seen.path, _READY)
-            self._say("ready", pod)
 
     async def _stop(self, pod: RehearsedPod) -> None:
         """Have a Pod end. A controller sees only now that a kubelet has stopped a Pod that was not deleted."""
         if not self.workloads.exists(pod) or pod.seen.finished:
             return
-        if pod.seen.node:
-            self._say("stopped", pod)
         if pod.seen.terminating:
             await self._writer.merge(pod.seen.path, _STOPPED)
         else:

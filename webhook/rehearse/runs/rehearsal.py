@@ -83,7 +83,6 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -
         summary=summary_of(outcomes),
         workloads=workload_results(outcomes),
         windows=loss.windows,
-        events=tuple(outcomes[0].events),
     )
 
 

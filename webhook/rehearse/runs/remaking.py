@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from webhook.cluster.api import ApiError
-from webhook.rehearse.inputs.resources import BY_NAME, CONTROLLED_HERE, JOB, POD, owner_identity, workload_identity
+from webhook.rehearse.inputs.resources import BY_NAME, CONTROLLED_HERE, JOB, POD, owner_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from webhook.rehearse.runs.workloads import Workloads
     from webhook.rehearse.runs.writing import Writer
 
-_ANSWER: Final = 60.0
-_POLL: Final = 0.05
 _BATCH: Final = 1.0
 """Seconds for which the Job controller gathers changes: SyncJobBatchPeriod in pkg/controller/job/job_controller.go."""
 
@@ -56,34 +54,22 @@ class Remaker:
         return [_as_created(await self._writer.read(path)) for path in paths]
 
     async def recreate(self, objects: Sequence[JSON]) -> None:
-        """Create Jobs and Pods again, and wait until the watches have the Jobs: until then, no Pod seems missing."""
-        before = {key: job.metadata.uid for key, job in self._watches.jobs.items()}
-        made = [value for value in objects if await self._recreate_one(value)]
-        jobs = {workload_identity(value)[1:] for value in made if value["kind"] == JOB.kind}
-        async with asyncio.timeout(_ANSWER):
-            while any(  # noqa: ASYNC110 - the watches have no event for this
-                (job := self._watches.jobs.get(key)) is None or job.metadata.uid == before.get(key) for key in jobs
-            ):
-                await asyncio.sleep(_POLL)
-
-    async def _recreate_one(self, value: JSON) -> bool:
-        """Delete what is left of an object, and create it. Return whether that was allowed. Raise ApiError."""
-        kind = JOB if value["kind"] == JOB.kind else POD
-        namespace, name = value["metadata"]["namespace"], value["metadata"]["name"]
-        collection = kind.collection(value["apiVersion"], namespace)
-        await self._writer.delete(f"{collection}/{name}", at_once=True)
-        if kind is JOB:  # no garbage collector is here
-            selector = f"labelSelector=batch.kubernetes.io/job-name={name}"
-            await self._writer.delete(f"{POD.collection('v1', namespace)}?{selector}", at_once=True)
-        try:
-            await self._writer.create(collection, value)
-        except ApiError as error:
-            if error.status != HTTPStatus.FORBIDDEN:
-                raise
-            self._left.append(value)
-            self.refused[owner_identity(value)] = str(error)
-            return False
-        return True
+        """Delete what is left of Jobs and Pods, and create them again. Raise ApiError."""
+        for value in objects:
+            kind = JOB if value["kind"] == JOB.kind else POD
+            namespace, name = value["metadata"]["namespace"], value["metadata"]["name"]
+            collection = kind.collection(value["apiVersion"], namespace)
+            await self._writer.delete(f"{collection}/{name}", at_once=True)
+            if kind is JOB:  # no garbage collector is here
+                selector = f"labelSelector=batch.kubernetes.io/job-name={name}"
+                await self._writer.delete(f"{POD.collection('v1', namespace)}?{selector}", at_once=True)
+            try:
+                await self._writer.create(collection, value)
+            except ApiError as error:
+                if error.status != HTTPStatus.FORBIDDEN:
+                    raise
+                self._left.append(value)
+                self.refused[owner_identity(value)] = str(error)
 
     async def ask_again(self) -> None:
         """Ask for Pods that were refused: controllers wait longer each time."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from webhook.rehearse.inputs.nodes import RehearsedNode
-    from webhook.rehearse.result import ReclaimEvent, WorkloadKey
+    from webhook.rehearse.result import WorkloadKey
     from webhook.rehearse.runs.reclaim import Reclaim
     from webhook.rehearse.runs.watching import Watches
     from webhook.rehearse.runs.workloads import RehearsedPod
@@ -44,6 +44,7 @@ class WorkloadRun(msgspec.Struct):
         living: its Pods at the end.
         moves: a Pod is lost that does not go with its Node.
         waiting: the Pods for which the scheduler finds no node at the end.
+        ready, lost_on: as in `WorkloadResult`.
     """
 
     replicas: int = 0
@@ -61,6 +62,8 @@ class WorkloadRun(msgspec.Struct):
     living: int = 0
     moves: bool = False
     waiting: list[RehearsedPod] = []
+    ready: tuple[tuple[float, int], ...] = ()
+    lost_on: set[str] = set()
     reasons: list[str] = []
 
     def add_reason(self, reason: str) -> None:
@@ -94,12 +97,10 @@ class RunOutcome(msgspec.Struct):
 
     Attributes:
         workloads: what it has seen of each.
-        events: what happened when.
         notes: what it could not rehearse.
     """
 
     workloads: defaultdict[WorkloadKey, WorkloadRun]
-    events: list[ReclaimEvent]
     notes: set[str]
 
 
@@ -122,12 +123,13 @@ def outcome_of(played: Reclaim, watches: Watches, lost: Collection[str], left: C
         requested[pod.seen.node].update(pod.requests)
     missing = played.workloads.missing() - played.missing_before
     refusals = played.remaker.refused | {each.identity: why for each, _, why in played.workloads.refused()}
-    blocked = {event.workload: event.text for event in reversed(played.events) if event.name == "blocked"}
+    blocked = {pod.workload: pod.blocked for pod in played.workloads.known.values() if pod.blocked}
     for workload, run in workloads.items():
         if run.waiting:
             run.reasons.insert(0, _why_pending(run.waiting, left, requested))
         if (seen := played.readiness.get(workload)) is not None:
             run.lowest_ready, run.ready_again_seconds, run.down_seconds = seen.lowest, seen.again, seen.down
+            run.ready = tuple(seen.looks)
         run.missing = missing[workload]
         if run.missing:
             run.add_reason(refusals.get(workload.identity, "") or _why_missing(workload, watches))
@@ -135,8 +137,8 @@ def outcome_of(played: Reclaim, watches: Watches, lost: Collection[str], left: C
             run.add_reason(_why_not_made_again(workload, watches))
         # Otherwise it has only made the drain go step by step, as it is to.
         if run.lost and run.killed_early:
-            run.add_reason(blocked.get(workload.identity, ""))
-    return RunOutcome(workloads, played.events, {*played.notes})
+            run.add_reason(blocked.get(workload, ""))
+    return RunOutcome(workloads, {*played.notes})
 
 
 def _count_before(pod: RehearsedPod, run: WorkloadRun, played: Reclaim, watches: Watches, *, is_lost: bool) -> None:
@@ -144,6 +146,7 @@ def _count_before(pod: RehearsedPod, run: WorkloadRun, played: Reclaim, watches:
     run.replicas += pod.ran
     run.pending -= pod.before is PodStage.WAITING
     run.lost += is_lost
+    run.lost_on |= {pod.node} if is_lost else set()
     run.killed_early += pod.killed
     run.moves |= is_lost and not pod.leaves
     for key in pod.budgets if pod.before is not PodStage.NEW else ():
@@ -216,6 +219,8 @@ def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ..
                 replicas=max(each.replicas for each in runs),
                 lost=max(each.lost for each in runs),
                 budget=", ".join(sorted(set().union(*(each.budgets for each in runs)))),
+                ready=runs[0].ready,
+                lost_on=tuple(sorted(runs[0].lost_on)),
                 goes_with_nodes=all(run.goes_with_nodes for run in runs),
                 reasons=tuple(max(runs, key=lambda run: run.harm).reasons),
                 **figures,

@@ -64,7 +64,7 @@ class RehearsedPod(msgspec.Struct, eq=False):
         evicted: the second in which it was told to stop; None if it was not.
         killed: it was killed before its grace period was over.
         broken: its gang has lost a Pod.
-        blocked: budgets have refused its eviction.
+        blocked: why its eviction was refused; empty if it was not.
     """
 
     seen: SeenPod
@@ -82,7 +82,7 @@ class RehearsedPod(msgspec.Struct, eq=False):
     evicted: float | None = None
     killed: bool = False
     broken: bool = False
-    blocked: bool = False
+    blocked: str = ""
 
     @property
     def ran(self) -> bool:
