@@ -71,8 +71,7 @@ def _drawing(title: str, timeline: ReclaimTimeline) -> Iterator[str]:
         y += _LINE
         yield from _event(event, y, timeline)
     y += _LINE + 4
-    style = "lost" if timeline.loses else "margin" if timeline.margin >= timeline.wanted else "preStop"
-    yield bar(style, 16, y - 11, 5, 14)
+    yield bar(timeline.outcome, 16, y - 11, 5, 14)
     yield text(28, y, f"It {timeline.verdict}.", "strong", most=112)
     if timeline.gone:
         y += _LINE

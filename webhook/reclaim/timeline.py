@@ -145,6 +145,11 @@ class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
         return not self.fits or bool(self.late)
 
     @property
+    def outcome(self) -> SpanName:
+        """Return the span whose color the verdict has."""
+        return "lost" if self.loses else "margin" if self.margin >= self.wanted else "preStop"
+
+    @property
     def moments(self) -> list[tuple[int, str]]:
         """Return what happens to the node, in order."""
         return [(event.seconds, event.name) for event in self.events if event.name in _OF_THE_NODE]

@@ -239,22 +239,26 @@ def _nodes_for(pods: Iterable[Counter[str]], offered: Counter[str]) -> int:
 
 def _on_demand(like: RehearsedNode, number: int, snapshot: ClusterSnapshot, bundle: Bundle) -> JSON | None:
     """Return an on-demand pool like a node's or, where no object describes that, like the node."""
-    pool = like.pool
-    provider = pool.provider if pool is not None else like.provider.name if like.provider is not None else ""
-    written = (each for each in snapshot.source.manifests if pool is not None and each.kind == pool.kind)
-    manifests = (
+    name, namespace, kind, instance_type = like.pool_name, "", "", like.labels.get(TYPE_LABEL, "")
+    provider = like.provider.name if like.provider is not None else ""
+    if (pool := like.pool) is not None:
+        name, namespace, kind, instance_type = pool.name, pool.namespace, pool.kind, pool.instance_type
+        provider = pool.provider
+    written = (each.value for each in snapshot.source.manifests if (each.kind, each.name) == (kind, name))
+    old = next(written, None)
+    readers = (reader for reader in bundle.readers if reader.provider == provider and kind in {"", reader.kind})
+    pools = (
         on_demand_manifest(
             reader,
-            name=f"{pool.name if pool is not None else like.pool_name}-fallback",
-            namespace=pool.namespace if pool is not None else "",
-            instance_type=pool.instance_type if pool is not None else like.labels.get(TYPE_LABEL, ""),
+            name=f"{name}-fallback",
+            namespace=namespace,
+            instance_type=instance_type,
             maximum=number,
-            like=next((each.value for each in written if pool is not None and each.name == pool.name), None),
+            like=old,
         )
-        for reader in bundle.readers
-        if reader.provider == provider and (pool is None or reader.kind == pool.kind)
+        for reader in readers
     )
-    return next((each for each in manifests if each is not None), None)
+    return next((manifest for manifest in pools if manifest is not None), None)
 
 
 def _change(why: str, value: JSON, spec: JSON) -> Fix:

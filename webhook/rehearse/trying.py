@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from webhook.rehearse.result import Fix, Rehearsal
 
-_ALL_RUNS: Final = None
 _ONE_RUN: Final = 1
 
 
@@ -26,7 +25,7 @@ def try_fixes(base: Rehearsal, rehearse: Callable[[Sequence[Fix], int | None], R
     to end later than after so many seconds. Raise CannotJudgeError.
     """
     began = time.monotonic()
-    fixed = rehearse(base.fixes, _ALL_RUNS)
+    fixed = rehearse(base.fixes, None)
     ranked: list[tuple[tuple[float, ...], Fix]] = []
     longest = 0.0
     for fix in base.fixes:

@@ -29,18 +29,21 @@ def effects_of(result: Rehearsal) -> str:
     workloads = [workload for workload in result.workloads if not workload.goes_with_nodes]
     pods = sum(map(_affected, workloads))
     failures = [*_failures(workloads)]
-    numbers = [int(figure.max or 0) for figure in (result.summary.pending, result.summary.missing)]
-    good = not any(numbers) and not failures
+    summary = result.summary
+    good = not (summary.pending.max or summary.missing.max or failures)
     effects = ["its only Pod finds room" if pods == 1 else f"all {pods} Pods find room"] if good else []
     if not pods:
         effects = ["no Pod has to move"]
-    numbers.append(int(result.summary.killed_early.max or 0))
-    for number, (one, several) in zip(numbers, _OF_PODS, strict=True):
-        if number:
+    for figure, one, several in (
+        (summary.pending, "finds no room", "find no room"),
+        (summary.missing, "is not created again", "are not created again"),
+        (summary.killed_early, "is killed before it finishes", "are killed before they finish"),
+    ):
+        if number := int(figure.max or 0):
             of = "" if effects else f" of {counted(pods, 'Pod')}"
             effects.append(f"{number}{of} {one if number == 1 else several}")
     harm = [*failures, *_outages(workloads)]
-    if hours := result.summary.work_lost_gpu_hours.max:
+    if hours := summary.work_lost_gpu_hours.max:
         harm.append(f"{hours:g} GPU-hours of work are lost")
     if good and len(effects) == 1 and not harm:
         harm = ["and nothing is down"]
@@ -52,14 +55,6 @@ def nodes_of(result: Rehearsal) -> str:
     nodes = sorted(node for window in result.windows for node in window.nodes)
     names = f" ({', '.join(nodes)})" if len(nodes) <= _NAMED else ""
     return f"{counted(len(nodes), 'node')} lost{names}"
-
-
-_OF_PODS: Final = (
-    ("finds no room", "find no room"),
-    ("is not created again", "are not created again"),
-    ("is killed before it finishes", "are killed before they finish"),
-)
-"""What happens to one Pod, and to several."""
 
 
 def _affected(workload: WorkloadResult) -> int:

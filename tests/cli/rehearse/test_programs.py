@@ -100,7 +100,7 @@ def test_without_go_and_containers_it_is_said_why_there_are_none(
     *why, way_out = str(raised.value).splitlines()
     assert why == [
         "spotgate rehearse: there is no Go",
-        "the programs can't be taken out of container images: there is none of docker, podman, nerdctl",
+        "the programs can't be copied from container images: there is none of docker, podman, nerdctl",
     ]
     assert way_out.endswith(
         "run `spotgate rehearse --prepare`, or name their folder with --binaries or KUBEBUILDER_ASSETS"

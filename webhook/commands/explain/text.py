@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from webhook.base import terminal
 from webhook.base.text import printable
 from webhook.model.decision import Outcome
-from webhook.offline.additions import as_yaml
+from webhook.offline.additions import as_field
 from webhook.offline.explanation import CHANGES, VERBS
 from webhook.reclaim.timeline import AS_WRITTEN, SPANS, ReclaimTimeline, clock, ticks
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from webhook.base.terminal import Line
     from webhook.model.decision import Finding
-    from webhook.offline.additions import Addition
     from webhook.offline.explanation import Explanation, PolicyVerdict, PoolReading, Said
     from webhook.reclaim.timeline import Lane, SpanName
 
@@ -88,7 +87,8 @@ def _verdict(verdict: PolicyVerdict) -> Iterator[Line]:
     for said in verdict.said:
         yield from _said(said, _INDENT)
     for addition in verdict.additions:
-        yield from _addition(addition)
+        lines = f"+ {as_field(addition.field, addition.value)}".split("\n")
+        yield from ([(f"{_INDENT}{printable(line)}", "cyan")] for line in lines)
     for finding in verdict.findings:
         yield from _finding(finding)
 
@@ -98,15 +98,6 @@ def _said(said: Said, indent: str) -> Iterator[Line]:
         yield [(f"{indent}{printable(said.where)}:", _QUIET)]
     for step in said.steps:
         yield from _wrapped(step, indent + "  " * bool(said.where), _QUIET)
-
-
-def _addition(addition: Addition) -> Iterator[Line]:
-    if not isinstance(addition.value, dict | list):
-        yield [(f"{_INDENT}+ {printable(addition.field)}: {as_yaml(addition.value)}", "cyan")]
-        return
-    yield [(f"{_INDENT}+ {printable(addition.field)}:", "cyan")]
-    for line in as_yaml(addition.value).split("\n"):
-        yield [(f"{_INDENT}    {printable(line)}", "cyan")]
 
 
 def _finding(finding: Finding) -> Iterator[Line]:
@@ -184,16 +175,10 @@ def timeline_lines(timeline: ReclaimTimeline) -> Iterator[Line]:
             (event.source, "dim"),
         ]
     yield []
-    yield [("  it ", ""), (timeline.verdict, _style(timeline))]
+    yield [("  it ", ""), (timeline.verdict, SPANS[timeline.outcome].colour)]
     if timeline.gone:
         names = ", ".join(timeline.gone)
         yield [(f"  gone with the node, whatever the Pod does: volume {printable(names)}", "yellow")]
-
-
-def _style(timeline: ReclaimTimeline) -> str:
-    if timeline.loses:
-        return "bold red"
-    return "green" if timeline.margin >= timeline.wanted else "yellow"
 
 
 def _axis(end: int, scale: float) -> str:

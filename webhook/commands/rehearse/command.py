@@ -143,7 +143,7 @@ def run(namespace: Namespace) -> int:
     if not (options.lose or options.publish):
         raise CannotJudgeError("spotgate rehearse: error: say what is lost: --lose POOL, 30%, zone:NAME ...")
     rehearsing = Rehearsals(options, read_policies(options.policies, cluster=options.cluster))
-    snapshot = rehearsing.read(options.manifests)
+    snapshot = rehearsing.read([*options.state, *options.paths])
     if options.publish is not None:
         from webhook.commands.rehearse.publish import publish  # noqa: PLC0415 - the Kubernetes client
 
@@ -165,14 +165,10 @@ def run(namespace: Namespace) -> int:
 
 
 def _prepare(options: RehearseOptions) -> int:
-    from webhook.rehearse.controlplane.binaries import BinariesError  # noqa: PLC0415
     from webhook.rehearse.inputs.live import live_version  # noqa: PLC0415 - the Kubernetes client
     from webhook.rehearse.runs.programs import prepare  # noqa: PLC0415 - not for --help
 
-    try:
-        programs = prepare(None if options.kubeconfig is None else live_version(options))
-    except BinariesError as error:
-        raise CannotJudgeError(f"spotgate rehearse --prepare: {error}") from None
+    programs = prepare(None if options.kubeconfig is None else live_version(options))
     complain(f"spotgate: Kubernetes {programs.version} is ready: {programs.paths['kube-scheduler'].parent}")
     return FINE
 

@@ -53,11 +53,6 @@ class RehearseOptions(Connection):
     prepare: bool
 
     @property
-    def manifests(self) -> list[str]:
-        """Return the files and folders with the cluster and the workloads."""
-        return [*self.state, *self.paths]
-
-    @property
     def offered(self) -> dict[str, dict[str, str]]:
         """Return the resources of a node by instance type or pool."""
         return dict(self.allocatable)
@@ -128,7 +123,7 @@ class Rehearsals:
         options = self.options
         with TemporaryDirectory(prefix="spotgate-") as folder:
             try:
-                snapshot = self.read(write_base(options.compare or "", options.manifests, Path(folder)))
+                snapshot = self.read(write_base(options.compare or "", [*options.state, *options.paths], Path(folder)))
                 return self.run(snapshot, self.loss(snapshot, options.lose))
             except CannotJudgeError as error:
                 raise CannotJudgeError(f"{error}\nin the base, {options.compare}".replace(f"{folder}/", "")) from None

@@ -1,8 +1,7 @@
 """Find or build the programs of a control plane, all in Go.
 
 They are looked for in `KUBEBUILDER_ASSETS`, then in the user's cache folder; else built with Go from the modules
-next to this file. `python -m webhook.rehearse.controlplane.binaries` does only that. Rehearsals also take them out of
-images (`images.py`).
+next to this file. `spotgate rehearse --prepare` does only that. Rehearsals also copy them from images (`images.py`).
 """
 
 from __future__ import annotations
@@ -199,11 +198,3 @@ def _build(go: str, module: Module, package: str, target: Path, say: Callable[[s
             f"{target.name} {module.version} could not be built: `go build {package}` in {module.directory} "
             f"exited with {done.returncode}. It said last:\n{last}"
         )
-
-
-if __name__ == "__main__":
-    try:
-        for path in find_or_build().values():
-            report(str(path))
-    except BinariesError as problem:
-        sys.exit(f"spotgate: {problem}")

@@ -79,7 +79,7 @@ def _engine() -> str:
             why = str(error)
         else:
             return engine
-    raise BinariesError(f"the programs can't be taken out of container images: {why}")
+    raise BinariesError(f"the programs can't be copied from container images: {why}")
 
 
 def _copy(engine: str, image: str, target: Path) -> None:

@@ -77,6 +77,4 @@ class Process:
 
     def tail(self, lines: int = 20) -> str:
         """Return the last lines of its log."""
-        if not self.log.exists():
-            return ""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])

@@ -86,11 +86,7 @@ class ClusterSnapshot:
         yield from (each.value for each in self.created)
 
 
-def snapshot_of(
-    source: ClusterSource,
-    bundle: Bundle,
-    allocatable: Mapping[str, Mapping[str, str]],
-) -> ClusterSnapshot:
+def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Mapping[str, Mapping[str, str]]) -> ClusterSnapshot:
     """Return the cluster that these objects describe. Raise CannotJudgeError if they describe none.
 
     ``allocatable`` is what a node of an instance type, or of a pool, offers, where neither Nodes nor providers say it.
@@ -113,7 +109,11 @@ def snapshot_of(
             created.append(structs.replace(manifest, value=value))
         elif kind.namespaced or not manifest.name.startswith(_SYSTEM_CLASSES):
             existing.append(_as_stored(value, source.rolled_out))
-    existing += _namespaces_of_quotas(existing)
+    # Quotas need their Namespace, which the API server creates only with the first Pod.
+    there = {value["metadata"]["name"] for value in existing if value["kind"] == NAMESPACE.kind}
+    limited = {value["metadata"]["namespace"] for value in existing if value["kind"] == QUOTA.kind}
+    missing = ({"apiVersion": "v1", "kind": NAMESPACE.kind, "metadata": {"name": name}} for name in limited - there)
+    existing += map(_as_stored, missing)
     made, left_out = _made_of_others(others, [*existing, *(each.value for each in created)], bundle)
     created += made
     notes = [*source.notes, *left_out]
@@ -177,15 +177,6 @@ def _exists_before(kind: RehearsedKind, value: JSON) -> bool:
     """Return whether an object exists before the rehearsal begins."""
     runs = kind is POD and bool((value.get("spec") or {}).get("nodeName"))
     return runs or kind in {NAMESPACE, QUOTA} or bool(value["metadata"].get("uid"))
-
-
-def _namespaces_of_quotas(existing: Sequence[JSON]) -> list[JSON]:
-    """Return the Namespaces that quotas need: the API server creates one only with the first Pod."""
-    limited = {each["metadata"]["namespace"] for each in existing if each["kind"] == QUOTA.kind}
-    there = {each["metadata"]["name"] for each in existing if each["kind"] == NAMESPACE.kind}
-    names = sorted(limited - there)
-    made = ({"apiVersion": "v1", "kind": NAMESPACE.kind, "metadata": {"name": name}} for name in names)
-    return [_as_stored(each, frozenset()) for each in made]
 
 
 def _made_of_others(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from enum import IntEnum
 from typing import TypeAlias
@@ -34,23 +33,19 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self._due: list[tuple[float, Rank, int, Action]] = []
-        self._order = itertools.count()
+        self._due: defaultdict[tuple[float, Rank], list[Action]] = defaultdict(list)
 
     def at(self, seconds: float, rank: Rank, action: Action) -> None:
         """Plan an action."""
-        heapq.heappush(self._due, (seconds, rank, next(self._order), action))
+        self._due[seconds, rank].append(action)
 
     @property
     def next(self) -> float | None:
         """Return the second in which something happens next, or None."""
-        return self._due[0][0] if self._due else None
+        return min(self._due)[0] if self._due else None
 
     def due(self) -> Iterator[tuple[Rank, list[Action]]]:
         """Yield the actions of this second, those of one rank together; also those that they plan for it."""
         while self.next == self.now:
-            rank = self._due[0][1]
-            together = []
-            while self._due and self._due[0][:2] == (self.now, rank):
-                together.append(heapq.heappop(self._due)[3])
-            yield rank, together
+            first = min(self._due)
+            yield first[1], self._due.pop(first)

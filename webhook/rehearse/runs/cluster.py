@@ -109,8 +109,7 @@ class RunningCluster:
 
         A count misses the Pods that are being created, and nothing corrects it for minutes: quotas admit too many.
         """
-        if _QUOTA_CONTROLLER in self.plane.processes:
-            os.kill(self.plane.processes[_QUOTA_CONTROLLER].pid, signal.SIGSTOP if pause else signal.SIGCONT)
+        os.kill(self.plane.processes[_QUOTA_CONTROLLER].pid, signal.SIGSTOP if pause else signal.SIGCONT)
 
     async def contents(self) -> Pairs:
         """Return what its etcd has, for another run to begin with. Raise ControlPlaneError."""

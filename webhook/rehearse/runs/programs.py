@@ -62,17 +62,11 @@ def find_programs(folder: Path | None, cluster: str | None) -> Programs:
     if (programs := _found(_preferred(cluster)) or _found(KUBERNETES.version)) is not None:
         return programs
     report("there are no programs of a control plane yet; `spotgate rehearse --prepare` gets them beforehand")
-    try:
-        return prepare(cluster)
-    except BinariesError as error:
-        raise CannotJudgeError(
-            f"spotgate rehearse: {error}\na rehearsal needs these programs: install Go, docker, podman or nerdctl, and "
-            "run `spotgate rehearse --prepare`, or name their folder with --binaries or KUBEBUILDER_ASSETS"
-        ) from None
+    return prepare(cluster)
 
 
 def prepare(cluster: str | None) -> Programs:
-    """Return the programs for a cluster of this version. Build them, or copy them from images. Raise BinariesError."""
+    """Return the programs for a cluster of this version, built or copied if need be. Raise CannotJudgeError."""
     version = _preferred(cluster)
     problems = []
     for obtain in (None, _build, copy_from_images):
@@ -82,8 +76,11 @@ def prepare(cluster: str | None) -> Programs:
             if (programs := _found(version)) is not None:
                 return programs
         except BinariesError as error:
-            problems.append(str(error))
-    raise BinariesError("\n".join(problems))
+            problems.append(f"{error}\n")
+    raise CannotJudgeError(
+        f"spotgate rehearse: {''.join(problems)}a rehearsal needs these programs: install Go, docker, podman or "
+        "nerdctl, and run `spotgate rehearse --prepare`, or name their folder with --binaries or KUBEBUILDER_ASSETS"
+    )
 
 
 def _preferred(cluster: str | None) -> str:

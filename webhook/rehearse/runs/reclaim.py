@@ -248,7 +248,7 @@ class Reclaim:
         if not self._is_allowed(pod):
             return False
         several = len(pod.budgets) > 1  # the Eviction API refuses Pods with more than one budget
-        status = HTTPStatus.CONFLICT if several else await self._writer.evict(*pod.seen.metadata.key)
+        status = HTTPStatus.CONFLICT if several else await self._writer.evict(pod.seen.path, pod.seen.metadata.name)
         if status == HTTPStatus.OK:
             await self._evicted(pod)
         elif status != HTTPStatus.NOT_FOUND:

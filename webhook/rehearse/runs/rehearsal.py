@@ -29,14 +29,13 @@ from webhook.rehearse.runs.workloads import Workloads
 from webhook.rehearse.runs.writing import Writer, together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from webhook.offline.manifests.objects import Manifest
     from webhook.rehearse.inputs.resources import RehearsedKind
     from webhook.rehearse.inputs.selection import Loss
     from webhook.rehearse.inputs.snapshot import ClusterSnapshot
     from webhook.rehearse.runs.cluster import Pairs, RehearsalOptions, RunningCluster
-    from webhook.rehearse.runs.programs import Programs
     from webhook.rehearse.runs.tally import RunOutcome
 
 MODELLED: Final = (
@@ -67,13 +66,15 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -
                 outcomes.append(outcome)
             if sys.stderr.isatty():
                 complain(f"spotgate: run {number + 1} of {options.runs} is done")
-    except ControlPlaneError as error:
+    except (ControlPlaneError, ApiError) as error:
         raise CannotJudgeError(f"spotgate rehearse: {error}") from None
-    except ApiError as error:
-        raise CannotJudgeError(
-            f"spotgate rehearse: the control plane refuses a step of the rehearsal: {error}"
-        ) from None
-    notes = {*NOT_SIMULATED, *snapshot.not_simulated, *_other_version(snapshot, options.programs)}
+    notes = {*NOT_SIMULATED, *snapshot.not_simulated}
+    version, here = snapshot.source.version, options.programs.version
+    if version and version_of(version) != version_of(f"v{here}"):
+        notes.add(
+            f"Kubernetes {version}, which the cluster has: the scheduler here is {here}; `spotgate rehearse --prepare "
+            f"--kubeconfig FILE` gets that of the cluster, from {OLDEST[0]}.{OLDEST[1]} on"
+        )
     return Rehearsal(
         lost=loss.named,
         runs=options.runs,
@@ -84,14 +85,6 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -
         workloads=workload_results(outcomes),
         windows=loss.windows,
     )
-
-
-def _other_version(snapshot: ClusterSnapshot, programs: Programs) -> Iterator[str]:
-    if snapshot.source.version and version_of(snapshot.source.version) != version_of(f"v{programs.version}"):
-        yield (
-            f"Kubernetes {snapshot.source.version}, which the cluster has: the scheduler here is {programs.version}; "
-            f"`spotgate rehearse --prepare --kubeconfig FILE` gets that of the cluster, from {OLDEST[0]}.{OLDEST[1]} on"
-        )
 
 
 async def _play(

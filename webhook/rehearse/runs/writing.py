@@ -55,11 +55,10 @@ class Writer:
         """Delete an object, by default with its grace period. Raise ApiError."""
         await self._write("DELETE", path, _AT_ONCE if at_once else {})
 
-    async def evict(self, namespace: str, name: str) -> int:
+    async def evict(self, path: str, name: str) -> int:
         """Ask for the eviction of a Pod. Return the status of the response. Raise ApiError."""
-        metadata = {"name": name, "namespace": namespace}
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
-        return await self._write("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body)
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+        return await self._write("POST", f"{path}/eviction", body)
 
     async def _write(self, method: str, path: str, body: dict[str, Any], media: str = JSON_TYPE) -> int:
         async with self._gate:
