@@ -61,7 +61,7 @@ class Issued:
                 is no CA.
         """
         if missing := [key for key in _KEYS if not data.get(key)]:
-            raise CertificateProblem(f"the Secret lacks {', '.join(missing)}", "delete it: it is made anew")
+            raise CertificateProblem(f"the Secret lacks {', '.join(missing)}", "delete it: spotgate creates it again")
         authority = KeyPair(data["ca.crt"], data["ca.key"])
         try:
             # What it signs is verified with it: that says all that matters of a CA.
@@ -69,7 +69,7 @@ class Issued:
             verify(probe, now=now, ca_pem=authority.certificate_pem)
         except (ValueError, TypeError) as error:
             raise CertificateProblem(
-                f"the Secret's CA can't sign: {error}", "delete the Secret: it is made anew"
+                f"the Secret's CA can't sign: {error}", "delete the Secret: spotgate creates it again"
             ) from None
         return cls(authority, KeyPair(data["tls.crt"], data["tls.key"]))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import ssl
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from certs.authority import KeyPair
@@ -53,16 +54,13 @@ def verify(pair: KeyPair, *, now: datetime, names: Sequence[str] = (), ca_pem: b
     `ca_pem` is the bundle clients verify against (a webhook's caBundle): without it the chain is not judged.
     """
     leaf, *intermediates = _certificates(pair.certificate_pem, "the certificate file")
-    try:
+    with _readable("the certificate is malformed", "issue another one"):
         _check_key(leaf, pair.key_pem)
         _check_dates(leaf, now)
         _check_usage(leaf)
         _check_names(leaf, names)
         if ca_pem is not None:
             _check_chain(leaf, intermediates, ca_pem, now)
-    # The library decodes keys and extensions only when they are asked for.
-    except (ValueError, UnsupportedAlgorithm, x509.DuplicateExtension) as error:
-        raise CertificateProblem(f"the certificate is malformed ({error})", "issue it anew") from error
     return VerifiedKeyPair(pair, leaf.not_valid_after_utc)
 
 
@@ -72,35 +70,29 @@ def verify_chain(certificate_pem: bytes, ca_pem: bytes, *, now: datetime, names:
     `certificate_pem` is the certificate with its intermediates. `now` is timezone-aware.
     """
     leaf, *intermediates = _certificates(certificate_pem, "the certificate file")
-    try:
+    with _readable("the CA bundle is malformed", "put the CA's certificate there"):
         _check_names(leaf, names)
         _check_chain(leaf, intermediates, ca_pem, now)
-    except (ValueError, UnsupportedAlgorithm, x509.DuplicateExtension) as error:
-        raise CertificateProblem(f"the CA bundle is malformed ({error})", "put the CA's certificate there") from error
 
 
 def client_authorities(pem: bytes, *, now: datetime) -> bytes:
     """Return the CAs among the certificates, as DER, for `server_context` to verify clients with.
 
     Raise CertificateProblem if no client can be verified with any of them: every caller would be locked out.
-    One that is valid is enough, so that an old and a new CA may stand side by side. `now` is timezone-aware.
+    One that is valid is enough, so that the file may hold an old and a new CA. `now` is timezone-aware.
     """
     certificates = {
         certificate.public_bytes(Encoding.DER): certificate for certificate in _certificates(pem, "the client CA file")
     }
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
+    with _readable("the client CA file is malformed", "put the CA's certificate there"):
         context.load_verify_locations(cadata=b"".join(certificates))
         authorities = context.get_ca_certs(binary_form=True)  # those that OpenSSL takes for CAs
         unusable = [
-            f"{each.subject.rfc4514_string()} {why}"
-            for der, each in certificates.items()
-            if (why := _why_no_client_ca(each, now) if der in authorities else "is no CA certificate")
+            f"{certificate.subject.rfc4514_string()} {why}"
+            for der, certificate in certificates.items()
+            if (why := _why_no_client_ca(certificate, now) if der in authorities else "is no CA certificate")
         ]
-    except (ssl.SSLError, ValueError, UnsupportedAlgorithm, x509.DuplicateExtension) as error:
-        raise CertificateProblem(
-            f"the client CA file is malformed ({error})", "put the CA's certificate there"
-        ) from error
     if len(unusable) == len(certificates):
         raise CertificateProblem(
             f"the client CA file would lock out every client ({'; '.join(unusable[:_NAMED])})",
@@ -111,13 +103,23 @@ def client_authorities(pem: bytes, *, now: datetime) -> bytes:
 
 def _why_no_client_ca(authority: x509.Certificate, now: datetime) -> str:
     """Return why OpenSSL verifies no client with this CA now, or an empty string if it does."""
-    if state := _outside_dates(authority, now):
-        return f"{state} (from {authority.not_valid_before_utc} to {authority.not_valid_after_utc})"
+    usages = _usages(authority)
+    serves = usages is None or ExtendedKeyUsageOID.CLIENT_AUTH in usages
+    return _outside_dates(authority, now) or ("" if serves else "has an extended key usage without clientAuth")
+
+
+def _usages(certificate: x509.Certificate) -> x509.ExtendedKeyUsage | None:
+    values = (extension.value for extension in certificate.extensions)
+    return next((value for value in values if isinstance(value, x509.ExtendedKeyUsage)), None)
+
+
+@contextmanager
+def _readable(problem: str, fix: str) -> Iterator[None]:
+    """Turn what libraries raise for malformed certificates into a CertificateProblem. They decode parts when asked."""
     try:
-        usages = authority.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except x509.ExtensionNotFound:
-        return ""
-    return "" if ExtendedKeyUsageOID.CLIENT_AUTH in usages else "has an extended key usage without clientAuth"
+        yield
+    except (ssl.SSLError, ValueError, UnsupportedAlgorithm, x509.DuplicateExtension) as error:
+        raise CertificateProblem(f"{problem} ({error})", fix) from error
 
 
 def _certificates(pem: bytes, what: str) -> list[x509.Certificate]:
@@ -145,25 +147,18 @@ def _check_key(leaf: x509.Certificate, key_pem: bytes) -> None:
 
 def _check_dates(leaf: x509.Certificate, now: datetime) -> None:
     if state := _outside_dates(leaf, now):
-        start, end = leaf.not_valid_before_utc, leaf.not_valid_after_utc
-        raise CertificateProblem(
-            f"the certificate {state} (from {start.isoformat()} to {end.isoformat()}; it is {now.isoformat()})",
-            "renew it, or set the clock right",
-        )
+        raise CertificateProblem(f"the certificate {state}; it is {now.isoformat()}", "renew it, or correct the clock")
 
 
 def _outside_dates(certificate: x509.Certificate, now: datetime) -> str:
-    if now < certificate.not_valid_before_utc:
-        return "is not yet valid"
-    return "has expired" if now > certificate.not_valid_after_utc else ""
+    start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    state = "is not yet valid" if now < start else "has expired" if now > end else ""
+    return state and f"{state} (from {start.isoformat()} to {end.isoformat()})"
 
 
 def _check_usage(leaf: x509.Certificate) -> None:
-    try:
-        usages = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except x509.ExtensionNotFound:
-        return
-    if _SERVER_USAGES.isdisjoint(usages):
+    usages = _usages(leaf)
+    if usages is not None and _SERVER_USAGES.isdisjoint(usages):
         raise CertificateProblem(
             "the certificate's extended key usage does not include serving TLS",
             "issue it with extendedKeyUsage serverAuth",
@@ -185,11 +180,9 @@ def _check_names(leaf: x509.Certificate, names: Sequence[str]) -> None:
 
 def _alternatives(leaf: x509.Certificate) -> list[x509.DNSName | x509.IPAddress]:
     """Return the names that TLS clients look at; there is at least one."""
-    try:
-        extension = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        extension = x509.SubjectAlternativeName([])
-    names = [entry for entry in extension if isinstance(entry, x509.DNSName | x509.IPAddress)]
+    values = (extension.value for extension in leaf.extensions)
+    alternatives = next((value for value in values if isinstance(value, x509.SubjectAlternativeName)), ())
+    names = [entry for entry in alternatives if isinstance(entry, x509.DNSName | x509.IPAddress)]
     if not names:
         raise CertificateProblem(
             "the certificate has no DNS name or IP address among its subjectAltNames (its CN does not count)",

@@ -77,7 +77,7 @@ def from_trustme(leaf: trustme.LeafCert) -> KeyPair:
             PAIR,
             NOW - timedelta(hours=2),
             "the certificate is not yet valid",
-            "set the clock right",
+            "correct the clock",
             id="not yet valid",
         ),
         pytest.param(
@@ -127,7 +127,7 @@ def from_trustme(leaf: trustme.LeafCert) -> KeyPair:
             handmade(x509.UnrecognizedExtension(FOR_SERVICE.oid, b"\x30\x7f"))[1],
             NOW,
             "the certificate is malformed",
-            "issue it anew",
+            "issue another one",
             id="an extension that does not decode",
         ),
     ],
