@@ -11,10 +11,12 @@ import yaml
 
 from tests.objects import BUNDLE
 from webhook.base.exits import CannotJudgeError
+from webhook.capacity.providers.nodes import Node
 from webhook.capacity.providers.pool import CapacityType, Pool
 from webhook.capacity.providers.provider import sizers_by_resource
 from webhook.capacity.view import ClusterView
 from webhook.cluster.discovery import ServedResource
+from webhook.cluster.view import NodeFacts, node_facts, node_summary
 from webhook.commands.audit import run
 from webhook.commands.audit.on_spot import spot_nodes
 from webhook.commands.audit.reports import AT_MOST, RESULT_TEXT_AT_MOST, report_kinds, reports_of
@@ -127,7 +129,7 @@ def test_what_the_platform_wrote_on_namespaces_is_not_held_against_them(
         resource=Resource("", "Namespace", "namespaces", namespaced=False), version="v1", verbs=frozenset()
     )
     listed = Listed(served=namespaces, workload=False, metadata_only=True)
-    judging = run._Judging(BUNDLE, view, [listed], {})
+    judging = run.Audited(BUNDLE, view, [listed], [])
     judging.take(listed, [msgspec.Raw(msgspec.json.encode({"metadata": {"name": name, "labels": labels}}))])
     assert [each.name for each in judging.objects] == denied
 
@@ -203,8 +205,8 @@ def test_a_workload_without_a_reason_is_not_called_a_survivor() -> None:
 # Which Nodes are spot
 
 
-def node(name: str, **labels: str) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode({"metadata": {"name": name, "labels": labels}}))
+def node(name: str, **labels: str) -> NodeFacts:
+    return node_facts(labels, Node(), BUNDLE.providers.values(), name)
 
 
 def test_spot_nodes_are_known_by_their_label_or_by_their_pool() -> None:
@@ -223,7 +225,8 @@ def test_spot_nodes_are_known_by_their_label_or_by_their_pool() -> None:
         node("unseen-pool", **{"cloud.google.com/gke-nodepool": "d", "cloud.google.com/gke-spot": "true"}),
         node("of-nobody"),
     ]
-    found = spot_nodes(nodes, ClusterView(pools=pools), providers)
+    view = ClusterView(pools=pools, nodes=node_summary(nodes).by_name)
+    found = spot_nodes(view, providers)
     assert {name: each.pool and each.pool.name for name, each in found.items()} == {
         "spot-pool": "a",
         "both-spot": "c",

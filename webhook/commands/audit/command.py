@@ -90,7 +90,8 @@ def run(namespace: Namespace) -> int:
 
         audited = await audit(api, bundle, options.namespace)
         fine = audited.judged - len(audited.objects)
-        report = report_of(bundle, audited.objects, audited.problems, namespace, fine=fine, on_spot=audited.on_spot)
+        on_spot = list(audited.on_spot.risks())
+        report = report_of(bundle, audited.objects, audited.problems, namespace, fine=fine, on_spot=on_spot)
         if options.write_reports and not audited.problems:
             written, deleted = await write_reports(api, report_kinds(audited.served), report, options.namespace)
             complain(f"reports: {written} applied, {deleted} deleted")

@@ -13,8 +13,6 @@ import msgspec
 
 from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION, SPOT, Target
-from webhook.capacity.providers.nodes import provider_of
-from webhook.cluster.source import metadata_of
 from webhook.kube.affinity import Tristate
 from webhook.kube.pod_decoding import decode_pod
 from webhook.offline.report import ReclaimRisk, RiskReason
@@ -65,10 +63,10 @@ class SpotWorkload(msgspec.Struct, kw_only=True):
 class OnSpot:
     """The workloads on spot Nodes, collected while the objects of a cluster are read, Pods first."""
 
-    def __init__(self, bundle: Bundle, view: ClusterView, nodes: Mapping[str, SpotNode], judge: Judge) -> None:
+    def __init__(self, bundle: Bundle, view: ClusterView, judge: Judge) -> None:
         self._bundle = bundle
         self._view = view
-        self._nodes = nodes
+        self._nodes = spot_nodes(view, bundle.providers)
         self._judge = judge
         self._budgets = GraceBudgets(bundle.providers)
         self._kinds = {policy.name: policy.kind.name for policy in bundle.policies}
@@ -175,23 +173,16 @@ def _reason(finding: Finding) -> RiskReason:
     return RiskReason(id=finding.id, reason=finding.reason, fix=finding.fix)
 
 
-def spot_nodes(
-    raws: Iterable[msgspec.Raw], view: ClusterView, providers: Mapping[str, Provider]
-) -> dict[str, SpotNode]:
-    """Return the spot Nodes among these, by name: those with a spot label, and those of a spot pool."""
+def spot_nodes(view: ClusterView, providers: Mapping[str, Provider]) -> dict[str, SpotNode]:
+    """Return the spot Nodes, by name: those with a spot label, and those of a spot pool."""
     pools = {
         (pool.provider, pool.pool_name): pool
         for pool in (*view.node_groups, *(view.pools or ()))
         if not pool.elsewhere and pool.pool_name
     }
     nodes: dict[str, SpotNode] = {}
-    for raw in raws:
-        metadata = metadata_of(raw)
-        labels = metadata.labels or {}
-        provider = provider_of(labels, providers.values())
-        if provider is None:
-            continue
-        node_pool = pools.get((provider.name, labels.get(provider.pool_name_label, "")))
-        if provider.is_spot_node(labels) or (node_pool is not None and node_pool.spot):
-            nodes[metadata.name] = SpotNode(provider, node_pool)
+    for name, kind in view.nodes.items():
+        pool = pools.get((kind.provider, kind.pool))
+        if kind.spot or (pool is not None and pool.spot):
+            nodes[name] = SpotNode(providers[kind.provider], pool)
     return nodes

@@ -15,11 +15,10 @@ from webhook.cluster.api import JSON_TYPE, ApiError
 from webhook.cluster.discovery import ServedResource, served_resources
 from webhook.cluster.resources import read_cluster, refusals
 from webhook.cluster.source import METADATA_LIST, pages
-from webhook.commands.audit.on_spot import OnSpot, spot_nodes
+from webhook.commands.audit.on_spot import OnSpot
 from webhook.documents import Document
 from webhook.kube.affinity import Tristate
 from webhook.kube.pod import OwnerReference  # noqa: TC001 - msgspec reads the annotations
-from webhook.kube.resources import Resource
 from webhook.model.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
 from webhook.offline.judge import Judge
 from webhook.offline.kinds import ResourceKinds
@@ -30,15 +29,14 @@ from webhook.policy.errors import Problem
 from webhook.rules.context import ASSUMED_VERSION, Context, Phase, utc_now
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from webhook.capacity.view import ClusterView
     from webhook.cluster.api import Api
-    from webhook.commands.audit.on_spot import SpotNode
     from webhook.engine.bundle import Bundle
     from webhook.engine.index import Index
     from webhook.offline.judge import Identity
-    from webhook.offline.report import ObjectReport, ReclaimRisk
+    from webhook.offline.report import ObjectReport
 
 PAGE_SECONDS: Final = 30.0
 """Seconds for each answer: a page of 500 Pods is some MB, and an API server under load takes its time."""
@@ -71,19 +69,17 @@ class Reader:
 
     async def fetch(self, path: str, accept: str = JSON_TYPE) -> bytes:
         """Return the body of the response to a GET. Raise ApiError."""
-        for pause in _PAUSES:
+        pauses = iter(_PAUSES)
+        while True:
+            await asyncio.sleep(max(0.0, self._last + _APART - monotonic()))
+            self._last = monotonic()
             try:
-                return await self._fetch(path, accept)
+                return await self._api.read(path, PAGE_SECONDS, accept)
             except ApiError as error:
-                if error.status not in _PASSING:
+                pause = next(pauses, None)
+                if pause is None or error.status not in _PASSING:
                     raise
             await asyncio.sleep(pause)
-        return await self._fetch(path, accept)
-
-    async def _fetch(self, path: str, accept: str) -> bytes:
-        await asyncio.sleep(max(0.0, self._last + _APART - monotonic()))
-        self._last = monotonic()
-        return await self._api.read(path, PAGE_SECONDS, accept)
 
     async def objects(self, listed: Listed, namespaces: Iterable[str]) -> AsyncIterator[list[msgspec.Raw]]:
         """Yield the objects of a resource, a page at a time; without namespaces everywhere. Raise ApiError."""
@@ -115,11 +111,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 def listed_resources(index: Index, served: Iterable[ServedResource], *, cluster_scoped: bool) -> list[Listed]:
     """Return the resources that a policy judges when an object is created, in the order in which they are read."""
     order = {key: number for number, key in enumerate(_FIRST)}
-    resources = _listed(index, served, cluster_scoped=cluster_scoped)
-    return sorted(resources, key=lambda listed: (order.get(listed.key, len(_FIRST)), listed.key))
-
-
-def _listed(index: Index, served: Iterable[ServedResource], *, cluster_scoped: bool) -> Iterator[Listed]:
+    resources: list[Listed] = []
     pools = {(reader.group, reader.resource) for provider in index.providers.values() for reader in provider.readers}
     for kind in served:
         key = kind.resource.group, kind.resource.plural
@@ -132,37 +124,11 @@ def _listed(index: Index, served: Iterable[ServedResource], *, cluster_scoped: b
             continue
         any_size = all(policy.kind.any_size for policy in route.direct)
         whole = bool(route.projected) or key in pools or key == PODS or not any_size
-        yield Listed(served=kind, workload=bool(route.projected), metadata_only=not whole)
+        resources.append(Listed(served=kind, workload=bool(route.projected), metadata_only=not whole))
+    return sorted(resources, key=lambda listed: (order.get(listed.key, len(_FIRST)), listed.key))
 
 
-_NODES: Final = Listed(
-    served=ServedResource(
-        resource=Resource("", "Node", "nodes", namespaced=False), version="v1", verbs=frozenset({"list"})
-    ),
-    workload=False,
-    metadata_only=True,
-)
 _NAMESPACES: Final = ("", "namespaces")
-
-
-class Audited(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of an audit.
-
-    Attributes:
-        judged: the number of objects that were judged.
-        objects: those with findings.
-        on_spot: the workloads on spot Nodes.
-        problems: what could not be read or judged.
-        forbidden: API group and plural of what may not be listed.
-        served: what the API server serves.
-    """
-
-    judged: int
-    objects: list[ObjectReport]
-    on_spot: list[ReclaimRisk]
-    problems: list[Problem]
-    forbidden: list[tuple[str, str]]
-    served: list[ServedResource]
 
 
 async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str]) -> Audited:
@@ -180,31 +146,21 @@ async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str]) -> Audited:
     reader = Reader(api)
     served = await served_resources(reader.fetch)
     listed = listed_resources(bundle.index, served, cluster_scoped=not namespaces)
-    nodes: dict[str, SpotNode] = {}
-    if _NODES.key not in forbidden:
-        async for page in reader.objects(_NODES, ()):
-            nodes |= spot_nodes(page, view, bundle.providers)
-    judging = _Judging(bundle, view, listed, nodes)
+    audited = Audited(bundle, view, listed, served)
     for resource in listed:
         try:
             async for page in reader.objects(resource, namespaces):
-                judging.take(resource, page)
+                audited.take(resource, page)
         except ApiError as error:
             problem = Problem(api.url, 0, 0, "", f"{resource.served} can't be read: {error}")
             if error.status == HTTPStatus.FORBIDDEN:
                 forbidden[resource.key] = error
             elif problem not in problems:  # reading the cluster has reported node pools
                 problems.append(problem)
-    problems += judging.problems
-    problems += (Problem(api.url, 0, 0, "", text) for text in refusals(forbidden))
-    return Audited(
-        judged=judging.judged,
-        objects=judging.objects,
-        on_spot=list(judging.on_spot.risks()),
-        problems=problems,
-        forbidden=list(forbidden),
-        served=served,
-    )
+    problems += audited.problems
+    audited.problems = [*problems, *(Problem(api.url, 0, 0, "", text) for text in refusals(forbidden))]
+    audited.forbidden = list(forbidden)
+    return audited
 
 
 class _Metadata(msgspec.Struct):
@@ -226,17 +182,21 @@ class _PodHead(_Head):
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
-class _Judging:
-    """The objects that were judged, a page at a time.
+class Audited:
+    """The result of an audit, collected a page at a time.
 
     Attributes:
         judged: the number of objects that were judged.
         objects: those with findings.
         on_spot: the workloads on spot Nodes.
-        problems: what could not be judged.
+        problems: what could not be read or judged.
+        forbidden: API group and plural of what may not be listed.
+        served: what the API server serves.
     """
 
-    def __init__(self, bundle: Bundle, view: ClusterView, listed: Iterable[Listed], nodes: dict[str, SpotNode]) -> None:
+    def __init__(
+        self, bundle: Bundle, view: ClusterView, listed: Iterable[Listed], served: Sequence[ServedResource]
+    ) -> None:
         context = Context(phase=Phase.VALIDATE, now=utc_now()).seeing(view, ASSUMED_VERSION)
         kinds = ResourceKinds(bundle, (), [resource.served.resource for resource in listed])
         self._judge = Judge(bundle.index, kinds, context, operation="CREATE", user=UserInfo())
@@ -245,8 +205,10 @@ class _Judging:
         self._workloads = {(item.served.resource.group, item.served.resource.kind) for item in listed if item.workload}
         self.judged = 0
         self.objects: list[ObjectReport] = []
-        self.on_spot = OnSpot(bundle, view, nodes, self._judge)
+        self.on_spot = OnSpot(bundle, view, self._judge)
         self.problems: list[Problem] = []
+        self.forbidden: list[tuple[str, str]] = []
+        self.served = served
 
     def take(self, listed: Listed, raws: Iterable[msgspec.Raw]) -> None:
         """Judge one page of objects."""

@@ -36,11 +36,36 @@ exit codes:
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
-    _add_certificate(parser)
-    _add_callers(parser)
-    _add_addresses(parser)
+    certificate = parser.add_argument_group("certificate (files, a Secret or --self-signed)")
+    chain = "the certificate with its intermediates, PEM"
+    certificate.add_argument("--tls-cert", metavar="FILE", type=Path, help=chain)
+    certificate.add_argument("--tls-key", metavar="FILE", type=Path, help="its private key, PEM")
+    certificate.add_argument(
+        "--tls-secret",
+        metavar="NAMESPACE/NAME",
+        type=object_name,
+        help="manage a CA and the certificate in this Secret, and the caBundles",
+    )
+    trial = "create a temporary certificate, and log its CA"
+    certificate.add_argument("--self-signed", action="store_true", help=trial)
+    must = "a DNS name or IP address of the certificate, such as spotgate.spotgate-system.svc"
+    add_list(certificate, "--tls-name", "NAME", f"{must}; repeatable")
+    callers = parser.add_argument_group("who may call (default: everybody who reaches the port)")
+    known = "serve only clients with a certificate of these CAs, PEM"
+    callers.add_argument("--client-ca", metavar="FILE", type=Path, help=known)
+    only = "serve only clients whose certificate has this common name or DNS name; repeatable"
+    add_list(callers, "--client-name", "NAME", only)
+    addresses = parser.add_argument_group("addresses")
+    add_address(addresses, "--listen", "TLS", 8443)
+    add_address(addresses, "--ops", "operators'", 8080)
     add_policies(parser)
-    _add_state(parser)
+    state = parser.add_argument_group("the cluster's state (at most one of these; default: it is unknown)")
+    state.add_argument("--in-cluster", action="store_true", help="read the cluster as the Pod's ServiceAccount")
+    state.add_argument("--kubeconfig", metavar="FILE", type=Path, help="read the cluster of this file")
+    shown = "manifests of node pools, Namespaces, Nodes, and PodDisruptionBudgets; files or folders"
+    state.add_argument("--state", metavar="PATH", type=Path, nargs="+", action="extend", default=[], help=shown)
+    add_namespace(state, "where `spotgate controller` runs, whose Lease is watched")
+    add_cluster(state)
     parser.add_argument(
         "--record",
         metavar="DIR",
@@ -56,64 +81,10 @@ def configure(parser: ArgumentParser) -> None:
     )
 
 
-def _add_certificate(parser: ArgumentParser) -> None:
-    certificate = parser.add_argument_group("certificate (files, a Secret or --self-signed)")
-    certificate.add_argument(
-        "--tls-cert", metavar="FILE", type=Path, help="the certificate with its intermediates, PEM"
-    )
-    certificate.add_argument("--tls-key", metavar="FILE", type=Path, help="its private key, PEM")
-    certificate.add_argument(
-        "--tls-secret",
-        metavar="NAMESPACE/NAME",
-        type=object_name,
-        help="manage a CA and the certificate in this Secret, and the caBundles",
-    )
-    certificate.add_argument(
-        "--self-signed", action="store_true", help="create a temporary certificate, and log its CA"
-    )
-    must = "a DNS name or IP address of the certificate, such as spotgate.spotgate-system.svc"
-    add_list(certificate, "--tls-name", "NAME", f"{must}; repeatable")
-
-
-def _add_callers(parser: ArgumentParser) -> None:
-    callers = parser.add_argument_group("who may call (default: everybody who reaches the port)")
-    callers.add_argument(
-        "--client-ca",
-        metavar="FILE",
-        type=Path,
-        help="serve only clients with a certificate of these CAs, PEM",
-    )
-    only = "serve only clients whose certificate has this common name or DNS name; repeatable"
-    add_list(callers, "--client-name", "NAME", only)
-
-
-def _add_addresses(parser: ArgumentParser) -> None:
-    addresses = parser.add_argument_group("addresses")
-    add_address(addresses, "--listen", "TLS", 8443)
-    add_address(addresses, "--ops", "operators'", 8080)
-
-
 def add_address(group: _ActionsContainer, flag: str, what: str, port: int) -> None:
     """Add the flag of an address to listen on."""
     text, default = f"the {what} port; default: %(default)s", f"0.0.0.0:{port}"
     group.add_argument(flag, metavar="HOST:PORT", type=_address, default=default, help=text)
-
-
-def _add_state(parser: ArgumentParser) -> None:
-    state = parser.add_argument_group("the cluster's state (at most one of these; default: it is unknown)")
-    state.add_argument("--in-cluster", action="store_true", help="read the cluster as the Pod's ServiceAccount")
-    state.add_argument("--kubeconfig", metavar="FILE", type=Path, help="read the cluster of this file")
-    state.add_argument(
-        "--state",
-        metavar="PATH",
-        type=Path,
-        nargs="+",
-        action="extend",
-        default=[],
-        help="manifests of node pools, Namespaces, Nodes, and PodDisruptionBudgets; files or folders",
-    )
-    add_namespace(state, "where `spotgate controller` runs, whose Lease is watched")
-    add_cluster(state)
 
 
 def run(namespace: Namespace) -> int:
