@@ -128,9 +128,11 @@ class SelfManaged:
         secret = await read_secret(self._api, *self._secret, _ANSWER)
         issued = self._issued = await self._renewed(secret)
         self.authority_expiry = end_of_trust(issued.authority.certificate_pem)
-        bundles, extended = await self._extended(bundles, (issued.authority, self._serves or issued.authority))
-        if extended or self._trusted_since is None:
+        authorities = (issued.authority, self._serves or issued.authority)
+        trusted = [await self._extended(configuration, authorities) for configuration in bundles]
+        if trusted != bundles or self._trusted_since is None:
             self._trusted_since = monotonic()
+        bundles = trusted
         # Every API server must have heard of a CA before a leaf of it is served, if there is another one to serve.
         if self.waits_for or monotonic() - self._trusted_since >= self._settle:
             self._certificate.offer(issued.leaf)
@@ -162,20 +164,11 @@ class SelfManaged:
             log.info("certificates stored", secret=self._title, why=why)
         return wanted
 
-    async def _extended(
-        self, bundles: Sequence[CaBundles], authorities: Sequence[KeyPair]
-    ) -> tuple[list[CaBundles], bool]:
-        """Add CAs to the caBundles that lack them. Return the caBundles as they are then, and whether one did."""
-        result, extended = [], False
-        for each in bundles:
-            now = utc_now()
-            wanted = {name: trusting(bundle, authorities, now=now) for name, bundle in each.by_webhook.items()}
-            if wanted == each.by_webhook:
-                result.append(each)
-                continue
-            result.append(await self._write(each, wanted))
-            extended = True
-        return result, extended
+    async def _extended(self, bundles: CaBundles, authorities: Sequence[KeyPair]) -> CaBundles:
+        """Add CAs to the caBundles that lack them. Return the caBundles as they are then."""
+        now = utc_now()
+        wanted = {name: trusting(bundle, authorities, now=now) for name, bundle in bundles.by_webhook.items()}
+        return bundles if wanted == bundles.by_webhook else await self._write(bundles, wanted)
 
     async def _write(self, bundles: CaBundles, wanted: Mapping[str, bytes]) -> CaBundles:
         written = replace(bundles, by_webhook=wanted)

@@ -157,18 +157,13 @@ class ServingCertificate:
     def _reload(self) -> None:
         try:
             self._use()
-        except CertificateProblem as problem:
-            self._failed(str(problem), problem.fix)
-        except OSError as error:  # OpenSSL gets the pair as a file, and there may be none left
-            self._failed(str(error), str(error))
+        except (CertificateProblem, OSError) as error:  # OpenSSL gets the pair as a file, and there may be none left
+            self.last_reload = self.last_reload.then(success=False)
+            if self._is_news("files", getattr(error, "fix", str(error))):  # the text may tell the time
+                log.error("certificate not taken over", problem=str(error))
         else:
             self._last_logged.pop("files", None)
             log.info("certificate taken over", expiry=self.expiry)
-
-    def _failed(self, problem: str, same_as: str) -> None:
-        self.last_reload = self.last_reload.then(success=False)
-        if self._is_news("files", same_as):  # the text may tell the time
-            log.error("certificate not taken over", problem=problem)
 
     def _is_news(self, about: str, text: str) -> bool:
         """Return whether this text differs from the last one logged: what is tried again and again gets one line."""

@@ -41,15 +41,6 @@ class Review(msgspec.Struct, frozen=True):
     recorded: Recorded | None
 
 
-class _Marker(msgspec.Struct):
-    """The member that only recorded reviews have."""
-
-    spotgate: msgspec.Raw = msgspec.Raw()
-
-
-_marker_decoder: Final = msgspec.json.Decoder(_Marker)
-
-
 def read_reviews(paths: Sequence[str]) -> Iterator[Review | Problem]:
     """Yield the reviews in files, folders, and standard input, in order, and each mistake in its place."""
     for path in paths:
@@ -77,18 +68,10 @@ def _reviews(file: str, data: bytes) -> Iterator[Review | Problem]:
     lines = [(number, line) for number, line in enumerate(data.split(b"\n"), start=1) if line.strip()]
     if not lines:
         yield Problem(file, 1, 1, "", "is empty; it should hold reviews")
-    elif file.endswith(SUFFIX) or any(_is_review(line) for _, line in lines):
+    elif file.endswith(SUFFIX) or any(isinstance(_review(file, 1, line), Review) for _, line in lines):
         yield from (_review(file, number, line) for number, line in lines)
     else:
         yield _review(file, 1, data)
-
-
-def _is_review(line: bytes) -> bool:
-    try:
-        decode_review(line)
-    except BadReviewError:
-        return False
-    return True
 
 
 def _review(file: str, line: int, data: bytes) -> Review | Problem:
@@ -100,7 +83,8 @@ def _review(file: str, line: int, data: bytes) -> Review | Problem:
         row = min(row, data.count(b"\n") + 1)  # a truncated review is wrong after its end
         return Problem(file, line + row - 1, column, "", str(error))
     try:
-        recorded = decode_notes(data) if bytes(_marker_decoder.decode(data).spotgate) else None
+        members = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        recorded = decode_notes(data) if "spotgate" in members else None
     except msgspec.MsgspecError as error:
         text = f"was recorded by a version of spotgate that this one does not understand: {error}"
         return Problem(file, line, 1, "spotgate", text)
