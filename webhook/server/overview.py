@@ -119,8 +119,10 @@ def _of_cluster(replica: Replica, bundle: Bundle, view: ClusterView) -> Iterator
 def _policies(bundle: Bundle, findings: Mapping[str, Counter[str]]) -> Iterator[tuple[str, str, str, Counter[str]]]:
     """Yield the policies in force, then those of which only findings are left, and the engine."""
     left = dict(findings)
+    replacing = {document.name for document in bundle.replacing if document.is_policy}
     for policy in bundle.policies:
-        yield policy.name, policy.kind.name, str(policy.enforcement), left.pop(policy.name, Counter())
+        kind = f"{policy.kind.name}, replaces the shipped one" if policy.name in replacing else policy.kind.name
+        yield policy.name, kind, str(policy.enforcement), left.pop(policy.name, Counter())
     for name, counts in sorted(left.items()):
         yield name, "of the engine" if name == ENGINE else "no longer in force", "", counts
 
