@@ -48,9 +48,9 @@ class Issued:
 
     def to_data(self) -> dict[str, bytes]:
         """Return them as the data of a Secret."""
-        pairs = (self.authority, self.leaf)
-        values = [pem for pair in pairs for pem in (pair.certificate_pem, pair.key_pem)]
-        return dict(zip(_KEYS, values, strict=True))
+        authority, leaf = self.authority, self.leaf
+        pems = (authority.certificate_pem, authority.key_pem, leaf.certificate_pem, leaf.key_pem)
+        return dict(zip(_KEYS, pems, strict=True))
 
     @classmethod
     def from_data(cls, data: Mapping[str, bytes], *, now: datetime) -> Issued:

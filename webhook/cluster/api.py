@@ -10,7 +10,7 @@ import asyncio
 import os
 import ssl
 from collections import Counter
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -27,8 +27,7 @@ from webhook.capacity.view import UnusableCredentialsError
 from webhook.documents.reading import read_file
 
 if TYPE_CHECKING:
-    import logging
-    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
@@ -240,9 +239,8 @@ async def _client(kubeconfig: Path | None, context: str | None) -> tuple[ApiClie
         if kubeconfig is None:
             load_incluster_config(configuration)
         else:
-            with _logged_errors() as errors:
-                loader = await load_kube_config_from_dict(*_merged(kubeconfig, context), configuration)
-            _refuse_what_the_loader_ignores(loader, errors)
+            loader = await load_kube_config_from_dict(*_merged(kubeconfig, context), configuration)
+            _refuse_what_the_loader_ignores(loader)
             namespace = loader.current_context["context"].get("namespace") or ""
         client = ApiClient(configuration)
     except Exception as error:  # any error of the loader in a user's file
@@ -262,24 +260,8 @@ def _merged(kubeconfig: Path, context: str | None) -> tuple[ConfigNode, str | No
     return merger.config, context or next(filter(None, current), None)
 
 
-@contextmanager
-def _logged_errors() -> Iterator[list[str]]:
-    """Keep from standard error what the loader logs and does not raise: why an `exec` gave no credentials."""
-    texts: list[str] = []
-
-    def keep(record: logging.LogRecord) -> bool:
-        texts.append(record.getMessage()[:_MESSAGE_LENGTH])
-        return False
-
-    kube_config.logger.addFilter(keep)
-    try:
-        yield texts
-    finally:
-        kube_config.logger.removeFilter(keep)
-
-
-def _refuse_what_the_loader_ignores(loader: KubeConfigLoader, errors: list[str]) -> None:
-    """Raise ValueError where the loader would use another identity than kubectl does."""
+def _refuse_what_the_loader_ignores(loader: KubeConfigLoader) -> None:
+    """Raise ValueError where the loader would use another identity than kubectl does. It logs why a plugin failed."""
     user = loader._user or {}  # noqa: SLF001 - nothing public has it
     if impersonates := next((each for each in _IMPERSONATION if each in user), ""):
         raise ValueError(
@@ -288,8 +270,7 @@ def _refuse_what_the_loader_ignores(loader: KubeConfigLoader, errors: list[str])
     credentials = (getattr(loader, each, None) for each in ("token", "cert_file"))
     if (plugin := next((each for each in ("exec", "auth-provider") if each in user), "")) and not any(credentials):
         name = user[plugin]["command" if plugin == "exec" else "name"]
-        why = f" ({'; '.join(errors)})" if errors else ""
-        raise ValueError(f"its `{plugin}` {name} gave no credentials{why}; install it, or log in anew")
+        raise ValueError(f"its `{plugin}` {name} gave no credentials; install it, or log in again")
 
 
 def _why(error: Exception, kubeconfig: Path | None) -> str:

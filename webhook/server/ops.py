@@ -73,10 +73,16 @@ class OpsPort:
         async with self._rendering:
             if monotonic() >= self._page_ends:
                 # In a thread: reviews are answered meanwhile.
-                self._page, self._page_policy = await asyncio.to_thread(_render, self._replica, self._rehearsal)
+                self._page, self._page_policy = await asyncio.to_thread(self._render)
                 self._page_ends = monotonic() + _PAGE_SECONDS
             headers = {**_PAGE_HEADERS, "Content-Security-Policy": f"{self._page_policy}; frame-ancestors 'none'"}
             return web.Response(text=self._page, content_type="text/html", headers=headers)
+
+    def _render(self) -> tuple[str, str]:
+        # The template engine takes 40 ms and some MB: it is loaded with the first request for the page.
+        from webhook.server.overview import render  # noqa: PLC0415
+
+        return render(self._replica, read_rehearsals(self._rehearsal))
 
     async def _healthz(self, _: web.Request) -> web.Response:
         # About this process alone: a restart would fix nothing outside of it.
@@ -103,13 +109,6 @@ class OpsPort:
             "certificate": self._replica.certificate.served.decode(),
         }
         return web.Response(body=msgspec.json.encode(version), content_type="application/json")
-
-
-def _render(replica: Replica, rehearsal: Path | None) -> tuple[str, str]:
-    # The template engine takes 40 ms and some MB: it is loaded with the first request for the page.
-    from webhook.server.overview import render  # noqa: PLC0415
-
-    return render(replica, read_rehearsals(rehearsal))
 
 
 class _StateCollector(Collector):

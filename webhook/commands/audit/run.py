@@ -223,7 +223,9 @@ class Audited:
         is_pod = listed.key == PODS
         head = msgspec.json.decode(raw, type=_PodHead if is_pod else _Head)
         resource, metadata = listed.served.resource, head.metadata
-        if metadata.deletionTimestamp is not None or self._is_the_platforms(listed, metadata.name):
+        system = self._bundle.index.system_namespaces
+        is_the_platforms = listed.key == _NAMESPACES and system.contains(metadata.name, self._view) is Tristate.YES
+        if metadata.deletionTimestamp is not None or is_the_platforms:
             return None
         identity: Identity = (resource.group, resource.kind, metadata.namespace, metadata.name)
         owner = next((owner for owner in metadata.ownerReferences or () if owner.controller), None)
@@ -242,10 +244,6 @@ class Audited:
         judgement = self._judge.judge(manifest)
         self.on_spot.take_object(identity, manifest, judgement.findings)
         return manifest, replace(judgement, patch=())
-
-    def _is_the_platforms(self, listed: Listed, name: str) -> bool:
-        namespaces = self._bundle.index.system_namespaces
-        return listed.key == _NAMESPACES and namespaces.contains(name, self._view) is Tristate.YES
 
 
 def _as_new(listed: Listed, metadata: _Metadata, raw: msgspec.Raw) -> Manifest:

@@ -62,9 +62,7 @@ def _last_writer(managed: Iterable[JSON], webhook: str, field: str) -> str:
     owners = [
         entry for entry in managed if f"f:{field}" in entry.get("fieldsV1", {}).get("f:webhooks", {}).get(key, {})
     ]
-    if not owners:
-        return "nobody owns the field"
-    last = max(owners, key=lambda entry: str(entry.get("time", "")))
+    last = max(owners, key=lambda entry: str(entry.get("time", "")), default={"manager": "(unknown)"})
     return f"last written by field manager {last['manager']} ({last.get('time', 'when is not known')})"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from webhook.cluster.installation import CONFIGURATION, CONFIGURATIONS
 from webhook.cluster.resources import all_budgets, all_namespaces, all_nodes, all_pools
 from webhook.commands.doctor.installation import SECONDS, Diagnosis, read_text, samples
 from webhook.rules.graceful_termination.rule import NATIVE_SLEEP
@@ -37,13 +38,10 @@ async def check_clocks(installed: Installed) -> AsyncIterator[Diagnosis]:
 
 async def check_versions(installed: Installed) -> AsyncIterator[Diagnosis]:
     """Compare API server and kubelets with what configurations and policies need."""
-    api_server, kubelet = installed.view.api_server, installed.view.oldest_kubelet
-    if api_server is None:
-        yield Diagnosis("API server", "unknown", "its version can't be read", "allow `get /version`")
-    else:
-        fine, least = f"version {_text(api_server)}", _text(_MATCH_CONDITIONS)
-        old = f"{fine} is older than {least}, which made matchConditions stable"
-        yield Diagnosis.of("API server", old if api_server < _MATCH_CONDITIONS else "", f"upgrade it to {least}", fine)
+    api_server, kubelet = installed.view.api_server or _MATCH_CONDITIONS, installed.view.oldest_kubelet
+    fine, least = f"version {_text(api_server)}", _text(_MATCH_CONDITIONS)
+    old = f"{fine} is older than {least}, which made matchConditions stable"
+    yield Diagnosis.of("API server", old if api_server < _MATCH_CONDITIONS else "", f"upgrade it to {least}", fine)
     if kubelet is None:
         why = installed.nodes_unread or "the cluster shows no Node"
         fix = "allow `list nodes`" if ": 403" in why else ""
@@ -71,16 +69,15 @@ async def check_failed_calls(installed: Installed) -> AsyncIterator[Diagnosis]:
     for labels, value in samples(text, "apiserver_admission_webhook_rejection_count"):
         if labels["error_type"] == "calling_webhook_error":
             failed[f"{labels['name']} refused"] += int(value)
-    ours = {what: count for what, count in failed.items() if count and what.partition(" ")[0].endswith(".spotgate.dev")}
-    what = ", ".join(f"{what} {count}" for what, count in sorted(ours.items()))
-    fix = "if the count grows: the API server's log says why; see docs/operate.md" if ours else ""
-    what = f"since the start of the API server that answered: {what or 'none'}"
-    yield Diagnosis("failed calls", "warn" if ours else "ok", what, fix)
+    ours = [item for item in sorted(failed.items()) if item[1] and item[0].partition(" ")[0].endswith(".spotgate.dev")]
+    since = "since the start of the API server that answered"
+    wrong = f"{since}: {', '.join(f'{what} {count}' for what, count in ours)}" if ours else ""
+    fix = "if the count grows: the API server's log says why; see docs/operate.md"
+    yield Diagnosis.of("failed calls", wrong, fix, f"{since}: none", "warn")
 
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _REGISTRATION: Final = "admissionregistration.k8s.io"
-_CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 
 
 class Access(NamedTuple):
@@ -134,8 +131,8 @@ def _needed(installed: Installed) -> Iterator[Access]:
     for group, resource in sorted(served):
         yield from (Access(verb, resource, group) for verb in ("list", "watch"))
     verbs = ("get", "patch") if installed.self_managed else ("get",)
-    for resource in _CONFIGURATIONS:
-        yield from (Access(verb, resource, _REGISTRATION, name="spotgate") for verb in verbs)
+    for kind in CONFIGURATIONS:
+        yield from (Access(verb, f"{kind.lower()}s", _REGISTRATION, name=CONFIGURATION) for verb in verbs)
     if installed.self_managed:
         namespace, name = installed.secret
         yield from (Access(verb, "secrets", namespace=namespace, name=name) for verb in verbs)
