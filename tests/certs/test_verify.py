@@ -68,8 +68,8 @@ def from_trustme(leaf: trustme.LeafCert) -> KeyPair:
         pytest.param(
             PAIR,
             NOW + timedelta(days=31),
-            "the certificate has expired (from 2026-03-01T11:00:00+00:00 to 2026-03-31T12:00:00+00:00;"
-            " it is 2026-04-01T12:00:00+00:00)",
+            "the certificate has expired (from 2026-03-01T11:00:00+00:00 to 2026-03-31T12:00:00+00:00);"
+            " it is 2026-04-01T12:00:00+00:00",
             "renew it",
             id="expired",
         ),
