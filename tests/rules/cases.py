@@ -17,6 +17,8 @@ of one of the ``objects``, or a map; with ``like`` it is a merge patch (RFC 7386
 ``expect``            the findings: outcome and id, ``field``, what the message ``says`` and ``lacks``, and the ``remedy``, which is
                       the YAML to copy
 
+``trace``             steps of the trace, in this order
+
 Without an object the policy is only loaded. ``why`` is a comment.
 """
 
@@ -50,7 +52,7 @@ from webhook.rules.context import ASSUMED_VERSION, Context, Phase
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.model.decision import Finding
+    from webhook.model.decision import Decision, Finding
 
 JSON = dict[str, Any]
 
@@ -79,6 +81,7 @@ class Example(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     request: JSON = {}
     offline: bool = False
     patched: JSON | None = None
+    trace: list[str] = []
     expect: list[JSON] = []
 
 
@@ -218,8 +221,8 @@ def _raw(value: JSON | None) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
 
 
-def judged(example: Example, folder: Path) -> tuple[JSON, list[Finding]]:
-    """Return the members of the spec that mutation changes, if the example asks for it, and the findings."""
+def judged(example: Example, folder: Path) -> tuple[JSON, Decision]:
+    """Return the members of the spec that mutation changes, if the example asks for it, and the decision."""
     bundle = bundle_for(example, folder)
     request = request_for(example, bundle)
     context = Context(
@@ -239,7 +242,7 @@ def judged(example: Example, folder: Path) -> tuple[JSON, list[Finding]]:
         assert not decide(request, bundle.index, context).patch, "a second mutation changes the result of the first"
         before = example.object["spec"]
         changed = {key: value for key, value in after["spec"].items() if before.get(key) != value}
-    return changed, list(decide(request, bundle.index, replace(context, phase=Phase.VALIDATE)).findings)
+    return changed, decide(request, bundle.index, replace(context, phase=Phase.VALIDATE, trace=bool(example.trace)))
 
 
 def shown(finding: Finding, expected: JSON) -> JSON:

@@ -21,8 +21,6 @@ CONTEXT = Context(phase=Phase.VALIDATE, now=utc_now())
 CKS = ("compute.coreweave.com", "nodepools")
 KARPENTER = ("karpenter.sh", "nodepools")
 
-TAINT = {"key": "example.com/spot", "value": "true", "effect": "NoSchedule"}
-
 HEALTHY: JSON = {
     "apiVersion": "compute.coreweave.com/v1alpha1",
     "kind": "NodePool",
@@ -74,7 +72,3 @@ def pool(**spec: Any) -> JSON:
     """Return the healthy pool with other fields; None leaves one out."""
     fields = {**HEALTHY["spec"], **spec}
     return {**HEALTHY, "spec": {key: value for key, value in fields.items() if value is not None}}
-
-
-def autoscaled(least: Any, target: Any, most: Any, **spec: Any) -> JSON:
-    return pool(autoscaling=True, minNodes=least, targetNodes=target, maxNodes=most, **spec)

@@ -26,7 +26,6 @@ SPOT = {"spotgate.dev/capacity": "spot"}
 PREFERRED = {"spotgate.dev/capacity": "spot-preferred"}
 ON_DEMAND = {"spotgate.dev/capacity": "on-demand"}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFER = "preferredDuringSchedulingIgnoredDuringExecution"
 
 TAINTS = ("spot=true:NoSchedule", "is_gpu=true:PreferNoSchedule")
 GPU_SPOT = cks_pool("gpu-spot", labels={"example.com/tier": "spot"}, taints=TAINTS)
@@ -35,10 +34,6 @@ CPU_SPOT = cks_pool("cpu-spot", gpu=False, taints=("spot=true:NoSchedule",))
 GPU = cks_pool("gpu", spot=False, labels={"example.com/tier": "paid"})
 CPU = cks_pool("cpu-control-plane", spot=False, gpu=False)
 CLUSTER = (CPU, CPU_SPOT, GPU, GPU_SPOT)
-
-TOLERATE_SPOT = {"key": "spot", "operator": "Equal", "value": "true", "effect": "NoSchedule"}
-TOLERATE_GPU = {"key": "is_gpu", "operator": "Equal", "value": "true", "effect": "PreferNoSchedule"}
-TOLERATE_PREEMPTIBLE = {"key": "preemptible", "operator": "Exists", "effect": "NoExecute"}
 
 
 def rule(providers: Mapping[str, Provider] = ONLY_CKS, **spec: Any) -> SpotPlacement:

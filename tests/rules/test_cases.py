@@ -30,7 +30,8 @@ def test_example(example: Example, policies: Path) -> None:
     if example.object is None and example.old is None:
         bundle_for(example, policies)
         return
-    changed, findings = judged(example, policies)
-    expected = example.expect + [{}] * (len(findings) - len(example.expect))
-    assert [shown(*pair) for pair in zip(findings, expected, strict=False)] == example.expect
+    changed, decision = judged(example, policies)
+    expected = example.expect + [{}] * (len(decision.findings) - len(example.expect))
+    assert [shown(*pair) for pair in zip(decision.findings, expected, strict=False)] == example.expect
     assert changed == (example.patched or {})
+    assert [text for _, _, text in decision.steps if text in example.trace] == example.trace

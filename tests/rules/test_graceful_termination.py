@@ -10,14 +10,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests import strategies
-from tests.rules.conftest import owned_by, patched, request_for, shipped_provider, subject_of, with_fields
+from tests.rules.conftest import owned_by, patched, shipped_provider, subject_of, with_fields
 from webhook.capacity.providers.pool import Taint
-from webhook.capacity.view import ClusterView, Needs
+from webhook.capacity.view import ClusterView
 from webhook.kube.pod_decoding import decode_pod
-from webhook.model.decision import Trace, Violation
-from webhook.model.review import GroupVersionResource
-from webhook.policy.errors import SpecError
-from webhook.policy.match import PODS_CREATE
 from webhook.rules.context import Context, Phase
 from webhook.rules.graceful_termination.rule import KIND, GracefulTermination
 from webhook.rules.protocol import Facts, Mutator
@@ -27,6 +23,7 @@ if TYPE_CHECKING:
     from tests.rules.conftest import FakeSubject
     from webhook.capacity.providers.pool import Pool
     from webhook.kube.edit import PodEditor
+    from webhook.model.decision import Violation
 
 JSON = dict[str, Any]
 
@@ -112,11 +109,6 @@ def judge_after(value: JSON, policy: GracefulTermination, **changes: Any) -> lis
     return judge(result, policy, **changes)
 
 
-def test_it_asks_for_pools_and_namespaces_when_pods_are_created() -> None:
-    assert KIND.needs == Needs(namespaces=True, pools=True)
-    assert KIND.rules(Facts({})) == (PODS_CREATE,)
-
-
 # Grace period --------------------------------------------------------------------------------------------------------
 
 
@@ -133,46 +125,7 @@ def test_an_annotation_full_of_rubbish_makes_one_short_finding() -> None:
     assert len(found[0].reason) < 100
 
 
-# Findings ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("value", "remedies"),
-    [
-        (pod(grace=600, keep="pre-stop"), ["label the pod template `spotgate.dev/capacity: on-demand`"]),
-        (
-            pod(),
-            [
-                "annotate the pod template `spotgate.dev/keep: grace-period`",
-                "annotate the pod template `spotgate.dev/keep: pre-stop`",
-            ],
-        ),
-    ],
-)
-def test_in_a_workload_the_pod_template_is_what_is_to_be_labelled(value: JSON, remedies: list[str]) -> None:
-    found = rule().validate(subject_of(value, template=True), context(Phase.VALIDATE))
-    assert [remedy in each.fix for each, remedy in zip(found, remedies, strict=True)] == [True] * len(remedies)
-
-
 # Left alone ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("operation", ["UPDATE", "DELETE"])
-def test_only_a_new_pod_is_looked_at(operation: str) -> None:
-    subject = subject_of(pod(grace=600), operation=operation, request=request_for(operation=operation))
-
-    assert list(rule().validate(subject, context(Phase.VALIDATE))) == []
-
-
-@pytest.mark.parametrize(
-    "changes", [{"resource": GroupVersionResource("apps", "v1", "deployments")}, {"sub_resource": "eviction"}]
-)
-def test_only_pods_and_templates_are_looked_at(changes: JSON) -> None:
-    other = subject_of(pod(grace=600), request=request_for(**changes))
-    template = subject_of(pod(grace=600), request=request_for(**changes), template=True)
-
-    assert list(rule().validate(other, context(Phase.VALIDATE))) == []
-    assert len(list(rule().validate(template, context(Phase.VALIDATE)))) == 2
 
 
 @pytest.mark.parametrize("capacity", ["spot", "spot-preferred"])
@@ -197,59 +150,6 @@ def test_it_does_not_matter_whether_the_pod_is_placed_before_or_after(capacity: 
     assert first["spec"]["tolerations"]
     assert first["spec"][GRACE] == (270 if app else 30)
     assert mutate(first, rule(), where) == (first, [])
-
-
-def test_the_trace_says_why() -> None:
-    recording = Trace()
-    rule().plan(subject_of(pod(owner=("Job", "batch/v1")), trace=recording), context())
-
-    assert [text for _, _, text in recording.steps][1:] == [
-        (
-            "the budget is 270 s: On CoreWeave CKS a node is drained 120 s after the notice and removed after 420 s: "
-            "a Pod has 300 s, less a safety margin of 30 s"
-        ),
-        "class batch: a Job owns it, and it requests no GPUs",
-        "grace period: 30 s, should be 30 s",
-        "preStop sleep of 0 s: no container needs it",
-    ]
-
-
-# The policy file -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("spec", "path", "problem"),
-    [
-        (
-            {"classes": {"web": {"graceSeconds": 5, "preStopSeconds": 5}}},
-            ("classes", "web", "preStopSeconds"),
-            "a sleep of 5 s leaves nothing of 5 s to shut down in; it must be less than graceSeconds",
-        ),
-    ],
-)
-def test_what_can_not_work_is_refused_when_the_policy_is_loaded(
-    spec: JSON, path: tuple[str, ...], problem: str
-) -> None:
-    with pytest.raises(SpecError) as caught:
-        rule(**spec)
-
-    assert (caught.value.path, caught.value.problem) == (path, problem)
-
-
-@pytest.mark.parametrize(
-    ("spec", "location", "problem"),
-    [
-        ({"overBudget": "refuse"}, ("overBudget",), "Input should be 'warn', 'clamp' or 'deny'"),
-        ({"untunned": "raise-only"}, ("untunned",), "Extra inputs are not permitted"),
-        ({"classes": {"web": {"graceSeconds": 60}}}, ("classes", "web", "preStopSeconds"), "Field required"),
-    ],
-)
-def test_mistakes_in_the_spec_are_found_at_their_field(spec: JSON, location: tuple[str, ...], problem: str) -> None:
-    with pytest.raises(ValueError, match="validation error") as caught:
-        KIND.spec.model_validate(spec)
-
-    errors = caught.value.errors()  # type: ignore[attr-defined]
-    assert [(error["loc"], error["msg"]) for error in errors] == [(location, problem)]
 
 
 # Invariants ----------------------------------------------------------------------------------------------------------

@@ -7,6 +7,11 @@ import pytest
 import yaml
 
 import webhook.rules
+from webhook.capacity.view import Needs
+from webhook.policy.match import PODS_CREATE
+from webhook.rules.graceful_termination import rule as graceful_termination
+from webhook.rules.protocol import Facts, PolicyKind
+from webhook.rules.spot_placement import rule as spot_placement
 
 FOLDERS = sorted(each.parent for each in Path(webhook.rules.__file__).parent.glob("*/rule.py"))
 
@@ -18,3 +23,9 @@ def test_the_head_of_a_rule_has_all_sections_in_order_and_names_its_findings(fol
     found = dict(zip(sections[1::2], sections[2::2], strict=True))
     assert list(found) == ["Intent", "Reads", "Writes", "Finds", "Source"]
     assert re.findall(r"[a-z-]+", found["Finds"]) == list(yaml.safe_load((folder / "findings.yaml").read_text()))
+
+
+@pytest.mark.parametrize("kind", [spot_placement.KIND, graceful_termination.KIND], ids=lambda kind: kind.name)
+def test_a_kind_that_changes_pods_looks_at_new_ones_and_asks_for_pools_and_namespaces(kind: PolicyKind) -> None:
+    assert kind.needs == Needs(namespaces=True, pools=True)
+    assert kind.rules(Facts({})) == (PODS_CREATE,)

@@ -9,35 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.rules import nodepools
 from tests.rules.nodepools import (
     CKS,
     JSON,
     KARPENTER,
-    autoscaled,
     judge,
     pool,
     shipped,
-    subject_of,
 )
 from webhook.model.decision import Trace
 from webhook.rules.node_pool_rules.checks import FieldRule
-
-# Updates.
-
-
-BROKEN = autoscaled(
-    5, 4, 3, computeClass="spot", instanceType="gb200-4x", gpu={"version": 570}, image={"name": "a", "kernel": "b"}
-)
-
-
-def test_deletions_and_scaling_are_not_its_business() -> None:
-    trace = Trace()
-    for request in (subject_of(CKS, None, BROKEN), subject_of(CKS, {"spec": {}}, {"spec": {"replicas": 1}}, "scale")):
-        request.trace = trace
-        assert list(shipped().validate(request, nodepools.CONTEXT)) == []
-    assert [text for _, _, text in trace.steps] == ["nothing of a pool is written by this request"] * 2
-
 
 # What nobody meant to write.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -14,16 +14,17 @@ from hypothesis import strategies as st
 from tests.objects import BUNDLE
 from tests.rules.conftest import FakeSubject, request_for
 from webhook.base.bounds import OverBoundError
-from webhook.kube.pod import ObjectMeta, Pod
+from webhook.kube.pod import Pod
 from webhook.kube.templates import TEMPLATES_AT_MOST
-from webhook.model.decision import Outcome, Trace, Violation
 from webhook.model.review import GroupVersionKind, GroupVersionResource
-from webhook.policy.terms import BREAK_GLASS
 from webhook.rules.context import Context, Phase, utc_now
 from webhook.rules.protocol import Facts
 from webhook.rules.reserved_labels.own import own_keys_of_namespace
 from webhook.rules.reserved_labels.rule import KIND, ReservedLabels
 from webhook.rules.reserved_labels.spec import ReservedLabelsSpec
+
+if TYPE_CHECKING:
+    from webhook.model.decision import Violation
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = {
@@ -56,20 +57,6 @@ def judge(subject: FakeSubject, rule: ReservedLabels = RULE) -> list[Violation]:
     return list(rule.validate(subject, CONTEXT))
 
 
-def labelled(labels: dict[str, str] | None) -> Pod:
-    return Pod(metadata=ObjectMeta(name="web", labels=labels))
-
-
-def of_pod(*keys: str, old: dict[str, str] | None = None, **changes: Any) -> FakeSubject:
-    """Return a Pod with these labels, all "true"; ``old`` are those of the Pod before an UPDATE."""
-    operation = "CREATE" if old is None else "UPDATE"
-    old_pod = None if old is None else labelled(old)
-    subject = FakeSubject(
-        labelled(dict.fromkeys(keys, "true")), request_for(operation=operation), operation, old_pod=old_pod
-    )
-    return subject.but(**changes)
-
-
 def of_object(
     resource: GroupVersionResource, value: dict[str, Any] | None, old: dict[str, Any] | None = None
 ) -> FakeSubject:
@@ -84,34 +71,9 @@ def with_labels(**fields: Any) -> dict[str, Any]:
     return {"metadata": {"labels": fields.get("labels")}, "spec": {"nodeLabels": fields.get("node_labels")}}
 
 
-def test_a_pod_template_counts_as_a_pod_whatever_it_is_part_of() -> None:
-    request = request_for(resource=DEPLOYMENTS)
-    template = of_pod("qos.coreweave.cloud/interruptable", "foo.coreweave.com/bar", request=request, template=True)
-    assert [each.field for each in judge(template)] == ['metadata.labels["foo.coreweave.com/bar"]']
-    assert KIND.template_outcome is Outcome.DENY
-
-
-def test_a_pod_template_answers_only_for_what_an_update_adds_to_it() -> None:
-    request = request_for(resource=DEPLOYMENTS, operation="UPDATE")
-    old = labelled({"foo.coreweave.com/bar": "true"})
-    template = of_pod("foo.coreweave.com/bar", "new.coreweave.com/bar", request=request, template=True, old_pod=old)
-    assert [each.field for each in judge(template)] == ['metadata.labels["new.coreweave.com/bar"]']
-
-
 def test_a_resource_that_is_called_pods_in_another_group_is_read_as_an_object() -> None:
     pod_metrics = GroupVersionResource("metrics.k8s.io", "v1beta1", "pods")
     assert judge(of_object(pod_metrics, {"metadata": {"labels": {"foo.coreweave.com/bar": "x"}}}))
-
-
-def test_the_trace_says_why_a_reserved_label_is_passed() -> None:
-    trace = Trace()
-    old = {"foo.coreweave.com/bar": "true"}
-    judge(of_pod("foo.coreweave.com/bar", "qos.coreweave.cloud/interruptable", old=old, trace=trace))
-    assert [text for _, _, text in trace.steps] == [
-        "label foo.coreweave.com/bar is reserved, and was there before",
-        "label qos.coreweave.cloud/interruptable is reserved, and allowed on pods",
-        "the request adds no reserved label",
-    ]
 
 
 def test_by_default_it_matches_pods_every_kind_of_workload_and_of_node_pool() -> None:
@@ -150,24 +112,6 @@ def test_more_places_than_anybody_writes_are_refused_not_passed_over() -> None:
 
 
 # Keys of spotgate's own that have no effect where they are.
-
-
-def of_own(*, labels: dict[str, str] | None = None, annotations: dict[str, str] | None = None, **how: Any) -> Any:
-    return FakeSubject(Pod(metadata=ObjectMeta(labels=labels, annotations=annotations)), **how)
-
-
-def test_break_glass_has_no_effect_in_a_pod_template() -> None:
-    (violation,) = judge(of_own(annotations={BREAK_GLASS: "why"}, template=True))
-    assert violation.reason == (
-        "annotation spotgate.dev/break-glass has no effect on a pod template, only on the object that is applied"
-    )
-    assert violation.fix == "move it to `metadata.annotations` of the object that is applied"
-
-
-@pytest.mark.parametrize("domain", ["*.coreweave.com", "coreweave", "CoreWeave.com", "coreweave.com ", ""])
-def test_a_domain_is_written_alone_and_in_lower_case(domain: str) -> None:
-    with pytest.raises(ValueError, match="expected a domain alone in lower case"):
-        ReservedLabelsSpec.model_validate({"domains": [domain]})
 
 
 prefixes = st.sampled_from(

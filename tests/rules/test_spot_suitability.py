@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.objects import KARPENTER, view_of
-from tests.rules.conftest import owned_by, subject_of
 from tests.rules.judged import (
     NAMESPACE,
     SPOT,
@@ -24,11 +22,8 @@ from tests.rules.judged import (
     yaml_of,
 )
 from tests.strategies import pods
-from webhook.rules.context import Context, Phase, utc_now
-from webhook.rules.protocol import Facts
-from webhook.rules.spot_suitability.jobs import job_violations
-from webhook.rules.spot_suitability.rule import KIND as POLICY_KIND
-from webhook.rules.spot_suitability.rule import SpotSuitability
+from webhook.capacity.placement.target import CAPACITY_LABEL
+from webhook.kube.templates import TEMPLATES_AT_MOST
 
 if TYPE_CHECKING:
     from webhook.capacity.view import ClusterView
@@ -55,32 +50,6 @@ def spot(*, labels: JSON | None = None, annotations: JSON | None = None, **spec:
 
 def service(replicas: int = 6, kind: str = "Deployment", **spec: Any) -> JSON:
     return workload(kind, of=spot(**spec), replicas=replicas)
-
-
-# Node Termination Handler
-
-
-def test_node_termination_handler_beside_karpenter() -> None:
-    handler = template(containers=[{"name": "h", "image": "public.ecr.aws/aws-ec2/aws-node-termination-handler:v1.25"}])
-    rule = POLICY_KIND.compile(POLICY_KIND.spec(), Facts({"karpenter": KARPENTER}))
-    assert isinstance(rule, SpotSuitability)
-    subject = subject_of({"metadata": {}, **handler}, template=True)
-    subject.request.object = msgspec.Raw(b"{}")
-    for shown, found in (("karpenter", 1), ("eks", 0)):
-        context = Context(phase=Phase.VALIDATE, now=utc_now(), view=view_of(shown=(shown,)))
-        violations = list(rule.validate(subject, context))
-        assert len(violations) == found
-    assert said(workload("DaemonSet", of=handler)) == []
-
-
-# What a policy can set
-
-
-def test_other_policies_are_not_asked_of_a_template_that_stays() -> None:
-    bad = {"qos.coreweave.cloud/interruptible": "true"}
-    assert (
-        judged(service(2, labels=bad), "ReservedLabels", old=service(3, labels=bad), domains=["coreweave.cloud"]) == []
-    )
 
 
 # Its page
@@ -123,29 +92,21 @@ def test_every_finding_names_its_place_and_ends_in_yaml(value: JSON, replicas: i
             assert yaml_of(finding)
 
 
-IGNORING: Final = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
-FAILING: Final = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [1]}}]}
-
-
-@pytest.mark.parametrize(
-    ("around", "restart", "grace", "expected"),
-    [
-        ({}, "Never", 30, ["job-failure-policy"]),
-        ({}, "OnFailure", 30, []),
-        ({"backoffLimit": 0}, "Never", 30, ["job-fails"]),
-        ({"backoffLimit": 0}, "OnFailure", 30, ["job-fails"]),
-        ({"backoffLimit": 0, "podFailurePolicy": FAILING}, "Never", 30, ["job-fails"]),
-        ({"backoffLimit": 0, "podFailurePolicy": IGNORING}, "Never", 30, []),
-        ({"podFailurePolicy": IGNORING, "podReplacementPolicy": "Failed"}, "Never", 200, []),
-        ({"podReplacementPolicy": "Failed"}, "OnFailure", 61, ["late-replacement"]),
-        ({"podReplacementPolicy": "Failed"}, "OnFailure", 60, []),
-        ({"podFailurePolicy": {"rules": [7, {"action": "Ignore", "onPodConditions": [7]}]}}, "Never", 30, []),
-    ],
-)
-def test_what_a_reclaim_does_to_a_job_is_read_around_its_template(
-    around: dict[str, Any], restart: str, grace: int, expected: list[str]
-) -> None:
-    spec = {"restartPolicy": restart, "terminationGracePeriodSeconds": grace, "containers": [{"name": "main"}]}
-    pod = {"metadata": {"ownerReferences": owned_by("Job", "batch/v1")}, "spec": spec}
-    subject = subject_of(pod, template=True, path=("spec", "template"), object={"spec": {**around, "template": pod}})
-    assert [violation.id for violation in job_violations(subject)] == expected
+def test_a_gang_of_as_many_parts_as_are_judged_is_compared_with_its_first_part() -> None:
+    names = ["spot"] * (TEMPLATES_AT_MOST - 1) + ["on-demand"]
+    jobs = [
+        {
+            "name": f"w{number}",
+            "template": {"spec": {"template": template(metadata={"labels": {CAPACITY_LABEL: name}})}},
+        }
+        for number, name in enumerate(names)
+    ]
+    metadata = {"name": "j"}
+    value = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": metadata,
+        "spec": {"replicatedJobs": jobs},
+    }
+    fields = [finding.field for finding in said(value) if finding.id == "spot-suitability/gang-split"]
+    assert [field.partition(".metadata")[0] for field in fields] == ["spec.replicatedJobs[0].template.spec.template"]
