@@ -74,7 +74,7 @@ def provider_table() -> str:
         ("labels that name machines", lambda spec: _codes(each.key for each in spec.machine_labels)),
         ("never spot", lambda spec: _codes(spec.instance_types.never_spot.patterns)),
         (
-            "left alone",
+            "ignored",
             lambda spec: _lines(
                 (
                     *(f"scheduler `{each}`" for each in spec.hands_off_schedulers.patterns),
@@ -109,7 +109,7 @@ def _source(file: str, document: Mapping[str, Any]) -> str:
 
 
 def checked_pages() -> str:
-    """Return the pages that the facts about each provider are from, and when they were last held against them."""
+    """Return the pages that the facts about each provider are from, and when someone last compared them."""
     rows: list[list[str]] = []
     for name, document, spec in providers():
         pages = [line.split() for line in document["metadata"]["annotations"].get("checked", "").splitlines()]
@@ -132,7 +132,7 @@ def node_pool_tables() -> str:
             "instance type",
             lambda reader: _of_machines(reader, lambda each: _code(each.instance_type or reader.requirements)),
         ),
-        ("GPUs, beside the type", lambda reader: _of_machines(reader, _accelerators)),
+        ("GPUs, in addition to the type", lambda reader: _of_machines(reader, _accelerators)),
         ("size", _size),
         (
             "autoscaled; at most",
@@ -140,7 +140,7 @@ def node_pool_tables() -> str:
                 filter(None, (_code(reader.size.autoscaling), _code(reader.size.maximum), _code(reader.size.limits)))
             ),
         ),
-        ("limits below this leave none", _least),
+        ("minimum limits for a node", _least),
         ("taints", lambda reader: _code(reader.taints) + (" as `key=value:Effect`" if reader.taint_texts else "")),
         ("labels", lambda reader: _code(reader.labels)),
         ("name of the pool", lambda reader: _code(reader.pool_name or "metadata.name")),
