@@ -53,7 +53,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_every_command_that_ends_has_an_example() -> None:
-    needing_a_cluster = {"serve", "audit", "certs", "doctor", "rehearse"}
+    needing_a_cluster = {"serve", "controller", "audit", "certs", "doctor", "rehearse"}
     run = {command.split()[1] for command, _ in EXAMPLES if command.startswith("spotgate ")}
     assert run == {*COMMANDS} - needing_a_cluster
 
