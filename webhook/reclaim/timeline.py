@@ -319,6 +319,9 @@ class NoTimeline(msgspec.Struct, frozen=True):
     where: str
     because: str
 
+    def __str__(self) -> str:
+        return f"{self.where}: {self.because}" if self.where else self.because
+
 
 def reclaims(trace: PhaseDecisions, bundle: Bundle, view: ClusterView) -> Iterator[ReclaimTimeline | NoTimeline]:
     """Yield the timeline of each Pod that the request makes, or why there is none."""

@@ -12,10 +12,10 @@ from webhook.offline.additions import as_field
 from webhook.offline.explanation import CHANGES
 from webhook.pages import page
 from webhook.reclaim import svg
-from webhook.reclaim.timeline import ReclaimTimeline
+from webhook.reclaim.timeline import NoTimeline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from webhook.offline.explanation import Explanation, PolicyVerdict
 
@@ -31,7 +31,9 @@ def show(explained: Iterable[Explanation]) -> None:
             as_field=as_field,
             others_of=others_of,
             pictures=lambda explanation: [Markup(svg.element(*drawn)) for drawn in titled(explanation)],  # noqa: S704 - escaped
-            silences=_silences,
+            silences=lambda explanation: [
+                str(silent) for silent in explanation.timelines if isinstance(silent, NoTimeline)
+            ],
         )
     )
 
@@ -40,9 +42,3 @@ def _style_of(verdict: PolicyVerdict) -> str:
     if verdict.findings:
         return str(max(finding.outcome for finding in verdict.findings))
     return "change" if verdict.word == CHANGES else ""
-
-
-def _silences(explained: Explanation) -> Iterator[str]:
-    for timeline in explained.timelines:
-        if not isinstance(timeline, ReclaimTimeline):
-            yield ": ".join(filter(None, (timeline.where, timeline.because)))

@@ -66,8 +66,7 @@ def _object(explained: Explanation) -> Iterator[Line]:
         if isinstance(timeline, ReclaimTimeline):
             yield from _timeline(timeline)
         else:
-            about = f"{timeline.where}: " if timeline.where else ""
-            yield from _wrapped(f"no timeline: {about}{timeline.because}", "", _QUIET)
+            yield from _wrapped(f"no timeline: {timeline}", "", _QUIET)
 
 
 def others_of(explained: Explanation) -> str:

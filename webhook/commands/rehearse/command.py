@@ -1,4 +1,4 @@
-"""Tell what happens when spot nodes go, by the real scheduler, before they do: ``spotgate rehearse``."""
+"""Rehearse the loss of spot nodes with the real scheduler: ``spotgate rehearse``."""
 
 from __future__ import annotations
 

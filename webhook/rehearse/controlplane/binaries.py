@@ -154,7 +154,7 @@ def find_go() -> str:
 
 @contextlib.contextmanager
 def locked(cache: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock of the cache, which the kernel gives free however its holder ends. Raise BinariesError."""
+    """Lock the cache while the block runs; the kernel releases the lock if the process ends. Raise BinariesError."""
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with (cache / "lock").open("w") as file:

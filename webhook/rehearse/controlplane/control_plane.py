@@ -41,12 +41,12 @@ _PREFIX: Final = "spotgate-control-plane-"
 
 
 class ControlPlaneError(Exception):
-    """Report that a control plane does not run; the message ends with what its server logged last."""
+    """A control plane that does not run; the message ends with the last lines of its server's log."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """Hold a control plane on ports that are its own. Logs and everything else are in `directory`."""
+    """A control plane on reserved ports. Logs and all other files are in `directory`."""
 
     binaries: Mapping[str, Path]
     directory: Path
@@ -125,11 +125,11 @@ def reserve_control_plane(binaries: Mapping[str, Path]) -> Iterator[ControlPlane
 
 
 def _remove_abandoned() -> None:
-    """Remove the folders of killed programs: nobody holds their locks any more."""
+    """Remove the folders of killed programs, whose locks are free."""
     for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError), _opened(directory) as descriptor:  # another's, still in use, or just gone
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # An empty one may be somebody's who is about to lock it.
+            # Another process may be about to lock an empty one.
             if os.fstat(descriptor).st_uid == os.geteuid() and any(directory.iterdir()):
                 shutil.rmtree(directory)
 

@@ -1,4 +1,4 @@
-"""Make what the servers of a control plane show each other and their users: certificates, keys, tokens, kubeconfigs."""
+"""Create the credentials of a control plane: certificates, keys, tokens, kubeconfigs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GROUPS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Hold what the servers show each other and their users, as files below `directory`.
+    """The credentials of the servers and their users, as files below `directory`.
 
     Attributes:
         url: the address of the API server.

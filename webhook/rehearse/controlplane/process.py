@@ -20,7 +20,7 @@ WRAPPER: Final = Path(__file__).with_name("run_with_parent.py")
 def reserve_port() -> socket.socket:
     """Bind a free port on loopback without listening; its server must set SO_REUSEPORT.
 
-    As long as the socket is open nobody else is given the port, also while the server restarts.
+    While the socket is open, no other program gets the port, even if the server restarts.
     """
     reservation = socket.socket()
     reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

@@ -59,7 +59,7 @@ def _jobs(value: JSON) -> Iterator[JSON]:
             "jobset.sigs.k8s.io/jobset-name": value["metadata"]["name"],
             "jobset.sigs.k8s.io/replicatedjob-name": part["name"],
         }
-        # Its restarts are the JobSet's, which makes all Jobs anew.
+        # The JobSet restarts it, by creating all Jobs again.
         spec = merge_patch(part["template"]["spec"], {"template": {"metadata": {"labels": labels}}})
         for index in range(part.get("replicas", 1)):
             made = {"apiVersion": "batch/v1", "kind": "Job", "spec": spec}

@@ -24,7 +24,7 @@ CREATED: Final = "2026-01-01T00:00:00Z"
 """When an object was made that does not say so; nothing depends on it."""
 
 _DEFAULTS: Final = {"pods": "110", "ephemeral-storage": "100Gi"}
-"""What a node offers where nobody says so: the kubelet's default, and a small disk."""
+"""The default resources of a node: the kubelet's default, and a small disk."""
 
 _MOST_OF_ONE_POOL: Final = 20_000
 """More nodes than any cluster can have, and than a rehearsal can take."""

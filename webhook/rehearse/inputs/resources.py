@@ -20,7 +20,7 @@ GroupKind: TypeAlias = tuple[str, str]
 
 
 class RehearsedKind(msgspec.Struct, frozen=True):
-    """Describe a kind of object that a rehearsal loads.
+    """A kind of object that a rehearsal loads.
 
     Attributes:
         group: of its API; empty for the core group.

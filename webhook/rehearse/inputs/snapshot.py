@@ -1,4 +1,4 @@
-"""Describe the cluster that is rehearsed: its objects, its Nodes and node pools, and what is not known of it."""
+"""The cluster that is rehearsed: its objects, its Nodes and node pools, and what is not known about it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _WITH_REVISIONS: Final = frozenset({_SETS, "DaemonSet"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSnapshot:
-    """Hold a cluster at one moment.
+    """A cluster at one moment.
 
     Attributes:
         source: what it was made of.
@@ -149,7 +149,7 @@ class _Spec(msgspec.Struct):
 
 
 class _Workload(msgspec.Struct):
-    """Hold the fields of an object that are read: the API server judges the rest."""
+    """The fields of an object that are read; the API server judges the others."""
 
     metadata: ObjectMeta
     spec: _Spec | None = None

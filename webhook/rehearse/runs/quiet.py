@@ -29,7 +29,7 @@ _COUNTED: Final = 0.5
 
 _POLL: Final = 0.05
 _AT_MOST: Final = 40.0
-"""Seconds; a Job makes a Pod anew after 10, 20, 40 s."""
+"""Seconds; a Job creates a Pod again after 10, 20, 40 s."""
 
 LONGEST_RUN: Final = 900.0
 """Seconds of this machine after which a run ends, whatever still happens: ten times what 10,000 Pods take."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 MODELLED: Final = (
     "seconds: the provider's window, whole grace periods, start-up and growth are computed, not waited for",
-    "restarts: Pods of gangs, and of controllers that are not here, are made anew with their names once they are gone",
+    "restarts: Pods of gangs, and of controllers that are not here, are created again by name once they are gone",
     "volumes: a provisioner makes them in the zone of the node that the scheduler chooses",
 )
 

@@ -75,21 +75,17 @@ class WorkloadRun(msgspec.Struct):
     def harm(self) -> tuple[float, ...]:
         """Return what the workload has lost in the end, the worst first."""
         failed = sum(reason.startswith((JOB_FAILED, INDEXES_FAILED)) for reason in self.reasons)
-        return failed, self.pending + self.missing, self.killed_early, self.work_lost_gpu_hours
+        return failed, max(self.pending, 0) + self.missing, self.killed_early, self.work_lost_gpu_hours
 
     @property
     def touched(self) -> bool:
         """Return whether the reclaim does anything to the workload."""
-        return bool(self.lost or self.moved or self._harmed)
+        return bool(self.lost or self.moved or any(self.harm))
 
     @property
     def goes_with_nodes(self) -> bool:
         """Return whether it only loses Pods that nothing moves."""
-        return not (self._harmed or self.moves or self.moved)
-
-    @property
-    def _harmed(self) -> bool:
-        return bool(self.pending > 0 or self.missing or self.killed_early or self.work_lost_gpu_hours)
+        return not (any(self.harm) or self.moves or self.moved)
 
 
 class RunOutcome(msgspec.Struct):
