@@ -152,6 +152,8 @@ def _composed(
 ) -> tuple[list[PolicyDocument], tuple[PolicyDocument, ...]]:
     """Return the valid documents, with the shipped ones that are not replaced, and those that replace a shipped one.
 
+    Raise PolicyErrors if any document has mistakes.
+
     Args:
         files: the policy files of the user.
         where: what the user named, for errors.
@@ -170,10 +172,9 @@ def _composed(
         problems += [duplicate for duplicate in duplicates([*base, *documents]) if duplicate not in problems]
     if not shipped and not any(document.is_policy for document in documents) and not problems:
         problems.append(Problem(where, 0, 0, "", _no_policy(documents)))
-    documents = [*base, *documents]
-    if any(document.spec is None for document in documents if document.kind in FACTS):
-        raise PolicyErrors(problems)  # What policies say of facts that are not there is no mistake of theirs.
-    return documents, replacing
+    if problems:
+        raise PolicyErrors(problems)
+    return [*base, *documents], replacing
 
 
 def _no_policy(documents: Sequence[PolicyDocument]) -> str:
@@ -187,7 +188,6 @@ def _no_policy(documents: Sequence[PolicyDocument]) -> str:
 def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_namespace: str, cluster: str) -> Bundle:
     """Compile and index the documents. Raise PolicyErrors if there are problems."""
     names = [document.name for document in documents if document.is_policy]
-    documents = [document for document in documents if document.spec is not None]
 
     # What a taint means is a fact of the cluster: every policy must see the Pod on the same pools.
     spot_taints = [
@@ -222,7 +222,7 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
             policy = _compile(document, facts, shared, standing.get(document.name, ALONE))
         except (SpecError, SpecErrors) as error:
             errors = error.errors if isinstance(error, SpecErrors) else (error,)
-            problems += (document.spec_problem(each) for each in errors if not document.is_reported(each))
+            problems += map(document.spec_problem, errors)
             continue
         if document.spec.enforcement is not Enforcement.OFF:
             enforcement = min(policy.enforcement, Outcome[mode.enforcement.upper()])

@@ -50,7 +50,7 @@ def _date_text(value: object) -> object:
 
 def _parsed_version(value: object) -> tuple[int, int]:
     if not isinstance(value, str):
-        raise ValueError(f'expected a version in quotes, as "1.34"; got {quoted_value(value)}')  # noqa: TRY004 - pydantic
+        raise ValueError(f'write the version in quotes, as "1.34"; got {quoted_value(value)}')  # noqa: TRY004 - pydantic
     return parse_version(value)
 
 

@@ -32,22 +32,17 @@ _WALKED_AT_MOST: Final = 100_000
 
 
 class PolicyDocument(msgspec.Struct, frozen=True):
-    """A validated document and its place in a file, for later errors.
-
-    A document with mistakes makes the whole set unusable. It is kept only to find more mistakes.
+    """A valid document and its place in a file, for later errors.
 
     Attributes:
-        name: the name; empty if it is invalid.
-        spec: the model of the kind without faulty fields; None if it is invalid without them.
+        spec: the model of the kind.
         document: the document as it was read.
-        faulty: the fields with mistakes, which ``spec`` leaves out.
     """
 
     kind: str
     name: str
     spec: Any
     document: Document
-    faulty: frozenset[str | int] = frozenset()
 
     @property
     def is_policy(self) -> bool:
@@ -56,17 +51,7 @@ class PolicyDocument(msgspec.Struct, frozen=True):
 
     def problem(self, path: tuple[str | int, ...], text: str) -> Problem:
         """Return a problem at this field of the document."""
-        line, column = self.document.position(path)
-        return Problem(self.document.file, line, column, field_path(path), text)
-
-    def is_reported(self, error: SpecError) -> bool:
-        """Return whether the error is in a field that is already reported, or in a text that uses one."""
-        text: Any = self.document.value
-        for step in ("spec", *error.path):
-            there = step in text if isinstance(text, dict) else isinstance(text, list) and step in range(len(text))
-            text = text[step] if there else None
-        read = [field for field in self.faulty if isinstance(text, str) and f"{field}." in text]
-        return bool(read) or not self.faulty.isdisjoint(error.path[:1])
+        return Problem(self.document.file, *self.document.position(path), field_path(path), text)
 
     def spec_problem(self, error: SpecError) -> Problem:
         """Return the problem for an error found while compiling the spec."""

@@ -63,12 +63,11 @@ def load_documents(
 def validate_document(
     document: Document, kinds: Mapping[str, type[BaseModel]], problems: list[Problem]
 ) -> PolicyDocument | None:
-    """Return the document as far as it is valid. Return None if it is of none of these kinds."""
-    value = document.value
+    """Return the document. Return None if it has mistakes, or is of none of these kinds."""
+    value, before = document.value, len(problems)
 
-    def problem(path: tuple[str | int, ...], text: str) -> None:
-        line, column = document.position(path)
-        problems.append(Problem(document.file, line, column, field_path(path), text))
+    def problem(path: FieldPath, text: str) -> None:
+        problems.append(Problem(document.file, *document.position(path), field_path(path), text))
 
     if not isinstance(value, dict):
         problem((), "a policy document is a map with apiVersion, kind, metadata and spec")
@@ -85,26 +84,21 @@ def validate_document(
         problem((key,), f"unknown field `{key}`{hint}")
     metadata = validate_model(Metadata, value.get("metadata", {}), ("metadata",), problem)
     spec: BaseModel | None = None
-    faulty: set[str | int] = set()
-
-    def spec_problem(path: FieldPath, text: str) -> None:
-        faulty.update(path[1:2])
-        problem(path, text)
-
     if isinstance(kind, str) and kind in kinds:
-        spec = validate_model(kinds[kind], {} if value.get("spec") is None else value["spec"], ("spec",), spec_problem)
+        spec = validate_model(kinds[kind], {} if value.get("spec") is None else value["spec"], ("spec",), problem)
     else:
         known = ", ".join(sorted(kinds))
         unknown = "is missing" if kind is None else f"unknown kind {quoted_value(kind)}{did_you_mean(str(kind), kinds)}"
         problem(("kind",), f"{unknown}; there are: {known}")
-    name = metadata.name if metadata is not None else ""
-    return PolicyDocument(str(kind), name, spec, document, frozenset(faulty))
+    if metadata is None or spec is None or len(problems) > before:
+        return None
+    return PolicyDocument(str(kind), metadata.name, spec, document)
 
 
 def validate_model(
     model: type[M], value: object, prefix: tuple[str, ...], problem: Callable[[FieldPath, str], None]
 ) -> M | None:
-    """Return the validated model without its faulty fields. Return None if it is invalid without them.
+    """Return the validated model. Return None if it has mistakes.
 
     ``problem`` is called with the path, which begins with ``prefix``, and the text of each mistake.
     """
@@ -119,13 +113,7 @@ def validate_model(
             continue  # The list has items, and the mistakes in them are reported.
         path = (*prefix, *(part for part in item["loc"] if part != "[key]"))
         problem(path, _text(item, model)[:_LONGEST])
-    if not isinstance(value, dict):
-        return None
-    faulty = {item["loc"][0] for item in mistakes if item["loc"]}
-    try:
-        return model.model_validate({key: part for key, part in value.items() if key not in faulty})
-    except ValidationError:
-        return None
+    return None
 
 
 _TYPES: Final = {
@@ -134,6 +122,8 @@ _TYPES: Final = {
     "int_from_float": "a whole number",
     "int_type": "a whole number",
     "model_type": "a map (key: value)",
+    "string_type": "text",
+    "tuple_type": "a list",
 }
 """Types of values that pydantic misses, in the words of people who write YAML."""
 
@@ -151,19 +141,13 @@ def _text(item: ErrorDetails, model: type[BaseModel]) -> str:  # noqa: PLR0911 -
             return f"{quoted_value(found)} is not one of {expected}{did_you_mean(str(found), _words(expected))}"
         case "value_error":
             return str(item["ctx"]["error"])
-        case "tuple_type":
-            return (
-                f"must be a list: [{found}]" if isinstance(found, str) else f"must be a list, got {quoted_value(found)}"
-            )
-        case "string_type":
-            fix = "; put it in quotes" if isinstance(found, int | float) else ""
-            return f"must be text, got {quoted_value(found)}{fix}"
         case "too_short":
             return "must not be empty"
         case "date_parsing" | "date_from_datetime_parsing":
             return f"{found} is not a date"
         case type_ if type_ in _TYPES:
-            return f"must be {_TYPES[type_]}, got {quoted_value(found)}"
+            fix = "; put it in quotes" if type_ == "string_type" and isinstance(found, int | float) else ""
+            return f"must be {_TYPES[type_]}, got {quoted_value(found)}{fix}"
         case _:
             return f"{item['msg'].replace('Input should', 'must')}, got {quoted_value(found)}"
 
@@ -197,8 +181,6 @@ def duplicates(loaded: Sequence[PolicyDocument]) -> Iterator[Problem]:
     """Yield a problem for each document that has the name of another one."""
     first: dict[str, PolicyDocument] = {}
     for policy in loaded:
-        if not policy.name:
-            continue
         other = first.setdefault(policy.name, policy)
         if other is not policy:
             line, _ = other.document.position(("metadata", "name"))

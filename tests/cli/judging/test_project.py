@@ -155,7 +155,7 @@ BROKEN: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "version without quotes": (
         "# versions\nkubernetesVersion: 1.30",
-        ['2:1: kubernetesVersion: write it in quotes, as "1.34": YAML reads 1.3 as a number'],
+        ['2:1: kubernetesVersion: write the version in quotes, as "1.34"; got 1.3'],
     ),
     "no version": (
         'kubernetesVersion: "latest"',
@@ -165,7 +165,7 @@ BROKEN: dict[str, tuple[str | bytes, list[str]]] = {
         'kubernetesVersion: "1.2O"',
         ["1:1: kubernetesVersion: '1.2O' is not a Kubernetes version; write it as 1.34"],
     ),
-    "text for a list": ("ignore: x", ["1:1: ignore: must be a list: [x]"]),
+    "text for a list": ("ignore: x", ["1:1: ignore: must be a list, got 'x'"]),
     "bad glob": ('ignore: ["[a"]', ["1:10: ignore[0]: '[a' opens a `[` that it does not close"]),
     "missing state": ("state: [x, z]", ["1:9: state[0]: there is no 'x'", "1:12: state[1]: there is no 'z'"]),
     "several mistakes": ("failOn: x\npartial: maybe", ["1:1: failOn: ", "2:1: partial: "]),

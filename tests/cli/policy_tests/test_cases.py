@@ -437,8 +437,8 @@ spec:
         ("spotgate.dev/v1", "spotgate.dev/v2", "expected spotgate.dev/v1, got 'spotgate.dev/v2'"),
         ("name: mine", "name: My Test", "expected up to 63 lower case letters"),
         ("case 1", "case 0", "2 cases are named 'case 0'; give each a name of its own"),
-        ("kubernetesVersion: '1.30'", "kubernetesVersion: 1.30", 'write it in quotes, as "1.34": YAML reads 1.3'),
-        ("kubernetesVersion: '1.30'", "kubernetesVersion: 1", 'expected a version in quotes, as "1.34"; got 1'),
+        ("kubernetesVersion: '1.30'", "kubernetesVersion: 1.30", 'write the version in quotes, as "1.34"; got 1.3'),
+        ("kubernetesVersion: '1.30'", "kubernetesVersion: 1", 'write the version in quotes, as "1.34"; got 1'),
     ],
 )
 def test_a_document_that_is_almost_a_test_is_no_pass(run: Run, write: Write, old: str, new: str, problem: str) -> None:
