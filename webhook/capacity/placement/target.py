@@ -375,7 +375,4 @@ def _tolerated(pod: Pod, supply: Supply, candidates: tuple[Provider, ...]) -> st
 
 def kept_fields(pod: Pod) -> frozenset[str]:
     """Return what the Pod asks spotgate to leave as it is, as written; unknown words are included."""
-    text = pod.annotations.get(KEEP_ANNOTATION)
-    if text is None:
-        return frozenset()
-    return frozenset(word for part in text.split(",") if (word := part.strip()))
+    return frozenset(word for part in pod.annotations.get(KEEP_ANNOTATION, "").split(",") if (word := part.strip()))

@@ -34,7 +34,11 @@ def within_limits(
     limits: Mapping[str, Decimal], gpu: Gpu, least: LeastSpec, gpu_resources: Globs, requirements: Requirements | None
 ) -> tuple[Gpu, str]:
     """Return which GPUs the limits allow, and why they allow no nodes; empty if they may allow some."""
-    machine = _least_of_pool(least, requirements)
+    machine = dict(least.machine)
+    for label, resource in least.counted.items():
+        lowest = (requirements or NO_REQUIREMENTS).of(label).lowest
+        if lowest is not None:
+            machine[resource] = max(Decimal(lowest), machine.get(resource, _NOTHING))
     no_gpus = ""
     for resource, amount in sorted(limits.items()):
         of_gpus = gpu_resources.match(resource)
@@ -46,20 +50,8 @@ def within_limits(
             no_gpus = no_gpus or because
         elif amount < (has := least.gpu_machine.get(resource, _NOTHING)):
             no_gpus = no_gpus or _because(resource, amount, f"a machine with GPUs has at least {amount_text(has)}")
-    if not no_gpus or gpu is Gpu.NO:
-        return gpu, ""
     # If it is unknown whether the machines have GPUs, only those without remain.
-    return (gpu, no_gpus) if gpu is Gpu.YES else (Gpu.NO, "")
-
-
-def _least_of_pool(least: LeastSpec, requirements: Requirements | None) -> dict[str, Decimal]:
-    """Return the least that a machine has which meets the pool's requirements, by resource."""
-    found = dict(least.machine)
-    for label, resource in least.counted.items():
-        lowest = (requirements or NO_REQUIREMENTS).of(label).lowest
-        if lowest is not None:
-            found[resource] = max(Decimal(lowest), found.get(resource, _NOTHING))
-    return found
+    return (Gpu.NO, "") if no_gpus and gpu is not Gpu.YES else (gpu, no_gpus)
 
 
 def _because(resource: str, amount: Decimal, has: str) -> str:

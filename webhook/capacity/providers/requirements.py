@@ -15,7 +15,6 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.base.bounds import POOL_ITEMS
-from webhook.documents import described
 from webhook.documents.model import placeholder_before, placeholder_in
 
 if TYPE_CHECKING:
@@ -61,11 +60,11 @@ class LabelValues(msgspec.Struct, frozen=True):
         """Return the values that meet every one of these."""
         if len(several) == 1:
             return several[0]
-        listed = [each.listed for each in several if each.listed is not None]
         present = {each.present for each in several if each.present is not None}
         contradict = len(present) > 1
+        listed = [frozenset[str]()] if contradict else [each.listed for each in several if each.listed is not None]
         return cls(
-            listed=frozenset() if contradict else listed[0].intersection(*listed[1:]) if listed else None,
+            listed=listed[0].intersection(*listed[1:]) if listed else None,
             excluded=frozenset().union(*(each.excluded for each in several)),
             least=max((each.least for each in several if each.least is not None), default=None),
             most=min((each.most for each in several if each.most is not None), default=None),
@@ -264,25 +263,14 @@ def _values_of(operator: object, values: object) -> LabelValues | str:
     if operator in _LONE:
         return LabelValues(present=operator == "Exists")
     if not isinstance(operator, str) or operator not in OPERATORS:
-        return f"has {_named(operator)}, not one of {', '.join(OPERATORS)}"
-    if not isinstance(values, list | tuple) or not values:
-        return f"has operator {operator}, and no list of strings as values"
-    for index, each in enumerate(values):
-        if not isinstance(each, str):
-            return f"has operator {operator}, and values[{index}] is {_other(each)}"
+        named = f"operator {operator[:_SHOWN]!r}" if isinstance(operator, str) else "an operator that is not text"
+        return f"has {named}, not one of {', '.join(OPERATORS)}"
+    if not isinstance(values, list | tuple) or not values or not all(isinstance(each, str) for each in values):
+        return f"has operator {operator}, and no list of strings as values; write numbers and booleans in quotes"
     if operator in _LISTING:
         return _of_list(values) if operator == "In" else LabelValues(excluded=frozenset(values))
     bound = _integer(values[0]) if len(values) == 1 else None
     return f"has operator {operator}, and not one integer" if bound is None else _BOUNDS[operator](bound)
-
-
-def _other(value: Any) -> str:  # noqa: ANN401 - JSON
-    """Return what is there instead of a string, and what to do about it."""
-    return f"{described(value)}; write it in quotes" if isinstance(value, int | float) else "not text"
-
-
-def _named(operator: object) -> str:
-    return f"operator {operator[:_SHOWN]!r}" if isinstance(operator, str) else "an operator that is not text"
 
 
 def _of_list(values: Iterable[str]) -> LabelValues:
