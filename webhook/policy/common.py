@@ -119,6 +119,11 @@ class Model(BaseModel):
         raise ValidationError.from_exception_data(cls.__name__, mistakes)
 
 
+def optional(model: type[BaseModel], description: str) -> Any:  # noqa: ANN401 - as pydantic's `Field`
+    """Return a field with a default, the model without any value."""
+    return Field(default=model.model_construct(), description=description)
+
+
 def _off(value: object) -> object:
     """Return ``off`` for false: YAML 1.1, which Kubernetes reads, takes a bare ``off`` for false."""
     return Enforcement.OFF.value if value is False else value
@@ -175,9 +180,7 @@ class ResourceRuleSpec(Model):
         "everything.",
     )
     operations: Operations = Field(min_length=1, description="'*' is all; CONNECT is for subresources, as pods/exec.")
-    resource_names: tuple[NonEmpty, ...] = Field(
-        default=(), description="Only objects with these names; empty: all. A generated name is not known yet."
-    )
+    resource_names: tuple[NonEmpty, ...] = Field(default=(), description="Only these, but no generated names.")
     scope: Annotated[
         Literal["*", "Cluster", "Namespaced"],
         EnumDescriptions(
@@ -235,13 +238,9 @@ class MatchSpec(Model):
         default=None, min_length=1, description="Resources and operations. Default: those of the policy kind."
     )
     exclude_resource_rules: tuple[ResourceRuleSpec, ...] = Field(default=(), description="Exceptions to resourceRules.")
-    namespaces: NamespaceGlobs = Field(
-        default=NamespaceGlobs.model_construct(), description="Namespaces by name (globs)."
-    )
+    namespaces: NamespaceGlobs = optional(NamespaceGlobs, "Namespaces by name (globs).")
     namespace_selector: LabelSelectorSpec | None = Field(default=None, description="Namespaces by their labels.")
-    object_selector: LabelSelectorSpec | None = Field(
-        default=None, description="Objects by their labels, on UPDATE the old or the new ones."
-    )
+    object_selector: LabelSelectorSpec | None = Field(default=None, description="Objects by labels, before or after.")
 
 
 def _restricting(selector: LabelSelectorSpec | None) -> LabelSelectorSpec | None:
@@ -304,10 +303,7 @@ class ModeSpec(Model):
                 "Fail": "rejected if a policy may concern them",
             }
         ),
-    ] = Field(
-        default="Ignore",
-        description="What happens to workloads and Namespaces while spotgate does not answer.",
-    )
+    ] = Field(default="Ignore", description="What happens to workloads and Namespaces while spotgate does not answer.")
 
     @model_validator(mode="after")
     def _denies_if_it_fails(self) -> Self:
@@ -327,7 +323,7 @@ class BreakGlassSpec(Model):
 class PolicySpec(Model):
     """Hold the part of ``spec`` that all policy kinds share."""
 
-    enforcement: EnforcementWord = Field(default=Enforcement.DENY, description="The strongest outcome of this policy.")
+    enforcement: EnforcementWord = Field(default=Enforcement.DENY, description="The most that its findings may become.")
     match: MatchSpec = Field(
         default=MatchSpec.model_construct(),
         examples=[{"namespaces": {"include": ["team-*"]}}],
@@ -364,9 +360,7 @@ class TargetingSpec(PolicySpec):
         BeforeValidator(_as_list),
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
     ] = Field(default=(), description="One or more CapacityProviders of this cluster, if the cluster shows none.")
-    tolerating_is_targeting: Flag = Field(
-        default=False, description="Tolerating a provider's spot taint by name counts as targeting spot."
-    )
+    tolerating_is_targeting: Flag = Field(default=False, description="Tolerating a spot taint by name targets spot.")
 
 
 class DecidingSpec(TargetingSpec):

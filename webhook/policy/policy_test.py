@@ -71,12 +71,8 @@ class ExpectSpec(Model):
     )
     messages: tuple[NonEmpty, ...] = Field(default=(), description="Texts in findings. White space is ignored.")
     changed: Flag | None = Field(default=None, description="Whether the object is changed.")
-    object: dict[str, Any] | None = Field(
-        default=None, description="A part of the changed object, with whole lists; null says that a field is absent."
-    )
-    golden: NonEmpty | None = Field(
-        default=None, description="A file with the whole changed object; `spotgate test --update` writes it."
-    )
+    object: dict[str, Any] | None = Field(default=None, description="A part of the changed object; null is absent.")
+    golden: NonEmpty | None = Field(default=None, description="File of the changed object; `test --update` writes it.")
 
 
 class SharedCaseSpec(Model):
@@ -86,32 +82,24 @@ class SharedCaseSpec(Model):
         default=None, min_length=1, examples=[["reserved-labels"]], description="The policies, by name; default: all."
     )
     object: KubernetesObject | None = Field(
-        default=None,
-        description="The object of the request. A case's is a JSON merge patch of the document's: lists are replaced, "
-        "null removes.",
+        default=None, description="The object of the request. A case's is a JSON merge patch of the document's."
     )
     operation: Literal["CREATE", "UPDATE", "DELETE"] | None = Field(
-        default=None, description="Default: UPDATE where there is an oldObject, else CREATE."
+        default=None, description="Default: UPDATE or CREATE."
     )
     user: str = Field(default="", description="The requester; default: unknown, and no exemption by user holds.")
     groups: tuple[NonEmpty, ...] = Field(default=(), description="Groups of the user.")
     namespace: NamespaceSpec | None = Field(default=None, description="The namespace of the request.")
-    state: StateSpec | None = Field(
-        default=None, description="The cluster before; default: unknown. A case's replaces the document's."
-    )
+    state: StateSpec | None = Field(default=None, description="The cluster's objects before; default: unknown.")
     date: Date | None = Field(default=None, description="The day (UTC), for exemptions that expire; default: today.")
-    kubernetes_version: KubernetesVersion | None = Field(
-        default=None, description="The version of API server and kubelets, in quotes."
-    )
+    kubernetes_version: KubernetesVersion | None = Field(default=None, description="Of the cluster, in quotes.")
 
 
 class CaseSpec(SharedCaseSpec):
     """Describe one request, and what is to come of it."""
 
-    name: NonEmpty = Field(description="A unique sentence.")
-    old_object: KubernetesObject | None = Field(
-        default=None, description="The object before an UPDATE or DELETE; also a patch of the document's object."
-    )
+    name: NonEmpty = Field(description="A sentence: what this case shows; different for each case.")
+    old_object: KubernetesObject | None = Field(default=None, description="The old object; a patch, too.")
     expect: ExpectSpec = Field(description="The expected result.")
 
 

@@ -61,25 +61,13 @@ class InheritedSpec(Model):
 class PodPlaceSpec(Model):
     """The places of a Pod's fields, if they aren't in a pod template."""
 
-    path: TemplatePathText = Field(description="The field path, as in `templates`.")
-    metadata: RelativePath = Field(
-        default="metadata", description="The parent of labels and annotations, from there; '.' is there, '' nowhere."
-    )
-    spec: RelativePath = Field(
-        default="spec", description="The parent of the fields of the Pod's spec, from there; '.' is there."
-    )
-    containers: tuple[RelativePath, ...] = Field(
-        default=(), description="Other fields of the spec with containers. A path without any creates no Pods."
-    )
-    gpus: RelativePath = Field(
-        default="", description="From there, the number of NVIDIA GPUs, or `name` and `quantity` of another resource."
-    )
-    inherits: tuple[InheritedSpec, ...] = Field(
-        default=(), description="The fields of all its Pods; the more specific first."
-    )
-    written: tuple[NonEmpty, ...] | None = Field(
-        default=None, description="Fields of the Pod's spec that `fix` may write there; default: all."
-    )
+    path: TemplatePathText = Field(description="Field path of the place, as in `templates`.")
+    metadata: RelativePath = Field(default="metadata", description="Parent of labels; '.' is the place, '' nowhere.")
+    spec: RelativePath = Field(default="spec", description="Parent of the spec's fields; '.' is the place.")
+    containers: tuple[RelativePath, ...] = Field(default=(), description="Other fields of the spec with containers.")
+    gpus: RelativePath = Field(default="", description="The NVIDIA GPUs, or another `name` with its `quantity`.")
+    inherits: tuple[InheritedSpec, ...] = Field(default=(), description="Fields of all its Pods; specific ones first.")
+    written: tuple[NonEmpty, ...] | None = Field(default=None, description="Fields that `fix` may write; default: all.")
 
 
 class WorkloadSpec(Model):

@@ -11,7 +11,7 @@ from pydantic import Field, StrictInt, model_validator
 from webhook.capacity.providers.pool import CapacityType
 from webhook.capacity.providers.query import Query, QueryPath, QueryResults
 from webhook.kube.quantity import amount_of
-from webhook.policy.common import Flag, Model, NonEmpty, Seconds
+from webhook.policy.common import Flag, Model, NonEmpty, Seconds, optional
 from webhook.policy.fields import ApiGroup, KindName, LabelKey, ResourceName
 from webhook.policy.schema_annotations import EnumDescriptions, Parsed
 
@@ -106,11 +106,9 @@ class SizedBySpec(Model):
 class LeastSpec(Model):
     """The least that every machine has: limits below that leave no nodes."""
 
-    machine: dict[NonEmpty, Quantity] = Field(default={}, description="Any machine: resource -> amount.")
-    gpu_machine: dict[NonEmpty, Quantity] = Field(default={}, description="A machine with GPUs: resource -> amount.")
-    counted: dict[NonEmpty, NonEmpty] = Field(
-        default={}, description="Labels with the amount of a resource: key -> resource."
-    )
+    machine: dict[NonEmpty, Quantity] = Field(default={}, description="Any machine: resource -> how much.")
+    gpu_machine: dict[NonEmpty, Quantity] = Field(default={}, description="A machine with GPUs, the same.")
+    counted: dict[NonEmpty, NonEmpty] = Field(default={}, description="Label that counts a resource -> the resource.")
 
 
 class SizeReaderSpec(Model):
@@ -120,11 +118,9 @@ class SizeReaderSpec(Model):
     sized_by: SizedBySpec | None = Field(default=None, description="Another resource with the size.")
     autoscaling: JMESPath | None = Field(default=None, description="JMESPath of a boolean: an autoscaler sizes it.")
     maximum: JMESPath | None = Field(default=None, description="JMESPath of the autoscaler's maximum.")
-    unlimited: Flag = Field(default=False, description="A missing maximum means no limit.")
-    limits: JMESPath | None = Field(
-        default=None, description="JMESPath of the most that all its nodes have together: resource -> quantity."
-    )
-    least: LeastSpec = Field(default=LeastSpec.model_construct(), description="What a machine has at least of that.")
+    unlimited: Flag = Field(default=False, description="Without a maximum there is none.")
+    limits: JMESPath | None = Field(default=None, description="JMESPath of its nodes' maximum: resource -> quantity.")
+    least: LeastSpec = optional(LeastSpec, "What a machine has at least of that.")
 
     @model_validator(mode="after")
     def _says_the_size(self) -> Self:
@@ -146,12 +142,10 @@ class GraceWindowSpec(Model):
 
     when: JMESPath | None = Field(default=None, description="JMESPath of the condition.")
     budget_seconds: Seconds | None = Field(default=None, description="The time.")
-    from_: JMESPath | None = Field(
-        default=None, alias="from", description="Or JMESPath of the time: seconds, or a duration (90s)."
-    )
-    reserved: JMESPath | None = Field(default=None, description="JMESPath of the part for critical Pods.")
-    safety_margin_seconds: Seconds = Field(description="Seconds to subtract.")
-    note: str = Field(default="", description="A note on versions.")
+    from_: JMESPath | None = Field(default=None, alias="from", description="JMESPath of the time: seconds, or 90s.")
+    reserved: JMESPath | None = Field(default=None, description="JMESPath of what of it is not an ordinary Pod's.")
+    safety_margin_seconds: Seconds = Field(description="Seconds to keep free of it.")
+    note: str = Field(default="", description="For people: since which version.")
 
     @model_validator(mode="after")
     def _says_the_time(self) -> Self:
@@ -178,9 +172,7 @@ class GraceWindowSpec(Model):
 class PoolGraceSpec(Model):
     """The fields by which a pool itself says how long its Pods have to stop."""
 
-    windows: tuple[GraceWindowSpec, ...] = Field(
-        default=(), description="Replace the provider's `gracePeriod`. The first match counts."
-    )
+    windows: tuple[GraceWindowSpec, ...] = Field(default=(), description="The first that holds replaces gracePeriod.")
     limit: JMESPath | None = Field(default=None, description="JMESPath of a Pod's maximum: seconds, or a duration.")
 
     def read(self, found: QueryResults, usual: tuple[int, int]) -> tuple[int, int] | None:
@@ -206,12 +198,10 @@ class MachinesSpec(Model):
         examples=[{"from": "spec.capacityType", "values": {"spot": "spot"}, "default": "on-demand"}],
         description="How to find out whether the nodes are spot.",
     )
-    instance_type: JMESPath | None = Field(
-        default=None, description="One or more instance types; '*' where a launch template or the like says it."
-    )
+    instance_type: JMESPath | None = Field(default=None, description="One or more instance types; '*': unreadable.")
     several_types: Flag = Field(default=False, description="Warn about a spot pool with one `instanceType`.")
-    accelerators: AcceleratorsReaderSpec = Field(
-        default=AcceleratorsReaderSpec.model_construct(), description="Further fields that say that nodes have GPUs."
+    accelerators: AcceleratorsReaderSpec = optional(
+        AcceleratorsReaderSpec, "Further fields that say that nodes have GPUs."
     )
     known_labels: dict[LabelKey, JMESPath] = Field(default={}, description="Implicit labels: key -> its value.")
     zones: JMESPath | None = Field(default=None, description="A zone, or a list of them.")
@@ -243,10 +233,7 @@ class ListedInSpec(Model):
 class NodePoolReaderSpec(MachinesSpec):
     """How one kind of node-pool resource is read into the normalised pool. Expressions are JMESPath."""
 
-    listed_in: ListedInSpec | None = Field(
-        default=None,
-        description="It's a `spec` in a list of another file, whose object names its namespace.",
-    )
+    listed_in: ListedInSpec | None = Field(default=None, description="The file whose list has it as an item.")
     replaces: dict[KindName, StrictInt] = Field(
         default={},
         examples=[{"NodeSet": 2023}],
@@ -255,9 +242,7 @@ class NodePoolReaderSpec(MachinesSpec):
     namespaced: Flag = Field(default=False, description="Its objects are in namespaces.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")
     when: JMESPath | None = Field(default=None, description="Holds for its objects, if other readers read some too.")
-    requirements: JMESPath | None = Field(
-        default=None, description="A list of {key, operator, values} that the labels of its nodes meet."
-    )
+    requirements: JMESPath | None = Field(default=None, description="A list of {key, operator, values} of labels.")
     template: TemplateSpec | None = Field(default=None, description="Instead of `capacity`: an object that says it.")
     size: SizeReaderSpec = Field(examples=[{"desired": "spec.nodes"}], description="The size of the pool.")
     pool_name: JMESPath | None = Field(default=None, description="The pool's name on its nodes; default: the object's.")
@@ -265,9 +250,7 @@ class NodePoolReaderSpec(MachinesSpec):
     cluster_namespace: JMESPath | None = Field(default=None, description="That cluster's namespace; default: its own.")
     cluster_path: JMESPath | None = Field(default=None, description="The provider's path of that cluster, if any.")
     chosen_by: LabelKey | None = Field(
-        default=None,
-        description="Only Pods that select this node label, with its name as the value, run there (GKE's "
-        "ComputeClasses). It's no fallback for other pools, and they are none for it.",
+        default=None, description="Only Pods that select this label, with its name, run there (GKE's ComputeClasses)."
     )
     uses_pools: JMESPath | None = Field(default=None, description="Names of other pools whose nodes it uses.")
     taints: JMESPath | None = Field(default=None, description="A list of {key, value, effect}.")
@@ -275,19 +258,11 @@ class NodePoolReaderSpec(MachinesSpec):
     taint_effects: dict[NonEmpty, EffectName] = Field(
         default={each: each for each in get_args(EffectName)}, description="Effect in the pool -> Kubernetes' effect."
     )
-    without_platform_taints: JMESPath | None = Field(
-        default=None, description="True if its nodes lack `platformTaints`."
-    )
-    labels: JMESPath | None = Field(default=None, description="A map of its nodes' labels.")
-    labels_complete: Flag = Field(
-        default=False, description="Its nodes have no other labels than it and the provider document name."
-    )
-    label_domains: tuple[NonEmpty, ...] = Field(
-        default=(), description="Domains, with subdomains, of the labels that nodes get; default: all."
-    )
-    grace_period: PoolGraceSpec = Field(
-        default=PoolGraceSpec.model_construct(), description="What it says of the time that its Pods have to stop."
-    )
+    without_platform_taints: JMESPath | None = Field(default=None, description="Holds without `platformTaints`.")
+    labels: JMESPath | None = Field(default=None, description="A map of the labels it gives its nodes.")
+    labels_complete: Flag = Field(default=False, description="Its nodes have no labels beyond the ones named.")
+    label_domains: tuple[NonEmpty, ...] = Field(default=(), description="Domains of labels for nodes; default: all.")
+    grace_period: PoolGraceSpec = optional(PoolGraceSpec, "What it says of the time that its Pods have to stop.")
     unusable: tuple[UnusableSpec, ...] = Field(default=(), description="Conditions, any of which leaves it no nodes.")
     controller_fields: tuple[SpecField, ...] = Field(default=(), description=_CONTROLLER_FIELDS)
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from webhook.base.globs import Globs
 from webhook.capacity.providers.pool import Taint
 from webhook.capacity.providers.reader_schema import EffectName, NodePoolReaderSpec
-from webhook.policy.common import Flag, Glob, Model, NonEmpty, Seconds
+from webhook.policy.common import Flag, Glob, Model, NonEmpty, Seconds, optional
 from webhook.policy.fields import LabelKey, LabelValue
 from webhook.policy.schema_annotations import EnumDescriptions, Parsed
 
@@ -93,9 +93,7 @@ class GpuTaintSpec(TaintPatternSpec):
     """A taint that keeps other Pods off GPU nodes."""
 
     automatic: Flag = Field(default=False, description="The provider adds it to nodes with GPUs; give its effect.")
-    instance_types: FoldedGlobs = Field(
-        default_factory=Globs, description="With `automatic`: only on these instance types (globs). Default: all."
-    )
+    instance_types: FoldedGlobs = Field(default_factory=Globs, description="Only on these types (globs). Default: all.")
 
     @property
     def taint(self) -> Taint:
@@ -108,7 +106,7 @@ class GpuSpec(Model):
 
     resources: GlobList = Field(default_factory=Globs, description="GPU resources (globs).")
     taints: tuple[GpuTaintSpec, ...] = Field(
-        default=(), description="Taints of GPU nodes, tolerated only for Pods that request GPUs."
+        default=(), description="Taints of GPU nodes; only GPU Pods tolerate them."
     )
     labels: GlobList = Field(default_factory=Globs, description="Keys of labels that only GPU nodes have (globs).")
 
@@ -122,9 +120,7 @@ class InstanceTypesSpec(Model):
     gpu: FoldedGlobs = Field(default_factory=Globs, description="Instance types with GPUs (globs).")
     cpu: FoldedGlobs = Field(default_factory=Globs, description="Instance types without GPUs (globs).")
     never_spot: FoldedGlobs = Field(default_factory=Globs, description="Instance types that can't be spot (globs).")
-    arm: FoldedGlobs = Field(
-        default_factory=Globs, description="Instance types of arm64 (globs); the other listed ones are then amd64."
-    )
+    arm: FoldedGlobs = Field(default_factory=Globs, description="Types of arm64 (globs); then the rest is amd64.")
     allocatable: dict[str, dict[str, str]] = Field(
         default_factory=dict,
         description="Resources of a node by instance type, for rehearsals without Nodes.",
@@ -158,16 +154,11 @@ class TimelineSpec(Model):
             }
         ),
     ] = Field(default="eviction", description="What stops its Pods.")
-    unevicted_annotation: str = Field(
-        default="", description="Annotation of Pods that aren't evicted: `true`, or for how long from their start."
-    )
-    cordon_taint: TaintSpec | None = Field(
-        default=None, description="Taint of cordoned nodes; Pods that tolerate it stay. Default: unschedulable."
-    )
+    unevicted_annotation: str = Field(default="", description="Exempts Pods: `true`, or for how long from their start.")
+    cordon_taint: TaintSpec | None = Field(default=None, description="Taint instead of a cordon; Pods may tolerate it.")
     drain_tiers: Flag = Field(
         default=False,
-        description="The drainer evicts in this order, each tier when the one before is gone: ordinary Pods, Pods of "
-        "DaemonSets, critical Pods, critical Pods of DaemonSets.",
+        description="Evict in tiers: ordinary Pods, DaemonSets' Pods, critical Pods, DaemonSets' critical Pods.",
     )
     assumes: str = Field(default="", description="What this drain assumes, without a full stop; rehearsals show it.")
 
@@ -175,17 +166,15 @@ class TimelineSpec(Model):
 class NodeWindowSpec(LabelSpec):
     """The time that an ordinary Pod has to stop on nodes with a label."""
 
-    budget_seconds: Seconds = Field(description="Maximum seconds between SIGTERM (or preStop) and removal.")
-    safety_margin_seconds: Seconds = Field(description="Seconds to subtract.")
+    budget_seconds: Seconds = Field(description="Maximum seconds from SIGTERM (or preStop) to removal.")
+    safety_margin_seconds: Seconds = Field(description="Seconds to keep free of that.")
 
 
 class GracePeriodSpec(Model):
     """The time that an ordinary Pod has to stop."""
 
-    budget_seconds: Seconds = Field(
-        examples=[120], description="Maximum seconds between SIGTERM (or preStop) and removal."
-    )
-    safety_margin_seconds: Seconds = Field(examples=[15], description="Seconds to subtract.")
+    budget_seconds: Seconds = Field(examples=[120], description="Maximum seconds from SIGTERM (or preStop) to removal.")
+    safety_margin_seconds: Seconds = Field(examples=[15], description="Seconds to keep free of that.")
     by_node_label: tuple[NodeWindowSpec, ...] = Field(
         default=(), description="The same for nodes with a label, unless the pool says it; the first match counts."
     )
@@ -209,57 +198,31 @@ class FallbackSpec(Model):
 class CapacityProviderSpec(Model):
     """The facts about one provider of capacity that can vanish."""
 
-    title: NonEmpty = Field(examples=["Example Cloud"], description="A display name.")
-    spot_node_labels: tuple[SpotLabelSpec, ...] = Field(
-        default=(), description="Labels that the provider gives every spot node, the preferred one first."
-    )
-    spot_node_taints: tuple[SpotTaintSpec, ...] = Field(
-        default=(), description="Taints that the provider gives every spot node."
-    )
-    pool_name_label: LabelKey = Field(
-        examples=["example.com/node-pool"], description="The key of the node label with the pool's name."
-    )
-    other_pool_name_labels: tuple[LabelKey, ...] = Field(
-        default=(), description="Keys of other labels that name it, as those of the tool that made the pool."
-    )
+    title: NonEmpty = Field(examples=["Example Cloud"], description="Its name for people.")
+    spot_node_labels: tuple[SpotLabelSpec, ...] = Field(default=(), description="Labels of every spot node.")
+    spot_node_taints: tuple[SpotTaintSpec, ...] = Field(default=(), description="Taints of every spot node.")
+    pool_name_label: LabelKey = Field(examples=["example.com/node-pool"], description="Label that names a node's pool.")
+    other_pool_name_labels: tuple[LabelKey, ...] = Field(default=(), description="Other labels that name it.")
     platform_taints: tuple[TaintSpec, ...] = Field(
-        default=(),
-        description="Taints that the provider gives nodes of the architecture or operating system that they name.",
+        default=(), description="Taints of all nodes of the architecture or operating system that they name."
     )
-    never_tolerate: tuple[ForbiddenTaintSpec, ...] = Field(
-        default=(), description="Taints that spotgate never tolerates."
-    )
-    gpu: GpuSpec = Field(
-        default=GpuSpec.model_construct(), description="How Pods request GPUs, and how GPU nodes are tainted."
-    )
-    instance_types: InstanceTypesSpec = Field(
-        default=InstanceTypesSpec.model_construct(), description="Instance types by what they have."
-    )
+    never_tolerate: tuple[ForbiddenTaintSpec, ...] = Field(default=(), description="Taints never tolerated.")
+    gpu: GpuSpec = optional(GpuSpec, "How GPUs are requested, and guarded.")
+    instance_types: InstanceTypesSpec = optional(InstanceTypesSpec, "Instance types by what they have.")
     machine_labels: tuple[MachineLabelSpec, ...] = Field(
-        default=(), description="Node labels for a machine's type (besides Kubernetes' own), family, or category."
+        default=(), description="Labels for a machine's family or type."
     )
     other_machine_labels: tuple[LabelKey, ...] = Field(
-        default=(),
-        description="The other labels in the domains of machineLabels; one in no list is reported. Default: unknown.",
+        default=(), description="The other labels in the domains of machineLabels; those in no list are reported."
     )
-    labels_of_one_node: GlobList = Field(
-        default_factory=Globs, description="Keys of labels that differ between nodes of one pool (globs)."
-    )
-    hands_off_schedulers: GlobList = Field(
-        default_factory=Globs, description="Schedulers whose Pods spotgate doesn't change (globs)."
-    )
-    hands_off_selectors: tuple[LabelKey, ...] = Field(
-        default=(), description="Node labels: spotgate doesn't change Pods that select them."
-    )
-    system_namespaces: SystemNamespacesSpec = Field(
-        default=SystemNamespacesSpec.model_construct(), description="The provider's own namespaces, never touched."
+    labels_of_one_node: GlobList = Field(default_factory=Globs, description="Labels that differ within a pool (globs).")
+    hands_off_schedulers: GlobList = Field(default_factory=Globs, description="Schedulers of untouched Pods (globs).")
+    hands_off_selectors: tuple[LabelKey, ...] = Field(default=(), description="Labels that untouched Pods select by.")
+    system_namespaces: SystemNamespacesSpec = optional(
+        SystemNamespacesSpec, "The provider's own namespaces, never touched."
     )
     interruption: TimelineSpec = Field(description="The reclaim of a node, in seconds after the notice.")
     grace_period: GracePeriodSpec = Field(description="The time that a Pod on a reclaimed node has to stop.")
-    fallback: tuple[FallbackSpec, ...] = Field(
-        default=(), description="The fallback that GPU spot pools need, unless an OnDemandFallback says it."
-    )
-    this_cluster: str = Field(
-        default="", description="This cluster, as node pools name it. Pools of other clusters place no Pods here."
-    )
-    node_pools: tuple[NodePoolReaderSpec, ...] = Field(default=(), description="How to read each kind of node pool.")
+    fallback: tuple[FallbackSpec, ...] = Field(default=(), description="The default fallback that GPU spot pools need.")
+    this_cluster: str = Field(default="", description="This cluster's name in node pools; Pods run on no other's.")
+    node_pools: tuple[NodePoolReaderSpec, ...] = Field(default=(), description="Readers, one for each kind.")
