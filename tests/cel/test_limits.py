@@ -152,7 +152,7 @@ def test_calls_are_counted_while_they_are_made() -> None:
         *(
             (
                 f"lists.range({count}).size() == 1",
-                "lists.range() takes a literal of at most 10000 or a size(): no object may choose how many",
+                "lists.range() takes a literal of at most 10000 or a size(), not an object's value",
             )
             for count in ("object.n", "1000000000", "size(object.l) * 2", "int(object.n)")
         ),

@@ -60,7 +60,7 @@ def says(decision: Decision) -> str:
     [
         ({"resource_names": ("web",)}, {"name": "web"}, ""),
         ({"resource_names": ("web",)}, {"name": "api"}, "match.resourceRules[0].resourceNames does not name api"),
-        ({"resource_names": ("web",)}, {}, "match.resourceRules[0].resourceNames: it has no name yet"),
+        ({"resource_names": ("web",)}, {}, "match.resourceRules[0].resourceNames does not name an object without a name yet"),
         ({"api_versions": ("v1", "v2")}, {}, ""),
         ({"api_versions": ("v2",)}, {}, "match.resourceRules[0].apiVersions does not name v1"),
         ({"scope": "Namespaced"}, {}, ""),

@@ -93,7 +93,7 @@ def test_no_policy_goes_further_than_the_mode(
             (
                 10,
                 "spec",
-                "workloadFailurePolicy: Fail needs enforcement: deny, else only an outage would reject workloads",
+                "workloadFailurePolicy: Fail needs enforcement: deny, or only outages reject workloads",
             ),
         ),
     ],

@@ -259,7 +259,7 @@ def test_the_same_finding_of_several_policies_is_reported_once_with_the_stronges
                 ("1.yaml", 7, "spec.overrides[0]", f"there is no {KIND} bas, did you mean `base`?"),
             ],
         ),
-        ([document("a", overrides=["graceful-termination"])], [("0.yaml", 7, "spec.overrides[0]", f"there is no {KIND} graceful-termination; for a shipped one, load these too: `--policies shipped`")]),
+        ([document("a", overrides=["graceful-termination"])], [("0.yaml", 7, "spec.overrides[0]", f"there is no {KIND} graceful-termination; to load the shipped ones: `--policies shipped`")]),
         ([document("a", overrides=["a"])], [("0.yaml", 7, "spec.overrides[0]", "a policy can't override itself")]),
         (
             [document("a", overrides=["b"]), document("b", overrides=["a"])],

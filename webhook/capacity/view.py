@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - as the next
+from operator import or_
 from typing import Protocol
 
 import msgspec
@@ -35,12 +36,7 @@ class Needs(msgspec.Struct, frozen=True):
     budgets: bool = False
 
     def __or__(self, other: Needs) -> Needs:
-        return Needs(
-            self.namespaces or other.namespaces,
-            self.pools or other.pools,
-            self.fresh or other.fresh,
-            self.budgets or other.budgets,
-        )
+        return Needs(*map(or_, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
 
 
 class ClusterView(msgspec.Struct, frozen=True, kw_only=True):

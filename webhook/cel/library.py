@@ -160,9 +160,7 @@ class Expression:
         for name in self._hidden & values.unknown:
             raise EvaluationError(f"{name} is not known", unknown=name)
         if not values.budget.spend(self._cost, shown, values.pools):
-            raise EvaluationError(
-                f"it takes too long on this object, which has {shown.size} bytes and {shown.values} values"
-            )
+            raise EvaluationError(f"it takes too long on this object, of {shown.size} bytes and {shown.values} values")
         try:
             result = self._expression.eval(values.activation)
         except Exception as error:  # noqa: BLE001 - of any sort, as its C++ raises it: there is no result
@@ -211,17 +209,11 @@ class Language:
         functions: the names of all functions, for suggestions where one is misspelt.
     """
 
-    functions = (
-        *_STANDARD,
-        *(function.name for function in FUNCTIONS if function.name not in {"Has", "Matches", "Substring"}),
-    )
+    functions = (*_STANDARD, *(function.name for function in FUNCTIONS if function.name[0].islower()))
 
     def __init__(self) -> None:
-        self._environment = cel.NewEnv(
-            config=cel.NewEnvConfigFromYaml(_CONFIGURATION),
-            variables=VARIABLES,
-            functions=_declared(),
-        )
+        config = cel.NewEnvConfigFromYaml(_CONFIGURATION)
+        self._environment = cel.NewEnv(config=config, variables=VARIABLES, functions=_declared())
         self._nothing = self.values(dict.fromkeys(VARIABLES, NOT_KNOWN))
         self._nothing.unknown = frozenset()  # so that everything is made ready to run
         self._nothing.budget = Budget(inf)

@@ -226,14 +226,8 @@ class _Estimate:
     def _at(self, path: ReadPath, times: float, repeat: float) -> _Value:
         """Return the value of a node that reads a path."""
         there = self._read_cost(path)
-        return _Value(
-            there.one,
-            min(times * there.one, repeat * there.all),
-            there.items,
-            path=path,
-            item_path=(*path, None),
-            repeat=repeat,
-        )
+        every = min(times * there.one, repeat * there.all)
+        return _Value(there.one, every, there.items, path=path, item_path=(*path, None), repeat=repeat)
 
     def _below(self, of: _Value, field: str | None, times: float) -> _Value:
         """Return the value of a field, or of any item."""
@@ -288,7 +282,7 @@ class _Estimate:
                 return self._range(size, names, times)
             case _:
                 raise ExpressionError(
-                    "lists.range() takes a literal of at most 10000 or a size(): no object may choose how many"
+                    "lists.range() takes a literal of at most 10000 or a size(), not an object's value"
                 )
         self.nanoseconds += times * length * _PIECE
         one = (length + 1) * VALUE_NS

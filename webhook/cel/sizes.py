@@ -62,12 +62,9 @@ class Measured:
             found = self._found(path)
             every = _cost(found)
             one = max(map(_cost, found), default=VALUE_NS) if len(found) <= _MEASURED_AT_MOST else every
-            lengths = (
-                len(each.encode() if isinstance(each, str) else each)
-                for each in found
-                if isinstance(each, str | list | dict)
-            )
-            self._read_costs[path] = ReadCost(*map(_rounded_up, (one, every, max(lengths, default=0), len(found))))
+            parts = (each.encode() if isinstance(each, str) else each for each in found)
+            length = max((len(each) for each in parts if isinstance(each, bytes | list | dict)), default=0)
+            self._read_costs[path] = ReadCost(*map(_rounded_up, (one, every, length, len(found))))
         return self._read_costs[path]
 
     def _found(self, path: ReadPath) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _CONST, _IDENT, _SELECT, _CALL, _LIST, _STRUCT, _LOOP = range(3, 10)
@@ -92,45 +92,37 @@ def read_tree(serialised: bytes) -> ExprNode:
     for entry in checked.get(2, ()):
         reference = _fields(entry)
         names[_int(reference, 1)] = _text(_fields(_bytes(reference, 2)), 1)
-    (tree,) = _Reader(names).below(checked, 4)
+    (tree,) = _nodes(names, checked, 4)
     return tree
 
 
-class _Reader:
-    """Read nodes; ``names`` are the full names of variables, by the ids of their nodes."""
+def _nodes(names: Mapping[int, str], fields: _Fields, *numbers: int) -> tuple[ExprNode, ...]:
+    """Read the nodes in these fields. ``names`` are the full names of variables, by the ids of their nodes."""
+    return tuple(_node(names, each) for number in numbers for each in fields.get(number, ()))
 
-    def __init__(self, names: dict[int, str]) -> None:
-        self.names = names
 
-    def below(self, fields: _Fields, *numbers: int) -> tuple[ExprNode, ...]:
-        """Read the nodes in these fields."""
-        return tuple(self.node(each) for number in numbers for each in fields.get(number, ()))
-
-    def node(self, data: bytes) -> ExprNode:
-        fields = _fields(data)
-        kind = next((kind for kind in range(_CONST, _LOOP + 1) if kind in fields), _CONST)
-        body = _fields(_bytes(fields, kind))
-        name = self.names.get(_int(fields, 2), "")
-        if kind == _CONST:
-            value = _text(body, _STRING) if _STRING in body else _int(body, _INT) if _INT in body else None
-            return Const(value, null=_NULL in body)
-        if kind == _IDENT:
-            return Ident(name or _text(body, 1))
-        if kind == _SELECT:
-            return Select(self.below(body, 1)[0], _text(body, 2), name, test=bool(_int(body, 3)))
-        return self.compound(kind, body)
-
-    def compound(self, kind: int, body: _Fields) -> ExprNode:
-        if kind == _CALL:
-            return Call(_text(body, 2), self.below(body, 1, 3))
-        if kind == _LIST:
-            return Make(self.below(body, 1))
-        if kind == _STRUCT:
-            entries = (_fields(each) for each in body.get(2, ()))
-            return Make(tuple(node for entry in entries for node in self.below(entry, 3, 4)), pairs=True)
-        variables = tuple(filter(None, (_text(body, 1), _text(body, 8))))
-        span, start, condition, step, result = self.below(body, 2, 4, 5, 6, 7)
-        return Loop(variables, span, _text(body, 3), start, condition, step, result)
+def _node(names: Mapping[int, str], data: bytes) -> ExprNode:  # noqa: PLR0911 - one for each kind
+    fields = _fields(data)
+    kind = next((kind for kind in range(_CONST, _LOOP + 1) if kind in fields), _CONST)
+    body = _fields(_bytes(fields, kind))
+    name = names.get(_int(fields, 2), "")
+    if kind == _CONST:
+        value = _text(body, _STRING) if _STRING in body else _int(body, _INT) if _INT in body else None
+        return Const(value, null=_NULL in body)
+    if kind == _IDENT:
+        return Ident(name or _text(body, 1))
+    if kind == _SELECT:
+        return Select(_nodes(names, body, 1)[0], _text(body, 2), name, test=bool(_int(body, 3)))
+    if kind == _CALL:
+        return Call(_text(body, 2), _nodes(names, body, 1, 3))
+    if kind == _LIST:
+        return Make(_nodes(names, body, 1))
+    if kind == _STRUCT:
+        entries = (_fields(each) for each in body.get(2, ()))
+        return Make(tuple(node for entry in entries for node in _nodes(names, entry, 3, 4)), pairs=True)
+    variables = tuple(filter(None, (_text(body, 1), _text(body, 8))))
+    span, start, condition, step, result = _nodes(names, body, 2, 4, 5, 6, 7)
+    return Loop(variables, span, _text(body, 3), start, condition, step, result)
 
 
 def _fields(data: bytes) -> _Fields:

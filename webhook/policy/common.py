@@ -74,11 +74,7 @@ KindGlob = Annotated[Glob, AfterValidator(check_kind)]
 """A glob for kinds of objects, written ``Kind.group``."""
 _DATE: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 Date = Annotated[date, BeforeValidator(_date_text)]
-KubernetesVersion = Annotated[
-    tuple[int, int],
-    BeforeValidator(_parsed_version),
-    WithJsonSchema({"type": "string"}),
-]
+KubernetesVersion = Annotated[tuple[int, int], BeforeValidator(_parsed_version), WithJsonSchema({"type": "string"})]
 """A version of Kubernetes as (major, minor)."""
 Seconds = Annotated[StrictInt, Field(ge=0, le=86400)]
 Flag = StrictBool
@@ -270,9 +266,7 @@ class ExemptSpec(Model):
     def _says_whom(self) -> Self:
         parts = (self.users, self.groups, self.service_accounts, self.namespaces, self.names)
         if not any(parts) and self.object_selector is None:
-            raise ValueError(
-                "name at least one of users, groups, serviceAccounts, namespaces, names, objectSelector (not empty)"
-            )
+            raise ValueError("name users, groups, serviceAccounts, namespaces, names, or a non-empty objectSelector")
         return self
 
 
@@ -308,9 +302,7 @@ class ModeSpec(Model):
     @model_validator(mode="after")
     def _denies_if_it_fails(self) -> Self:
         if self.workload_failure_policy == "Fail" and self.enforcement != "deny":
-            raise ValueError(
-                "workloadFailurePolicy: Fail needs enforcement: deny, else only an outage would reject workloads"
-            )
+            raise ValueError("workloadFailurePolicy: Fail needs enforcement: deny, or only outages reject workloads")
         return self
 
 

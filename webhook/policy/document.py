@@ -95,8 +95,4 @@ def is_named_like_policy(file: Path) -> bool:
 
 def is_read(below: Path) -> bool:
     """Return whether a file at this path in a policy folder is read as policies."""
-    return is_named_like_policy(below) and _is_looked_at(below)
-
-
-def _is_looked_at(below: Path) -> bool:
-    return not any(part.startswith(".") or part == _TESTS for part in below.parts)
+    return is_named_like_policy(below) and not any(part.startswith(".") or part == _TESTS for part in below.parts)

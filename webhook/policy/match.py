@@ -239,11 +239,7 @@ class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
         if "*" not in self.api_versions and attributes.version not in self.api_versions:
             return f"apiVersions does not name {attributes.version}"
         if self.resource_names and attributes.name not in self.resource_names:
-            return (
-                f"resourceNames does not name {attributes.name}"
-                if attributes.name
-                else "resourceNames: it has no name yet"
-            )
+            return f"resourceNames does not name {attributes.name or 'an object without a name yet'}"
         if self.scope == "Cluster" and attributes.in_namespace:
             return "scope is Cluster, and it is in a namespace"
         if self.scope == "Namespaced" and not attributes.in_namespace:

@@ -60,9 +60,8 @@ def standings(
         over = {name: _overridden(name, policies) for name in policies}
         for name, names in over.items():
             if name in names and name not in policies[name].spec.overrides:
-                text = (
-                    f"it overrides itself, by way of {', '.join(policies[name].spec.overrides)}; remove one `overrides`"
-                )
+                via = ", ".join(policies[name].spec.overrides)
+                text = f"it overrides itself, by way of {via}; remove one `overrides`"
                 problems.append(policies[name].problem(("spec", "overrides"), text))
         found |= _of_kind(policies, over, is_shipped, problems)
     return found
@@ -90,11 +89,8 @@ def _of_kind(
             f"write `overrides: [{there.name}]` here, or let them match different Pods"
         )
         problems.append(here.problem(("spec",), text))
-    return {
-        name: Standing(over[name] & in_force.keys(), frozenset(rivals[name]))
-        for name in in_force
-        if over[name] & in_force.keys() or rivals[name]
-    }
+    found = {name: Standing(over[name] & in_force.keys(), frozenset(rivals[name])) for name in in_force}
+    return {name: standing for name, standing in found.items() if standing != ALONE}
 
 
 def _mistakes(
@@ -108,10 +104,8 @@ def _mistakes(
         elif name in kinds:
             text = f"{name} is of kind {kinds[name]}; a policy overrides policies of its own kind"
         else:
-            others = sorted(policies.keys() - {policy.name})
-            known = f"; there are: {', '.join(others)}" if others else ""
-            hint = did_you_mean(name, others) or f"{known}; for a shipped one, load these too: `--policies shipped`"
-            text = f"there is no {policy.kind} {name}{hint}"
+            hint = did_you_mean(name, sorted(policies.keys() - {policy.name}))
+            text = f"there is no {policy.kind} {name}{hint or '; to load the shipped ones: `--policies shipped`'}"
         yield policy.problem(("spec", "overrides", number), text)
     if policy.spec.overrides and policy.spec.enforcement is Enforcement.OFF:
         names = ", ".join(policy.spec.overrides)
@@ -136,15 +130,11 @@ def _are_disjoint(one: DecidingSpec, other: DecidingSpec) -> bool:
     both = one.match.namespaces.include, other.match.namespaces.include
     if all(both) and not any(may_share_a_name(*pair) for pair in product(*both)):
         return True
-    selectors = (
-        (one.match.namespace_selector, other.match.namespace_selector),
-        (one.match.object_selector, other.match.object_selector),
-    )
     return any(
-        not values & theirs[key]
-        for mine, theirs in ((_demanded(mine), _demanded(theirs)) for mine, theirs in selectors)
+        not values & theirs.get(key, values)
+        for selector in ("namespace_selector", "object_selector")
+        for mine, theirs in [(_demanded(getattr(one.match, selector)), _demanded(getattr(other.match, selector)))]
         for key, values in mine.items()
-        if key in theirs
     )
 
 

@@ -86,9 +86,8 @@ class Fallbacks(msgspec.Struct, frozen=True):
         if (required := self.by_provider.get(spot.provider)) is not None:
             needs = (FallbackNeed(required),)
         elif (provider := self.providers.get(spot.provider)) is not None:
-            needs = tuple(
-                FallbackNeed(each.require, Outcome[each.outcome.upper()], each.because) for each in provider.fallback
-            )
+            fallback = provider.fallback
+            needs = tuple(FallbackNeed(each.require, Outcome[each.outcome.upper()], each.because) for each in fallback)
         if spot.chosen_by:  # What a cluster needs beside such nodes is no need of those who choose the pool.
             needs = tuple(each for each in needs if each.require != "standard")
         needs = needs or (FallbackNeed(self.require),)
@@ -99,23 +98,18 @@ class Fallbacks(msgspec.Struct, frozen=True):
         if not because:
             named = ", ".join(self._named_gpus(spot))
             because, most = f"It names machines with GPUs ({named}) beside others.", Outcome.WARN
-        wait = (
-            f"When {self.title(spot)} reclaims them, Pods that request GPUs stay pending unless another pool has some."
-        )
-        return tuple(
-            replace(need, outcome=min(need.outcome, most), because=f"{because} {need.because or wait}")
-            for need in needs
-        )
+        title = self.title(spot)
+        wait = f"When {title} reclaims them, Pods that request GPUs stay pending unless another pool has some."
+        reasons = [(need, f"{because} {need.because or wait}") for need in needs]
+        return tuple(replace(need, outcome=min(need.outcome, most), because=reason) for need, reason in reasons)
 
     def _why_for_gpus(self, pool: Pool) -> str:
         """Return why a pool runs only Pods that request GPUs, as a sentence; empty if it may run others."""
         provider = self.providers.get(pool.provider)
         if pool.gpu is not Gpu.ANY or provider is None:
             return ""
-        for taint in pool.taints:
-            if taint.effect in HARD_EFFECTS and provider.guards_accelerator(taint):
-                return f"Its taint {taint} admits only Pods that request GPUs."
-        return ""
+        guards = (each for each in pool.taints if each.effect in HARD_EFFECTS and provider.guards_accelerator(each))
+        return next((f"Its taint {taint} admits only Pods that request GPUs." for taint in guards), "")
 
     def _named_gpus(self, pool: Pool) -> tuple[str, ...]:
         """Return the machine types, families or categories with GPUs that a pool lists."""

@@ -193,11 +193,8 @@ def _hidden(
     spot = [nodes for nodes in supply.spot if nodes.provider.name in shown - open_to_it]
     keys = {ARCH_LABEL, f"beta.{ARCH_LABEL}"}
     architectures = [Term(tuple(each for each in term.requirements if each.key in keys)) for term in demands.terms]
-    suitable = {
-        nodes.provider.name
-        for nodes in spot
-        if nodes.admitted(architectures, nodes.absent) and not (demands.gpu and nodes.gpu is Gpu.NO)
-    }
+    open_to = (nodes for nodes in spot if nodes.admitted(architectures, nodes.absent))
+    suitable = {nodes.provider.name for nodes in open_to if not (demands.gpu and nodes.gpu is Gpu.NO)}
     wanted = {nodes.provider.name for nodes in spot if nodes.provider.name not in suitable or demands.chooses(nodes)}
     return names - {pool.provider for pool in supply.pools} | wanted
 

@@ -39,11 +39,8 @@ def with_nodes(pool: Pool, groups: Sequence[Pool], marks: Collection[str], infer
         return replace(pool, label_keys=keys.union(pool.label_keys or ()))
     common = set(groups[0].labels.items()).intersection(*(group.labels.items() for group in groups))
     alike = bool(pool.instance_type) and ", " not in pool.instance_type
-    shown = {
-        key: value
-        for key, value in sorted(common)
-        if key not in marks and (alike or key in _PLATFORM or key in pool.labels)
-    }
+    sure = common if alike else [item for item in common if item[0] in _PLATFORM or item[0] in pool.labels]
+    shown = {key: value for key, value in sorted(sure) if key not in marks}
     won = keys.intersection((*inferred, *_PLATFORM)).difference(marks)
     declared = {key: value for key, value in pool.labels.items() if key not in won}
     requirements, zones = pool.requirements or NO_REQUIREMENTS, pool.zones

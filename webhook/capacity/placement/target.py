@@ -176,10 +176,8 @@ def target_of(
 def _kind(pod: Pod, named: str | None) -> bytes:
     """Return everything of a Pod that `_answer` reads, so that equal Pods share one answer."""
     spec = pod.spec
-    claims = bool(spec.resourceClaims)
-    return _encoder.encode(
-        (named, quantities_of(spec), claims, spec.nodeSelector, spec.affinity, spec.tolerations, spec.os)
-    )
+    chosen = (spec.nodeSelector, spec.affinity, spec.tolerations, spec.os)
+    return _encoder.encode((named, quantities_of(spec), bool(spec.resourceClaims), *chosen))
 
 
 _encoder: Final = msgspec.json.Encoder()

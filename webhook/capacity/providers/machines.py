@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from webhook.capacity.providers.pool import Gpu
@@ -103,12 +102,8 @@ class Machines:
 
     def described(self, requirements: Requirements) -> tuple[tuple[str, LabelValues], ...]:
         """Return the requirements on labels in the domains that describe machines, sorted by key."""
-        described = (
-            (key, values)
-            for key, values in requirements.labels.items()
-            if key == TYPE_LABEL or key.partition("/")[0] in self._domains
-        )
-        return tuple(sorted(described, key=itemgetter(0)))
+        keys = (key for key in requirements.labels if key == TYPE_LABEL or key.partition("/")[0] in self._domains)
+        return tuple((key, requirements.labels[key]) for key in sorted(keys))
 
     def named_gpus(self, requirements: Requirements) -> tuple[str, ...]:
         """Return the types, families and categories with GPUs that the requirements list."""

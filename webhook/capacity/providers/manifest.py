@@ -38,27 +38,17 @@ def on_demand_manifest(
         sized = [(reader.size.autoscaling, True), (reader.size.maximum, maximum), (reader.size.desired, 0)]
     on_demand = _BOOLEANS.get(reader.capacity.on_demand.casefold(), reader.capacity.on_demand)
     queries = (reader.labels, reader.taints, reader.zones) if like is not None else ()
-    shared = [
-        (query, _without_spot(at(like or {}, query.path))) for query in queries if query is not None and query.plain
-    ]
-    fields = [
-        (reader.capacity_query, on_demand),
-        (reader.instance_type, instance_type),
-        *sized,
-        *((query, value) for query, value in shared if value),
-    ]
+    plain = (query for query in queries if query is not None and query.plain)
+    shared = ((query, value) for query in plain if (value := _without_spot(at(like or {}, query.path))))
     metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
-    manifest: dict[str, Any] = {
-        "apiVersion": f"{reader.group}/{reader.versions[0]}",
-        "kind": reader.kind,
-        "metadata": metadata,
-    }
-    for query, value in fields:
+    version = f"{reader.group}/{reader.versions[0]}"
+    manifest: dict[str, Any] = {"apiVersion": version, "kind": reader.kind, "metadata": metadata}
+    for query, value in ((reader.capacity_query, on_demand), (reader.instance_type, instance_type), *sized, *shared):
         if query is None:
             continue
         # A size may be written in several ways, as nodes and as racks: the first counts.
-        plain = query.plain or query is reader.size.desired
-        if value == "" or not plain or reader.capacity.label or ", " in instance_type:
+        writable = query.plain or query is reader.size.desired
+        if value == "" or not writable or reader.capacity.label or ", " in instance_type:
             return None
         *parents, last = query.path
         place = manifest

@@ -138,17 +138,15 @@ def provider_of(labels: Mapping[str, str], providers: Iterable[Provider]) -> Pro
 
     Karpenter's Nodes have labels of EKS or AKS too: a provider whose pools are objects of the cluster comes first.
     """
-    found = [each for each in providers if each.pool_name_label in labels] or [
-        each for each in providers if each.is_spot_node(labels)
-    ]
+    by_pool = [each for each in providers if each.pool_name_label in labels]
+    found = by_pool or [each for each in providers if each.is_spot_node(labels)]
     return next((each for each in found if each.pools_are_here), found[0] if found else None)
 
 
 def _gpu(labels: Mapping[str, str], allocatable: Mapping[str, Any] | None, provider: Provider) -> Gpu:
     by_type = classify(provider.instance_types, labels.get(TYPE_LABEL, ""))
-    offered = any(
-        provider.gpu.resources.match(name) and not is_zero(amount) for name, amount in (allocatable or {}).items()
-    )
+    resources = provider.gpu.resources
+    offered = any(resources.match(name) and not is_zero(amount) for name, amount in (allocatable or {}).items())
     # A Node that has just begun offers no GPUs yet.
     if by_type is Gpu.YES or offered or any(map(provider.gpu.labels.match, labels)):
         return Gpu.YES
@@ -204,11 +202,12 @@ class NodeGroups:
                 self._read.pop(group, None)
         self._changed.clear()
         if self._read != before:
-            by_name = sorted(
-                self._read.values(), key=lambda pool: (pool.identity, pool.capacity, *map(str, pool.taints))
-            )
-            self._pools = tuple(by_name)
+            self._pools = tuple(sorted(self._read.values(), key=_order))
         return self._pools
+
+
+def _order(pool: Pool) -> tuple[object, ...]:
+    return (pool.identity, pool.capacity, *map(str, pool.taints))
 
 
 def _pool_of(kinds: Collection[NodeKind]) -> Pool:

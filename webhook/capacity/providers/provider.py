@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.joins import Sizer
     from webhook.capacity.providers.pool import Pool, Taint
+
+
+_R = TypeVar("_R", "PoolReader", "Sizer")
 
 
 class Provider(CapacityProviderSpec):
@@ -84,9 +87,8 @@ class Provider(CapacityProviderSpec):
 
     def owns_namespace(self, name: str, labels: Mapping[str, str]) -> bool:
         """Return whether a namespace with this name and these labels belongs to the provider itself."""
-        return self.system_namespaces.names.match(name) or any(
-            labels.get(label.key) == label.value for label in self.system_namespaces.labels
-        )
+        own = self.system_namespaces
+        return own.names.match(name) or any(labels.get(label.key) == label.value for label in own.labels)
 
     def is_passing(self, taint: Taint) -> bool:
         """Return whether a taint is there only while a node begins, ends or is not well."""
@@ -123,9 +125,7 @@ class Provider(CapacityProviderSpec):
     @cached_property
     def pools_are_here(self) -> bool:
         """Return whether the provider's node pools are objects in the cluster whose nodes they describe."""
-        return any(
-            reader.cluster is None and not reader.chosen_by and not reader.is_template for reader in self.readers
-        )
+        return any(not (each.cluster or each.chosen_by or each.is_template) for each in self.readers)
 
 
 class ResourceReader(msgspec.Struct, frozen=True):
@@ -154,24 +154,24 @@ class ResourceReader(msgspec.Struct, frozen=True):
 
 def readers_by_resource(providers: Iterable[Provider]) -> dict[tuple[str, str], ResourceReader]:
     """Return all readers by the API group and plural resource name of their node pools, sorted."""
-    found: dict[tuple[str, str], list[PoolReader]] = {}
-    for provider in providers:
-        for reader in provider.readers:
-            found.setdefault((reader.group, reader.resource), []).append(reader)
+    found = _by_resource(reader for provider in providers for reader in provider.readers)
     return {
         key: ResourceReader(tuple(sorted(readers, key=lambda reader: reader.when is None)))
-        for key, readers in sorted(found.items())
+        for key, readers in found.items()
     }
 
 
-def sizers_by_resource(providers: Iterable[Provider]) -> dict[tuple[str, str], tuple[Sizer, ...]]:
+def sizers_by_resource(providers: Iterable[Provider]) -> dict[tuple[str, str], list[Sizer]]:
     """Return the resources that size pools without being one, by API group and plural resource name, sorted."""
-    found: dict[tuple[str, str], list[Sizer]] = {}
-    for provider in providers:
-        for reader in provider.readers:
-            if reader.sizer is not None:
-                found.setdefault((reader.sizer.group, reader.sizer.resource), []).append(reader.sizer)
-    return {key: tuple(sizers) for key, sizers in sorted(found.items())}
+    sizers = (reader.sizer for provider in providers for reader in provider.readers)
+    return _by_resource(filter(None, sizers))
+
+
+def _by_resource(items: Iterable[_R]) -> dict[tuple[str, str], list[_R]]:
+    found: dict[tuple[str, str], list[_R]] = {}
+    for item in items:
+        found.setdefault((item.group, item.resource), []).append(item)
+    return dict(sorted(found.items()))
 
 
 def pool_resources(providers: Collection[Provider]) -> list[Resource]:

@@ -202,10 +202,8 @@ class Requirements(msgspec.Struct, frozen=True):
 
     def narrowed(self, labels: Mapping[str, LabelValues]) -> Requirements:
         """Return these requirements with further ones on some labels."""
-        return replace(
-            self,
-            labels={**self.labels, **{key: LabelValues.all_of((self.of(key), each)) for key, each in labels.items()}},
-        )
+        narrower = {key: LabelValues.all_of((self.of(key), values)) for key, values in labels.items()}
+        return replace(self, labels={**self.labels, **narrower})
 
     @property
     def impossible(self) -> str:
@@ -223,9 +221,8 @@ def read_requirements(found: object, field: str, given: Mapping[str, str]) -> Re
     """
     several: dict[str, list[LabelValues]] = {}
     for label, value in given.items():
-        several.setdefault(DEPRECATED_KEYS.get(label, label), []).append(
-            LabelValues(present=True) if placeholder_in(value) else _of_list((value,))
-        )
+        label_values = LabelValues(present=True) if placeholder_in(value) else _of_list((value,))
+        several.setdefault(DEPRECATED_KEYS.get(label, label), []).append(label_values)
     unreadable: set[str | None] = set()
     problems: list[str] = []
     if problem := _unbounded(found):
