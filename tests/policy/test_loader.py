@@ -231,7 +231,7 @@ def test_a_template_path_is_checked_at_load(tmp_path: Path, text: str, said: str
         (
             "group: a",
             "group: a/v1",
-            "group: expected '' for the core group, or a name without version, as apps; got 'a/v1'",
+            "group: expected '' for the core group, or a name as apps; got 'a/v1'",
         ),
         ("kind: A", "kind: pools", "kind: expected a singular with its capitals, as Deployment; got 'pools'"),
     ],

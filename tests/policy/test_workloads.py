@@ -86,7 +86,7 @@ def test_a_template_that_two_paths_lead_to_is_found_once(tmp_path: Path) -> None
     ("item", "mistake"),
     [
         ("group: ml.acme.example/v1, kind: Training, resource: trainings",
-            "group: expected '' for the core group, or a name without version, as apps; got 'ml.acme.example/v1'"),
+            "group: expected '' for the core group, or a name as apps; got 'ml.acme.example/v1'"),
         ("group: ml.acme.example, kind: tuning, resource: tunings",
             "kind: expected a singular with its capitals, as Deployment; got 'tuning'"),
     ],

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from webhook.cel.errors import ReadPath
     from webhook.cel.tree import ExprNode
 
-KNOWN_FIELDS: Final = {
+KNOWN_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "request": ("operation", "kind", "resource", "subResource", "name", "namespace", "userInfo", "dryRun"),
     "request.kind": ("group", "version", "kind"),
     "request.resource": ("group", "version", "resource"),
@@ -36,26 +36,16 @@ _SHOWN: Final = frozenset({"object", "oldObject", "request", "namespaceObject", 
 def check(node: ExprNode, read: Mapping[ReadPath, str]) -> None:
     """Check the names of items and the fields in an expression.
 
-    Raise ExpressionError if an item has the name of a variable, or a field does not exist.
+    Raise ExpressionError if an item has the name of a variable, as which it would be read, or a field does not exist.
     """
-    _names_of_items(node)
-    _fields(read)
-
-
-def _names_of_items(node: ExprNode) -> None:
-    """Refuse an item with the name of a variable: it would be read as the variable."""
     for each in walk(node):
-        if not isinstance(each, Loop):
-            continue
-        names = (each.accumulator,) if each.binds else each.variables  # `params` itself is bound
-        if taken := {*_SHOWN, *(() if each.binds else ("params",))}.intersection(names):
-            raise ExpressionError(f"`{min(taken)}` is what expressions are shown: another name is needed here")
-
-
-def _fields(read: Mapping[ReadPath, str]) -> None:
-    """Refuse fields that do not exist of variables whose fields are all known."""
+        if isinstance(each, Loop):
+            names = (each.accumulator,) if each.binds else each.variables  # `params` itself is bound
+            if taken := {*_SHOWN, *(() if each.binds else ("params",))}.intersection(names):
+                problem = f"`{min(taken)}` is what expressions are shown: another name is needed here"
+                raise ExpressionError(problem)
     for path, as_written in read.items():
-        of = shown_path(path[:-1])
-        if of in KNOWN_FIELDS and path[-1] is not None and path[-1] not in KNOWN_FIELDS[of]:
-            hint = f", only {', '.join(KNOWN_FIELDS[of])}"
-            raise ExpressionError(f"there is no `{as_written}`", path[-1], known=KNOWN_FIELDS[of], hint=hint)
+        known = KNOWN_FIELDS.get(shown_path(path[:-1]), ())
+        if known and path[-1] is not None and path[-1] not in known:
+            hint = f", only {', '.join(known)}"
+            raise ExpressionError(f"there is no `{as_written}`", path[-1], known=known, hint=hint)

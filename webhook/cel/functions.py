@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 QUANTITY: Final = "kubernetes.Quantity"
 
+_NO_OVERLOAD: Final = "no such overload"
 _INTEGERS: Final = range(-(1 << 63), 1 << 63)
 
 
@@ -37,10 +38,6 @@ class Function(NamedTuple):
     result: str
     call: Callable[..., Any]
     member: bool = True
-
-
-def _no_overload() -> ValueError:
-    return ValueError("no such overload")
 
 
 def _substring(text: str, start: int, end: int | None = None) -> str:
@@ -68,7 +65,7 @@ def _of_amount(amount: Decimal) -> dict[bool, str]:
 def _amount(value: dict[Any, Any]) -> Decimal:
     """Return the content of a quantity. Raise ValueError for a map of the object."""
     if len(value) != 1 or next(iter(value)) is not True:
-        raise _no_overload()
+        raise ValueError(_NO_OVERLOAD)
     return Decimal(value[True])
 
 
@@ -131,7 +128,7 @@ def _matched(text: str, pattern: str) -> Iterator[str]:
 def _comparable(items: list[Any], *kinds: tuple[type, ...]) -> list[Any]:
     """Return the items. Raise ValueError if they are not all of one of these kinds."""
     if not any(all(type(item) in kind for item in items) for kind in kinds):
-        raise _no_overload()
+        raise ValueError(_NO_OVERLOAD)
     return items
 
 

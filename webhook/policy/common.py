@@ -129,23 +129,19 @@ EnforcementWord = Annotated[
     Enforcement,
     BeforeValidator(_off),
     EnumDescriptions(
-        {
-            "deny": "the request is denied",
-            "warn": "the request is admitted with a warning",
-            "audit": "findings are only recorded in the audit log",
-            "off": "the policy is disabled",
-        }
+        deny="the request is denied",
+        warn="the request is allowed with a warning",
+        audit="nothing is changed or denied, only recorded in the audit log",
+        off="the policy is switched off",
     ),
 ]
 Level = Annotated[
     Literal["deny", "warn", "off"],
     BeforeValidator(_off),
     EnumDescriptions(
-        {
-            "deny": "as `enforcement`",
-            "warn": "a warning at most",
-            "off": "no finding",
-        }
+        deny="as much as the policy's enforcement",
+        warn="a warning at most",
+        off="it is not looked for",
     ),
 ]
 """The highest outcome of one kind of finding of a policy."""
@@ -180,7 +176,7 @@ class ResourceRuleSpec(Model):
     scope: Annotated[
         Literal["*", "Cluster", "Namespaced"],
         EnumDescriptions(
-            {"*": "all", "Cluster": "only cluster-scoped objects", "Namespaced": "only objects in namespaces"}
+            **{"*": "all", "Cluster": "only cluster-scoped objects", "Namespaced": "only objects in namespaces"}
         ),
     ] = Field(default="*", description="Cluster-scoped or namespaced objects.")
 
@@ -199,12 +195,10 @@ class LabelRequirement(Model):
     operator: Annotated[
         Literal["In", "NotIn", "Exists", "DoesNotExist"],
         EnumDescriptions(
-            {
-                "In": "the label has one of the values",
-                "NotIn": "the label has none of the values, or is missing",
-                "Exists": "the label exists",
-                "DoesNotExist": "the label is missing",
-            }
+            In="the label has one of the values",
+            NotIn="it has none of the values, or is not there",
+            Exists="it is there, with any value",
+            DoesNotExist="it is not there",
         ),
     ] = Field(description="The comparison.")
     values: tuple[LabelValue, ...] = Field(default=(), description="Values, for In and NotIn.")
@@ -282,20 +276,16 @@ class ModeSpec(Model):
     enforcement: Annotated[
         Literal["audit", "warn", "deny"],
         EnumDescriptions(
-            {
-                "audit": "findings are only recorded in the audit log, the log, and metrics",
-                "warn": "Pods are changed, and nothing is denied",
-                "deny": "each policy applies its own enforcement",
-            }
+            audit="nothing is changed or denied, only recorded in the audit log, the log and the metrics",
+            warn="Pods are changed, nothing is denied",
+            deny="each policy does what its own enforcement says",
         ),
     ] = Field(default="deny", description="The strongest outcome of all policies.")
     workload_failure_policy: Annotated[
         Literal["Ignore", "Fail"],
         EnumDescriptions(
-            {
-                "Ignore": "admitted without a verdict",
-                "Fail": "rejected if a policy may concern them",
-            }
+            Ignore="they are admitted unjudged",
+            Fail="those that may concern a policy are rejected",
         ),
     ] = Field(default="Ignore", description="What happens to workloads and Namespaces while spotgate does not answer.")
 
@@ -332,10 +322,8 @@ class PolicySpec(Model):
     controller_created: Annotated[
         Literal["warn", "deny"],
         EnumDescriptions(
-            {
-                "warn": "admitted with a warning, so that existing workloads keep running",
-                "deny": "denied, so an existing workload may not get its Pods back",
-            }
+            warn="the Pod is allowed with a warning, and recorded in the audit log",
+            deny="it is denied: a workload that is older than the policy may not get its Pods back",
         ),
     ] = Field(default="warn", description="What a denial becomes when a built-in controller makes the Pod.")
 

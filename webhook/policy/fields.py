@@ -66,7 +66,7 @@ _Resource = Annotated[
 
 ApiGroup = Annotated[
     str,
-    TextPattern(rf"{_NO_CORE}({_DNS_SUBDOMAIN}|)", "'' for the core group, or a name without version, as apps"),
+    TextPattern(rf"{_NO_CORE}({_DNS_SUBDOMAIN}|)", "'' for the core group, or a name as apps"),
 ]
 """The API group of a kind, without its version."""
 KindName = Annotated[str, TextPattern("[A-Z][A-Za-z0-9]*", "a singular with its capitals, as Deployment")]

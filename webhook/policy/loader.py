@@ -158,15 +158,10 @@ def _words(expected: str) -> list[str]:
 
 def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
     """Return the names of the fields of the model at this path."""
-    current: type[BaseModel] | None = model
     for part in path:
-        if current is None:
-            return []
-        if isinstance(part, int):
-            continue
-        field = next((f for name, f in current.model_fields.items() if part in {name, f.alias}), None)
-        current = next(_models_in(field.annotation), None) if field is not None else current
-    return [field.alias or name for name, field in current.model_fields.items()] if current is not None else []
+        field = next((f for name, f in model.model_fields.items() if part in {name, f.alias}), None)
+        model = next(_models_in(field.annotation), model) if field is not None else model
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:  # noqa: ANN401 - a type expression

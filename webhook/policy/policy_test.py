@@ -56,13 +56,11 @@ class ExpectSpec(Model):
     outcome: Annotated[
         Verdict,
         EnumDescriptions(
-            {
-                "allowed": "no finding",
-                "audited": "findings are only recorded",
-                "indeterminate": "a fact is unknown",
-                "warned": "warnings only",
-                "denied": "the request is denied",
-            }
+            allowed="nothing is found",
+            audited="what is found is only noted in the audit log",
+            indeterminate="something must be known that the state does not say",
+            warned="warnings, and nothing that denies",
+            denied="the request is denied",
         ),
     ] = Field(description="The strongest outcome.")
     policies: tuple[NonEmpty, ...] | None = Field(default=None, description="Exactly the policies with findings.")
@@ -81,11 +79,9 @@ class SharedCaseSpec(Model):
     policies: tuple[NonEmpty, ...] | None = Field(
         default=None, min_length=1, examples=[["reserved-labels"]], description="The policies, by name; default: all."
     )
-    object: KubernetesObject | None = Field(
-        default=None, description="The object of the request. A case's is a JSON merge patch of the document's."
-    )
+    object: KubernetesObject | None = Field(default=None, description="The object. A case's is a merge patch of it.")
     operation: Literal["CREATE", "UPDATE", "DELETE"] | None = Field(
-        default=None, description="Default: UPDATE or CREATE."
+        default=None, description="Default: by the objects."
     )
     user: str = Field(default="", description="The requester; default: unknown, and no exemption by user holds.")
     groups: tuple[NonEmpty, ...] = Field(default=(), description="Groups of the user.")

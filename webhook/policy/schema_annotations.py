@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class EnumDescriptions:
-    """Describe the words of an enumeration: ``Annotated[Literal["a", "b"], EnumDescriptions({"a": "...", ...})]``.
+    """The words of an enumeration, described: ``Annotated[Literal["a", "b"], EnumDescriptions(a="...", b="...")]``.
 
-    Editors show ``enumDescriptions`` beside the words that they offer.
+    Editors show ``enumDescriptions`` next to the words that they offer.
     """
 
-    words: dict[str, str]
+    def __init__(self, **words: str) -> None:
+        self.words = words
 
     def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         schema = handler(core_schema)

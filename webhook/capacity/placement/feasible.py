@@ -98,10 +98,8 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         """Return whether each term demands a label that only the pool of these nodes gives."""
         items = [item for item in nodes.labels.items() if item[0] in supply.given]
         own = [(key, value) for key, value in items if sum(each.labels.get(key) == value for each in supply.pools) == 1]
-        return all(
-            any(each.operator == "In" and (each.key, *(each.values or ())) in own for each in term.requirements)
-            for term in self.terms
-        )
+        listing = ([each for each in term.requirements if each.operator == "In"] for term in self.terms)
+        return all(any((each.key, *(each.values or ())) in own for each in requirements) for requirements in listing)
 
     def tolerations(self, found: Iterable[SpotNodes]) -> tuple[Toleration, ...]:
         """Return the tolerations of all taints on these nodes that the Pod may tolerate."""
@@ -209,11 +207,8 @@ def opens(tolerations: tuple[Toleration, ...], pod: Pod, rejected: Rejected) -> 
 def _selects_platform(terms: tuple[Term, ...], key: str, nodes: SpotNodes) -> bool:
     """Return whether every term that may admit these nodes says which values of a label the Pod runs on."""
     keys = {key, f"beta.{key}"}
-    return all(
-        any(each.key in keys and each.operator in _SAYING for each in term.requirements)
-        for term in terms
-        if nodes.admitted((term,), nodes.absent)
-    )
+    admitting = (term.requirements for term in terms if nodes.admitted((term,), nodes.absent))
+    return all(any(each.key in keys and each.operator in _SAYING for each in found) for found in admitting)
 
 
 def confined_to(terms: tuple[Term, ...], nodes: tuple[SpotNodes, ...], supply: Supply) -> bool:
@@ -253,10 +248,8 @@ def guarding_taint(pod: Pod, nodes: SpotNodes, requested: frozenset[str]) -> Tai
 
 def _untolerated(pod: Pod, taints: Iterable[Taint]) -> Taint | None:
     """Return the first taint that keeps the Pod off."""
-    for taint in taints:
-        if taint.effect in HARD_EFFECTS and not any(tolerates(each, taint) for each in pod.spec.tolerations or ()):
-            return taint
-    return None
+    tolerations, hard = pod.spec.tolerations or (), (taint for taint in taints if taint.effect in HARD_EFFECTS)
+    return next((taint for taint in hard if not any(tolerates(each, taint) for each in tolerations)), None)
 
 
 def _named(

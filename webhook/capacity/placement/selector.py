@@ -35,10 +35,8 @@ def select(
     """
     # Nodes of unseen pools may be any spot nodes of their provider.
     anywhere = {nodes.provider.name for nodes in chosen if nodes.pool is None}
-    outside = [
-        *supply.other,
-        *(nodes for nodes in supply.spot if nodes not in chosen and nodes.provider.name not in anywhere),
-    ]
+    rest = (nodes for nodes in supply.spot if nodes not in chosen and nodes.provider.name not in anywhere)
+    outside = [*supply.other, *rest]
     if in_common := _select(chosen, outside, supply, named):
         return (in_common,)
     by_provider: dict[str, list[SpotNodes]] = {}

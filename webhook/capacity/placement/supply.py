@@ -5,6 +5,7 @@ This is computed once for each state of the node pools, so that a Pod is only co
 
 from __future__ import annotations
 
+from collections import defaultdict
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -62,27 +63,22 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         The nodes lack labels with the ``absent`` keys, unless their requirements mention them.
         """
         if self.pool is not None and self.pool.label_keys is not None:
-            asked = {each.key for term in terms for each in term.requirements}
-            domains = self.pool.label_domains  # Without these, they may also have labels of one node.
-            absent |= {
-                key
-                for key in asked - self.pool.label_keys - EVERY_NODE_HAS
-                if not (key.rpartition("/")[0] in domains if domains else is_of_one_node(key))
-            }
+            asked = {each.key for term in terms for each in term.requirements} - self.pool.label_keys - EVERY_NODE_HAS
+            if domains := self.pool.label_domains:
+                absent |= {key for key in asked if key.rpartition("/")[0] not in domains}
+            else:  # They may also have labels of one node.
+                absent |= {key for key in asked if not is_of_one_node(key)}
         absent -= self.requirements.labels.keys()
-        return any(
-            term.admits(self.labels, absent) is not Tristate.NO and self.requirements.admits(term.requirements)
-            for term in terms
-        )
+        admitting = (term for term in terms if term.admits(self.labels, absent) is not Tristate.NO)
+        return any(self.requirements.admits(term.requirements) for term in admitting)
 
     def may_be(self, requirement: Requirement) -> bool:
         """Return whether such nodes may meet an ``In`` requirement. A label that nothing mentions is absent."""
         values = requirement.values or ()
         if (value := self.labels.get(requirement.key)) is not None:
             return value in values
-        return requirement.key in self.requirements.labels and any(
-            map(self.requirements.of(requirement.key).admits, values)
-        )
+        known = self.requirements.labels.get(requirement.key)
+        return known is not None and any(map(known.admits, values))
 
 
 class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
@@ -158,9 +154,8 @@ def in_play(view: ClusterView, providers: Mapping[str, Provider]) -> frozenset[s
 def _supply(
     all_pools: tuple[Pool, ...] | None, node_groups: tuple[Pool, ...], providers: Mapping[str, Provider]
 ) -> Supply:
-    declared = tuple(
-        pool for pool in all_pools or () if not pool.elsewhere and not pool.chosen_by and pool.provider in providers
-    )
+    readable = (pool for pool in all_pools or () if pool.provider in providers)
+    declared = tuple(pool for pool in readable if not pool.elsewhere and not pool.chosen_by)
     seen = {pool.provider for pool in declared}
     marks = {
         name: frozenset((*each.pool_labels, *(label.key for label in each.spot_node_labels)))
@@ -169,14 +164,12 @@ def _supply(
     """The keys of the labels by which each provider names a node's pool and marks it as spot."""
     every_mark = frozenset().union(*marks.values())
     described = frozenset(key for each in providers.values() for reader in each.readers for key in reader.known_labels)
-    of_pool: dict[tuple[str, str], list[Pool]] = {}
+    of_pool: dict[tuple[str, str], list[Pool]] = defaultdict(list)
     for group in node_groups:
         if group.pool_name:
-            of_pool.setdefault((group.provider, group.pool_name), []).append(group)
-    whole = (
-        with_nodes(pool, of_pool.get((pool.provider, pool.pool_name), ()), marks[pool.provider], described)
-        for pool in declared
-    )
+            of_pool[group.provider, group.pool_name].append(group)
+    parts = ((pool, of_pool[pool.provider, pool.pool_name], marks[pool.provider]) for pool in declared)
+    whole = (with_nodes(pool, groups, own_marks, described) for pool, groups, own_marks in parts)
     pools = (*whole, *_undeclared(node_groups, declared, providers))
     common = common_spot_taints(pools)
     may_be_spot = [pool for pool in declared if can_be_spot(pool, providers[pool.provider])]
@@ -238,9 +231,9 @@ def _undeclared(
     Where a declared pool's nodes can't be known by its name, each group may be of that pool. Where all pools of a
     provider are objects of the cluster, Nodes of another pool are on their way out.
     """
-    names: dict[str, set[str]] = {}
+    names: dict[str, set[str]] = defaultdict(set)
     for pool in declared:
-        names.setdefault(pool.provider, set()).add(pool.pool_name)
+        names[pool.provider].add(pool.pool_name)
     for group in node_groups:
         provider = providers.get(group.provider)
         if provider is None or not provider.spot_node_labels:  # Such Nodes don't show whether they are spot.
@@ -316,11 +309,9 @@ def _taints(provider: Provider, pool: Pool | None, labels: Mapping[str, str]) ->
 
 def _other_nodes(pool: Pool, provider: Provider) -> Nodes:
     """Return the nodes of a pool that are not spot: without the spot label, or with another value of it."""
-    marked = {
-        label.key: LabelValues(present=False) if label.spot_only else LabelValues(excluded=frozenset((label.value,)))
-        for label in provider.spot_node_labels
-    }
-    requirements = (pool.requirements or NO_REQUIREMENTS).narrowed(marked)
+    values = {label.key: LabelValues(excluded=frozenset((label.value,))) for label in provider.spot_node_labels}
+    values |= {label.key: LabelValues(present=False) for label in provider.spot_node_labels if label.spot_only}
+    requirements = (pool.requirements or NO_REQUIREMENTS).narrowed(values)
     return Nodes(labels=pool.labels, requirements=requirements, pool=pool)
 
 

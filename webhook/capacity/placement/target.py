@@ -277,12 +277,10 @@ def _why_untouchable(pod: Pod, providers: Mapping[str, Provider]) -> str:
 
 def _chooses_by(pod: Pod, providers: Mapping[str, Provider]) -> str:
     """Return the label by which a Pod chooses what places it. Return an empty string if it chooses nothing."""
-    if constrained(pod.spec):
-        _, selectors = _hands_off(providers)
-        for each in chain.from_iterable(term.requirements for term in terms_of(pod.spec)):
-            if each.key in selectors:
-                return each.key
-    return ""
+    if not constrained(pod.spec):
+        return ""
+    keys = (each.key for term in terms_of(pod.spec) for each in term.requirements)
+    return next(filter(_hands_off(providers)[1].__contains__, keys), "")
 
 
 @identity_cache(maxsize=_STATES)
@@ -295,14 +293,10 @@ def _hands_off(providers: Mapping[str, Provider]) -> tuple[Globs, frozenset[str]
 def _chosen(pod: Pod, key: str, view: ClusterView) -> tuple[Pool, ...]:
     """Return the pools with spot nodes that a Pod chooses by a label."""
     terms = terms_of(pod.spec)
-    pools = view.pools or ()
-    chosen = (pool for pool in pools if pool.chosen_by == key)
-    return tuple(
-        pool
-        for pool in (with_used(each, (*pools, *view.node_groups)) for each in chosen)
-        if pool.capacity in _HAS_SPOT
-        and any(term.admits(pool.labels, frozenset((key,))) is not Tristate.NO for term in terms)
-    )
+    pools, absent = view.pools or (), frozenset((key,))
+    chosen = (with_used(pool, (*pools, *view.node_groups)) for pool in pools if pool.chosen_by == key)
+    spot = (pool for pool in chosen if pool.capacity in _HAS_SPOT)
+    return tuple(pool for pool in spot if any(term.admits(pool.labels, absent) is not Tristate.NO for term in terms))
 
 
 def own_choice(
@@ -363,12 +357,10 @@ def _demanded_providers(terms: tuple[Term, ...], providers: Mapping[str, Provide
 def _tolerated(pod: Pod, supply: Supply, candidates: tuple[Provider, ...]) -> str:
     """Return how a Pod targets spot by tolerating a spot taint by name. Return an empty string if it does not."""
     names = {provider.name for provider in candidates}
-    for taint, provider in supply.taints:
-        if names and provider not in names:
-            continue
-        if any(each.key and tolerates(each, taint) for each in pod.spec.tolerations or ()):
-            return f"it tolerates the spot taint {taint}"
-    return ""
+    named = [each for each in pod.spec.tolerations or () if each.key]
+    taints = (taint for taint, provider in supply.taints if not names or provider in names)
+    tolerated = (taint for taint in taints if any(tolerates(each, taint) for each in named))
+    return next((f"it tolerates the spot taint {taint}" for taint in tolerated), "")
 
 
 def kept_fields(pod: Pod) -> frozenset[str]:

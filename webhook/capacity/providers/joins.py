@@ -37,15 +37,13 @@ class Sizer(SizedBySpec):
         if not isinstance(name, str) or not name or not isinstance(metadata, dict):
             return None
         namespace = str(metadata.get("namespace") or "")
-        cluster = self.cluster(value) if self.cluster is not None else None
+        named = self.cluster(value) if self.cluster is not None else None
         return Size(
             by=(self.kind, namespace, str(metadata.get("name") or "")),
             pool=(self.pool_kind, namespace, name),
             desired=desired if isinstance(desired, int) and not isinstance(desired, bool) else None,
             autoscaling=self.autoscaling is not None and bool(self.autoscaling(value)),
-            cluster=cluster_of(cluster, namespace, self.this_cluster)[0]
-            if isinstance(cluster, str) and cluster
-            else "",
+            cluster=cluster_of(named, namespace, self.this_cluster)[0] if named and isinstance(named, str) else "",
             deleting=bool(metadata.get("deletionTimestamp")),
         )
 

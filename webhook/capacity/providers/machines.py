@@ -117,11 +117,7 @@ class Machines:
             if may_gpu is None:
                 return Gpu.UNKNOWN
             gpu, cpu = gpu and may_gpu, cpu and may_cpu
-        if gpu and cpu:
-            return Gpu.ANY
-        if gpu or cpu:
-            return Gpu.YES if gpu else Gpu.NO
-        return Gpu.UNKNOWN
+        return {(True, True): Gpu.ANY, (True, False): Gpu.YES, (False, True): Gpu.NO}.get((gpu, cpu), Gpu.UNKNOWN)
 
     def _answers(self, requirements: Requirements) -> Iterator[tuple[bool | None, bool]]:
         """Yield for each label whether the machines may have GPUs (None if unknown), and whether they may have none."""

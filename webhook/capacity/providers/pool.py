@@ -192,7 +192,12 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def unusable(self) -> str:
         """Return why the pool gives no nodes, or does not say how many. Return an empty string if it can."""
-        return self.closed or self.blocked or self.unread or self._unsized
+        if why := self.closed or self.blocked or self.unread:
+            return why
+        if self.autoscaling:
+            unsaid = self.maximum is None and not self.unlimited
+            return "it is autoscaled and does not say its maximum size" if unsaid else ""
+        return "it does not say how many nodes it has" if self.desired is None else ""
 
     @property
     def closed(self) -> str:
@@ -204,13 +209,6 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         if self.autoscaling:
             return "it is autoscaled to at most 0 nodes" if self.maximum is not None and self.maximum <= 0 else ""
         return "it has 0 nodes and no autoscaling" if self.desired is not None and self.desired <= 0 else ""
-
-    @property
-    def _unsized(self) -> str:
-        if self.autoscaling:
-            unsaid = self.maximum is None and not self.unlimited
-            return "it is autoscaled and does not say its maximum size" if unsaid else ""
-        return "it does not say how many nodes it has" if self.desired is None else ""
 
     def is_named(self, name: str) -> bool:
         """Return whether this is the name of the pool or of its resource."""

@@ -161,10 +161,10 @@ def readers_by_resource(providers: Iterable[Provider]) -> dict[tuple[str, str], 
     }
 
 
-def sizers_by_resource(providers: Iterable[Provider]) -> dict[tuple[str, str], list[Sizer]]:
+def sizers_by_resource(providers: Iterable[Provider]) -> dict[tuple[str, str], tuple[Sizer, ...]]:
     """Return the resources that size pools without being one, by API group and plural resource name, sorted."""
     sizers = (reader.sizer for provider in providers for reader in provider.readers)
-    return _by_resource(filter(None, sizers))
+    return {key: tuple(found) for key, found in _by_resource(filter(None, sizers)).items()}
 
 
 def _by_resource(items: Iterable[_R]) -> dict[tuple[str, str], list[_R]]:

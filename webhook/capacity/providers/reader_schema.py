@@ -37,11 +37,11 @@ _CONTROLLER_FIELDS: Final = "Fields of `spec` that only controllers write; not j
 CapacityName = Annotated[
     Literal["spot", "on-demand", "both", "unknown"],
     EnumDescriptions(
-        {
-            "spot": "nodes that the provider can reclaim",
-            "on-demand": "other nodes, including reserved ones",
-            "both": "either, depending on capacity",
-            "unknown": "the capacity of the pools in `usesPools`",
+        **{
+            "spot": "nodes that can be taken back",
+            "on-demand": "nodes that stay, reserved ones too",
+            "both": "the one or the other, as there is capacity",
+            "unknown": "what the pools have that `usesPools` names",
         }
     ),
 ]
@@ -200,9 +200,7 @@ class MachinesSpec(Model):
     )
     instance_type: JMESPath | None = Field(default=None, description="One or more instance types; '*': unreadable.")
     several_types: Flag = Field(default=False, description="Warn about a spot pool with one `instanceType`.")
-    accelerators: AcceleratorsReaderSpec = optional(
-        AcceleratorsReaderSpec, "Further fields that say that nodes have GPUs."
-    )
+    accelerators: AcceleratorsReaderSpec = optional(AcceleratorsReaderSpec, "Fields that show GPUs, too.")
     known_labels: dict[LabelKey, JMESPath] = Field(default={}, description="Implicit labels: key -> its value.")
     zones: JMESPath | None = Field(default=None, description="A zone, or a list of them.")
     labels_spot_nodes: Flag = Field(default=True, description="The spot nodes have `spotNodeLabels`.")
@@ -249,9 +247,7 @@ class NodePoolReaderSpec(MachinesSpec):
     cluster: JMESPath | None = Field(default=None, description="The cluster of its nodes, if it may be another one.")
     cluster_namespace: JMESPath | None = Field(default=None, description="That cluster's namespace; default: its own.")
     cluster_path: JMESPath | None = Field(default=None, description="The provider's path of that cluster, if any.")
-    chosen_by: LabelKey | None = Field(
-        default=None, description="Only Pods that select this label, with its name, run there (GKE's ComputeClasses)."
-    )
+    chosen_by: LabelKey | None = Field(default=None, description="Only Pods that select it by this label run there.")
     uses_pools: JMESPath | None = Field(default=None, description="Names of other pools whose nodes it uses.")
     taints: JMESPath | None = Field(default=None, description="A list of {key, value, effect}.")
     taint_texts: Flag = Field(default=False, description="Taints are written key=value:Effect.")

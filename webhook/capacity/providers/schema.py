@@ -17,8 +17,8 @@ from webhook.policy.schema_annotations import EnumDescriptions, Parsed
 RequireName = Annotated[
     Literal["any", "standard", "gpu", "same-type"],
     EnumDescriptions(
-        {
-            "any": "any on-demand pool; rarely denies",
+        **{
+            "any": "any on-demand pool; most clusters have one, so this rarely denies",
             "standard": "an on-demand pool without GPUs",
             "gpu": "an on-demand pool with GPUs",
             "same-type": "an on-demand pool of the same instance type",
@@ -27,12 +27,8 @@ RequireName = Annotated[
 ]
 
 
-def _folded(globs: tuple[str, ...]) -> Globs:
-    return Globs(each.casefold() for each in globs)
-
-
 GlobList = Annotated[Globs, Parsed(tuple[Glob, ...], Globs)]
-FoldedGlobs = Annotated[Globs, Parsed(tuple[Glob, ...], _folded)]
+FoldedGlobs = Annotated[Globs, Parsed(tuple[Glob, ...], lambda globs: Globs(map(str.casefold, globs)))]
 """Globs for which letter case does not matter."""
 
 
@@ -104,10 +100,8 @@ class GpuTaintSpec(TaintPatternSpec):
 class GpuSpec(Model):
     """How Pods request GPUs, and how GPU nodes are tainted."""
 
-    resources: GlobList = Field(default_factory=Globs, description="GPU resources (globs).")
-    taints: tuple[GpuTaintSpec, ...] = Field(
-        default=(), description="Taints of GPU nodes; only GPU Pods tolerate them."
-    )
+    resources: GlobList = Field(default_factory=Globs, description="Extended resources that are GPUs (globs).")
+    taints: tuple[GpuTaintSpec, ...] = Field(default=(), description="Taints of GPU nodes, for GPU Pods only.")
     labels: GlobList = Field(default_factory=Globs, description="Keys of labels that only GPU nodes have (globs).")
 
 
@@ -147,19 +141,14 @@ class TimelineSpec(Model):
     drained_by: Annotated[
         Literal["eviction", "kubelet", "nobody"],
         EnumDescriptions(
-            {
-                "eviction": "a drainer uses the Eviction API, which respects PodDisruptionBudgets",
-                "kubelet": "graceful node shutdown, which ignores PodDisruptionBudgets",
-                "nobody": "Pods run until the node is gone",
-            }
+            eviction="a drainer asks the Eviction API, which respects PodDisruptionBudgets",
+            kubelet="the kubelet shuts the node down gracefully, whatever PodDisruptionBudgets say",
+            nobody="nothing cordons or drains the node; Pods run until it is gone",
         ),
     ] = Field(default="eviction", description="What stops its Pods.")
     unevicted_annotation: str = Field(default="", description="Exempts Pods: `true`, or for how long from their start.")
     cordon_taint: TaintSpec | None = Field(default=None, description="Taint instead of a cordon; Pods may tolerate it.")
-    drain_tiers: Flag = Field(
-        default=False,
-        description="Evict in tiers: ordinary Pods, DaemonSets' Pods, critical Pods, DaemonSets' critical Pods.",
-    )
+    drain_tiers: Flag = Field(default=False, description="Evict Pods of DaemonSets too, in tiers, critical Pods last.")
     assumes: str = Field(default="", description="What this drain assumes, without a full stop; rehearsals show it.")
 
 
@@ -175,9 +164,7 @@ class GracePeriodSpec(Model):
 
     budget_seconds: Seconds = Field(examples=[120], description="Maximum seconds from SIGTERM (or preStop) to removal.")
     safety_margin_seconds: Seconds = Field(examples=[15], description="Seconds to keep free of that.")
-    by_node_label: tuple[NodeWindowSpec, ...] = Field(
-        default=(), description="The same for nodes with a label, unless the pool says it; the first match counts."
-    )
+    by_node_label: tuple[NodeWindowSpec, ...] = Field(default=(), description="The same by node label; first match.")
 
 
 class SystemNamespacesSpec(Model):
@@ -203,25 +190,17 @@ class CapacityProviderSpec(Model):
     spot_node_taints: tuple[SpotTaintSpec, ...] = Field(default=(), description="Taints of every spot node.")
     pool_name_label: LabelKey = Field(examples=["example.com/node-pool"], description="Label that names a node's pool.")
     other_pool_name_labels: tuple[LabelKey, ...] = Field(default=(), description="Other labels that name it.")
-    platform_taints: tuple[TaintSpec, ...] = Field(
-        default=(), description="Taints of all nodes of the architecture or operating system that they name."
-    )
+    platform_taints: tuple[TaintSpec, ...] = Field(default=(), description="Taints that name the nodes' platform.")
     never_tolerate: tuple[ForbiddenTaintSpec, ...] = Field(default=(), description="Taints never tolerated.")
     gpu: GpuSpec = optional(GpuSpec, "How GPUs are requested, and guarded.")
     instance_types: InstanceTypesSpec = optional(InstanceTypesSpec, "Instance types by what they have.")
-    machine_labels: tuple[MachineLabelSpec, ...] = Field(
-        default=(), description="Labels for a machine's family or type."
-    )
-    other_machine_labels: tuple[LabelKey, ...] = Field(
-        default=(), description="The other labels in the domains of machineLabels; those in no list are reported."
-    )
+    machine_labels: tuple[MachineLabelSpec, ...] = Field(default=(), description="Labels of machine families.")
+    other_machine_labels: tuple[LabelKey, ...] = Field(default=(), description="The other labels in their domains.")
     labels_of_one_node: GlobList = Field(default_factory=Globs, description="Labels that differ within a pool (globs).")
     hands_off_schedulers: GlobList = Field(default_factory=Globs, description="Schedulers of untouched Pods (globs).")
     hands_off_selectors: tuple[LabelKey, ...] = Field(default=(), description="Labels that untouched Pods select by.")
-    system_namespaces: SystemNamespacesSpec = optional(
-        SystemNamespacesSpec, "The provider's own namespaces, never touched."
-    )
-    interruption: TimelineSpec = Field(description="The reclaim of a node, in seconds after the notice.")
+    system_namespaces: SystemNamespacesSpec = optional(SystemNamespacesSpec, "The provider's own, never touched.")
+    interruption: TimelineSpec = Field(description="What happens to a reclaimed node, in seconds after the notice.")
     grace_period: GracePeriodSpec = Field(description="The time that a Pod on a reclaimed node has to stop.")
     fallback: tuple[FallbackSpec, ...] = Field(default=(), description="The default fallback that GPU spot pools need.")
     this_cluster: str = Field(default="", description="This cluster's name in node pools; Pods run on no other's.")

@@ -64,9 +64,7 @@ class EvictionStrategySpec(PolicySpec):
     """Kinds that are stateful with one replica and a writable claim, as Kind.group (globs)."""
     sunk_nodes: Annotated[
         Literal["named", "all"],
-        EnumDescriptions(
-            {"named": "those that name SUNK in tolerations, nodeSelector, or affinity", "all": "every DaemonSet"}
-        ),
+        EnumDescriptions(named="those whose tolerations, nodeSelector or affinity name SUNK", all="every DaemonSet"),
     ] = "named"
     """Which DaemonSets run on SUNK nodes."""
     sunk_domain: NonEmpty = "sunk.coreweave.com"

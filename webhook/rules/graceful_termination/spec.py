@@ -62,8 +62,8 @@ class GracefulTerminationSpec(DecidingSpec):
     untuned: Annotated[
         Literal["fit-budget", "raise-only"],
         EnumDescriptions(
-            {
-                "fit-budget": "that of the class, at most the budget",
+            **{
+                "fit-budget": "its class's grace period, at most the budget",
                 "raise-only": "the same, but never less than 30 s",
             }
         ),
@@ -72,22 +72,18 @@ class GracefulTerminationSpec(DecidingSpec):
     over_budget: Annotated[
         Literal["warn", "clamp", "deny"],
         EnumDescriptions(
-            {
-                "warn": "it stays, with a warning",
-                "clamp": "it becomes the budget, unless a hook sleeps that long",
-                "deny": "the Pod is denied",
-            }
+            warn="it stays, and the user gets a warning",
+            clamp="it becomes the budget, unless a lifecycle hook sleeps that long",
+            deny="the Pod is refused",
         ),
     ] = "warn"
     """What happens to a grace period above the budget."""
     method: Annotated[
         Literal["auto", "sleep", "exec"],
         EnumDescriptions(
-            {
-                "auto": "`sleep` if the API server and kubelets support it, else `exec`",
-                "sleep": "Kubernetes' sleep action (1.30)",
-                "exec": "a shell command",
-            }
+            auto="Kubernetes' own where API server and kubelets have it, else a shell's",
+            sleep="Kubernetes' own (1.30)",
+            exec="a shell's",
         ),
     ] = "auto"
     """How a preStop hook sleeps. Windows Pods never get `exec`."""
