@@ -172,7 +172,7 @@ class ResourceRuleSpec(Model):
         "everything.",
     )
     operations: Operations = Field(min_length=1, description="'*' is all; CONNECT is for subresources, as pods/exec.")
-    resource_names: tuple[NonEmpty, ...] = Field(default=(), description="Only these, but no generated names.")
+    resource_names: tuple[NonEmpty, ...] = Field(default=(), description="Object names; generated ones don't match.")
     scope: Annotated[
         Literal["*", "Cluster", "Namespaced"],
         EnumDescriptions(

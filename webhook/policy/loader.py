@@ -138,7 +138,8 @@ def _text(item: ErrorDetails, model: type[BaseModel]) -> str:  # noqa: PLR0911 -
             return "is missing"
         case "literal_error" | "enum":
             expected = item["ctx"]["expected"].replace("'", "")
-            return f"{quoted_value(found)} is not one of {expected}{did_you_mean(str(found), _words(expected))}"
+            hint = did_you_mean(str(found), expected.replace(" or ", ", ").split(", "))
+            return f"{quoted_value(found)} is not one of {expected}{hint}"
         case "value_error":
             return str(item["ctx"]["error"])
         case "too_short":
@@ -150,10 +151,6 @@ def _text(item: ErrorDetails, model: type[BaseModel]) -> str:  # noqa: PLR0911 -
             return f"must be {_TYPES[type_]}, got {quoted_value(found)}{fix}"
         case _:
             return f"{item['msg'].replace('Input should', 'must')}, got {quoted_value(found)}"
-
-
-def _words(expected: str) -> list[str]:
-    return expected.replace(" or ", ", ").split(", ")
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:

@@ -116,12 +116,10 @@ def _mistakes(
 def _overridden(name: str, policies: Mapping[str, PolicyDocument]) -> frozenset[str]:
     """Return the policies that a policy overrides, also by way of others."""
     found: set[str] = set()
-    todo = [name]
+    todo = {name}
     while todo:
-        for each in policies[todo.pop()].spec.overrides:
-            if each in policies and each not in found:
-                found.add(each)
-                todo.append(each)
+        todo = {each for one in todo for each in policies[one].spec.overrides if each in policies} - found
+        found |= todo
     return frozenset(found)
 
 

@@ -143,10 +143,9 @@ class Fallbacks(msgspec.Struct, frozen=True):
 
     def _other_cluster(self, spot: Pool, pool: Pool) -> str:
         """Return the cluster of a pool that is not in the spot pool's cluster, as a phrase."""
-        if not pool.cluster:
-            return f"it belongs to this cluster, not to {spot.cluster_id}"
         title = "" if pool.provider == spot.provider else f" ({self.title(pool)})"
-        return f"it belongs to cluster {pool.cluster_id}{title}"
+        there = f"to cluster {pool.cluster_id}{title}"
+        return f"it belongs {there}" if pool.cluster else f"it belongs to this cluster, not to {spot.cluster_id}"
 
     def coverage(self, spot: Pool, pools: Sequence[Pool], require: RequireName) -> Coverage:
         """Return how well these pools cover a spot pool. A pool without zones may be in any zone."""
@@ -210,10 +209,9 @@ class Fallbacks(msgspec.Struct, frozen=True):
         if pool.unusable:
             return pool.unusable
         provider = self.providers.get(pool.provider)
-        for taint in pool.taints:
-            if provider is not None and taint.effect != "PreferNoSchedule" and provider.is_forbidden(taint):
-                return f"no Pod may tolerate its taint {taint}"
-        return ""
+        hard = (taint for taint in pool.taints if taint.effect != "PreferNoSchedule")
+        forbidden = next((taint for taint in hard if provider is not None and provider.is_forbidden(taint)), None)
+        return f"no Pod may tolerate its taint {forbidden}" if forbidden is not None else ""
 
 
 def _why_unknown(pool: Pool) -> str:

@@ -345,13 +345,8 @@ def _preferred(pod: Pod, supply: Supply, providers: Mapping[str, Provider]) -> t
 
 def _demanded_providers(terms: tuple[Term, ...], providers: Mapping[str, Provider]) -> tuple[Provider, ...]:
     """Return the providers whose spot label every term of the Pod's own constraints demands."""
-    found: dict[str, Provider] = {}
-    for term in terms:
-        demanded = {name: each for name, each in providers.items() if demands_spot(term, each)}
-        if not demanded:
-            return ()
-        found |= demanded
-    return tuple(found.values())
+    by_term = [[each for each in providers.values() if demands_spot(term, each)] for term in terms]
+    return tuple({each.name: each for demanded in by_term for each in demanded}.values()) if all(by_term) else ()
 
 
 def _tolerated(pod: Pod, supply: Supply, candidates: tuple[Provider, ...]) -> str:

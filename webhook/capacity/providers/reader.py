@@ -65,10 +65,9 @@ class PoolReader(NodePoolReaderSpec):
     @property
     def capacity_query(self) -> Query:
         """Return the expression of the field that says whether a pool is spot, or which template does."""
-        found = self.template.from_ if self.template is not None else self.capacity.from_ or self.requirements
-        if found is None:
-            raise TypeError("a valid document says where the capacity is")
-        return found
+        template = self.template.from_ if self.template is not None else None
+        places = (template, self.capacity.from_, self.requirements)
+        return next(query for query in places if query is not None)
 
     @property
     def is_cluster(self) -> bool:

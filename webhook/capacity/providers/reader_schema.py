@@ -142,7 +142,7 @@ class GraceWindowSpec(Model):
 
     when: JMESPath | None = Field(default=None, description="JMESPath of the condition.")
     budget_seconds: Seconds | None = Field(default=None, description="The time.")
-    from_: JMESPath | None = Field(default=None, alias="from", description="JMESPath of the time: seconds, or 90s.")
+    from_: JMESPath | None = Field(default=None, alias="from", description="JMESPath of the time: 90, or 1m30s.")
     reserved: JMESPath | None = Field(default=None, description="JMESPath of what of it is not an ordinary Pod's.")
     safety_margin_seconds: Seconds = Field(description="Seconds to keep free of it.")
     note: str = Field(default="", description="For people: since which version.")
@@ -198,9 +198,9 @@ class MachinesSpec(Model):
         examples=[{"from": "spec.capacityType", "values": {"spot": "spot"}, "default": "on-demand"}],
         description="How to find out whether the nodes are spot.",
     )
-    instance_type: JMESPath | None = Field(default=None, description="One or more instance types; '*': unreadable.")
+    instance_type: JMESPath | None = Field(default=None, description="One or more instance types; '*': unknown.")
     several_types: Flag = Field(default=False, description="Warn about a spot pool with one `instanceType`.")
-    accelerators: AcceleratorsReaderSpec = optional(AcceleratorsReaderSpec, "Fields that show GPUs, too.")
+    accelerators: AcceleratorsReaderSpec = optional(AcceleratorsReaderSpec, "Other fields about GPUs.")
     known_labels: dict[LabelKey, JMESPath] = Field(default={}, description="Implicit labels: key -> its value.")
     zones: JMESPath | None = Field(default=None, description="A zone, or a list of them.")
     labels_spot_nodes: Flag = Field(default=True, description="The spot nodes have `spotNodeLabels`.")
@@ -254,7 +254,7 @@ class NodePoolReaderSpec(MachinesSpec):
     taint_effects: dict[NonEmpty, EffectName] = Field(
         default={each: each for each in get_args(EffectName)}, description="Effect in the pool -> Kubernetes' effect."
     )
-    without_platform_taints: JMESPath | None = Field(default=None, description="Holds without `platformTaints`.")
+    without_platform_taints: JMESPath | None = Field(default=None, description="Holds if `platformTaints` don't apply.")
     labels: JMESPath | None = Field(default=None, description="A map of the labels it gives its nodes.")
     labels_complete: Flag = Field(default=False, description="Its nodes have no labels beyond the ones named.")
     label_domains: tuple[NonEmpty, ...] = Field(default=(), description="Domains of labels for nodes; default: all.")

@@ -114,7 +114,7 @@ class InstanceTypesSpec(Model):
     gpu: FoldedGlobs = Field(default_factory=Globs, description="Instance types with GPUs (globs).")
     cpu: FoldedGlobs = Field(default_factory=Globs, description="Instance types without GPUs (globs).")
     never_spot: FoldedGlobs = Field(default_factory=Globs, description="Instance types that can't be spot (globs).")
-    arm: FoldedGlobs = Field(default_factory=Globs, description="Types of arm64 (globs); then the rest is amd64.")
+    arm: FoldedGlobs = Field(default_factory=Globs, description="arm64 types (globs). If given, others are amd64.")
     allocatable: dict[str, dict[str, str]] = Field(
         default_factory=dict,
         description="Resources of a node by instance type, for rehearsals without Nodes.",
@@ -146,8 +146,10 @@ class TimelineSpec(Model):
             nobody="nothing cordons or drains the node; Pods run until it is gone",
         ),
     ] = Field(default="eviction", description="What stops its Pods.")
-    unevicted_annotation: str = Field(default="", description="Exempts Pods: `true`, or for how long from their start.")
-    cordon_taint: TaintSpec | None = Field(default=None, description="Taint instead of a cordon; Pods may tolerate it.")
+    unevicted_annotation: str = Field(default="", description="Annotation that exempts Pods: `true`, or a duration.")
+    cordon_taint: TaintSpec | None = Field(
+        default=None, description="Taint of cordoned nodes; Pods that tolerate it stay."
+    )
     drain_tiers: Flag = Field(default=False, description="Evict Pods of DaemonSets too, in tiers, critical Pods last.")
     assumes: str = Field(default="", description="What this drain assumes, without a full stop; rehearsals show it.")
 
@@ -164,7 +166,9 @@ class GracePeriodSpec(Model):
 
     budget_seconds: Seconds = Field(examples=[120], description="Maximum seconds from SIGTERM (or preStop) to removal.")
     safety_margin_seconds: Seconds = Field(examples=[15], description="Seconds to keep free of that.")
-    by_node_label: tuple[NodeWindowSpec, ...] = Field(default=(), description="The same by node label; first match.")
+    by_node_label: tuple[NodeWindowSpec, ...] = Field(
+        default=(), description="The same by node label; the first counts."
+    )
 
 
 class SystemNamespacesSpec(Model):
@@ -190,18 +194,24 @@ class CapacityProviderSpec(Model):
     spot_node_taints: tuple[SpotTaintSpec, ...] = Field(default=(), description="Taints of every spot node.")
     pool_name_label: LabelKey = Field(examples=["example.com/node-pool"], description="Label that names a node's pool.")
     other_pool_name_labels: tuple[LabelKey, ...] = Field(default=(), description="Other labels that name it.")
-    platform_taints: tuple[TaintSpec, ...] = Field(default=(), description="Taints that name the nodes' platform.")
-    never_tolerate: tuple[ForbiddenTaintSpec, ...] = Field(default=(), description="Taints never tolerated.")
+    platform_taints: tuple[TaintSpec, ...] = Field(default=(), description="Taints of Arm or Windows nodes.")
+    never_tolerate: tuple[ForbiddenTaintSpec, ...] = Field(default=(), description="Taints that are never tolerated.")
     gpu: GpuSpec = optional(GpuSpec, "How GPUs are requested, and guarded.")
     instance_types: InstanceTypesSpec = optional(InstanceTypesSpec, "Instance types by what they have.")
-    machine_labels: tuple[MachineLabelSpec, ...] = Field(default=(), description="Labels of machine families.")
-    other_machine_labels: tuple[LabelKey, ...] = Field(default=(), description="The other labels in their domains.")
+    machine_labels: tuple[MachineLabelSpec, ...] = Field(
+        default=(), description="Labels for machine types and families."
+    )
+    other_machine_labels: tuple[LabelKey, ...] = Field(default=(), description="The other labels in those domains.")
     labels_of_one_node: GlobList = Field(default_factory=Globs, description="Labels that differ within a pool (globs).")
-    hands_off_schedulers: GlobList = Field(default_factory=Globs, description="Schedulers of untouched Pods (globs).")
-    hands_off_selectors: tuple[LabelKey, ...] = Field(default=(), description="Labels that untouched Pods select by.")
-    system_namespaces: SystemNamespacesSpec = optional(SystemNamespacesSpec, "The provider's own, never touched.")
+    hands_off_schedulers: GlobList = Field(
+        default_factory=Globs, description="Pods of these schedulers stay as they are."
+    )
+    hands_off_selectors: tuple[LabelKey, ...] = Field(
+        default=(), description="Pods that select by these stay as they are."
+    )
+    system_namespaces: SystemNamespacesSpec = optional(SystemNamespacesSpec, "Its own namespaces, never touched.")
     interruption: TimelineSpec = Field(description="What happens to a reclaimed node, in seconds after the notice.")
     grace_period: GracePeriodSpec = Field(description="The time that a Pod on a reclaimed node has to stop.")
     fallback: tuple[FallbackSpec, ...] = Field(default=(), description="The default fallback that GPU spot pools need.")
-    this_cluster: str = Field(default="", description="This cluster's name in node pools; Pods run on no other's.")
+    this_cluster: str = Field(default="", description="This cluster, as node pools name it; other pools don't count.")
     node_pools: tuple[NodePoolReaderSpec, ...] = Field(default=(), description="Readers, one for each kind.")
