@@ -301,9 +301,7 @@ def test_no_object_makes_it_run_for_long(expression: str) -> None:
     (finding,) = said(pod(**BIG), expression)
     assert finding.outcome is Outcome.DENY
     said_why = finding.reason.removeprefix("expression failed: ")
-    assert said_why.startswith(
-        ("its loops took more than 10000 rounds", "it takes too long on this object, of ")
-    )
+    assert said_why.startswith(("its loops took more than 10000 rounds", "it takes too long on this object, of "))
 
 
 def test_what_is_escaped_in_json_splits_too() -> None:

@@ -77,9 +77,6 @@ def test_a_mistake_in_an_alias_is_at_its_field(tmp_path: Path) -> None:
     assert second.startswith("own.yaml:7:44: spec.validations[1]")
 
 
-# params
-
-
 def test_a_name_that_no_variable_can_have_is_the_only_mistake_at_first(tmp_path: Path) -> None:
     variables = [{"name": "all", "expression": "object.x"}, {"name": "my-var", "expression": "1"}]
     validations = [{"expression": "variables.all == 1"}, {"expression": "objet.x == 1"}]
