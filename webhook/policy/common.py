@@ -305,7 +305,7 @@ class BreakGlassSpec(Model):
 class PolicySpec(Model):
     """Hold the part of ``spec`` that all policy kinds share."""
 
-    enforcement: EnforcementWord = Field(default=Enforcement.DENY, description="The most that its findings may become.")
+    enforcement: EnforcementWord = Field(default=Enforcement.DENY, description="The strongest outcome of this policy.")
     match: MatchSpec = Field(
         default=MatchSpec.model_construct(),
         examples=[{"namespaces": {"include": ["team-*"]}}],

@@ -94,7 +94,7 @@ class SharedCaseSpec(Model):
 class CaseSpec(SharedCaseSpec):
     """Describe one request, and what is to come of it."""
 
-    name: NonEmpty = Field(description="A sentence: what this case shows; different for each case.")
+    name: NonEmpty = Field(description="A unique sentence.")
     old_object: KubernetesObject | None = Field(default=None, description="The old object, or its patch.")
     expect: ExpectSpec = Field(description="The expected result.")
 

@@ -61,7 +61,7 @@ class InheritedSpec(Model):
 class PodPlaceSpec(Model):
     """The places of a Pod's fields, if they aren't in a pod template."""
 
-    path: TemplatePathText = Field(description="Field path of the place, as in `templates`.")
+    path: TemplatePathText = Field(description="The field path, as in `templates`.")
     metadata: RelativePath = Field(default="metadata", description="Parent of labels; '.' is the place, '' nowhere.")
     spec: RelativePath = Field(default="spec", description="Parent of the spec's fields; '.' is the place.")
     containers: tuple[RelativePath, ...] = Field(default=(), description="Other fields of the spec with containers.")

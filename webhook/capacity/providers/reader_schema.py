@@ -106,8 +106,8 @@ class SizedBySpec(Model):
 class LeastSpec(Model):
     """The least that every machine has: limits below that leave no nodes."""
 
-    machine: dict[NonEmpty, Quantity] = Field(default={}, description="Any machine: resource -> how much.")
-    gpu_machine: dict[NonEmpty, Quantity] = Field(default={}, description="A machine with GPUs, the same.")
+    machine: dict[NonEmpty, Quantity] = Field(default={}, description="Any machine: resource -> amount.")
+    gpu_machine: dict[NonEmpty, Quantity] = Field(default={}, description="A machine with GPUs: resource -> amount.")
     counted: dict[NonEmpty, NonEmpty] = Field(default={}, description="Label that counts a resource -> the resource.")
 
 
@@ -118,7 +118,7 @@ class SizeReaderSpec(Model):
     sized_by: SizedBySpec | None = Field(default=None, description="Another resource with the size.")
     autoscaling: JMESPath | None = Field(default=None, description="JMESPath of a boolean: an autoscaler sizes it.")
     maximum: JMESPath | None = Field(default=None, description="JMESPath of the autoscaler's maximum.")
-    unlimited: Flag = Field(default=False, description="Without a maximum there is none.")
+    unlimited: Flag = Field(default=False, description="A missing maximum means no limit.")
     limits: JMESPath | None = Field(default=None, description="JMESPath of its nodes' maximum: resource -> quantity.")
     least: LeastSpec = optional(LeastSpec, "What a machine has at least of that.")
 
@@ -143,9 +143,9 @@ class GraceWindowSpec(Model):
     when: JMESPath | None = Field(default=None, description="JMESPath of the condition.")
     budget_seconds: Seconds | None = Field(default=None, description="The time.")
     from_: JMESPath | None = Field(default=None, alias="from", description="JMESPath of the time: 90, or 1m30s.")
-    reserved: JMESPath | None = Field(default=None, description="JMESPath of what of it is not an ordinary Pod's.")
-    safety_margin_seconds: Seconds = Field(description="Seconds to keep free of it.")
-    note: str = Field(default="", description="For people: since which version.")
+    reserved: JMESPath | None = Field(default=None, description="JMESPath of the part for critical Pods.")
+    safety_margin_seconds: Seconds = Field(description="Seconds to subtract.")
+    note: str = Field(default="", description="A note on versions.")
 
     @model_validator(mode="after")
     def _says_the_time(self) -> Self:
@@ -254,8 +254,8 @@ class NodePoolReaderSpec(MachinesSpec):
     taint_effects: dict[NonEmpty, EffectName] = Field(
         default={each: each for each in get_args(EffectName)}, description="Effect in the pool -> Kubernetes' effect."
     )
-    without_platform_taints: JMESPath | None = Field(default=None, description="Holds if `platformTaints` don't apply.")
-    labels: JMESPath | None = Field(default=None, description="A map of the labels it gives its nodes.")
+    without_platform_taints: JMESPath | None = Field(default=None, description="True if nodes lack `platformTaints`.")
+    labels: JMESPath | None = Field(default=None, description="A map of its nodes' labels.")
     labels_complete: Flag = Field(default=False, description="Its nodes have no labels beyond the ones named.")
     label_domains: tuple[NonEmpty, ...] = Field(default=(), description="Domains of labels for nodes; default: all.")
     grace_period: PoolGraceSpec = optional(PoolGraceSpec, "What it says of the time that its Pods have to stop.")

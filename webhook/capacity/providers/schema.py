@@ -100,7 +100,7 @@ class GpuTaintSpec(TaintPatternSpec):
 class GpuSpec(Model):
     """How Pods request GPUs, and how GPU nodes are tainted."""
 
-    resources: GlobList = Field(default_factory=Globs, description="Extended resources that are GPUs (globs).")
+    resources: GlobList = Field(default_factory=Globs, description="GPU resources (globs).")
     taints: tuple[GpuTaintSpec, ...] = Field(default=(), description="Taints of GPU nodes, for GPU Pods only.")
     labels: GlobList = Field(default_factory=Globs, description="Keys of labels that only GPU nodes have (globs).")
 
@@ -158,14 +158,14 @@ class NodeWindowSpec(LabelSpec):
     """The time that an ordinary Pod has to stop on nodes with a label."""
 
     budget_seconds: Seconds = Field(description="Maximum seconds from SIGTERM (or preStop) to removal.")
-    safety_margin_seconds: Seconds = Field(description="Seconds to keep free of that.")
+    safety_margin_seconds: Seconds = Field(description="Seconds to subtract.")
 
 
 class GracePeriodSpec(Model):
     """The time that an ordinary Pod has to stop."""
 
     budget_seconds: Seconds = Field(examples=[120], description="Maximum seconds from SIGTERM (or preStop) to removal.")
-    safety_margin_seconds: Seconds = Field(examples=[15], description="Seconds to keep free of that.")
+    safety_margin_seconds: Seconds = Field(examples=[15], description="Seconds to subtract.")
     by_node_label: tuple[NodeWindowSpec, ...] = Field(
         default=(), description="The same by node label; the first counts."
     )
@@ -189,14 +189,14 @@ class FallbackSpec(Model):
 class CapacityProviderSpec(Model):
     """The facts about one provider of capacity that can vanish."""
 
-    title: NonEmpty = Field(examples=["Example Cloud"], description="Its name for people.")
+    title: NonEmpty = Field(examples=["Example Cloud"], description="A display name.")
     spot_node_labels: tuple[SpotLabelSpec, ...] = Field(default=(), description="Labels of every spot node.")
     spot_node_taints: tuple[SpotTaintSpec, ...] = Field(default=(), description="Taints of every spot node.")
     pool_name_label: LabelKey = Field(examples=["example.com/node-pool"], description="Label that names a node's pool.")
     other_pool_name_labels: tuple[LabelKey, ...] = Field(default=(), description="Other labels that name it.")
     platform_taints: tuple[TaintSpec, ...] = Field(default=(), description="Taints of Arm or Windows nodes.")
     never_tolerate: tuple[ForbiddenTaintSpec, ...] = Field(default=(), description="Taints that are never tolerated.")
-    gpu: GpuSpec = optional(GpuSpec, "How GPUs are requested, and guarded.")
+    gpu: GpuSpec = optional(GpuSpec, "How Pods request GPUs, and how GPU nodes are tainted.")
     instance_types: InstanceTypesSpec = optional(InstanceTypesSpec, "Instance types by what they have.")
     machine_labels: tuple[MachineLabelSpec, ...] = Field(
         default=(), description="Labels for machine types and families."
@@ -204,14 +204,14 @@ class CapacityProviderSpec(Model):
     other_machine_labels: tuple[LabelKey, ...] = Field(default=(), description="The other labels in those domains.")
     labels_of_one_node: GlobList = Field(default_factory=Globs, description="Labels that differ within a pool (globs).")
     hands_off_schedulers: GlobList = Field(
-        default_factory=Globs, description="Pods of these schedulers stay as they are."
+        default_factory=Globs, description="Schedulers whose Pods spotgate doesn't change (globs)."
     )
     hands_off_selectors: tuple[LabelKey, ...] = Field(
-        default=(), description="Pods that select by these stay as they are."
+        default=(), description="Node labels: spotgate doesn't change Pods that select them."
     )
     system_namespaces: SystemNamespacesSpec = optional(SystemNamespacesSpec, "Its own namespaces, never touched.")
-    interruption: TimelineSpec = Field(description="What happens to a reclaimed node, in seconds after the notice.")
+    interruption: TimelineSpec = Field(description="The reclaim of a node, in seconds after the notice.")
     grace_period: GracePeriodSpec = Field(description="The time that a Pod on a reclaimed node has to stop.")
     fallback: tuple[FallbackSpec, ...] = Field(default=(), description="The default fallback that GPU spot pools need.")
     this_cluster: str = Field(default="", description="This cluster, as node pools name it; other pools don't count.")
-    node_pools: tuple[NodePoolReaderSpec, ...] = Field(default=(), description="Readers, one for each kind.")
+    node_pools: tuple[NodePoolReaderSpec, ...] = Field(default=(), description="How to read each kind of node pool.")
