@@ -23,7 +23,6 @@ from webhook.policy.errors import Problem, escaped_name, problem_lines
 from webhook.policy.terms import API_VERSION
 
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Collection, Iterable, Sequence
     from pathlib import Path
 
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from webhook.offline.judge import Identity
     from webhook.offline.manifests.files import ManifestFile, ManifestFiles
     from webhook.offline.manifests.objects import Manifest
+    from webhook.offline.options import JudgingOptions
 
 
 class Inputs:
@@ -46,7 +46,7 @@ class Inputs:
     Raise CannotJudgeError if Git can't tell what has changed.
     """
 
-    def __init__(self, options: Namespace, providers: Collection[Provider]) -> None:
+    def __init__(self, options: JudgingOptions, providers: Collection[Provider]) -> None:
         self._options = options
         self._providers = providers
         self._count = 0

@@ -23,7 +23,6 @@ from webhook.offline.manifests.state import DEFAULT_NAMESPACE, view_of
 from webhook.policy.errors import Problem
 
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Iterable, Mapping, Sequence
 
     from webhook.capacity.providers.provider import Provider
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from webhook.kube.resources import Resource
     from webhook.offline.kinds import ResourceKinds
     from webhook.offline.manifests.objects import Manifest
+    from webhook.offline.options import JudgingOptions
 
 _ANSWER: Final = 10.0
 """Seconds for each answer of the API server: a page of 500 Nodes is 10 MB."""
@@ -58,7 +58,7 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
     problems: list[Problem]
 
 
-def read_live(options: Namespace, objects: Sequence[Manifest], bundle: Bundle, kinds: ResourceKinds) -> Live:
+def read_live(options: JudgingOptions, objects: Sequence[Manifest], bundle: Bundle, kinds: ResourceKinds) -> Live:
     """Read the cluster that these objects are judged against.
 
     ``operation`` among the options is CREATE, for which no objects are read, UPDATE, DELETE, or None: whatever applying
@@ -102,7 +102,7 @@ def _budgets(view: ClusterView, given: ClusterView) -> dict[str, tuple[Disruptio
 
 
 async def _read(
-    api: Api, options: Namespace, objects: Sequence[Manifest], bundle: Bundle, kinds: ResourceKinds
+    api: Api, options: JudgingOptions, objects: Sequence[Manifest], bundle: Bundle, kinds: ResourceKinds
 ) -> Live:
     budgets = any(policy.needs.budgets for policy in bundle.policies)
     reading = await read_cluster(api, bundle.providers, budgets=budgets, seconds=_ANSWER)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
 from posixpath import normpath
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -30,6 +31,38 @@ T = TypeVar("T")
 SHIPPED_WORD: Final = "shipped"
 _SHIPPED: Final = "repeatable; default: `shipped`, spotgate's own"
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgingOptions:
+    """The flags of `add_inputs`, `add_operation` and `add_rendered`, completed from the project file.
+
+    Attributes:
+        operation: of every object; None: what applying it is.
+        project: the folder of the project file; empty without one.
+        chart_values: values files by the folder of the chart, relative to ``project``.
+    """
+
+    paths: list[str]
+    policies: list[Path]
+    state: list[str]
+    ignore: list[str]
+    cluster: str
+    partial: bool
+    kubernetes_version: tuple[int, int]
+    kubeconfig: Path | None
+    context: str | None
+    user: str
+    group: list[str]
+    changed_since: str | None
+    operation: str | None
+    against: str | None = None
+    render: bool = False
+    kustomize: list[str] = field(default_factory=list)
+    helm: list[str] = field(default_factory=list)
+    helm_values: list[str] = field(default_factory=list)
+    project: str = ""
+    chart_values: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def options_of(kind: Callable[..., T], namespace: argparse.Namespace) -> T:
@@ -76,7 +109,7 @@ def add_rendered(parser: argparse.ArgumentParser) -> None:
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of a judging session: objects, cluster, user. `take_project_file` completes their values."""
+    """Add the flags of a judging session: objects, cluster, user. `judging_options` completes their values."""
     parser.add_argument("paths", metavar="PATH", nargs="*", type=path, help="files and folders; - reads standard input")
     leave_out = "skip files and folders with this name or path; repeatable"
     add_list(parser, "--ignore", "GLOB", leave_out, _glob)
@@ -102,8 +135,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     request = parser.add_argument_group("the request that the webhook would see")
     request.add_argument("--user", default="", help="user name; default: unknown, and exemptions by user don't apply")
     add_list(request, "--group", "GROUP", "group of the user; repeatable")
-    parser.set_defaults(kubernetes_version=None, project="", against=None, kustomize=[], helm=[], helm_values=[])
-    parser.set_defaults(render=False, chart_values={})
+    parser.set_defaults(kubernetes_version=None, chart_values={})
 
 
 def _glob(text: str) -> str:

@@ -12,7 +12,7 @@ from pydantic import Field
 from webhook.base.exits import CannotJudgeError
 from webhook.documents import DocumentError, field_path, read_documents
 from webhook.offline.manifests.files import STDIN, ManifestFile
-from webhook.offline.options import SHIPPED_WORD, policies_path
+from webhook.offline.options import SHIPPED_WORD, JudgingOptions, options_of, policies_path
 from webhook.policy.common import Flag, Glob, KubernetesVersion, Model, NonEmpty
 from webhook.policy.document import files_below, is_named_like_policy
 from webhook.policy.errors import Problem
@@ -28,15 +28,16 @@ if TYPE_CHECKING:
 FILE: Final = ".spotgate.yaml"
 
 
-def take_project_file(options: Namespace) -> None:
-    """Complete the flags from the project file, then with their defaults.
+def judging_options(namespace: Namespace) -> JudgingOptions:
+    """Complete the flags from the project file, then with their defaults, and return those of judging.
 
     Raise CannotJudgeError if the file is invalid; the text lists all mistakes.
     """
+    options = options_of(JudgingOptions, namespace)
     file = _find(folder_of(options))
     project = ProjectFile.model_construct()
     if file is not None:
-        options.project = str(file.parent)
+        namespace.project = str(file.parent)
         written = read_project_file(file)
         paths = {
             "policies": [
@@ -47,11 +48,12 @@ def take_project_file(options: Namespace) -> None:
         }
         project = written.model_copy(update=paths)
     for field in ProjectFile.model_fields:
-        if field in options:
-            setattr(options, field, getattr(options, field) or getattr(project, field))
+        if field in namespace:
+            setattr(namespace, field, getattr(namespace, field) or getattr(project, field))
+    return options_of(JudgingOptions, namespace)
 
 
-def folder_of(options: Namespace) -> Path:
+def folder_of(options: JudgingOptions) -> Path:
     """Return the folder of the first path that is named."""
     named = [path for path in (*options.paths, *options.kustomize, *options.helm) if path != STDIN]
     first = Path(os.path.abspath(named[0] if named else "."))  # noqa: PTH100 - `..` is to be gone

@@ -22,11 +22,11 @@ from webhook.offline.manifests.kustomizations import KUSTOMIZATIONS, Rendered
 from webhook.policy.errors import Problem, escaped_name
 
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Iterator, Sequence
 
     from webhook.documents import JSONValue
     from webhook.offline.manifests.kustomizations import Root
+    from webhook.offline.options import JudgingOptions
 
 SECONDS_IF_TRUSTED: Final = 120
 """Limit for a folder or chart that the user names, whose parts may have to be fetched from the network."""
@@ -59,7 +59,7 @@ class Rendering:
         problems: why the others were not.
     """
 
-    def __init__(self, roots: Sequence[Root], options: Namespace) -> None:
+    def __init__(self, roots: Sequence[Root], options: JudgingOptions) -> None:
         self.sources: list[ManifestFile] = []
         self.rendered: list[Root] = []
         self.problems: list[Problem] = []

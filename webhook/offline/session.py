@@ -27,7 +27,6 @@ from webhook.policy.errors import Problem, escaped_name
 from webhook.rules.context import Context, Phase, utc_now
 
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from webhook.capacity.view import ClusterView
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from webhook.offline.live_state import Live
     from webhook.offline.manifests.files import ManifestFile
     from webhook.offline.manifests.objects import Manifest, Manifests
+    from webhook.offline.options import JudgingOptions
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ def _keeping_everything() -> Iterator[None]:
 
 
 @_keeping_everything()
-def judge(options: Namespace, *, trace: bool = False) -> Judgements:
+def judge(options: JudgingOptions, *, trace: bool = False) -> Judgements:
     """Read and judge everything that the flags name.
 
     Without ``operation`` among the options each object is applied. ``trace`` keeps how each judgement came about. Raise
@@ -85,7 +85,9 @@ def judge(options: Namespace, *, trace: bool = False) -> Judgements:
 
 
 @_keeping_everything()
-def judge_each(options: Namespace, summarize: Callable[[Judgements], list[T]], *, trace: bool = False) -> Judged[T]:
+def judge_each(
+    options: JudgingOptions, summarize: Callable[[Judgements], list[T]], *, trace: bool = False
+) -> Judged[T]:
     """Judge as `judge` does, in several processes if there are many files.
 
     ``summarize`` makes the result of each object; only results leave a process. Raise CannotJudgeError if the policies
@@ -126,7 +128,7 @@ class Session:
     Raise CannotJudgeError if the policies or the flags are wrong.
     """
 
-    def __init__(self, options: Namespace, *, trace: bool = False) -> None:
+    def __init__(self, options: JudgingOptions, *, trace: bool = False) -> None:
         if problem := _contradiction(options):
             raise CannotJudgeError(f"error: {problem}")
         self._options = options
@@ -266,7 +268,7 @@ def _noted(judgement: Judgement, note: str) -> Judgement:
     return replace(judgement, findings=findings)
 
 
-def _contradiction(options: Namespace) -> str:
+def _contradiction(options: JudgingOptions) -> str:
     """Return what is wrong with the flags taken together; empty if nothing is."""
     if not (options.paths or options.kustomize or options.helm):
         return "the following arguments are required: PATH (a file or folder; - is standard input)"

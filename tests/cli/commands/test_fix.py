@@ -16,11 +16,11 @@ from webhook.commands.fix import command as fix
 from webhook.offline import session
 
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Callable
     from typing import TypeAlias
 
     from tests.cli.conftest import Run
+    from webhook.offline.options import JudgingOptions
 
     Write: TypeAlias = Callable[[str, str | bytes], Path]
 
@@ -375,7 +375,7 @@ def test_a_file_that_becomes_unreadable_meanwhile_is_left_alone(
     file = write("pod.yaml", POD)
     fine = write("z.yaml", POD)
 
-    def judge(options: Namespace) -> session.Judgements:
+    def judge(options: JudgingOptions) -> session.Judgements:
         judged = session.judge(options)
         file.write_bytes(b"\xff")
         return judged

@@ -19,7 +19,7 @@ from webhook.offline import parallel, session
 from webhook.offline.judge import Judgement
 from webhook.offline.manifests.objects import Manifest
 from webhook.offline.options import read_policies
-from webhook.offline.project import take_project_file
+from webhook.offline.project import judging_options
 
 
 def report(manifest: Manifest, judgement: Judgement) -> str:
@@ -39,8 +39,7 @@ def run(arguments: list[str], cores: int) -> None:
     os.sched_getaffinity = lambda _: set(range(cores))
     started.clear()
     options = parser.parse_args(arguments)
-    take_project_file(options)
-    reported = session.judge_each(options, lambda judged: [report(*each) for each in judged.objects])
+    reported = session.judge_each(judging_options(options), lambda judged: [report(*each) for each in judged.objects])
     lines = [*map(str, reported.objects), *sorted(map(str, reported.problems)), f"{reported.skipped} skipped"]
     sys.stdout.write(json.dumps({"started": len(started), "lines": lines}) + "\n")
     sys.stdout.flush()

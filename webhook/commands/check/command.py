@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.formats import add_output, format_named, outputs_of, write_report
 from webhook.offline.options import add_inputs, add_operation, add_rendered
-from webhook.offline.project import take_project_file
+from webhook.offline.project import judging_options
 from webhook.offline.report import object_reports, report_of
 from webhook.offline.session import judge_each
 
@@ -69,16 +69,16 @@ def configure(parser: ArgumentParser) -> None:
     add_rendered(parser)
 
 
-def run(options: Namespace) -> int:
+def run(namespace: Namespace) -> int:
     """Judge the manifests and report the findings."""
-    take_project_file(options)
-    outputs = outputs_of(options)
+    options = judging_options(namespace)
+    outputs = outputs_of(namespace)
     judged = judge_each(options, object_reports, trace=any(format_named(name).timelines for name, _ in outputs))
     report = report_of(
         judged.bundle,
         judged.objects,
         judged.problems,
-        options,
+        namespace,
         skipped=judged.skipped,
         not_rendered=judged.not_rendered,
     )

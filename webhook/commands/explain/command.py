@@ -15,7 +15,7 @@ from webhook.engine.bundle import policy_kinds
 from webhook.engine.findings import exemption_from, finding_texts, page_of
 from webhook.offline.explanation import explanations
 from webhook.offline.options import add_inputs, add_operation, add_rendered, options_of, read_policies
-from webhook.offline.project import take_project_file
+from webhook.offline.project import judging_options
 from webhook.offline.session import judge
 from webhook.policy.errors import did_you_mean
 from webhook.reclaim.timeline import ReclaimTimeline
@@ -73,8 +73,7 @@ def run(options: Namespace) -> int:
         show(listed)
         return FINE
     _read_live(options)
-    take_project_file(options)
-    judged = judge(options, trace=True)
+    judged = judge(judging_options(options), trace=True)
     explained = list(explanations(judged))
     drawn = any(isinstance(line, ReclaimTimeline) for explanation in explained for line in explanation.timelines)
     if drawn or options.output != "svg":

@@ -14,7 +14,7 @@ from webhook.documents import parse_field_path
 from webhook.model.decision import ENGINE, Outcome
 from webhook.offline.manifests.files import STDIN
 from webhook.offline.options import add_inputs
-from webhook.offline.project import take_project_file
+from webhook.offline.project import judging_options
 from webhook.offline.session import judge
 from webhook.policy.errors import problem_lines
 
@@ -60,14 +60,14 @@ def configure(parser: ArgumentParser) -> None:
     parser.set_defaults(operation="CREATE")
 
 
-def run(options: Namespace) -> int:
+def run(namespace: Namespace) -> int:
     """Judge the manifests and write their patches."""
-    if STDIN in options.paths:
+    if STDIN in namespace.paths:
         raise CannotJudgeError("error: fix writes files, and standard input is none; save it as a file first")
-    take_project_file(options)
+    options = judging_options(namespace)
     judged = judge(options)
     problems = list(judged.problems)
-    dry = options.diff or options.check
+    dry = namespace.diff or namespace.check
     tops = [Path(path).resolve() for path in options.paths]
     patched: defaultdict[str, list[tuple[Manifest, Judgement]]] = defaultdict(list)
     for manifest, judgement in judged.objects:
@@ -82,7 +82,7 @@ def run(options: Namespace) -> int:
             )
             continue
         try:
-            patch_file(file, objects, writes=not dry, shows=options.diff)
+            patch_file(file, objects, writes=not dry, shows=namespace.diff)
             changed += 1
         except ProblemError as error:
             problems.append(error.problem)

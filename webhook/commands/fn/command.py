@@ -13,7 +13,7 @@ from webhook.model.decision import Outcome
 from webhook.model.patch import apply_json
 from webhook.offline.manifests.files import STDIN
 from webhook.offline.options import add_inputs
-from webhook.offline.project import take_project_file
+from webhook.offline.project import judging_options
 from webhook.offline.session import Session
 from webhook.policy.errors import did_you_mean
 
@@ -61,7 +61,7 @@ def run(_options: Namespace) -> int:
     """Judge the items and answer with a ResourceList."""
     resources = ResourceList()
     options = _configured(resources.value.get("functionConfig"))
-    judged = Session(options).judge(resources.items())
+    judged = Session(judging_options(options)).judge(resources.items())
     changed = deepcopy(resources.value)
     injects = options.mode != "validate"
     if injects:
@@ -103,9 +103,7 @@ def _configured(given: object) -> Namespace:
     parser.add_argument("--mode", choices=("both", "mutate", "validate"), default="both")
     parser.add_argument("--fail-on", choices=("deny", "warn", "indeterminate"))
     parser.set_defaults(operation=None)
-    options = parser.parse_args([*_flags(given), STDIN])
-    take_project_file(options)
-    return options
+    return parser.parse_args([*_flags(given), STDIN])
 
 
 def _flags(given: object) -> list[str]:
