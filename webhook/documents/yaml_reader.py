@@ -25,7 +25,7 @@ from yaml.events import (
 from yaml.reader import ReaderError
 
 from webhook.documents.model import DocumentError, DocumentLimits, JSONValue, line_and_column
-from webhook.documents.values import KEYWORDS, NUMERIC, Scalar, as_json, key_text, resolve
+from webhook.documents.values import Scalar, as_json, key_text, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -158,51 +158,25 @@ class YAMLReader:
             raise self._unknown_tag(start)
         members: dict[str, JSONValue] = {}
         places: dict[str, int] = {}  # of its own keys, not of those that are merged in
-        following, place = self._next, self._places.append
-        while type(event := following()) is not MappingEndEvent:
-            # Nearly all keys and values are words: they are read here, without a call.
-            if (
-                type(event) is ScalarEvent
-                and (text := event.value) not in KEYWORDS
-                and text[0] not in NUMERIC
-                and event.tag is None
-                and event.anchor is None
-            ):
-                if text == "<<" and event.implicit[0]:
-                    self._merge(members, depth)
-                    continue
-                key = intern(text)
-            elif type(event) is ScalarEvent and event.tag == _MERGE and event.value == "<<":
+        while type(event := self._next()) is not MappingEndEvent:
+            if type(event) is ScalarEvent and event.value == "<<" and (event.implicit[0] or event.tag == _MERGE):
                 self._merge(members, depth)
                 continue
-            else:
-                key = self._key(event, depth)
+            key = self._key(event, depth)
             if key in places:
                 first, _ = line_and_column(self._text, places[key])
                 problem = f"duplicate key {json.dumps(key)}, first at {self._file}:{first}"
                 raise self._error(event.start_mark, problem, "keep one of the two")
-            at = places[key] = event.start_mark.index
-            place(at)
-            event = following()
-            if (
-                type(event) is ScalarEvent
-                and (text := event.value) not in KEYWORDS
-                and text[0] not in NUMERIC
-                and event.tag is None
-                and event.anchor is None
-            ):
-                members[key] = intern(text)
-            elif type(event) is MappingStartEvent and event.anchor is None:
-                members[key] = self._mapping(event, depth + 1)
-            else:
-                members[key] = self._value(event, depth)
+            places[key] = event.start_mark.index
+            self._places.append(places[key])
+            members[key] = self._value(self._next(), depth)
         self._count(len(places), start.start_mark)
         return members
 
     def _key(self, event: _Event, depth: int) -> str:
         key = self._scalar(event) if type(event) is ScalarEvent else self._value(event, depth)
         if isinstance(key, str):
-            return key
+            return intern(key)
         if isinstance(key, (dict, list)):
             raise self._bad_syntax(event.start_mark, "a map or a list is no key")
         try:
