@@ -85,14 +85,9 @@ def _output(text: str) -> Output:
 def outputs_of(options: Namespace) -> list[Output]:
     """Return where the report goes. Raise CannotJudgeError if two outputs go to the same place."""
     outputs: list[Output] = options.output or [("table", None)]
-    seen: dict[str, str] = {}
-    for name, file in outputs:
-        place = "" if file is None else os.path.realpath(file)
-        if place in seen:
-            where = "standard output" if file is None else f"the file {file}"
-            both = f"error: -o {seen[place]} and -o {name} both go to {where}"
-            raise CannotJudgeError(f"{both}; write one of them to another file: -o {name}=FILE")
-        seen[place] = name
+    places = {os.path.realpath(file) if file else "" for _, file in outputs}
+    if len(places) < len(outputs):
+        raise CannotJudgeError("error: two -o go to the same place; write one of them to another file: -o FORMAT=FILE")
     return outputs
 
 

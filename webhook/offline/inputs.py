@@ -65,7 +65,7 @@ class Inputs:
         if found.renderable or options.kustomize or options.helm:
             self._render(found)
         self.sources = [*found.files, *self._rendered]
-        self.skipped = found.skipped
+        self.skipped = len(found.left_to_others)
         self._changed = self._changes("--changed-since", options.changed_since, ignored)
         self._base = self._changes("--against", options.against, ignored)
 
@@ -120,11 +120,6 @@ class Inputs:
     def stored(self) -> list[Manifest]:
         """Return the objects that the cluster has from files that have changed since, as far as Git knows them."""
         return [] if self._base is None else self._base.old
-
-    @property
-    def compares(self) -> bool:
-        """Return whether the names of all objects count: with ``--against`` one that is missing is deleted."""
-        return self._base is not None
 
     def is_stored(self, manifest: Manifest) -> bool:
         """Return whether the cluster has the object as it is: Git says that its file has not changed."""

@@ -173,13 +173,16 @@ class Session:
         )
 
     def summary(self, found: Manifests) -> Manifests:
-        """Return what was read, without the objects that say nothing about others, or with their names alone."""
+        """Return what was read, without the objects that say nothing about others.
+
+        With ``--against`` their names stay: an object that no file has is deleted.
+        """
         return replace(
             found,
             objects=[
                 each if each.kind in self._telling else each.named
                 for each in found.objects
-                if each.kind in self._telling or self.inputs.compares
+                if each.kind in self._telling or self._options.against is not None
             ],
         )
 

@@ -72,14 +72,13 @@ def _resource_list(data: bytes) -> tuple[Document, JSON]:
         documents = read_documents(data, STDIN)
     except DocumentError as error:
         raise CannotJudgeError(str(error)) from None
-    match documents:
-        case [document]:
-            value: Any = document.value
-        case _:
-            raise CannotJudgeError(
-                f"{STDIN}: expected one ResourceList, got {len(documents)} documents; kustomize and kpt make one; "
-                "for plain manifests there is `spotgate check -`"
-            )
+    if len(documents) != 1:
+        raise CannotJudgeError(
+            f"{STDIN}: expected one ResourceList, got {len(documents)} documents; kustomize and kpt make one; "
+            "for plain manifests there is `spotgate check -`"
+        )
+    document = documents[0]
+    value: Any = document.value
     kind = (value.get("apiVersion"), value.get("kind")) if isinstance(value, dict) else (None, None)
     if not str(kind[0]).startswith(f"{_GROUP}/") or kind[1] != "ResourceList":
         text = "expected a ResourceList of config.kubernetes.io/v1; for plain manifests there is `spotgate check -`"

@@ -80,11 +80,6 @@ class ManifestFiles(msgspec.Struct):
     left_out: list[Path] = []
     folders: set[str] = set()
 
-    @property
-    def skipped(self) -> int:
-        """Return the number of Helm templates, and of patches of kustomizations."""
-        return len(self.left_to_others)
-
     def leave_out(self, rendered: Collection[str]) -> None:
         """Leave out the files that were read to render others, by their real paths, except files that were given."""
         self.files = [each for each in self.files if not each.in_folder or os.path.realpath(each.file) not in rendered]

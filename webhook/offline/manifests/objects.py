@@ -185,7 +185,7 @@ def read_manifests(paths: Iterable[str | Path]) -> Manifests:
     A path is a file, a folder (every ``*.yaml``, ``*.yml`` and ``*.json`` below), or ``-`` for standard input.
     """
     sources = find_manifest_files(paths, _NOTHING)
-    found = Manifests(skipped=sources.skipped)
+    found = Manifests(skipped=len(sources.left_to_others))
     for problem in (*sources.problems, *sources.dangling):
         found.lose(problem, None)
     read_manifest_files(sources.files, found)
