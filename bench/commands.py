@@ -91,5 +91,5 @@ def checking(folder: Path, *, rounds: int, count: int) -> Section:
         title=f"spotgate check, manifests of {manifests[0].count(chr(10))} lines",
         columns=("in", "manifests/s", "wall s", "peak MiB"),
         rows=rows,
-        note="As many processes as cores, and one for one file; peak of the largest. With --state half of the Pods are placed on spot.",
+        note="As many processes as cores; one for one file; peak of the largest. With --state half of the Pods target spot.",
     )
