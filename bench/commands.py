@@ -67,7 +67,7 @@ def startup(folder: Path, *, rounds: int) -> Section:
 
 
 def checking(folder: Path, *, rounds: int, count: int) -> Section:
-    """``check`` on many manifests, and on five times as many: in one file each, with node pools in addition, all in one."""
+    """``check`` on many manifests, and on five times as many: in a file each, with node pools, and all in one."""
     most = 5 * count
     manifests = [samples.manifest(number) for number in range(most)]
     state = folder / "pools.json"
@@ -91,5 +91,5 @@ def checking(folder: Path, *, rounds: int, count: int) -> Section:
         title=f"spotgate check, manifests of {manifests[0].count(chr(10))} lines",
         columns=("in", "manifests/s", "wall s", "peak MiB"),
         rows=rows,
-        note="As many processes as cores; one for one file; peak of the largest. With --state half of the Pods target spot.",
+        note="A process per core, one for one file; memory of the largest. With --state half of the Pods use spot.",
     )
