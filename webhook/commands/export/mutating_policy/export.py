@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from webhook.base.bounds import LEAST
 from webhook.base.exits import CannotJudgeError
 from webhook.commands.export.admission_policies.matching import ExportedPolicy, Part, as_rule, exported_policies, merged
 from webhook.commands.export.mutating_policy.expressions import MUTATION, variables
@@ -19,7 +18,7 @@ from webhook.registration.cel import JSON, policy_and_binding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.commands.export.mutating_policy.shapes import Answers, Vocabulary
+    from webhook.commands.export.mutating_policy.shapes import Answers
     from webhook.engine.bundle import Bundle
     from webhook.engine.index import Policy
     from webhook.policy.errors import Problem
@@ -96,7 +95,7 @@ def export(bundle: Bundle, context: Context) -> tuple[list[JSON], list[Problem],
         "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": MUTATION}}],
     }
     printed = list(policy_and_binding("MutatingAdmissionPolicy", NAME, spec, {}))
-    return printed, left_out, list(_left_alone(words, answers, rules))
+    return printed, left_out, list(_left_alone(answers))
 
 
 def _matching(found: dict[str, ExportedPolicy]) -> tuple[JSON, dict[str, str], dict[str, str]]:
@@ -126,23 +125,8 @@ def _part(policy: Policy) -> Part:
     return Part(name="pods", rules=merged(narrow), outcome=Outcome.WARN, validations=[])
 
 
-def _left_alone(
-    words: Vocabulary, answers: Answers, rules: tuple[SpotPlacement | None, GracefulTermination | None]
-) -> Iterator[str]:
+def _left_alone(answers: Answers) -> Iterator[str]:
     """Yield which Pods are left alone although the webhook may change them."""
-    yield "Pods with a node affinity, spec.os, or resource claims"
-    yield "Pods with several labels in their nodeSelector, or one that tells no spot pool apart"
-    yield "Pods that name a node pool by annotation and have a nodeSelector"
-    if words.resources:
-        known = ", ".join(words.resources)
-        yield f"Pods that request several accelerators, or others than {known}"
-    if len(words.taints) > 1:
-        yield "Pods that tolerate several taints which keep Pods off spot pools"
-    yield f"Pods with more than {LEAST} labels, annotations, containers, tolerations, volumes and resources together"
-    if any(rule.targeting.tolerating for rule in rules if rule):
-        yield "Pods that target spot only by tolerating its taint (toleratingIsTargeting)"
-    if rules[1] is not None:
-        yield "Pods with a lifecycle hook whose grace period the webhook would shorten"
+    yield "Pods that need more than a table of node pools, listed in docs/cli/export.md, and all warnings"
     if answers.left_out:
         yield f"Pods of {answers.left_out} rare kinds: the table is full, as there are many node pools"
-    yield "what the webhook warns of: a MutatingAdmissionPolicy can't warn"
