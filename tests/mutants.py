@@ -16,17 +16,17 @@ SEED: Final = 28
 COUNT: Final = 600
 
 
-def mutmut(*arguments: str) -> str:
+def mutmut(*arguments: str, check: bool = True) -> str:
     """Run mutmut in the checkout and return its output. Its settings are in pyproject.toml."""
     command = [str(Path(sys.executable).with_name("mutmut")), *arguments]
-    return subprocess.run(command, cwd=FOLDER.parent, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return subprocess.run(command, cwd=FOLDER.parent, check=check, stdout=subprocess.PIPE, text=True).stdout
 
 
 def main() -> None:
     """Write every mutant, run a sample of them, and print the score of each room."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else COUNT
     shutil.rmtree(FOLDER, ignore_errors=True)
-    mutmut("run", "none")  # mutmut writes all mutants first; none has this name
+    mutmut("run", "none", check=False)  # mutmut writes all mutants, then fails: none has this name
     names = sorted(
         name for meta in FOLDER.glob("webhook/**/*.meta") for name in json.loads(meta.read_text())["exit_code_by_key"]
     )

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.rules.nodepools import JSON, KARPENTER, judge
 from webhook.capacity.providers.requirements import read_requirements
-from webhook.rules.node_pool_rules.budgets import judge_pool_budgets
 from webhook.rules.node_pool_rules.karpenter import Diversity, diversity_of
 
 AWS = "karpenter.k8s.aws"
@@ -46,46 +44,6 @@ def with_budgets(*budgets: Any) -> JSON:
     return node_pool(requires(CAPACITY, "on-demand"), budgets=list(budgets))
 
 
-ALWAYS = "a budget of 0 nodes without a schedule always blocks voluntary disruption"
-DAILY = {"schedule": "0 0 * * *", "duration": "8h"}
-
-
-@pytest.mark.parametrize(
-    ("budgets", "reasons"),
-    [
-        pytest.param([], [], id="none"),
-        pytest.param([{"nodes": "10%"}], [], id="one"),
-        pytest.param([{"nodes": "0"}], [ALWAYS], id="zero"),
-        pytest.param([{"nodes": "0%"}], [ALWAYS], id="zero percent"),
-        pytest.param([{"nodes": "0", **DAILY}], [], id="zero by a schedule"),
-        pytest.param([{"nodes": "0", "reasons": ["Drifted"]}], [], id="zero for a reason"),
-        pytest.param([{"nodes": "0", "reasons": ["Drifted", "Empty"]}], [], id="zero for two reasons"),
-        pytest.param(
-            [{"nodes": "0", "reasons": ["Drifted", "Empty", "Underutilized"]}], [ALWAYS], id="for all reasons"
-        ),
-        pytest.param([{"nodes": "10%"}, {"nodes": "0", **DAILY}], [], id="less by a schedule"),
-        pytest.param(
-            [{"nodes": "10%"}, {"nodes": "50%", **DAILY}],
-            ["the budget of 50% (schedule 0 0 * * *) never has effect"],
-            id="more by a schedule",
-        ),
-        pytest.param([{"nodes": "10%"}, {"nodes": "5", **DAILY}], [], id="a number and a share"),
-        pytest.param(
-            [{"nodes": "1", "reasons": ["Drifted"]}, {"nodes": "5", **DAILY}], [], id="the stricter one for a reason"
-        ),
-        pytest.param(
-            [{"nodes": "1", "reasons": ["Drifted", "Empty"]}, {"nodes": "5", "reasons": ["Empty"], **DAILY}],
-            ["the budget of 5 (schedule 0 0 * * *) never has effect"],
-            id="the stricter one for its reasons too",
-        ),
-        pytest.param("10%", [], id="no list"),
-        pytest.param([None, "0", {"nodes": []}, {"nodes": "many"}, {"nodes": "0", "schedule": 3}], [], id="unreadable"),
-    ],
-)
-def test_the_most_restrictive_active_budget_wins(budgets: Any, reasons: list[str]) -> None:
-    assert [each.reason for each in judge_pool_budgets(budgets)] == reasons
-
-
 @given(
     budgets=st.lists(
         st.dictionaries(
@@ -103,11 +61,6 @@ def test_no_budget_is_passed_over(budgets: list[JSON]) -> None:
             assert found
         elif any(isinstance(value, bool | int) for value in budget.values()):
             assert [each for each in found if each.field.startswith(f"spec.disruption.budgets[{index}]")]
-
-
-def test_a_budget_without_nodes_is_one_of_ten_percent() -> None:
-    (found,) = judge_pool_budgets([{"reasons": ["Empty"]}, {"nodes": "20%", "reasons": ["Empty"], **DAILY}])
-    assert found.id == "budget-no-effect"
 
 
 # Counting, against a list of all machines that there are.

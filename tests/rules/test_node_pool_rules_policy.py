@@ -17,41 +17,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "policies" / "node-pool-rules.md"
 DENY, WARN = Outcome.DENY, Outcome.WARN
 
 
-POLICY = """\
-apiVersion: spotgate.dev/v1
-kind: NodePoolRules
-metadata: {name: mine}
-spec: %s
-"""
-
-
-def rule_of(folder: Path, spec: str = "{}") -> NodePoolRules:
-    """Return the rule of a policy file with this spec."""
-    (folder / "mine.yaml").write_text(POLICY % spec)
-    (policy,) = load_bundle([folder]).policies
-    assert isinstance(policy.validator, NodePoolRules)
-    return policy.validator
-
-
-def test_a_policy_may_judge_what_its_match_names(tmp_path: Path) -> None:
-    rule = rule_of(
-        tmp_path,
-        """
-  match: {resourceRules: [{apiGroups: [example.com], resources: ["*"], operations: [CREATE]}]}
-  resources:
-    - group: example.com
-      resource: pools
-      fields: [{path: spec.size, type: integer, required: true, minimum: 1}]
-      checks:
-        - {when: spec.size > `8`, fields: [spec.size], message: "size is ${spec.size}", enforcement: warn}
-        - {when: spec.size, fields: [spec.size], message: never said, enforcement: "off"}
-""",
-    )
-    pools = ("example.com", "pools")
-    assert told(judge(pools, {"spec": {"size": 9}}, rule=rule)) == [(WARN, "spec.size", "size is 9")]
-    assert told(judge(pools, {}, rule=rule)) == [(DENY, "spec.size", "spec.size is missing")]
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [

@@ -27,7 +27,7 @@ from webhook.cel.errors import EvaluationError
 from webhook.engine.bundle import load_bundle
 from webhook.engine.engine import decide, needs
 from webhook.model.decision import NO_TRACE, Finding, Outcome
-from webhook.model.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
+from webhook.model.review import GroupVersionKind, GroupVersionResource, Request
 from webhook.rules.context import Context, Phase
 from webhook.rules.subject import Subject
 from webhook.rules.validation.compiler import Compiler
@@ -39,7 +39,6 @@ JSON = dict[str, Any]
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/policies/validation.md").read_text()
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
-UNKNOWN = ClusterView()
 
 PODS = {"resourceRules": [{"apiGroups": [""], "resources": ["pods"], "operations": ["*"]}]}
 
@@ -49,29 +48,6 @@ def said(
 ) -> list[Finding]:
     validations = [{"expression": each} if isinstance(each, str) else each for each in expressions]
     return judged(value, "Validation", match=match, validations=validations, view=view, **how)
-
-
-def reasons(findings: list[Finding]) -> list[str]:
-    return [finding.reason for finding in findings]
-
-
-def decided(spec: JSON, request: JSON, *, view: ClusterView = CLUSTER) -> list[Finding]:
-    """Decide on requests of any operation."""
-    raw = {key: msgspec.Raw(json.dumps(request.get(key)).encode()) for key in ("object", "oldObject")}
-    whole = Request(
-        uid="u",
-        operation=request["operation"],
-        kind=GroupVersionKind("", "v1", request.get("kind", "Pod")),
-        resource=GroupVersionResource("", "v1", request.get("resource", "pods")),
-        name=request.get("name", "web"),
-        namespace=request.get("namespace", NAMESPACE),
-        object=raw["object"],
-        old_object=raw["oldObject"],
-        user_info=UserInfo("jane", ("devs",)),
-        dry_run=request.get("dryRun"),
-    )
-    index = index_of("Validation", json.dumps({"match": PODS, **spec}, sort_keys=True))
-    return list(decide(whole, index, Context(phase=Phase.VALIDATE, now=NOW, view=view)).findings)
 
 
 # What is said
@@ -120,62 +96,6 @@ def test_every_param_is_what_it_is_in_an_object(value: Any) -> None:
 
 
 # What expressions are shown
-
-
-def test_the_request_is_shown_without_what_is_empty() -> None:
-    spec = {
-        "validations": [
-            {"expression": each}
-            for each in (
-                "request.operation == 'CREATE' && request.name == 'web' && request.namespace == 'team-a'",
-                "request.kind.kind == 'Pod' && request.resource.resource == 'pods' && request.resource.version == 'v1'",
-                "request.userInfo.username == 'jane' && 'devs' in request.userInfo.groups",
-                "!has(request.subResource)",
-                "has(request.dryRun) && has(request.kind.group) && request.kind.group == '' && !request.dryRun",
-            )
-        ]
-    }
-    assert decided(spec, {"operation": "CREATE", "object": pod()}) == []
-    assert (
-        decided(
-            {"validations": [{"expression": "request.dryRun", "messageExpression": "request.operation"}]},
-            {"operation": "CREATE", "object": pod(), "dryRun": True},
-        )
-        == []
-    )
-
-
-def test_a_namespace_itself_is_in_none() -> None:
-    thing = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}}
-    match = {"resourceRules": [{"apiGroups": [""], "resources": ["namespaces"], "operations": ["CREATE"]}]}
-    rule = {"match": match, "validations": [{"expression": "namespaceObject == null && request.namespace == 'team-a'"}]}
-    namespace = {"operation": "CREATE", "object": thing, "name": "team-a", "namespace": "team-a", "kind": "Namespace"}
-    assert decided(rule, {**namespace, "resource": "namespaces"}, view=UNKNOWN) == []
-
-
-WITHOUT_THE_NAME = [
-    "!('devs' in request.?userInfo.?groups.orValue([]))",
-    "!('devs' in request[?'userInfo'].?groups.orValue([]))",
-    "!('devs' in request['userInfo'].groups)",
-    "!('devs' in request.userInfo.?groups.orValue([]))",
-    "!('devs' in variables.r.userInfo.?groups.orValue([]))",
-    "!('devs' in variables.r.?userInfo.?groups.orValue([]))",
-    "!('devs' in variables.u.?groups.orValue([]))",
-    "[request].all(r, !('devs' in r.userInfo.?groups.orValue([])))",
-    "request.all(k, k != 'userInfo' || !('devs' in request[k].groups))",
-    "!has(request.userInfo)",
-    "!('userInfo' in request)",
-]
-THE_REQUEST = [{"name": "r", "expression": "request"}, {"name": "u", "expression": "request.?userInfo"}]
-
-
-@pytest.mark.parametrize("expression", WITHOUT_THE_NAME)
-def test_the_user_is_the_same_however_it_is_read(expression: str) -> None:
-    spec = {"variables": THE_REQUEST, "validations": [{"expression": expression}]}
-    assert reasons(decided(spec, {"operation": "CREATE", "object": pod()})) == [f"failed expression: {expression}"]
-    (finding,) = said(pod(), expression, variables=THE_REQUEST, user="", offline=True)
-    assert finding.outcome is Outcome.INDETERMINATE
-    assert finding.reason == "request.userInfo is not known: validations[0] was not decided"
 
 
 # Pools
