@@ -41,10 +41,23 @@ def command_help(command: str) -> str:
 
 
 def _flags(parser: argparse.ArgumentParser) -> Iterator[str]:
-    for group in parser._action_groups:
-        rows = [(_flag(each), _about(each, parser)) for each in group._group_actions if each.dest != "help"]
-        if rows:
-            yield _table(_HEADS.get(group.title or "", group.title or ""), rows)
+    """Yield a table for each group of flags. Groups that `check` has too are only named."""
+    of_check = _groups(command_parser("spotgate", "check")) if parser.prog != "spotgate check" else {}
+    shared = []
+    for title, rows in _groups(parser).items():
+        if title not in _HEADS and of_check.get(title) == rows:
+            shared.append(title.partition(";")[0])
+        elif rows:
+            yield _table(_HEADS.get(title, title), rows)
+    if shared:
+        yield f"See [`spotgate check`](check.md) for the flags about {', '.join(shared)}."
+
+
+def _groups(parser: argparse.ArgumentParser) -> dict[str, list[tuple[str, str]]]:
+    return {
+        group.title or "": [(_flag(each), _about(each, parser)) for each in group._group_actions if each.dest != "help"]
+        for group in parser._action_groups
+    }
 
 
 def _flag(action: argparse.Action) -> str:

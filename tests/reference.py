@@ -165,7 +165,10 @@ def _table(name: str) -> str:
     spec = resolved(definitions[kind]["properties"]["spec"], definitions)
     shared = _SHARED - _own_of(policy_kinds()[kind].spec) if kind in policy_kinds() else _OF_EXEMPT.get(kind, set())
     properties = {key: field for key, field in spec["properties"].items() if (key in shared) == (name == EVERY)}
-    rows = _rows({**spec, "properties": properties}, "", definitions, {})
+    told = {}
+    if kind in policy_kinds() and name != EVERY:  # the page about every policy has the words of `enforcement`
+        told[str(resolved(spec["properties"]["enforcement"], definitions)["enumDescriptions"])] = ""
+    rows = _rows({**spec, "properties": properties}, "", definitions, told)
     return _HEAD + "".join(f"{row}\n" for row in rows) + "\n"
 
 
@@ -257,8 +260,19 @@ def _default(field: Schema) -> str:
     if isinstance(default, dict):
         return ", ".join(f"`{name}: {_yaml(value)}`" for name, value in default.items())
     if isinstance(default, list):
-        return ", ".join(f"`{_yaml(item)}`" for item in default)
+        return ", ".join(f"`{_item(item)}`" for item in default)
     return f"`{_yaml(default)}`"
+
+
+def _item(item: Any) -> str:
+    """Return an item of a list: a taint or a label in one word, and what has a name by its name."""
+    match item:
+        case {"name": name}:
+            return str(name)
+        case {"key": key, "value": value, **rest}:
+            return f"{key}{'=' * bool(value)}{value}" + (f":{rest['effect']}" if "effect" in rest else "")
+        case _:
+            return _yaml(item)
 
 
 def _yaml(value: Any) -> str:

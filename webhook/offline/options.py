@@ -179,8 +179,7 @@ def add_cluster(group: argparse._ActionsContainer) -> None:
         "--cluster",
         metavar="NAME",
         default="",
-        help="the cluster's name in node pools: prod, infra/prod, or the provider's path; default: `thisCluster` of "
-        "the provider, or the only cluster in the files",
+        help="the cluster's name in node pools, such as infra/prod; default: `thisCluster`, or the only one in files",
     )
 
 

@@ -29,17 +29,13 @@ what is unknown:
   the old object comes from --state, and a missing one counts as new.
 
 what is defaulted:
-  Built-in kinds get the defaults of Kubernetes 1.37. Fields that only a cluster sets are missing:
-  uid, creationTimestamp, generation, status, allocated values, and defaults of custom resources.
+  Built-in kinds get the defaults of Kubernetes 1.37. Fields that only a cluster sets are missing,
+  such as uid, status, and the defaults of custom resources.
 
 what is skipped:
   In folders: hidden files, node_modules, files without a top-level `apiVersion` and `kind`, and
   Helm templates. Everywhere: kustomizations, their patches, and policy files. Other files that
   can't be parsed are errors.
-
-what is rendered:
-  In folders: kustomizations that no other one uses, and charts. A folder that can't be rendered is
-  an error. --no-render judges the files as they are.
 
 project file:
   .spotgate.yaml in the folder of the first PATH, or above it, sets policies, state, cluster, partial,
