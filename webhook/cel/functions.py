@@ -3,8 +3,8 @@
 ``Matches`` stands for ``matches``, as the library compiles the pattern again at each call, 0.4 ms for that of a DNS
 label; ``Has`` stands for ``has`` of a field that is a variable to the library.
 
-To the type checker, a quantity has its own type. The library holds only values of its types, so a quantity is a map
-with one key, of types that no JSON object has: ``{True: "1500"}``.
+To the type checker, quantities, addresses and URLs have types of their own. The library can't hold values of other
+types than its own, so each is a map with one key, of types that no JSON object has: ``{True: "1500"}``.
 
 Source: https://kubernetes.io/docs/reference/using-api/cel/#kubernetes-cel-libraries
 """
@@ -14,17 +14,29 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import cache
+from ipaddress import ip_address, ip_interface
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import re2  # type: ignore[import-untyped]
 
+from webhook.cel.addresses import (
+    address_of,
+    contains,
+    is_global_unicast,
+    is_link_local_multicast,
+    network_of,
+)
+from webhook.cel.urls import escaped_path, parse_url, query_of
 from webhook.kube.quantity import amount_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-QUANTITY: Final = "kubernetes.Quantity"
+    from webhook.cel.addresses import Address, Network
+    from webhook.cel.urls import Url
+
+QUANTITY, ADDRESS, NETWORK, URL = "kubernetes.Quantity", "net.IP", "net.CIDR", "kubernetes.URL"
 
 _NO_OVERLOAD: Final = "no such overload"
 _INTEGERS: Final = range(-(1 << 63), 1 << 63)
@@ -48,6 +60,13 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
     return text[start:end]
 
 
+def _unwrapped(value: dict[Any, Any], key: bool | int) -> Any:  # noqa: ANN401, FBT001 - what was put in
+    """Return the content of a value of a type of our own. Raise ValueError for a map of the object."""
+    if len(value) != 1 or type(next(iter(value))) is not type(key):
+        raise ValueError(_NO_OVERLOAD)
+    return value[key]
+
+
 # Quantities
 
 
@@ -63,10 +82,7 @@ def _of_amount(amount: Decimal) -> dict[bool, str]:
 
 
 def _amount(value: dict[Any, Any]) -> Decimal:
-    """Return the content of a quantity. Raise ValueError for a map of the object."""
-    if len(value) != 1 or next(iter(value)) is not True:
-        raise ValueError(_NO_OVERLOAD)
-    return Decimal(value[True])
+    return Decimal(_unwrapped(value, key=True))
 
 
 def _as_integer(value: dict[Any, Any]) -> int:
@@ -82,6 +98,34 @@ def _is_integer(value: dict[Any, Any]) -> bool:
 
 def _compare(one: Decimal, other: Decimal) -> int:
     return (one > other) - (one < other)
+
+
+# Addresses and URLs
+
+
+def _ip(value: dict[Any, Any]) -> Address:
+    return ip_address(_unwrapped(value, 0))
+
+
+def _cidr(value: dict[Any, Any]) -> Network:
+    return ip_interface(_unwrapped(value, key=True)[0])
+
+
+def _of_address(address: Address) -> dict[int, str]:
+    return {0: str(address)}
+
+
+def _of_network(network: Network) -> dict[bool, list[str]]:
+    return {True: [str(network)]}
+
+
+def _url(value: dict[Any, Any]) -> Url:
+    return parse_url(_unwrapped(value, 0)[0])
+
+
+def _of_url(text: str) -> dict[int, list[str]]:
+    scheme = parse_url(text).scheme
+    return {0: [scheme + text[len(scheme) :]]}  # equal whatever its case is
 
 
 # Regular expressions: RE2's, whose time grows with the text alone
@@ -155,9 +199,20 @@ def _is_sorted(items: list[Any]) -> bool:
     return all(one <= other for one, other in pairwise(_comparable(items, *_ORDERED)))
 
 
+def _is(parse: Callable[[str], object]) -> Callable[[str], bool]:
+    def holds(text: str) -> bool:
+        try:
+            parse(text)
+        except ValueError:
+            return False
+        return True
+
+    return holds
+
+
 FUNCTIONS: Final = (
     Function("quantity", ("string",), QUANTITY, _quantity, member=False),
-    Function("isQuantity", ("string",), "bool", lambda text: amount_of(text) is not None, member=False),
+    Function("isQuantity", ("string",), "bool", _is(_quantity), member=False),
     Function("sign", (QUANTITY,), "int", lambda q: _compare(_amount(q), Decimal(0)), member=False),
     Function("isInteger", (QUANTITY,), "bool", _is_integer),
     Function("asInteger", (QUANTITY,), "int", _as_integer),
@@ -169,6 +224,32 @@ FUNCTIONS: Final = (
     Function("isGreaterThan", (QUANTITY, QUANTITY), "bool", lambda q, other: _amount(q) > _amount(other)),
     Function("isLessThan", (QUANTITY, QUANTITY), "bool", lambda q, other: _amount(q) < _amount(other)),
     Function("compareTo", (QUANTITY, QUANTITY), "int", lambda q, other: _compare(_amount(q), _amount(other))),
+    Function("ip", ("string",), ADDRESS, lambda text: _of_address(address_of(text)), member=False),
+    Function("ip", (NETWORK,), ADDRESS, lambda cidr: _of_address(_cidr(cidr).ip)),
+    Function("isIP", ("string",), "bool", _is(address_of), member=False),
+    Function("ip.isCanonical", ("string",), "bool", lambda text: str(address_of(text)) == text, member=False),
+    Function("family", (ADDRESS,), "int", lambda ip: _ip(ip).version),
+    Function("isUnspecified", (ADDRESS,), "bool", lambda ip: _ip(ip).is_unspecified),
+    Function("isLoopback", (ADDRESS,), "bool", lambda ip: _ip(ip).is_loopback),
+    Function("isLinkLocalMulticast", (ADDRESS,), "bool", lambda ip: is_link_local_multicast(_ip(ip))),
+    Function("isLinkLocalUnicast", (ADDRESS,), "bool", lambda ip: _ip(ip).is_link_local),
+    Function("isGlobalUnicast", (ADDRESS,), "bool", lambda ip: is_global_unicast(_ip(ip))),
+    Function("cidr", ("string",), NETWORK, lambda text: _of_network(network_of(text)), member=False),
+    Function("isCIDR", ("string",), "bool", _is(network_of), member=False),
+    Function("containsIP", (NETWORK, "string"), "bool", lambda cidr, ip: address_of(ip) in _cidr(cidr).network),
+    Function("containsIP", (NETWORK, ADDRESS), "bool", lambda cidr, ip: _ip(ip) in _cidr(cidr).network),
+    Function("containsCIDR", (NETWORK, "string"), "bool", lambda cidr, to: contains(_cidr(cidr), network_of(to))),
+    Function("containsCIDR", (NETWORK, NETWORK), "bool", lambda cidr, to: contains(_cidr(cidr), _cidr(to))),
+    Function("masked", (NETWORK,), NETWORK, lambda cidr: {True: [str(_cidr(cidr).network)]}),
+    Function("prefixLength", (NETWORK,), "int", lambda cidr: _cidr(cidr).network.prefixlen),
+    Function("url", ("string",), URL, _of_url, member=False),
+    Function("isURL", ("string",), "bool", _is(parse_url), member=False),
+    Function("getScheme", (URL,), "string", lambda url: _url(url).scheme),
+    Function("getHost", (URL,), "string", lambda url: _url(url).host),
+    Function("getHostname", (URL,), "string", lambda url: _url(url).hostname),
+    Function("getPort", (URL,), "string", lambda url: _url(url).port),
+    Function("getEscapedPath", (URL,), "string", lambda url: escaped_path(_url(url))),
+    Function("getQuery", (URL,), "query", lambda url: query_of(_url(url))),
     *(Function("Has", (type_,), "bool", lambda _: True, member=False) for type_ in ("map", "string", "bool")),
     Function("Matches", ("string", "string"), "bool", _matches),
     Function("Matches", ("string", "string"), "bool", _matches, member=False),

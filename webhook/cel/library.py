@@ -20,7 +20,7 @@ from cel_expr_python import cel  # type: ignore[import-untyped]
 from webhook.base.caching import identity_cache
 from webhook.cel.checks import check
 from webhook.cel.errors import NOT_KNOWN, EvaluationError, ExpressionError
-from webhook.cel.functions import FUNCTIONS, QUANTITY
+from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, QUANTITY, URL
 from webhook.cel.limits import BUDGET_NS, Budget, Cost
 from webhook.cel.mistakes import failed, refused, wrong_type
 from webhook.cel.reads import hidden, paths, tested, variables_read
@@ -77,7 +77,11 @@ _TYPES: Final = {
     "list": cel.Type.LIST,
     "map": cel.Type.Map(cel.Type.STRING, cel.Type.DYN),
     "strings": cel.Type.List(cel.Type.STRING),
+    "query": cel.Type.Map(cel.Type.STRING, cel.Type.List(cel.Type.STRING)),
     QUANTITY: cel.Type.Map(cel.Type.BOOL, cel.Type.STRING),
+    ADDRESS: cel.Type.Map(cel.Type.INT, cel.Type.STRING),
+    NETWORK: cel.Type.Map(cel.Type.BOOL, cel.Type.List(cel.Type.STRING)),
+    URL: cel.Type.Map(cel.Type.INT, cel.Type.List(cel.Type.STRING)),
 }
 
 VARIABLES: Final = {

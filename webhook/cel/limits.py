@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from webhook.cel.errors import ExpressionError, ReadPath
-from webhook.cel.functions import FUNCTIONS, pattern_of
+from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, URL, pattern_of
 from webhook.cel.sizes import BYTE_NS, VALUE_NS, ReadCost
 from webhook.cel.tree import Call, Const, ExprNode, Ident, Loop, Make, Select
 
@@ -41,11 +41,15 @@ _COPIED_ITEM: Final = 60  # to copy an item with each that is added by `map`
 _PIECE: Final = 430  # to split off, or find
 _MATCH: Final = 20_000  # to find one by a pattern
 _CALL: Final = 15_000  # of a function in Python
+_CALL_OF_ADDRESS: Final = 60_000  # of one of addresses or URLs
 _CONVERTED: Final = 4  # as many times as reading: to convert a value for a function in Python
 
 _PATTERN_AT_MOST: Final = 1000
 _PATTERNS: Final = {"Matches": "matches", "find": "find", "findAll": "findAll"}
-_IN_PYTHON: Final = frozenset(each.name for each in FUNCTIONS)
+_IN_PYTHON: Final = {
+    each.name: _CALL_OF_ADDRESS if {ADDRESS, NETWORK, URL} & {*each.parameters, each.result} else _CALL
+    for each in FUNCTIONS
+}
 _LOGIC: Final = frozenset({"_&&_", "_||_", "!_", "@not_strictly_false", "optional.none", "hasValue", "type"})
 _COMPARING: Final = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "startsWith", "endsWith"})
 _SAME: Final = frozenset({"dyn", "optional.of", "optional.ofNonZeroValue", "value"})
@@ -53,14 +57,14 @@ _FIELD: Final = frozenset({"_[_]", "_[?_]", "_?._"})
 _SETS: Final = frozenset({"sets.contains", "sets.equivalent", "sets.intersects", "distinct"})
 _SUBLISTS: Final = frozenset({"sort", "@sortByAssociatedKeys", "distinct", "slice", "reverse"})
 _SEEKING: Final = frozenset({"contains", "indexOf", "lastIndexOf", "split", "replace"})
-_SPLITTING: Final = frozenset({"split", "findAll"})
+_SPLITTING: Final = frozenset({"split", "findAll", "getQuery"})
 _PLAIN: Final = _COMPARING.union(
     ("@in", "size", "contains", "indexOf", "lastIndexOf", "int", "uint", "double", "bool"),
     (each.name for each in FUNCTIONS if each.result in {"bool", "int", "double"}),
 )
 """Functions whose result is a number or a Boolean."""
 _SCALAR_BYTES: Final = 64
-"""The most bytes of a number or a time as a string."""
+"""The most bytes of a number, a time or an address as a string."""
 
 
 class Budget:
@@ -318,9 +322,8 @@ class _Estimate:
             return last.all
         if function == "size":
             return first.all / 3
-        read = sum(each.all for each in args)
-        if function in _IN_PYTHON:
-            read = times * _CALL + read * _CONVERTED
+        called = _IN_PYTHON.get(function, 0)
+        read = times * called + sum(each.all for each in args) * (_CONVERTED if called else 1)
         if function in _SETS:
             read += first.number * last.all
         if function in _SEEKING:
@@ -334,7 +337,8 @@ class _Estimate:
                 pieces = min(first.all / BYTE_NS, times * first.bytes) + times
                 self.nanoseconds += pieces * (_PIECE if name == "split" else _MATCH)
                 one = first.one + (first.bytes + 1) * VALUE_NS
-                return _Value(one, first.all + pieces * VALUE_NS, first.bytes + 1, first.one)
+                item = one if name == "getQuery" else first.one
+                return _Value(one, first.all + pieces * VALUE_NS, first.bytes + 1, item)
             case "join":
                 made = _text(first.bytes + sum(first.number * each.bytes for each in args[1:]), times)
             case "replace":

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from webhook.cel.errors import HAS_NUL, NOT_KNOWN, EvaluationError, ExpressionError
-from webhook.cel.functions import QUANTITY
+from webhook.cel.functions import ADDRESS, NETWORK, QUANTITY, URL
 from webhook.cel.limits import ROUNDS_AT_MOST
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ _CALLED: Final = (
     ("Substring", "substring"),
     (" (in container '')", ""),
     ("map(bool, string)", QUANTITY),
+    ("map(int, string)", ADDRESS),
+    ("map(bool, list(string))", NETWORK),
+    ("map(int, list(string))", URL),
     ("variables_", "variables."),
     ("bjecT", "bject"),
 )
