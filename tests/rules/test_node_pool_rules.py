@@ -98,8 +98,8 @@ def test_every_example_of_a_field_is_right() -> None:
     rules = [field for checks in shipped().checks.values() for field in checks.fields]
     assert rules
     for rule in rules:
-        if rule.example is not None:
-            value: Any = rule.example
+        if rule.spec.example is not None:
+            value: Any = rule.spec.example
             for name in reversed(rule.query.text.split(".")):
                 value = {name: value}
             assert list(FieldRule.judge(rule, value, None)) == []

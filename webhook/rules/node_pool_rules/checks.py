@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from webhook.model.decision import Trace
+    from webhook.rules.node_pool_rules.spec import FieldSpec
 
 _EXPRESSION: Final = re.compile(r"\$\{([^{}]*)\}")
 _NAMED: Final = 4
@@ -66,40 +67,31 @@ class MessageTemplate:
         return "".join(each if isinstance(each, str) else on_one_line(each(value)) for each in self._parts)
 
 
-class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the rule for one field of a resource, from its schema.
+class FieldRule(msgspec.Struct, frozen=True):
+    """The rule for one field of a resource, from its schema.
 
     Attributes:
         part: its place in the policy, and the field's path.
-        type: one of `TYPES`, or empty for any.
-        values: the strings that are valid, or empty for any; ``any_case`` ignores letter case.
     """
 
     part: str
     query: Query
-    type: str
-    required: bool
-    immutable: bool
-    minimum: int | None
-    values: tuple[str, ...]
-    any_case: bool
-    detail: str
-    example: Any
+    spec: FieldSpec
 
     def judge(self, value: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[Violation]:
         """Yield a violation for each mistake in the field, unless the request does not change it."""
-        found = self.query(value)
+        spec, found = self.spec, self.query(value)
         before = self.query(old) if old is not None else None
         if old is not None and same(found, before):
             return
         path = self.query.text
         if found is None or found == "":
-            if self.required:
+            if spec.required:
                 fix, problem = f"add it{self._example()}", self.query.answer(value)[1]
                 yield self._violation("required", f"{path} is missing", "", fix, problem)
             return
-        if self.type and type(found) not in _TYPES[self.type]:
-            wanted = _NAMES[_TYPES[self.type][0]]
+        if spec.type and type(found) not in _TYPES[spec.type]:
+            wanted = _NAMES[_TYPES[spec.type][0]]
             kind = _NAMES.get(type(found), "something else")
             if isinstance(found, float) and abs(found) >= _NO_INTEGER:
                 kind = "a number that is too large"
@@ -108,15 +100,15 @@ class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
             fix = f"write {wanted}{self._example()}"
             yield self._violation("type", reason, f"It is {written}.", fix, found)
             return
-        if self.values and self._spelt(found) not in map(self._spelt, self.values):
-            reason = f"{path} is {found[:_SHOWN]!r}, not one of {', '.join(self.values)}"
-            meant = max(self.values, key=partial(_likeness, found))
+        if spec.values and self._spelt(found) not in map(self._spelt, spec.values):
+            reason = f"{path} is {found[:_SHOWN]!r}, not one of {', '.join(spec.values)}"
+            meant = max(spec.values, key=partial(_likeness, found))
             fix = f"write one of them, for example:\n{as_yaml(path, meant)}"
             yield self._violation("values", reason, "", fix, found)
-        if self.minimum is not None and found < self.minimum:
-            fix = f"write {self.minimum} or more:\n{as_yaml(path, self.minimum)}"
-            yield self._violation("minimum", f"{path} is {found}, less than {self.minimum}", "", fix)
-        if self.immutable and before is not None and before != "":
+        if spec.minimum is not None and found < spec.minimum:
+            fix = f"write {spec.minimum} or more:\n{as_yaml(path, spec.minimum)}"
+            yield self._violation("minimum", f"{path} is {found}, less than {spec.minimum}", "", fix)
+        if spec.immutable and before is not None and before != "":
             was = f"It is {on_one_line(before)}, and the request makes it {on_one_line(found)}."
             fix = f"keep it, and create another pool for {on_one_line(found)}:\n{as_yaml(path, before)}"
             yield self._violation("immutable", f"{path} can't be changed", was, fix, found)
@@ -126,17 +118,17 @@ class FieldRule(msgspec.Struct, frozen=True, kw_only=True):
             id=what,
             reason=reason,
             field=self.query.text,
-            detail=" ".join(filter(None, (detail, self.detail))),
+            detail=" ".join(filter(None, (detail, self.spec.detail))),
             fix=filling_in(found) or fix,
             part=self.part,
             unknown=isinstance(found, str) and bool(placeholder_in(found)),
         )
 
     def _example(self) -> str:
-        return "" if self.example is None else f", for example:\n{as_yaml(self.query.text, self.example)}"
+        return "" if self.spec.example is None else f", for example:\n{as_yaml(self.query.text, self.spec.example)}"
 
     def _spelt(self, text: str) -> str:
-        return text.casefold() if self.any_case else text
+        return text.casefold() if self.spec.any_case else text
 
 
 _NUMBERS: Final = (int, float)

@@ -16,7 +16,7 @@ from webhook.capacity.providers.query import Query
 from webhook.capacity.providers.requirements import Requirements, read_requirements
 from webhook.model.decision import Violation
 from webhook.rules.node_pool_rules.budgets import BUDGETS, judge_pool_budgets, malformed_budgets
-from webhook.rules.node_pool_rules.checks import as_yaml, on_one_line, same, some
+from webhook.rules.node_pool_rules.checks import as_yaml, on_one_line, same
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -85,24 +85,33 @@ def _judge_requirements(value: Mapping[str, Any], pool: Pool, wanted: Diversity)
 
 def _judge_diversity(requirements: Requirements, domain: str, wanted: Diversity) -> Iterator[Violation]:
     has = diversity_of(requirements, domain)
-    short = [
-        f"{have} {_plural(noun, have)} (of at least {want})"
+    short = {
+        noun: f"{have} {noun}{'' if have == 1 else 's'} (of at least {want})"
         for noun, have, want in (
             ("instance type", has.types, wanted.types),
             ("generation", has.generations, wanted.generations),
             ("zone", has.zones, wanted.zones),
         )
-        if have is not None and _below(have, want)
-    ]
-    if short:
-        yield Violation(
-            id="diversification",
-            reason=f"a spot pool that is too narrow can be reclaimed all at once: {', '.join(short)}",
-            field=_REQUIREMENTS.text,
-            detail="Spot capacity is reclaimed by instance type and zone. "
-            f"Admitted are {_admitted(requirements, domain)}.",
-            fix=_widened(requirements, has, wanted, domain),
-        )
+        if have is not None and want is not None and have < want
+    }
+    if not short:
+        return
+    fix = f"admit more {'s, '.join(short)}s: list more values, or leave the requirement out"
+    if domain and list(short) != ["zone"]:
+        listed = requirements.of(TYPE_LABEL).values or requirements.of(f"{domain}/instance-family").values or ()
+        categories = {found["category"] for name in listed if (found := _AWS_TYPE.fullmatch(name)) is not None}
+        lines = [
+            {"key": f"{domain}/instance-category", "operator": "In", "values": sorted(categories) or ["c", "m", "r"]},
+            {"key": f"{domain}/instance-generation", "operator": "Gt", "values": ["4"]},
+        ]
+        fix += f". For example, by category and generation:\n{as_yaml(_REQUIREMENTS.text, lines)}"
+    yield Violation(
+        id="diversification",
+        reason=f"a spot pool that is too narrow can be reclaimed all at once: {', '.join(short.values())}",
+        field=_REQUIREMENTS.text,
+        detail="Spot capacity is reclaimed by instance type and zone.",
+        fix=fix,
+    )
 
 
 def diversity_of(requirements: Requirements, domain: str) -> Diversity:
@@ -142,49 +151,3 @@ def _admits(requirements: Requirements, domain: str, found: re.Match[str]) -> bo
     return all(
         requirements.of(f"{domain}/instance-{part}").admits(text) for part, text in found.groupdict().items() if text
     )
-
-
-def _admitted(requirements: Requirements, domain: str) -> str:
-    """Return the values that the requirements list, as a phrase."""
-    listed = [
-        (_plural(noun, len(values)), sorted(values))
-        for noun, key in (
-            ("instance type", TYPE_LABEL),
-            ("family", f"{domain}/instance-family"),
-            ("generation", f"{domain}/instance-generation"),
-            ("size", f"{domain}/instance-size"),
-            ("zone", ZONE_LABEL),
-            ("zone", _ZONE_ID_LABEL),
-        )
-        if (values := requirements.of(key).values) is not None
-    ]
-    return "; ".join(f"{noun} {some(names)}" for noun, names in listed) or "few machines"
-
-
-def _widened(requirements: Requirements, has: Diversity, wanted: Diversity, domain: str) -> str:
-    """Return requirements that admit more, as YAML, or in words if the provider's labels are unknown."""
-    if not domain:
-        return "admit more instance types and zones: list more values, or leave the requirement out"
-    listed = requirements.of(TYPE_LABEL).values or requirements.of(f"{domain}/instance-family").values or ()
-    categories = {found["category"] for each in listed if (found := _AWS_TYPE.fullmatch(each)) is not None}
-    lines = []
-    if _below(has.types, wanted.types) or _below(has.generations, wanted.generations):
-        lines += [
-            {"key": f"{domain}/instance-category", "operator": "In", "values": sorted(categories) or ["c", "m", "r"]},
-            {"key": f"{domain}/instance-generation", "operator": "Gt", "values": ["4"]},
-        ]
-    text = "admit more, for example by category and generation instead of by name:" if lines else ""
-    example = "\n" + as_yaml(_REQUIREMENTS.text, lines) if lines else ""
-    if _below(has.zones, wanted.zones):
-        text = f"leave the requirement on zones out, or list {wanted.zones}; {text}".rstrip("; ")
-    return f"{text}{example}"
-
-
-def _below(have: int | None, want: int | None) -> bool:
-    return have is not None and want is not None and have < want
-
-
-def _plural(noun: str, count: int) -> str:
-    if count == 1:
-        return noun
-    return f"{noun.removesuffix('y')}ies" if noun.endswith("y") else f"{noun}s"

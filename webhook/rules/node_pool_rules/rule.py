@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from webhook.model.decision import Violation
     from webhook.policy.common import ResourceRuleSpec
     from webhook.rules.context import Context
-    from webhook.rules.node_pool_rules.spec import CheckSpec, FieldSpec
+    from webhook.rules.node_pool_rules.spec import CheckSpec
     from webhook.rules.protocol import Facts
     from webhook.rules.subject import Subject
 
@@ -96,21 +96,6 @@ class NodePoolRules(msgspec.Struct, frozen=True):
             yield from self.levels.lowered(judge_karpenter(value, old, pool, self.wanted))
 
 
-def _field(spec: FieldSpec, where: str) -> FieldRule:
-    return FieldRule(
-        part=f"{where} {spec.path}",
-        query=Query(spec.path),
-        type=spec.type or "",
-        required=spec.required,
-        immutable=spec.immutable,
-        minimum=spec.minimum,
-        values=spec.values,
-        any_case=spec.any_case,
-        detail=spec.detail,
-        example=spec.example,
-    )
-
-
 def _checks(specs: tuple[CheckSpec, ...], where: str) -> Iterator[Check]:
     for number, spec in enumerate(specs):
         if spec.enforcement is not Enforcement.OFF:
@@ -130,16 +115,20 @@ def _compile(spec: NodePoolRulesSpec, facts: Facts) -> NodePoolRules:
     checks: dict[tuple[str, str], ResourceChecks] = {}
     for number, item in enumerate(spec.resources):
         key = (item.group, item.resource)
+        problem = ""
         if not any(is_named(rule, *key) for rule in rules):
-            known = [f"{each} of {group}" for rule in rules for group in rule.api_groups for each in rule.resources]
+            known = [f"{name} of {group}" for rule in rules for group in rule.api_groups for name in rule.resources]
             hint = did_you_mean(f"{item.resource} of {item.group}", known)
             problem = f"the policy never looks at {item.resource} of {item.group or 'the core group'}{hint}"
-            raise SpecError(("resources", number, "resource"), problem)
-        if key in checks:
+        elif key in checks:
             problem = f"{item.resource} of {item.group or 'the core group'} is there already: put both into one"
+        if problem:
             raise SpecError(("resources", number, "resource"), problem)
         where = f"resources[{number}]"
-        fields = (_field(field, f"{where}.fields[{index}]") for index, field in enumerate(item.fields))
+        fields = (
+            FieldRule(f"{where}.fields[{index}] {field.path}", Query(field.path), field)
+            for index, field in enumerate(item.fields)
+        )
         checks[key] = ResourceChecks(tuple(fields), tuple(_checks(item.checks, where)))
     own = (ResourceRule(api_groups=(group,), resources=(name,), operations=_OPERATIONS) for group, name in checks)
     what = "node pools that a CapacityProvider reads, and at what its own `resources` describes"
