@@ -85,9 +85,9 @@ def test_a_misspelt_cluster_is_named_with_those_that_there_are(run: Run, write: 
     state = write("state.yaml", "\n---\n".join(TWO))
     done = run("check", "-o", "json", write("web.yaml", WEB), "--state", state, "--cluster", "prd")
     (found,) = (each for each in done.json["results"] if each["id"] == NONE)
-    assert found["reason"].endswith("no spot pool belongs to cluster prd")
+    assert found["reason"].endswith("all spot pools belong to other clusters")
     assert "There are spot pools of infra/dev, infra/prod." in found["detail"]
-    assert "write its name instead" in found["fix"]
+    assert "`--cluster NAME`" in found["fix"]
 
 
 def test_the_project_file_names_the_cluster_and_a_flag_wins(run: Run, write: Write) -> None:

@@ -222,13 +222,13 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             taint = next((taint for taint in self.spec.bypassing_taints if _reaches(toleration, taint)), None)
             if taint is None:
                 continue
-            stay = [_as_json(each) for number, each in enumerate(tolerations) if number != index][:_LISTED]
+            stay = [msgspec.to_builtins(each) for number, each in enumerate(tolerations) if number != index][:_LISTED]
             where, lead = f"it tolerates {taint.key}", "tolerate only what is needed"
             if not toleration.key:
                 where = f"tolerating everything includes {taint.key}"
                 lead = "name each taint that it is to tolerate"
                 stay.append({"key": "KEY", "operator": _EXISTS})
-            this = ", ".join(f"{name}: {value}" for name, value in _as_json(toleration).items())
+            this = ", ".join(f"{name}: {value}" for name, value in msgspec.to_builtins(toleration).items())
             yield Violation(
                 id="bypassed",
                 reason=f"{where}: the Pod may be evicted without its grace period",
@@ -307,10 +307,6 @@ def _shown(taint: TaintPatternSpec | TaintSpec) -> str:
 def _tolerating(taint: TaintSpec) -> dict[str, Any]:
     equal = {"key": taint.key, "operator": "Equal", "value": taint.value}
     return equal if taint.value else {"key": taint.key, "operator": _EXISTS}
-
-
-def _as_json(toleration: Toleration) -> dict[str, Any]:
-    return {name: value for name, value in msgspec.to_builtins(toleration).items() if value not in ("", None)}
 
 
 def _reaches(toleration: Toleration, taint: TaintPatternSpec | TaintSpec) -> bool:

@@ -11,6 +11,8 @@ import msgspec
 
 from webhook.capacity.placement.target import KEEP_ANNOTATION, KEEP_WORDS
 from webhook.capacity.placement.workload_class import CLASS_LABEL
+from webhook.documents.yaml_writer import dump_on_one_line
+from webhook.kube.edit import as_json
 from webhook.kube.hooks import hook_sleeps, longest_sleep, spelled, unknown_hook
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
 from webhook.model.decision import Outcome, Violation, warning
@@ -62,10 +64,9 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
     target: Target | NotTargeting
     only_prefers: bool
 
-    @property
-    def pod_noun(self) -> str:
-        """Return the object that carries the Pod's labels and annotations, for messages."""
-        return pod_noun(self.subject)
+    def _or_keep(self, word: str) -> str:
+        """Return how to keep what the Pod has, for the end of a fix."""
+        return f"or annotate {pod_noun(self.subject)} `{KEEP_ANNOTATION}: {word}`"
 
     def violations(self, classes: Collection[str], *, deny: bool) -> Iterator[Violation]:
         """Yield the violations that the plan does not fix, and the planned changes that are missing."""
@@ -96,8 +97,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
                 reason=f"a grace period of {current} s should be {self.grace} s on this capacity",
                 field=_GRACE,
                 detail=f"{self.budget}. The Pod's class is `{self.workload_class}`. {_NOT_THERE}",
-                fix=f"set `terminationGracePeriodSeconds: {self.grace}`, or annotate {self.pod_noun} "
-                f"`{KEEP_ANNOTATION}: grace-period`",
+                fix=f"set `terminationGracePeriodSeconds: {self.grace}`, {self._or_keep('grace-period')}",
             )
         elif self.grace > self.budget.seconds:
             tuned = current != DEFAULT_GRACE_SECONDS
@@ -110,8 +110,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
                 field=_GRACE,
                 detail="A reclaim, like every other deletion, ends it at once: it saves nothing, and no preStop hook "
                 "runs.",
-                fix=f"remove `terminationGracePeriodSeconds: 0`, or annotate {self.pod_noun} "
-                f"`{KEEP_ANNOTATION}: grace-period`",
+                fix=f"remove `terminationGracePeriodSeconds: 0`, {self._or_keep('grace-period')}",
             )
         for sleep in hook_sleeps(pod):
             if (sleep.hook == "preStop" and sleep.seconds >= self.grace) or (
@@ -168,21 +167,16 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
     def _no_sleep(self, pod: Pod) -> Violation:
         seconds, handler = self.sleep, self.handler
         names = ", ".join(f"`{pod.spec.containers[index].name}`" for index in self.sleepless)
-        give, its = ("give it", "its") if len(self.sleepless) == 1 else ("give them", "their")
         if handler is None:
-            reason = f"no preStop sleep of {seconds} s can be injected: {self.no_handler}"
-            why = ""
-            fix = f"{give} a preStop hook of {its} own that waits {seconds} s"
+            reason, why = f"no preStop sleep of {seconds} s can be injected: {self.no_handler}", ""
+            fix = f"give each container a preStop hook that waits {seconds} s"
         else:
-            command = ", ".join(handler.exec.command or ()) if handler.exec else ""
-            hook = f"exec: {{command: [{command}]}}" if command else f"sleep: {{seconds: {seconds}}}"
-            reason = f"the preStop sleep of {seconds} s is missing"
-            why = f" {_NOT_THERE}"
-            fix = f"{give} `lifecycle: {{preStop: {{{hook}}}}}`"
+            reason, why = f"the preStop sleep of {seconds} s is missing", f" {_NOT_THERE}"
+            fix = f"give each container `lifecycle: {dump_on_one_line({'preStop': as_json(handler)})}`"
         return warning(
             id="pre-stop-impossible" if handler is None else "pre-stop-missing",
             reason=reason,
             field=f"spec.containers[{self.sleepless[0]}].lifecycle",
             detail=f"Requests still arrive while a Pod begins to stop; SIGTERM comes at once to {names}.{why}",
-            fix=f"{fix}, or annotate {self.pod_noun} `{KEEP_ANNOTATION}: pre-stop`",
+            fix=f"{fix}, {self._or_keep('pre-stop')}",
         )

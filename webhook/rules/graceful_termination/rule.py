@@ -102,20 +102,16 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         target = self._target(subject, context)
         if isinstance(target, NotTargeting):
             budget, gpu = self.budgets.of_pools(target.chosen), any(pool.gpu is Gpu.YES for pool in target.chosen)
-            if budget is None:
-                say("left alone: %s", target.because)
-                return None
-            say("may run on spot: %s", target.because)
-            return self._within(budget, target, subject, context, gpu=gpu)
-        if target.pools is not None and not target.nodes:
+        elif target.pools is not None and not target.nodes:
             say("left alone: it targets spot (%s), and there is no spot pool that it can land on", target.because)
             return None
-        budget = self.budgets.of(target)
+        else:
+            budget, gpu = self.budgets.of(target), target.gpu is True
         if budget is None:
-            say("left alone: it targets spot (%s), but no node pools are known", target.because)
+            say("left alone, no budget is known: %s", target.because)
             return None
-        say("targets spot: %s", target.because)
-        return self._within(budget, target, subject, context, gpu=target.gpu is True)
+        say("may run on spot: %s", target.because)
+        return self._within(budget, target, subject, context, gpu=gpu)
 
     def _within(
         self, budget: GraceBudget, target: Target | NotTargeting, subject: Subject, context: Context, *, gpu: bool

@@ -36,7 +36,7 @@ OWNERS: Final = "metadata.ownerReferences"
 
 
 class PoolChange(msgspec.Struct, frozen=True):
-    """Hold the change of one pool by a request.
+    """The change of one pool by a request.
 
     Attributes:
         field: the field that the request changes; of a new pool, the one that makes it spot; empty on DELETE.
@@ -49,10 +49,10 @@ class PoolChange(msgspec.Struct, frozen=True):
 
 
 class FallbackFindings(msgspec.Struct, frozen=True):
-    """Hold the builder of the violations; ``readers`` know how each kind of pool is written."""
+    """The builder of the violations; ``readers`` know how each provider's kinds of pools are written."""
 
     fallbacks: Fallbacks
-    readers: Iterable[PoolReader]
+    readers: Mapping[tuple[str, str], PoolReader]
 
     def superchip(self, change: PoolChange, spot: Pool) -> Violation:
         """Return the violation for a superchip pool that is spot."""
@@ -73,9 +73,7 @@ class FallbackFindings(msgspec.Struct, frozen=True):
         ]
         unlisted = change.reader.machines.unlisted(spot)
         if unlisted:
-            said = ("are", "they count") if len(unlisted) > 1 else ("is", "it counts")
-            named = f"{', '.join(unlisted)} {said[0]} in no list of CapacityProvider {spot.provider}"
-            detail.append(f"{named}: {said[1]} as GPU.")
+            detail.append(f"In no list of CapacityProvider {spot.provider}, and so GPU: {', '.join(unlisted)}.")
         elif spot.gpu is Gpu.UNKNOWN and change.reader.machines.classify(spot.instance_type.split(", ")) is Gpu.ANY:
             detail.append(f"Some of its instance types have GPUs, and {title} takes which it likes.")
         if spot.problems:
@@ -152,14 +150,13 @@ class FallbackFindings(msgspec.Struct, frozen=True):
 
     def _example(self, spot: Pool, need: FallbackNeed) -> str:
         """Return a pool that the spot pool needs: as YAML, or in words if no reader knows how to write it."""
+        reader = self.readers.get((spot.provider, spot.kind))
+        what, manifest = f"like {_stem(spot)}", None
         if need.require == "standard":
-            return f": {_a(spot.kind)} without GPUs that is not spot and may have at least 1 node"
-        for reader in self.readers:
-            if (reader.provider, reader.kind) != (spot.provider, spot.kind):
-                continue
+            what = "without GPUs"
+        # Otherwise its GPUs are in fields of their own, of which no example can be made.
+        elif reader is not None and reader.machines.classify(spot.instance_type.split(", ")) is not Gpu.NO:
             unlisted = need.require == "gpu" and reader.machines.unlisted(spot)
-            if reader.machines.classify(spot.instance_type.split(", ")) is Gpu.NO:
-                break  # Its GPUs are in fields of their own, of which no example can be made.
             manifest = on_demand_manifest(
                 reader,
                 name=f"{_stem(spot)}-fallback".lstrip("-"),
@@ -167,9 +164,9 @@ class FallbackFindings(msgspec.Struct, frozen=True):
                 instance_type=(not unlisted and spot.instance_type) or "<an instance type with GPUs>",
                 maximum=max(1, (spot.maximum if spot.autoscaling else spot.desired) or 0),
             )
-            if manifest is not None:
-                return ", for example:\n" + dump(manifest)
-        return f": {_a(spot.kind)} like {_stem(spot)} that is not spot and may have at least 1 node"
+        if manifest is not None:
+            return ", for example:\n" + dump(manifest)
+        return f": a pool of kind {spot.kind} {what} that is not spot and may have at least 1 node"
 
 
 def _is_open(spot: Pool, pools: Iterable[Pool]) -> bool:
@@ -207,16 +204,16 @@ def unknown_template(reader: PoolReader, pool: Pool) -> Violation:
 
 def _capacity_remedy(reader: PoolReader) -> str:
     if reader.template is not None:
-        return "mend its template"
+        return "correct its template"
     if not reader.capacity_query.plain:
-        return "mend what can't be read"
+        return "correct what can't be read"
     return f"write one of: {', '.join(reader.capacity.values)}"
 
 
 def _gpu_remedy(spot: Pool) -> str:
     """Return how to make known whether the pool has GPUs. Return an empty string if what it says leaves that open."""
     if spot.problems:
-        return "mend what can't be read"
+        return "correct what can't be read"
     if spot.requirements is None and not spot.instance_type:
         return "name its instance types in the pool itself, and not in a launch template or by a selector"
     return ""
@@ -244,11 +241,6 @@ def _spot_pools(pools: Sequence[Pool]) -> str:
     if pools[0].capacity is CapacityType.UNKNOWN:
         return f"{pools[0]} (it may be spot)"
     return f"GPU spot pool {pools[0]}" if pools[0].gpu is Gpu.YES else f"spot pool {pools[0]}"
-
-
-def _a(kind: str) -> str:
-    """Return the kind with its article."""
-    return f"{'an' if kind[:1] in 'AEIOU' else 'a'} {kind}"
 
 
 def _named(need: FallbackNeed) -> str:

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 
 class OnDemandFallback(msgspec.Struct, frozen=True):
-    """Hold the compiled rule; ``readers`` and ``sizers`` are by API group and plural resource name."""
+    """The compiled rule; ``readers`` and ``sizers`` are by API group and plural resource name."""
 
     fallbacks: Fallbacks
     findings: FallbackFindings
@@ -191,7 +191,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             if new is not None and not owned:
                 after = with_size(known, after_by.get(place))
                 after = msgspec.structs.replace(after, desired=0) if after.size is None else after
-            reader = next(each for each in self.findings.readers if _reads(each, known))
+            reader = self.findings.readers[known.provider, known.kind]
             before = with_size(known, size)
             field = OWNERS if owned else "spec.replicas"
             yield from self._judge(subject, PoolChange(reader, before, after, field), view)
@@ -270,10 +270,6 @@ def _joined(reader: PoolReader, pool: Pool, view: ClusterView) -> Pool:
     return pool if known is None else with_size(pool, known.size)
 
 
-def _reads(reader: PoolReader, pool: Pool) -> bool:
-    return (reader.provider, reader.kind) == (pool.provider, pool.kind)
-
-
 def _replicas(subject: Subject) -> int:
     """Return the replicas in a request for a scale subresource. The API server leaves out 0."""
     replicas = mapping(subject.object, "spec").get("replicas", 0)
@@ -339,26 +335,20 @@ def _compile(spec: OnDemandFallbackSpec, facts: Facts) -> OnDemandFallback:
     expect_judged(spec.match, _rules(facts), what)
     providers = facts.providers.values()
     fallbacks = Fallbacks(spec.require, spec.require_by_provider, facts.providers)
-    findings = FallbackFindings(fallbacks, [reader for each in providers for reader in each.readers])
+    readers = {(reader.provider, reader.kind): reader for each in providers for reader in reversed(each.readers)}
+    findings = FallbackFindings(fallbacks, readers)
     return OnDemandFallback(fallbacks, findings, readers_by_resource(providers), sizers_by_resource(providers))
 
 
 def _rules(facts: Facts) -> tuple[ResourceRule, ...]:
-    rules: list[ResourceRule] = []
     providers = facts.providers.values()
-    for (group, resource), readers in readers_by_resource(providers).items():
-        operations = ("CREATE", "UPDATE", "DELETE")
-        rules.append(ResourceRule(api_groups=(group,), resources=(resource,), operations=operations))
-        rules += _scale_rule(group, resource, scale=readers.any.scale)
-    for (group, resource), sizers in sizers_by_resource(providers).items():
-        rules.append(ResourceRule(api_groups=(group,), resources=(resource,), operations=("UPDATE", "DELETE")))
-        rules += _scale_rule(group, resource, scale=sizers[0].scale)
-    return tuple(rules)
-
-
-def _scale_rule(group: str, resource: str, *, scale: bool) -> list[ResourceRule]:
-    rule = ResourceRule(api_groups=(group,), resources=(f"{resource}/scale",), operations=("UPDATE",))
-    return [rule] if scale else []
+    pools, sizers = readers_by_resource(providers), sizers_by_resource(providers)
+    writes = dict.fromkeys(pools, ("CREATE", "UPDATE", "DELETE")) | dict.fromkeys(sizers, ("UPDATE", "DELETE"))
+    scaled = [key for key in writes if (sizers[key][0] if key in sizers else pools[key].any).scale]
+    return (
+        *(ResourceRule(api_groups=(key[0],), resources=(key[1],), operations=writes[key]) for key in writes),
+        *(ResourceRule(api_groups=(key[0],), resources=(f"{key[1]}/scale",), operations=("UPDATE",)) for key in scaled),
+    )
 
 
 KIND: Final = PolicyKind(

@@ -17,6 +17,7 @@ from webhook.capacity.placement.target import (
     own_choice,
     own_field,
 )
+from webhook.documents.yaml_writer import dump_on_one_line
 from webhook.kube.affinity import REQUIRED, describe, terms_of
 from webhook.model.decision import Outcome, Violation, warning
 from webhook.policy.errors import did_you_mean
@@ -131,42 +132,38 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
     if any(pool.is_named(name) for pool, _ in spot):
         return
     usable = [pool for pool, closed in spot if not closed]
-    names = [each for pool in usable for each in (pool.name, pool.pool_name) if each]
-    named = next((pool for pool in supply.pools if pool.is_named(name)), None)
-    elsewhere = next((pool for pool in view.pools or () if pool.is_named(name)), None)
+    known = next((pool for pool in (*supply.pools, *(view.pools or ())) if pool.is_named(name)), None)
     unseen = [nodes.provider for nodes in supply.unseen if nodes.provider.name in view.providers]
     shown = name[:_LONGEST]
-    if unseen and named is None and elsewhere is None:
+    hint = did_you_mean(shown, [each for pool in usable for each in (pool.name, pool.pool_name) if each])
+    if unseen and known is None:
+        selectors = " or ".join(f"`{provider.pool_name_label}: {shown}`" for provider in unseen)
         yield warning(
             id="pool-unseen",
-            reason=f"can't tell whether node pool `{shown}` is spot: pools of {listed(each.title for each in unseen)} "
-            f"can't be seen here{did_you_mean(shown, names)}",
+            reason=f"can't tell whether node pool `{shown}` is spot: pools of "
+            f"{listed(provider.title for provider in unseen)} can't be seen here{hint}",
             field=_ANNOTATION,
             detail=f"No object describes these pools, and no Node of a pool of that name is there. {UNCHANGED}",
             fix=f"name a pool that has Nodes; or, instead of the annotation, write the label `{CAPACITY_LABEL}: spot` "
-            "and "
-            "the nodeSelector " + " or ".join(f"`{each.pool_name_label}: {shown}`" for each in unseen),
+            f"and the nodeSelector {selectors}",
         )
         return
-    mend = "name one of these pools, or remove the annotation" if usable else "remove the annotation"
-    if named is not None:
-        reason = f"{named} is not a spot pool: its capacity is {named.capacity}"
-    elif elsewhere is not None:
-        reason = f"{elsewhere} belongs to another cluster, {elsewhere.cluster_id}"
-        mend = f"if that is this cluster, {this_cluster([elsewhere.cluster_id])}; else {mend}"
-    else:
-        reason = f"there is no node pool `{shown}`{did_you_mean(shown, names)}"
-    known = (
-        f"Spot pools that take Pods: {listed(pool.name for pool in usable)}."
-        if usable
-        else "No spot pool of this cluster takes Pods."
-    )
+    reason = f"there is no node pool `{shown}`{hint}"
+    takers, fix = "No spot pool of this cluster takes Pods.", "remove the annotation"
+    if usable:
+        takers = f"Spot pools that take Pods: {listed(pool.name for pool in usable)}."
+        fix = "name one of these pools, or remove the annotation"
+    if known is not None and known.elsewhere:
+        reason = f"{known} belongs to another cluster, {known.cluster_id}"
+        fix = f"if that is this cluster, {this_cluster([known.cluster_id])}; else {fix}"
+    elif known is not None:
+        reason = f"{known} is not a spot pool: its capacity is {known.capacity}"
     yield warning(
         id="no-such-spot-pool",
         reason=reason,
         field=_ANNOTATION,
-        detail=f"The annotation names the spot pool that a Pod is to run on. {known} {UNCHANGED}",
-        fix=mend,
+        detail=f"The annotation names the spot pool that a Pod is to run on. {takers} {UNCHANGED}",
+        fix=fix,
     )
 
 
@@ -181,21 +178,13 @@ def this_cluster(names: list[str]) -> str:
     return f"say so: `--cluster {name}`, or `thisCluster: {name}` in the CapacityProvider"
 
 
-def given_cluster(providers: Mapping[str, Provider]) -> str:
-    """Return the name that this cluster has by `--cluster` or `thisCluster`. Return an empty string without one."""
-    return next((each.this_cluster for each in providers.values() if each.this_cluster), "")
-
-
 def pools_unknown(field: str, view: ClusterView) -> Violation:
     """Return the violation for a Pod that targets spot by this field while the node pools are unknown."""
-    why = view.why_unknown.rstrip(".")
-    if "." not in why.partition(" ")[0]:  # else it begins with the name of a resource
-        why = f"{why[:1].upper()}{why[1:]}"
     return Violation(
         id="pools-unknown",
         reason="the node pools are unknown: it can't be told on which spot pools the Pod can run",
         field=field,
-        detail=f"{why}. {UNCHANGED}",
+        detail=f"{view.why_unknown} {UNCHANGED}",
         fix=view.remedy,
         outcome=Outcome.WARN,
         unknown=True,
@@ -231,44 +220,31 @@ def too_many_terms(subject: Subject, target: Target, most: int) -> Violation:
 
 def not_placed(plan: PlacementPlan) -> Violation:
     """Return the violation for planned changes that are missing."""
-    parts = [f"toleration `{_toleration(each)}`" for each in plan.tolerations]
+    missing = [f"toleration `{dump_on_one_line(msgspec.to_builtins(each))}`" for each in plan.tolerations]
+    alternatives = [", ".join(map(_demand, selector)) for selector in plan.selectors]
     if plan.preferred:
-        parts += [f"preferred node affinity `{_together(each)}`" for each in plan.selectors]
-        parts += [f"required node affinity `{describe(each)}`" for each in plan.excluded]
-    elif len(plan.selectors) > 1:
-        parts.append("required node affinity " + " or ".join(f"`{_together(each)}`" for each in plan.selectors))
+        missing += [f"preferred node affinity `{alternative}`" for alternative in alternatives]
+        missing += [f"required node affinity `{describe(requirement)}`" for requirement in plan.excluded]
+    elif len(alternatives) > 1:
+        missing.append("required node affinity " + " or ".join(f"`{alternative}`" for alternative in alternatives))
     else:
-        for each in chain.from_iterable(plan.selectors):
-            kind = "required node affinity" if len(each.values or ()) > 1 else "nodeSelector"
-            parts.append(f"{kind} `{_demand(each)}`")
+        for requirement in chain.from_iterable(plan.selectors):
+            kind = "nodeSelector" if len(requirement.values or ()) == 1 else "required node affinity"
+            missing.append(f"{kind} `{_demand(requirement)}`")
     return warning(
         id="not-placed",
         reason="the Pod targets spot, and lacks what it needs to run there",
         field="spec.tolerations" if plan.tolerations else "spec",
         detail=f"It targets spot by {plan.because}. The mutating webhook was skipped, or something undid its change, "
         "or the policy only audits.",
-        fix=f"add {listed(parts)}",
+        fix=f"add {listed(missing)}",
     )
-
-
-def _together(requirements: tuple[Requirement, ...]) -> str:
-    return ", ".join(map(_demand, requirements))
 
 
 def _demand(requirement: Requirement) -> str:
     """Return the requirement as text: as a nodeSelector writes it if it has one value."""
     values = requirement.values or ()
     return f"{requirement.key}: {values[0]}" if len(values) == 1 else describe(requirement)
-
-
-def _toleration(toleration: Toleration) -> str:
-    value = f", value: {yaml_quoted(toleration.value)}" if toleration.value else ""
-    return f"{{key: {toleration.key}, operator: {toleration.operator}{value}, effect: {toleration.effect}}}"
-
-
-def yaml_quoted(value: str) -> str:
-    """Return the value of a label or taint as YAML that is a string in any case."""
-    return f"'{value}'"
 
 
 def listed(items: Iterable[str]) -> str:

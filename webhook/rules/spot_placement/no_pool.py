@@ -9,29 +9,27 @@ from webhook.capacity.placement.feasible import EXCLUDED, guarding_taint
 from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, own_field
 from webhook.capacity.providers.nodes import KIND as NODE_GROUP
 from webhook.capacity.providers.pool import CapacityType, Gpu
-from webhook.kube.affinity import Tristate, admits, terms_of, unmet_constraint
+from webhook.documents.yaml_writer import dump_on_one_line
+from webhook.kube.affinity import terms_of, unmet_constraint
 from webhook.model.decision import warning
 from webhook.policy.errors import did_you_mean
 from webhook.rules.protocol import pod_noun, run_on_demand
 from webhook.rules.spot_placement.findings import (
     LISTED,
     UNCHANGED,
-    given_cluster,
     listed,
     no_such_spot_pool,
     other_clusters,
     this_cluster,
-    yaml_quoted,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from webhook.capacity.placement.feasible import Rejected
     from webhook.capacity.placement.supply import SpotNodes, Supply
     from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.pool import Taint
-    from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
     from webhook.kube.affinity import Term
     from webhook.kube.pod import Pod
@@ -39,9 +37,7 @@ if TYPE_CHECKING:
     from webhook.rules.subject import Subject
 
 
-def no_pool_fits(
-    subject: Subject, target: Target, view: ClusterView, supply: Supply, providers: Mapping[str, Provider]
-) -> Violation:
+def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Supply) -> Violation:
     """Return the violation for a Pod that targets spot and fits no spot pool."""
     pod = subject.pod
     on_demand = run_on_demand(subject, target)
@@ -60,7 +56,7 @@ def no_pool_fits(
             fix = f"remove the requirement, or {on_demand}"
             return _excluded(pod, target, supply, field=field, demand=demand, fix=fix)
     if not target.rejected:
-        return _no_spot_pool(target, view, supply, on_demand, given_cluster(providers))
+        return _no_spot_pool(target, view, supply, on_demand)
     return warning(
         id="no-pool-fits",
         reason="the Pod targets spot, and there is no spot pool that it can land on",
@@ -95,19 +91,14 @@ def _one_unfit(pod: Pod, target: Target) -> Violation | None:
     return None
 
 
-def _no_spot_pool(target: Target, view: ClusterView, supply: Supply, on_demand: str, given: str) -> Violation:
+def _no_spot_pool(target: Target, view: ClusterView, supply: Supply, on_demand: str) -> Violation:
     """Return the violation for a Pod that targets spot in a cluster without spot pools."""
     because = f"It targets spot by {target.because}. {UNCHANGED}"
     reason, fix = "the Pod targets spot, and the cluster has no spot pool", f"create a spot pool, or {on_demand}"
     if others := other_clusters(view):
         because = f"There are spot pools of {listed(others)}. {because}"
         reason = "the Pod targets spot, and all spot pools belong to other clusters"
-        if given:
-            reason = f"the Pod targets spot, and no spot pool belongs to cluster {given}"
-            because = f"This cluster is said to be {given} (`--cluster`, or `thisCluster` of the provider). {because}"
-            fix = f"if this cluster is among them, write its name instead; else {fix}"
-        else:
-            fix = f"if this cluster is among them, {this_cluster(others)}; else {fix}"
+        fix = f"if this cluster is among them, {this_cluster(others)}; else {fix}"
     elif mixed := [pool for pool in supply.pools if pool.capacity is CapacityType.BOTH]:
         reason = "the Pod targets spot, and no label tells the spot nodes of a mixed pool from its on-demand nodes"
         because = f"Mixed: {listed(map(str, mixed))}. {because}"
@@ -143,13 +134,6 @@ def _excluded_alone(target: Target, supply: Supply) -> Iterator[SpotNodes]:
 
 
 def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: str, fix: str) -> Violation:
-    terms = terms_of(pod.spec)
-    admitted = [
-        str(pool)
-        for pool in supply.pools
-        if pool.capacity is CapacityType.ON_DEMAND and admits(terms, pool.labels) is Tristate.YES
-    ]
-    wants = f" It admits on-demand capacity instead: {listed(admitted)}." if admitted else ""
     others = tuple(each for each in target.rejected if each.because != EXCLUDED)
     closed = f" The others do not take it either: {_reasons(others)}" if others else ""
     if any(each.nodes.pool is not None and each.nodes.pool.kind == NODE_GROUP for each in target.rejected):
@@ -163,7 +147,7 @@ def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: s
         reason=f"the Pod targets spot, and its own nodeSelector or affinity excludes {which}",
         field=field,
         detail=f"It targets spot by {target.because}, and demands "
-        f"`{demand}`{_hint(demand, supply) or '.'}{wants}{closed} {UNCHANGED}",
+        f"`{demand}`{_hint(demand, supply) or '.'}{closed} {UNCHANGED}",
         fix=fix,
     )
 
@@ -180,13 +164,13 @@ def _hint(demand: str, supply: Supply) -> str:
 def _pool_dedicated(subject: Subject, target: Target, nodes: SpotNodes, taint: Taint) -> Violation:
     """Return the violation for a Pod that is kept off only by taints that may dedicate the pools."""
     noun = pod_noun(subject)
-    value = f", value: {yaml_quoted(taint.value)}" if taint.value else ""
+    pattern = dump_on_one_line({"key": taint.key, **({"value": taint.value} if taint.value else {})})
     name = nodes.pool.pool_name or nodes.pool.name if nodes.pool is not None else ""
     named = f", or annotate {noun} `{NODE_POOL_ANNOTATION}: {name}`" if name else ""
-    means = f"if the taint only marks spot nodes, add `- {{key: {taint.key}{value}}}` to `spec.spotTaints` of the "
+    means = f"if the taint only marks spot nodes, add `- {pattern}` to `spec.spotTaints` of the "
     means += "SpotPlacement policy"
     if target.gpu and nodes.gpu is Gpu.YES:
-        means = f"if the taint only keeps Pods without GPUs off, add `- {{key: {taint.key}{value}}}` to "
+        means = f"if the taint only keeps Pods without GPUs off, add `- {pattern}` to "
         means += f"`spec.gpu.taints` of CapacityProvider {nodes.provider.name}"
     return warning(
         id="pool-dedicated",

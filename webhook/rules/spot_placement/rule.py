@@ -162,11 +162,7 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
             return self._assigned(subject, target, supply, view, case)
         if not target.nodes:
             known = target.pools is not None
-            why = (
-                no_pool_fits(subject, target, view, supply, self.providers)
-                if known
-                else findings.pools_unknown(target.field, view)
-            )
+            why = no_pool_fits(subject, target, view, supply) if known else findings.pools_unknown(target.field, view)
             return PlacementPlan(violations=(why,))
         plan = self._placed(subject, target, supply)
         return msgspec.structs.replace(plan, violations=(*case.violations, *plan.violations)) if case else plan
