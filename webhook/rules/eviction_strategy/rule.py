@@ -65,13 +65,15 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
     """Hold the compiled rule.
 
     Attributes:
-        keys: the keys of the eviction labels.
+        labels: the eviction labels: interruptible and gracefully interruptible.
+        keys: the keys of these.
         names: the part of each key behind its prefix -> the label.
         left: domains, and suffixes of domains, that a ReservedLabels policy judges.
     """
 
     spec: EvictionStrategySpec
     levels: Levels
+    labels: tuple[LabelSpec, LabelSpec]
     keys: frozenset[str]
     names: Mapping[str, LabelSpec]
     left: tuple[str, ...]
@@ -113,8 +115,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
     def _find(self, subject: Subject) -> Iterator[Violation]:
         pod = subject.pod
         alike = self._similar_labels(pod.labels)
-        interruptible = self._is_set(self.spec.interruptible, alike)
-        graceful = self._is_set(self.spec.graceful, alike)
+        interruptible, graceful = (alike.get(label.key) == label.value for label in self.labels)
         yield from self._without_effect(subject, alike)
         if subject.template and subject.request.kind.kind == "DaemonSet":
             yield from self._on_sunk(pod, graceful=graceful)
@@ -160,13 +161,9 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
         """Return the eviction labels, and the labels that may be misspelt ones."""
         return {key: value for key, value in labels.items() if _ALIKE in key or key in self.keys}
 
-    @staticmethod
-    def _is_set(label: LabelSpec, labels: Mapping[str, str]) -> bool:
-        return labels.get(label.key) == label.value
-
     def _without_effect(self, subject: Subject, alike: Mapping[str, str]) -> Iterator[Violation]:
         pod = subject.pod
-        for label in (self.spec.interruptible, self.spec.graceful):
+        for label in self.labels:
             value, right = alike.get(label.key), json.dumps(label.value)
             if value is not None and value != label.value:
                 yield _no_effect(
@@ -193,7 +190,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                     f"CoreWeave reads {meant.key}.",
                     f"write this instead of {key[:_SHOWN]}",
                 )
-        for label in (self.spec.interruptible, self.spec.graceful) if subject.template and not alike else ():
+        for label in self.labels if subject.template and not alike else ():
             if label.key in subject.workload.labels:
                 yield _no_effect(
                     label,
@@ -240,7 +237,10 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
 
     def _why_not_interruptible(self, subject: Subject) -> str:
         """Return why deleting the Pod does harm, as a phrase: it belongs to stateful or distributed work."""
-        kinds = _kinds(subject)
+        owner = subject.pod.controller
+        kinds = [] if owner is None else [owner.group_kind]
+        if subject.template:
+            kinds.append(subject.request.kind.group_kind)
         for kind in kinds:
             shown = kind.partition(".")[0]
             if self.distributed.match(kind):
@@ -318,15 +318,6 @@ def _reaches(toleration: Toleration, taint: TaintPatternSpec | TaintSpec) -> boo
     return toleration.key == taint.key and (not taint.value or toleration.value == taint.value)
 
 
-def _kinds(subject: Subject) -> tuple[str, ...]:
-    """Return the kinds of the Pod's controller and of its template's workload, as ``Kind.group``."""
-    owner = subject.pod.controller
-    kinds = [] if owner is None else [owner.group_kind]
-    if subject.template:
-        kinds.append(subject.request.kind.group_kind)
-    return tuple(kinds)
-
-
 def _compile(spec: EvictionStrategySpec, facts: Facts) -> EvictionStrategy:  # noqa: ARG001 - the spec says it all
     if spec.interruptible.key == spec.graceful.key:
         text = f"{spec.graceful.key} is the key of `interruptible` too: what one of them means, the other contradicts"
@@ -335,6 +326,7 @@ def _compile(spec: EvictionStrategySpec, facts: Facts) -> EvictionStrategy:  # n
     return EvictionStrategy(
         spec=spec,
         levels=Levels.of(vars(spec.findings)),
+        labels=labels,
         keys=frozenset(label.key for label in labels),
         names={label.key.rpartition("/")[2]: label for label in labels},
         left=tuple(f".{domain}" for domain in spec.left_to_reserved_labels),

@@ -49,7 +49,7 @@ from webhook.rules.protocol import PolicyKind
 from webhook.rules.targeting import Targeting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from webhook.capacity.placement.budget import GraceBudget
     from webhook.kube.edit import PodEditor
@@ -69,7 +69,6 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
     """Hold the compiled rule."""
 
     spec: GracefulTerminationSpec
-    classes: Mapping[str, ClassSpec]
     training_operators: Globs
     targeting: Targeting
     budgets: GraceBudgets
@@ -94,7 +93,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         plan = self.plan(subject, context)
         if plan is None:
             return iter(())
-        return plan.violations(self.classes, deny=self.spec.over_budget == "deny")
+        return plan.violations(self.spec.classes, deny=self.spec.over_budget == "deny")
 
     def plan(self, subject: Subject, context: Context) -> TerminationPlan | None:
         """Return the plan for a Pod, or None if the Pod is left as it is; the trace says why."""
@@ -123,9 +122,9 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         pod = subject.pod
         named = pod.labels.get(CLASS_LABEL, "")
         name, because = (
-            (named, "its label") if named in self.classes else derive_class(pod, self.training_operators, gpu=gpu)
+            (named, "its label") if named in self.spec.classes else derive_class(pod, self.training_operators, gpu=gpu)
         )
-        workload_class = self.classes[name]
+        workload_class = self.spec.classes[name]
         say("class %s: %s", name, because)
 
         keeps = kept_fields(pod)
@@ -145,7 +144,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         return TerminationPlan(
             budget=budget,
             workload_class=name,
-            unknown_class="" if named in self.classes else named,
+            unknown_class="" if named in self.spec.classes else named,
             grace=grace,
             sleep=sleep,
             sleepless=sleepless,
@@ -201,7 +200,6 @@ def _compile(spec: GracefulTerminationSpec, facts: Facts) -> GracefulTermination
             raise SpecError(("classes", name, "preStopSeconds"), f"{problem}; it must be less than graceSeconds")
     return GracefulTermination(
         spec=spec,
-        classes=spec.classes,
         training_operators=Globs(spec.training_operators),
         targeting=Targeting.of_policy(spec, facts),
         budgets=GraceBudgets(facts.providers),

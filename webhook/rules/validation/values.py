@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from pydantic.alias_generators import to_camel
 
 from webhook.base.caching import identity_cache
 from webhook.cel.errors import HAS_NUL, NOT_KNOWN
@@ -100,28 +101,15 @@ def _plain_pools(pools: tuple[Pool, ...]) -> list[dict[str, Any]]:
     return [_plain(pool) for pool in pools]
 
 
+_POOL_FIELDS: Final = (
+    *("provider", "kind", "name", "namespace", "pool_name", "capacity", "gpu", "gpu_type", "gpu_count"),
+    *("instance_type", "superchip", "autoscaling", "desired", "maximum", "taints", "labels", "zones"),
+    *("cluster", "deleting", "unusable"),
+)
+
+
 def _plain(pool: Pool) -> dict[str, Any]:
     """Return a node pool as expressions read it; docs/policies/validation.md describes each field."""
-    plain = {
-        "provider": pool.provider,
-        "kind": pool.kind,
-        "name": pool.name,
-        "namespace": pool.namespace,
-        "poolName": pool.pool_name,
-        "capacity": pool.capacity.value,
-        "gpu": pool.gpu.value,
-        "gpuType": pool.gpu_type,
-        "gpuCount": pool.gpu_count,
-        "instanceType": pool.instance_type,
-        "superchip": pool.superchip,
-        "autoscaling": pool.autoscaling,
-        "desired": pool.desired,
-        "maximum": pool.maximum,
-        "taints": [msgspec.to_builtins(taint) for taint in pool.taints],
-        "labels": dict(pool.labels),
-        "zones": sorted(pool.zones),
-        "cluster": pool.cluster,
-        "deleting": pool.deleting,
-        "unusable": pool.unusable,
-    }
-    return {key: value for key, value in plain.items() if value is not None}
+    values = {to_camel(name): value for name in _POOL_FIELDS if (value := getattr(pool, name)) is not None}
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(values, order="deterministic"))
+    return plain

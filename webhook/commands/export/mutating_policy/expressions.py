@@ -224,7 +224,7 @@ def _termination(rule: GracefulTermination | None, stopping: str) -> dict[str, s
             "grace": _ALL_OF_BUDGET if each.grace_seconds == "budget" else each.grace_seconds,
             "sleep": each.pre_stop_seconds,
         }
-        for name, each in rule.classes.items()
+        for name, each in rule.spec.classes.items()
     }
     group_kind = "(variables.owner[0].kind + (variables.owner[0].apiVersion.contains('/') ? "
     group_kind += "'.' + variables.owner[0].apiVersion.split('/')[0] : ''))"
