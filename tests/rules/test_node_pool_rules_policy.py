@@ -10,7 +10,7 @@ from tests.pages import blocks
 from tests.rules.nodepools import CKS, judge, pool, told
 from webhook.engine.bundle import load_bundle
 from webhook.model.decision import Finding, Outcome
-from webhook.rules.node_pool_rules.checks import MessageTemplate, on_one_line
+from webhook.rules.node_pool_rules.message import MessageTemplate, on_one_line
 from webhook.rules.node_pool_rules.rule import NodePoolRules
 
 PAGE = Path(__file__).parents[2] / "docs" / "policies" / "node-pool-rules.md"

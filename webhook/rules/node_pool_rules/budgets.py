@@ -15,7 +15,8 @@ import msgspec
 from webhook.capacity.providers.query import Query
 from webhook.documents.model import filling_in
 from webhook.model.decision import Violation
-from webhook.rules.node_pool_rules.checks import as_yaml, on_one_line, some
+from webhook.rules.node_pool_rules.checks import as_yaml, some
+from webhook.rules.node_pool_rules.message import on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

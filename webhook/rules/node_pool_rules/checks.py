@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from difflib import SequenceMatcher
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +13,7 @@ from webhook.capacity.providers.query import Query
 from webhook.documents.model import filling_in, placeholder_in
 from webhook.documents.yaml_writer import dump
 from webhook.model.decision import Outcome, Violation
+from webhook.rules.node_pool_rules.message import MessageTemplate, on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from webhook.model.decision import Trace
     from webhook.rules.node_pool_rules.spec import FieldSpec
 
-_EXPRESSION: Final = re.compile(r"\$\{([^{}]*)\}")
 _NAMED: Final = 4
 """Names that a finding lists before it only counts the rest."""
 
@@ -46,25 +45,6 @@ _NAMES: Final[Mapping[type, str]] = {
     list: "an array",
 }
 TYPES: Final = tuple(_TYPES)
-
-
-class MessageTemplate:
-    """Describe a message with JMESPath expressions on the object: ``targetNodes is ${spec.targetNodes}``.
-
-    Raise ValueError if a ``${`` is not closed, or an expression is no valid JMESPath.
-    """
-
-    __slots__ = ("_parts",)
-
-    def __init__(self, text: str) -> None:
-        parts = _EXPRESSION.split(text)
-        if any("${" in each for each in parts[::2]):
-            raise ValueError("`${` opens an expression that ends at the next `}` and holds no other brace")
-        self._parts = tuple(Query(each) if number % 2 else each for number, each in enumerate(parts))
-
-    def __call__(self, value: Mapping[str, Any]) -> str:
-        """Return the message for this object."""
-        return "".join(each if isinstance(each, str) else on_one_line(each(value)) for each in self._parts)
 
 
 class FieldRule(msgspec.Struct, frozen=True):
@@ -226,14 +206,6 @@ def _likeness(one: str, other: str) -> float:
 def same(one: object, other: object) -> bool:
     """Return whether both are the same JSON value; in Python, true equals 1."""
     return type(one) is type(other) and one == other
-
-
-def on_one_line(value: object) -> str:
-    """Return a user's value on one line, shortened if it is long, with the keys of maps in the API server's order."""
-    if value is None:
-        return "not set"
-    text = " ".join(value.split()) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
-    return f"{text[:_SHOWN]}..." if len(text) > _SHOWN else text
 
 
 def some(names: Sequence[str]) -> str:

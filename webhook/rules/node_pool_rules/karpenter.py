@@ -16,7 +16,8 @@ from webhook.capacity.providers.query import Query
 from webhook.capacity.providers.requirements import Requirements, read_requirements
 from webhook.model.decision import Violation
 from webhook.rules.node_pool_rules.budgets import BUDGETS, judge_pool_budgets, malformed_budgets
-from webhook.rules.node_pool_rules.checks import as_yaml, on_one_line, same
+from webhook.rules.node_pool_rules.checks import as_yaml, same
+from webhook.rules.node_pool_rules.message import on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -34,8 +34,9 @@ from webhook.model.decision import Outcome
 from webhook.policy.errors import SpecError, did_you_mean
 from webhook.policy.match import ResourceRule, is_named
 from webhook.policy.terms import Enforcement
-from webhook.rules.node_pool_rules.checks import Check, FieldRule, MessageTemplate, ResourceChecks
+from webhook.rules.node_pool_rules.checks import Check, FieldRule, ResourceChecks
 from webhook.rules.node_pool_rules.karpenter import GROUP, RESOURCE, Diversity, judge_karpenter
+from webhook.rules.node_pool_rules.message import MessageTemplate
 from webhook.rules.node_pool_rules.pools import judge_pool
 from webhook.rules.node_pool_rules.spec import NodePoolRulesSpec
 from webhook.rules.protocol import Levels, PolicyKind, expect_judged

@@ -8,7 +8,7 @@ from webhook.capacity.providers.reader_schema import JMESPath
 from webhook.policy.common import EnforcementWord, Flag, Model, NonEmpty, PolicySpec
 from webhook.policy.schema_annotations import TextPattern
 from webhook.policy.terms import Enforcement
-from webhook.rules.node_pool_rules.checks import MessageTemplate
+from webhook.rules.node_pool_rules.message import MessageTemplate
 
 AtLeast = Annotated[StrictInt, Field(ge=1, le=100)]
 

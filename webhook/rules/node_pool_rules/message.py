@@ -1,0 +1,43 @@
+"""Fill messages of a policy with values of the object that is judged."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from webhook.capacity.providers.query import Query
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_EXPRESSION: Final = re.compile(r"\$\{([^{}]*)\}")
+_SHOWN: Final = 60
+"""Characters of a user's value that are repeated: a finding is read in a terminal."""
+
+
+class MessageTemplate:
+    """Describe a message with JMESPath expressions on the object: ``targetNodes is ${spec.targetNodes}``.
+
+    Raise ValueError if a ``${`` is not closed, or an expression is no valid JMESPath.
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, text: str) -> None:
+        parts = _EXPRESSION.split(text)
+        if any("${" in each for each in parts[::2]):
+            raise ValueError("`${` opens an expression that ends at the next `}` and holds no other brace")
+        self._parts = tuple(Query(each) if number % 2 else each for number, each in enumerate(parts))
+
+    def __call__(self, value: Mapping[str, Any]) -> str:
+        """Return the message for this object."""
+        return "".join(each if isinstance(each, str) else on_one_line(each(value)) for each in self._parts)
+
+
+def on_one_line(value: object) -> str:
+    """Return a user's value on one line, shortened if it is long, with the keys of maps in the API server's order."""
+    if value is None:
+        return "not set"
+    text = " ".join(value.split()) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return f"{text[:_SHOWN]}..." if len(text) > _SHOWN else text
