@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.capacity.providers.query import Query
 from webhook.documents.model import filling_in, placeholder_in
 from webhook.documents.yaml_writer import dump
 from webhook.model.decision import Outcome, Violation
 from webhook.rules.node_pool_rules.message import MessageTemplate, on_one_line
 
 if TYPE_CHECKING:
+    from webhook.capacity.providers.query import Query
     from collections.abc import Iterator, Mapping, Sequence
 
     from webhook.model.decision import Trace
