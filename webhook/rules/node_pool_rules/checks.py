@@ -15,9 +15,9 @@ from webhook.model.decision import Outcome, Violation
 from webhook.rules.node_pool_rules.message import MessageTemplate, on_one_line
 
 if TYPE_CHECKING:
-    from webhook.capacity.providers.query import Query
     from collections.abc import Iterator, Mapping, Sequence
 
+    from webhook.capacity.providers.query import Query
     from webhook.model.decision import Trace
     from webhook.rules.node_pool_rules.spec import FieldSpec
 
