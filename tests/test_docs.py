@@ -14,6 +14,7 @@ import yaml
 import webhook.rules
 from tests import english
 from tests.pages import blocks
+from tests.rules.cases import CaseFile, judged, shown
 from webhook import formats as output
 from webhook.commands import main
 from webhook.engine import bundle
@@ -25,13 +26,14 @@ ROOT = Path(__file__).parents[1]
 def test_a_policy_kind_is_a_folder_that_is_found_by_looking(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model, rule, face, _ = blocks(ROOT / "docs/adding-a-policy-kind.md", "python")
-    texts, policy = blocks(ROOT / "docs/adding-a-policy-kind.md", "yaml")
+    model, rule, face = blocks(ROOT / "docs/adding-a-policy-kind.md", "python")
+    texts, policy, cases = blocks(ROOT / "docs/adding-a-policy-kind.md", "yaml")
     msgspec.convert(yaml.safe_load(texts), dict[str, FindingText])
     folder = tmp_path / "rules" / "priority_class"
     folder.mkdir(parents=True)
     for name, text in (("spec", model), ("rule", rule), ("__init__", face)):
         (folder / f"{name}.py").write_text(text)
+    (folder / "cases.yaml").write_text(cases)
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "team.yaml").write_text(policy)
     monkeypatch.setattr(webhook.rules, "__path__", [*webhook.rules.__path__, str(tmp_path / "rules")])
@@ -46,6 +48,9 @@ def test_a_policy_kind_is_a_folder_that_is_found_by_looking(
                 "--fail-on=warn",
             ]
         )
+        for example in CaseFile(folder / "cases.yaml").examples():
+            findings = judged(example, tmp_path)[1].findings
+            assert [shown(*pair) for pair in zip(findings, example.expect, strict=True)] == example.expect
     finally:
         bundle.policy_kinds.cache_clear()
         for module in [name for name in sys.modules if name.startswith("webhook.rules.priority_class")]:

@@ -37,10 +37,6 @@ def view(*nodes: dict[str, str], pools: tuple[Pool, ...] = ()) -> ClusterView:
     return cluster_view(pools=pools, namespaces={}, nodes=node_summary(facts), why_unknown="", remedy="")
 
 
-def on(pool: str, **labels: str) -> dict[str, str]:
-    return {CKS: pool, **{key.replace("__", "/"): value for key, value in labels.items()}}
-
-
 def cks(name: str, **labels: str) -> Pool:
     (reader,) = ALL["cks"].readers
     spec = {"computeClass": "spot", "instanceType": "turin-gp", "targetNodes": 1, "nodeLabels": labels}

@@ -106,11 +106,6 @@ def with_budgets(*budgets: JSON, view: ClusterView = CLUSTER) -> ClusterView:
     return msgspec.structs.replace(view, budgets={NAMESPACE: found} if found else {})
 
 
-def in_template(value: JSON) -> JSON:
-    """Return what is to be written in a Pod, as it is written in a workload."""
-    return {"spec": {"template": value}}
-
-
 def yaml_of(finding: Finding) -> Any:
     """Return the remedy, without the line that says what to do with it."""
     lead, _, text = finding.fix.partition("\n")

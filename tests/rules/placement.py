@@ -29,7 +29,6 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 TAINTS = ("spot=true:NoSchedule", "is_gpu=true:PreferNoSchedule")
 GPU_SPOT = cks_pool("gpu-spot", labels={"example.com/tier": "spot"}, taints=TAINTS)
-GPU_SPOT_2 = cks_pool("gpu-spot-2", taints=("preemptible:NoExecute",))
 CPU_SPOT = cks_pool("cpu-spot", gpu=False, taints=("spot=true:NoSchedule",))
 GPU = cks_pool("gpu", spot=False, labels={"example.com/tier": "paid"})
 CPU = cks_pool("cpu-control-plane", spot=False, gpu=False)

@@ -94,17 +94,6 @@ def judge(
     return list(rule.validate(subject_of(new, old), context_of(cluster)))
 
 
-def scale_subject(name: str, replicas: object = None, **changes: Any) -> FakeSubject:
-    """Return a request to ``nodepools/scale``; the API server leaves ``replicas`` out where it is 0."""
-    request = request_for("", "UPDATE", resource=NODE_POOLS, sub_resource="scale", name=name)
-    scale = {"kind": "Scale", "metadata": {"name": name}, "spec": {} if replicas is None else {"replicas": replicas}}
-    return FakeSubject(Pod(), request, "UPDATE", object=scale, old_object={"kind": "Scale"}, **changes)
-
-
-def scale(name: str, cluster: list[Json | Pool] | None, replicas: object = None) -> list[Violation]:
-    return list(RULE.validate(scale_subject(name, replicas), context_of(cluster)))
-
-
 def outcomes(violations: list[Violation]) -> list[Outcome]:
     return [each.outcome for each in violations]
 
