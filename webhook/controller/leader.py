@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import structlog
 
-from webhook.capacity.placement.floor import ASSIGNED_LABEL, FLOOR_GATE
+from webhook.capacity.placement.floor import ASSIGNED_LABEL, DELETION_COST, FLOOR_GATE, ON_DEMAND_COST
 from webhook.cluster.api import ApiError
 from webhook.controller.ledger import ON_DEMAND, RELEASE
 from webhook.engine.engine import decide
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from webhook.controller.pods import FloorPod
     from webhook.engine.index import Index
 
-DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
-"""A ReplicaSet that shrinks deletes the Pods with the lowest cost first; without the annotation it is 0."""
-_ON_DEMAND_COST: Final = "100"
 _PLACING: Final = ("/spec/nodeSelector", "/spec/affinity", "/spec/tolerations")
 """What the API server lets change in a gated Pod."""
 _AT_ONCE: Final = 32
@@ -133,7 +130,7 @@ class Leader:
         metadata = msgspec.json.decode(pod.raw)["metadata"]
         marks = [("labels", ASSIGNED_LABEL, capacity)]
         if capacity == ON_DEMAND and DELETION_COST not in (metadata.get("annotations") or {}):
-            marks.append(("annotations", DELETION_COST, _ON_DEMAND_COST))
+            marks.append(("annotations", DELETION_COST, ON_DEMAND_COST))
         for member, key, value in marks:
             if not metadata.get(member):
                 operations.append({"op": "add", "path": f"/metadata/{member}", "value": {}})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -232,3 +232,44 @@ def test_spot_nodes_are_known_by_their_label_or_by_their_pool() -> None:
         "both-spot": "c",
         "unseen-pool": None,
     }
+
+
+def test_a_workload_below_its_on_demand_floor_is_listed() -> None:
+    pool = Pool(provider="cks", kind="NodePool", name="cpu-spot", pool_name="cpu-spot", capacity=CapacityType.SPOT)
+    label = {"compute.coreweave.com/node-pool": "cpu-spot"}
+    nodes = [node_facts(labels, Node(), BUNDLE.providers.values(), name) for name, labels in (("s", label), ("o", {}))]
+    view = ClusterView(pools=(pool,), nodes=node_summary(nodes).by_name)
+    kinds = (("", "Pod", "pods"), ("apps", "ReplicaSet", "replicasets"), ("apps", "Deployment", "deployments"))
+    listed = [
+        Listed(
+            served=ServedResource(
+                resource=Resource(group, kind, plural, namespaced=True), version="v1", verbs=frozenset({"list"})
+            ),
+            workload=True,
+            metadata_only=False,
+        )
+        for group, kind, plural in kinds
+    ]
+
+    def owned(name: str, owner: str, owner_kind: str, **rest: Any) -> dict[str, Any]:
+        reference = {"apiVersion": "apps/v1", "kind": owner_kind, "name": owner, "uid": "1", "controller": True}
+        return {
+            "metadata": {"name": name, "namespace": "shop", "ownerReferences": [reference], **rest.pop("metadata", {})},
+            **rest,
+        }
+
+    floor = {"annotations": {"spotgate.dev/on-demand-floor": "2"}}
+    spec = {"containers": [{"name": "main", "image": "x"}]}
+    pods = [
+        owned(f"web-{node}{number}", "web-1", "ReplicaSet", metadata=floor, spec={**spec, "nodeName": node})
+        for number, node in enumerate("sso")
+    ]
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": spec}
+    replica_set = owned("web-1", "web", "Deployment", spec={"template": template})
+    deployment = {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"template": template}}
+    audited = run.Audited(BUNDLE, view, listed, [])
+    for each, objects in zip(listed, ([*pods], [replica_set], [deployment]), strict=True):
+        audited.take(each, [msgspec.Raw(msgspec.json.encode(thing)) for thing in objects])
+    (risk,) = audited.on_spot.risks()
+    reasons = {reason.id: reason.reason for reason in risk.reasons}
+    assert reasons["spot-placement/floor-not-kept"] == "1 of 3 Pods run on demand, fewer than the on-demand floor of 2"

@@ -73,6 +73,13 @@ def mutating(*names: str) -> Answer:
     return Answer(200, json.dumps({"items": items}))
 
 
+def assigned(*costs: str) -> Answer:
+    """Return Pods on on-demand nodes, with these deletion costs; empty: it has none."""
+    key = "controller.kubernetes.io/pod-deletion-cost"
+    items = [{"metadata": {"annotations": {key: cost} if cost else {}}} for cost in costs]
+    return Answer(200, json.dumps({"items": items}))
+
+
 def counted(metric: str, **labels: str) -> Answer:
     said = ",".join(f'{key}="{value}"' for key, value in labels.items())
     return Answer(200, f"{metric}{{{said}}} 3\n")
@@ -450,6 +457,11 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
         },
         {},
     ),
+    "another writer of deletion costs": (
+        {"/api/v1/pods": assigned("100", "7", "")},
+        {"on-demand floor": "warn: 2 of 3 on-demand Pods have a controller.kubernetes.io/pod-deletion-cost of another"},
+    ),
+    "Pods that the controller has assigned": ({"/api/v1/pods": assigned("100")}, {}),
     "metrics may not be read": ({"GET /metrics": FORBIDDEN}, {"failed calls": "unknown: 403 Forbidden"}),
 }
 

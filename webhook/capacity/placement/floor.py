@@ -24,6 +24,9 @@ ASSIGNED_LABEL: Final = "spotgate.dev/assigned"
 """The label with which the controller assigns a Pod: ``on-demand`` or ``spot``."""
 FLOOR_LEASE: Final = "spotgate-on-demand-floor"
 """The Lease of the controller, in its own namespace."""
+DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+"""A ReplicaSet that shrinks deletes the Pods with the lowest cost first; without the annotation it is 0."""
+ON_DEMAND_COST: Final = "100"
 FORMS: Final = ('"2"', '"20%"', '"2 + 20%"')
 """The forms of the annotation, as YAML shows them."""
 

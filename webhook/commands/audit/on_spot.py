@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.capacity.placement.budget import GraceBudgets
+from webhook.capacity.placement.floor import FLOOR_ANNOTATION, Floor, parse_floor
 from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION, SPOT, Target
 from webhook.kube.affinity import Tristate
 from webhook.kube.pod_decoding import decode_pod
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
     from webhook.engine.bundle import Bundle
-    from webhook.kube.pod import OwnerReference
+    from webhook.kube.pod import OwnerReference, Pod
     from webhook.model.decision import Finding
     from webhook.offline.judge import Identity, Judge
     from webhook.offline.manifests.objects import Manifest
@@ -51,6 +52,7 @@ class SpotWorkload(msgspec.Struct, kw_only=True):
         pods: the number of these Pods; ``pools`` are the node pools that they run in.
         early: the seconds of its grace period that the worst of them loses.
         reasons: why it would not survive.
+        floors: how far its ReplicaSets are below their on-demand floor.
     """
 
     version: str
@@ -58,6 +60,15 @@ class SpotWorkload(msgspec.Struct, kw_only=True):
     pools: list[str] = []
     early: int = 0
     reasons: list[RiskReason] = []
+    floors: list[RiskReason] = []
+
+
+class FloorCount(msgspec.Struct):
+    """The living Pods of a ReplicaSet with an on-demand floor."""
+
+    floor: Floor
+    pods: int = 0
+    on_demand: int = 0
 
 
 class OnSpot:
@@ -71,11 +82,14 @@ class OnSpot:
         self._budgets = GraceBudgets(bundle.providers)
         self._kinds = {policy.name: policy.kind.name for policy in bundle.policies}
         self._workloads: dict[Identity, SpotWorkload] = {}
+        self._floors: dict[Identity, FloorCount] = {}
         self._without_fallback: dict[str, RiskReason] = {}
 
     def take_pod(self, identity: Identity, controller: OwnerReference | None, node_name: str, raw: msgspec.Raw) -> None:
-        """Count a Pod that runs on a spot Node."""
+        """Count a Pod that runs on a spot Node, or has an on-demand floor."""
         node = self._nodes.get(node_name)
+        if node_name and controller is not None and FLOOR_ANNOTATION.encode() in bytes(raw):
+            self._count(decode_pod(raw), (controller.group, controller.kind, identity[2], controller.name), node)
         owner = (controller.group, controller.kind) if controller is not None else None
         if node is None or owner in _OF_NODES:
             return
@@ -85,6 +99,14 @@ class OnSpot:
         self._workloads[identity] = self._of_pod(raw, node)
         if controller is not None:
             self.pass_on(identity, controller)
+
+    def _count(self, pod: Pod, owner: Identity, node: SpotNode | None) -> None:
+        """Count a bound Pod for the on-demand floor of its ReplicaSet."""
+        floor = parse_floor(pod.annotations.get(FLOOR_ANNOTATION, ""))
+        if floor is not None and owner[:2] == ("apps", "ReplicaSet"):
+            count = self._floors.setdefault(owner, FloorCount(floor))
+            count.pods += 1
+            count.on_demand += node is None
 
     def _of_pod(self, raw: msgspec.Raw, node: SpotNode) -> SpotWorkload:
         """Return a Pod as a workload, and whether it gets its whole grace period as it runs."""
@@ -113,11 +135,16 @@ class OnSpot:
         """Count the Pods of a workload for the one that owns it."""
         if (owned := self._workloads.pop(identity, None)) is None:
             return
+        if (count := self._floors.get(identity)) and count.on_demand < (need := count.floor.need(count.pods)):
+            reason = f"{count.on_demand} of {count.pods} Pods run on demand, fewer than the on-demand floor of {need}"
+            fix = "delete a Pod on a spot Node: its replacement runs on demand while `spotgate controller` runs"
+            owned.floors.append(RiskReason(id="spot-placement/floor-not-kept", reason=reason, fix=fix))
         owner_identity = (owner.group, owner.kind, identity[2], owner.name)
         version = owner.apiVersion.rpartition("/")[2]
         workload = self._workloads.setdefault(owner_identity, SpotWorkload(version=version))
         workload.pods += owned.pods
         workload.pools += [pool for pool in owned.pools if pool not in workload.pools]
+        workload.floors += owned.floors
         if owned.reasons and (not workload.reasons or owned.early > workload.early):
             workload.early, workload.reasons = owned.early, owned.reasons
 
@@ -165,7 +192,7 @@ class OnSpot:
                 name=name,
                 pods=workload.pods,
                 pools=sorted(workload.pools),
-                reasons=[*workload.reasons, *fallback],
+                reasons=[*workload.reasons, *workload.floors, *fallback],
             )
 
 

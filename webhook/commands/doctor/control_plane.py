@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlencode
 
 import msgspec
 
+from webhook.capacity.placement.floor import ASSIGNED_LABEL, DELETION_COST, ON_DEMAND_COST
 from webhook.cluster.installation import CONFIGURATION, CONFIGURATIONS
 from webhook.cluster.resources import all_budgets, all_namespaces, all_nodes, all_pools
+from webhook.cluster.source import PAGE
 from webhook.commands.doctor.installation import SECONDS, Diagnosis, read_text, samples
 from webhook.rules.graceful_termination.rule import NATIVE_SLEEP
 
@@ -54,6 +57,33 @@ async def check_versions(installed: Installed) -> AsyncIterator[Diagnosis]:
     old = f"{fine}: no native sleep before {_text(NATIVE_SLEEP)}, so images need a shell"
     fix = "upgrade the nodes, or set `method: exec` knowingly"
     yield Diagnosis.of("kubelets", old if sleeps and kubelet < NATIVE_SLEEP else "", fix, fine, "warn")
+
+
+async def check_floor(installed: Installed) -> AsyncIterator[Diagnosis]:
+    """Look for another writer of deletion costs, where the controller of on-demand floors has assigned Pods."""
+    query = urlencode({"labelSelector": f"{ASSIGNED_LABEL}=on-demand", "limit": PAGE})
+    pods = await installed.api.find(f"/api/v1/pods?{query}", PodMetadataList, SECONDS)
+    costs = [pod.metadata.annotations.get(DELETION_COST) for pod in pods.items] if pods is not None else []
+    if not costs:
+        return
+    others = sum(cost != ON_DEMAND_COST for cost in costs)
+    wrong = f"{others} of {len(costs)} on-demand Pods have a {DELETION_COST} of another writer" if others else ""
+    fix = "stop that writer, or a scale-down may delete on-demand Pods before spot Pods"
+    yield Diagnosis.of("on-demand floor", wrong, fix, f"{len(costs)} Pods are assigned to on-demand nodes", "warn")
+
+
+class _Annotated(msgspec.Struct):
+    annotations: dict[str, str] = {}
+
+
+class _AnnotatedPod(msgspec.Struct):
+    metadata: _Annotated
+
+
+class PodMetadataList(msgspec.Struct):
+    """The annotations of Pods."""
+
+    items: list[_AnnotatedPod]
 
 
 def _text(version: tuple[int, int]) -> str:

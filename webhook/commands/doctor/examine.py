@@ -28,6 +28,7 @@ async def examine(api: Api, namespace: str) -> list[Diagnosis]:
         "clocks": control_plane.check_clocks(installed),
         "versions": control_plane.check_versions(installed),
         "failed calls": control_plane.check_failed_calls(installed),
+        "on-demand floor": control_plane.check_floor(installed),
     }
     diagnoses: list[Diagnosis] = []
     for name, check in checks.items():
