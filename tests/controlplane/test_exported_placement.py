@@ -127,6 +127,7 @@ TABLE = [
     Case("own selector of something else", spot(nodeSelector={"example.com/a": "b"}), "left"),
     Case("own selector of several", spot(nodeSelector={"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}), "left"),
     Case("own node affinity", spot(affinity={"nodeAffinity": AFFINITY}), "left"),
+    Case("an on-demand floor", saying(pod("case"), SPOT, {"spotgate.dev/on-demand-floor": "1"}), "left"),
     Case("own pod affinity", of(saying(pod("case"), PREFERRED), affinity=POD_AFFINITY)),
     Case("own operating system", spot(os={"name": "linux"}), "left"),
     Case("GPUs", spot(containers=containers(**gpus()))),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from webhook.engine.bundle import Bundle
 
-DEPLOYMENT, PODS, NODES = "/deployments/spotgate", "/pods?labelSelector", "/api/v1/nodes?"
+DEPLOYMENT, PODS, NODES = "/deployments/spotgate", "spotgate-system/pods?labelSelector", "/api/v1/nodes?"
 PROXY, REPLICA, METRICS = "/proxy/", "/proxy/version", "/proxy/metrics"
 CONFIGMAP, SECRET, POOLS = "/configmaps/spotgate-own-policies", "/secrets/", "GET /apis/compute.coreweave.com/"
 MUTATING, VALIDATING = "/mutatingwebhookconfigurations/spotgate", "/validatingwebhookconfigurations/spotgate"

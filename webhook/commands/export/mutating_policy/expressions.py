@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from webhook.base.bounds import LEAST
+from webhook.capacity.placement.floor import FLOOR_ANNOTATION
 from webhook.capacity.placement.target import (
     CAPACITY_LABEL,
     KEEP_ANNOTATION,
@@ -154,6 +155,7 @@ def _expressible(words: Vocabulary, schedulers: Collection[str]) -> str:
     lines = [
         "object.spec.?nodeName.orValue('') == ''",
         "!variables.owner.exists(each, each.kind == 'DaemonSet')",
+        f"!({quoted(FLOOR_ANNOTATION)} in variables.annotations)",
         "!has(object.spec.os)",
         "object.spec.?resourceClaims.orValue([]).size() == 0",
         "(!has(object.spec.affinity) || !has(object.spec.affinity.nodeAffinity))",
