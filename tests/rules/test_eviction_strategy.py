@@ -1,4 +1,4 @@
-"""EvictionStrategy: CoreWeave's labels for eviction do what their author thinks."""
+"""EvictionStrategy: what holds for every Pod, and the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NodePoolRules against CKS node pools and the policy file itself: what each says, and what no pool may do to it."""
+"""NodePoolRules: no node pool breaks a check."""
 
 from __future__ import annotations
 

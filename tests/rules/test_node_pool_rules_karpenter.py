@@ -1,4 +1,4 @@
-"""NodePoolRules against Karpenter's NodePools and Deployment: what requirements and budgets add up to."""
+"""NodePoolRules on Karpenter: what requirements and budgets add up to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NodePoolRules policy files: what their settings do, and which mistakes in them are found at load."""
+"""NodePoolRules: the page, and how messages show values."""
 
 from __future__ import annotations
 

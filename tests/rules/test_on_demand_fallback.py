@@ -1,4 +1,4 @@
-"""OnDemandFallback against CKS node pools: what each request would leave behind, and how it is told."""
+"""OnDemandFallback: what holds for every request, which requests it judges, and zones."""
 
 from __future__ import annotations
 

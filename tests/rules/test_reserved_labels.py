@@ -1,4 +1,4 @@
-"""ReservedLabels, compiled from the shipped documents: which labels it rejects, where, and what it advises."""
+"""ReservedLabels: what holds for every label, which resources it judges, and its bounds."""
 
 from __future__ import annotations
 

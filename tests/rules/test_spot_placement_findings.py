@@ -1,4 +1,4 @@
-"""What is said about a Pod that targets spot and can't have it, or seems to."""
+"""SpotPlacement: a bound on the terms of a Pod's affinity."""
 
 from __future__ import annotations
 

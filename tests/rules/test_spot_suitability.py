@@ -1,4 +1,4 @@
-"""SpotSuitability: what does not belong on spot, or is not ready for a reclaim, is said once, where its author is."""
+"""SpotSuitability: what holds for every Pod, and the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validation: a team's own rule in the words of a ValidatingAdmissionPolicy, and never a pass where it has no result."""
+"""Validation: hostile objects, what expressions are shown, and the page."""
 
 from __future__ import annotations
 

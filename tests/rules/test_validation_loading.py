@@ -1,4 +1,4 @@
-"""Validation: every mistake is found when the policy is loaded, at its line and column, with what would be right."""
+"""Validation: several mistakes in one policy."""
 
 from __future__ import annotations
 
