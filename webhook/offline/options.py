@@ -179,7 +179,8 @@ def add_cluster(group: argparse._ActionsContainer) -> None:
         "--cluster",
         metavar="NAME",
         default="",
-        help="the cluster's name in node pools, such as infra/prod; default: `thisCluster`, or the only one in files",
+        help="the cluster's name in node pools, such as infra/prod; default: `thisCluster`, or the only one in the "
+        "files",
     )
 
 
