@@ -45,8 +45,8 @@ def exempt(text: str) -> str:
 
 RESOURCE: Final = "match.resourceRules[1].resources[0]"
 GROUP: Final = "match.resourceRules[1].apiGroups[0]"
-ALL: Final = "lets everything through that labels looks at; if that is meant, write `enforcement: off`"
-OPEN: Final = "everybody is in system:authenticated, so whoever writes the annotation overrides a denial: name the groups that may"
+ALL: Final = "exempts everything that labels matches; if you intend this, set `enforcement: off`"
+OPEN: Final = "everybody is in system:authenticated, so everyone can override a denial; list only the groups that should"
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ OPEN: Final = "everybody is in system:authenticated, so whoever writes the annot
         (exempt("users: ['*']"), "exempt[0]", ALL),
         (exempt("groups: [a, '*'], names: ['*']"), "exempt[0]", ALL),
         (exempt("users: [jane], expires: 2026-11-20"), "exempt[0].expires",
-            "the exemption ended on 2026-11-20 (agreed) and holds no longer; remove it, or renew it"),
+            "the exemption ended on 2026-11-20 (agreed); remove it, or extend it"),
         (exempt("users: [jane], expires: 2026-12-05"), "exempt[0].expires",
-            "the exemption ends on 2026-12-05 (agreed); renew it, or mend what it lets through"),
+            "the exemption ends on 2026-12-05 (agreed); extend it, or correct the objects that it exempts"),
     ],
 )  # fmt: skip
 def test_what_is_most_likely_not_meant_is_a_warning_with_the_reason_at_its_line(
@@ -120,7 +120,7 @@ EXEMPTION: Final = "apiVersion: spotgate.dev/v1\nkind: Exemption\nmetadata: {nam
     ("spec", "warning"),
     [
         ("groups: ['*']}", [f"10:1: spec: warning: {ALL}"]),
-        ("users: [a], expires: 2020-01-01}", ["10:56: spec.expires: warning: the exemption ended on 2020-01-01 (agreed) and holds no longer; remove it, or renew it"]),
+        ("users: [a], expires: 2020-01-01}", ["10:56: spec.expires: warning: the exemption ended on 2020-01-01 (agreed); remove it, or extend it"]),
         ("users: [a]}", []),
     ],
 )  # fmt: skip
@@ -162,9 +162,9 @@ KIND: Final = "matches nothing that is known, did you mean `%s`?"
         ("SpotSuitability", "replicated: [RayClustr.ray.io]", ("replicated[0]", KIND % "RayCluster.ray.io")),
         ("GracefulTermination", "trainingOperators: [RayClusters.ray.io]", ("trainingOperators[0]", KIND % "RayCluster.ray.io")),
         ("GracefulTermination", "trainingOperators: [TrainJob.trainer.kubeflow.org, Job.batch.acme.io, Tune.ray.io, Rollout.kruise.io, '*s.ray.io']", None),
-        ("GracefulTermination", "classes: {statless: {graceSeconds: 90, preStopSeconds: 5}}", ("classes.statless", "makes a class of its own, did you mean `stateless`?")),
+        ("GracefulTermination", "classes: {statless: {graceSeconds: 90, preStopSeconds: 5}}", ("classes.statless", "adds a new class, did you mean `stateless`?")),
         ("GracefulTermination", "classes: {stateful: &own {graceSeconds: 90, preStopSeconds: 5}, stateless2: *own, stateless: *own}", None),
-        ("SpotSuitability", "drivers: [{name: a, member: workerGroupSpec}]", ("drivers[0].member", "no template path that is known has such a member, did you mean `workerGroupSpecs`?")),
+        ("SpotSuitability", "drivers: [{name: a, member: workerGroupSpec}]", ("drivers[0].member", "no known template path has this member, did you mean `workerGroupSpecs`?")),
         ("SpotSuitability", "drivers: [{name: b, member: head}, {name: c, label: {key: a, value: b}}, {name: d, member: coordinator}]", None),
     ],
 )  # fmt: skip
@@ -185,7 +185,7 @@ def test_the_kinds_of_a_team_of_its_own_are_known(tmp_path: Path) -> None:
     policy = f"{head}spec: {{stateful: [Trainings.ml.acme.example], drivers: [{{name: a, member: chiefSpecs}}]}}\n"
     assert [each.partition(": ")[2] for each in said(tmp_path, workloads + policy)] == [
         "spec.stateful[0]: warning: matches nothing that is known, did you mean `Training.ml.acme.example`?",
-        "spec.drivers[0].member: warning: no template path that is known has such a member, did you mean `chiefSpec`?",
+        "spec.drivers[0].member: warning: no known template path has this member, did you mean `chiefSpec`?",
     ]
 
 
@@ -207,7 +207,7 @@ def test_a_finding_to_deny_in_a_policy_that_denies_nothing_is_a_warning(
     finding = {"EvictionStrategy": "noEffect", "SpotSuitability": "fewReplicas"}[kind]
     head = f"apiVersion: spotgate.dev/v1\nkind: {kind}\nmetadata: {{name: a}}\n"
     found = [each.partition(": ")[2] for each in said(tmp_path, f"{head}spec: {{{spec % finding}}}\n")]
-    todo = "write `enforcement: deny`, and `warn` for the findings that are not to deny"
+    todo = "set `enforcement: deny`, and `warn` for the findings that shouldn't deny"
     assert found == ([f"spec.findings.{finding}: warning: {finding} {told}; {todo}"] if told else [])
 
 

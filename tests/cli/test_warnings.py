@@ -82,5 +82,5 @@ spec: {policies: ["*"], namespaces: [team-a], reason: migration, expires: 2026-0
     done = run("check", "--policies", "policy.yaml", "--policies", write("team-a.yaml", exemption), "pod.yaml")
     assert done.err == (
         "team-a.yaml:4:66: spec.expires: warning: the exemption ends on 2026-03-01 (migration); "
-        "renew it, or mend what it lets through\n"
+        "extend it, or correct the objects that it exempts\n"
     )

@@ -80,7 +80,7 @@ _MISSING: Final = re.compile(r'Key not found in map : "?(.*?)"?', re.DOTALL)
 _OUT_OF_BOUNDS: Final = re.compile(r"Index error: index=(-?\d+) size=\d+")
 _OVERLOAD: Final = re.compile(r"No matching overloads found : (.*)", re.DOTALL)
 _OPERATOR: Final = re.compile(r"_([^_]+)_\((.*), (.*)\)")
-_ABSENT: Final = "ask first whether it is there, as `has(object.spec.x)` or `object.?x.orValue(...)` do"
+_ABSENT: Final = "check first whether the field exists, with `has(object.spec.x)` or `object.?x.orValue(...)`"
 _CONTAINER: Final = "Invalid container type"
 _NO_FIELDS: Final = "a field is read of what has none: a string, a number, a list or null"
 _MESSAGES: Final = {

@@ -215,10 +215,10 @@ def _misspelt(spec: Any, workloads: Collection[Workload]) -> Iterator[_Warning]:
                 yield _Warning((written, number), f"matches nothing that is known{hint}")
     for name in getattr(spec, "classes", ()):
         if hint := _nearly(name.rstrip(string.digits), _CLASSES):
-            yield _Warning(("classes", name), f"makes a class of its own{hint}")
+            yield _Warning(("classes", name), f"adds a new class{hint}")
     for number, driver in enumerate(getattr(spec, "drivers", ())):
         if hint := _nearly(driver.member, members):
-            yield _Warning(("drivers", number, "member"), f"no template path that is known has such a member{hint}")
+            yield _Warning(("drivers", number, "member"), f"no known template path has this member{hint}")
 
 
 def _nearly(name: str, known: Collection[str]) -> str:
@@ -235,14 +235,14 @@ def _never_denied(policy: PolicyDocument) -> Iterator[_Warning]:
     denied = [name for name, level in spec.get("findings", {}).items() if level == Enforcement.DENY]
     if denied:
         lowered = f"{', '.join(denied)} can't be denied: the policy's enforcement is {enforcement}{why}"
-        text = f"{lowered}; write `enforcement: deny`, and `warn` for the findings that are not to deny"
+        text = f"{lowered}; set `enforcement: deny`, and `warn` for the findings that shouldn't deny"
         yield _Warning(("findings", denied[0]), text)
 
 
 def _open_break_glass(groups: Sequence[str]) -> Iterator[_Warning]:
     for number, glob in enumerate(groups):
         if Globs((glob,)).match(_EVERYBODY):
-            text = "whoever writes the annotation overrides a denial: name the groups that may"
+            text = "everyone can override a denial; list only the groups that should"
             yield _Warning(("breakGlass", "groups", number), f"everybody is in {_EVERYBODY}, so {text}")
 
 
@@ -251,15 +251,15 @@ def _exemption(
 ) -> Iterator[_Warning]:
     """Yield the probable mistakes in an entry of ``exempt``, or in an Exemption document."""
     if spec.expires is not None and today > spec.expires:
-        text = f"the exemption ended on {spec.expires} ({spec.reason}) and holds no longer; remove it, or renew it"
+        text = f"the exemption ended on {spec.expires} ({spec.reason}); remove it, or extend it"
         yield _Warning((*path, "expires"), text)
         return
     if spec.expires is not None and today >= spec.expires - WARN_BEFORE:
-        text = f"the exemption ends on {spec.expires} ({spec.reason}); renew it, or mend what it lets through"
+        text = f"the exemption ends on {spec.expires} ({spec.reason}); extend it, or correct the objects that it exempts"
         yield _Warning((*path, "expires"), text)
     given = [globs for globs in (spec.users, spec.groups, spec.names) if globs]
     restricted = spec.namespaces or spec.service_accounts or spec.object_selector is not None
     if not restricted and all("*" in globs for globs in given):
         for name in policies:
-            text = f"lets everything through that {name} looks at; if that is meant, write `enforcement: off`"
+            text = f"exempts everything that {name} matches; if you intend this, set `enforcement: off`"
             yield _Warning(path, text)

@@ -33,7 +33,7 @@ _LISTED: Final = 3
 """Places, reasons and objects of one entry that are listed; the rest is counted."""
 _ALL: Final = "`-o table --verbose` shows all"
 _NOT_JUDGED: Final = (
-    "  not judged: whether Pods find room elsewhere; try `spotgate rehearse --lose {} --kubeconfig FILE`"
+    "  not checked: whether the Pods fit on other nodes; try `spotgate rehearse --lose {} --kubeconfig FILE`"
 )
 _STYLES: Final = {"deny": "bold red", "warn": "yellow", "indeterminate": "magenta", "audit": "cyan"}
 

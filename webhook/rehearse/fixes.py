@@ -105,11 +105,11 @@ def _of_template(workload: WorkloadResult, value: JSON, snapshot: ClusterSnapsho
     """Propose what a workload's pod template could say."""
     labels = ((value["spec"].get("template") or {}).get("metadata") or {}).get("labels") or {}
     elsewhere = any(not each.spot for each in snapshot.nodes)
-    who = "; only a new Job can get it" if workload.kind == "Job" else ""
+    who = "; create the Job again to change it" if workload.kind == "Job" else ""
     if workload.pending.max and labels.get(CAPACITY_LABEL) == "spot" and elsewhere:
         yield _change(
-            f"{workload}: {counted(int(workload.pending.max), 'Pod')} stay pending, as only spot nodes may have them; "
-            f"with {SPOT_PREFERRED} on-demand nodes may, too{who}",
+            f"{workload}: {counted(int(workload.pending.max), 'Pod')} stay pending, because they can run only on spot nodes; "
+            f"with {SPOT_PREFERRED}, they can also run on on-demand nodes{who}",
             value,
             {"template": {"metadata": {"labels": {CAPACITY_LABEL: SPOT_PREFERRED}}}},
         )
@@ -128,11 +128,11 @@ def _of_failed_job(workload: WorkloadResult, value: JSON) -> Fix:
     if pod_spec_of(value).restartPolicy == "Never":
         rules = (spec.get("podFailurePolicy") or {}).get("rules") or []
         change: JSON = {"podFailurePolicy": {"rules": [_IGNORE_DISRUPTIONS, *rules]}}
-        how = "with this rule, which only a new Job can get, disruptions do not count"
+        how = "with this rule, disruptions don't count; you can't add it to an existing Job"
     else:
         change = {"backoffLimit": spec.get("backoffLimit", _BACKOFF_LIMIT) + max(workload.lost, 1)}
-        how = "restartPolicy Never would allow a podFailurePolicy that ignores disruptions; else raise the limit"
-    return _change(f"{workload}: it fails, as lost Pods count as failures; {how}", value, change)
+        how = "set restartPolicy Never and a podFailurePolicy that ignores disruptions, or raise the limit"
+    return _change(f"{workload}: it fails, because lost Pods count as failures; {how}", value, change)
 
 
 def _grace_of(value: JSON) -> int:

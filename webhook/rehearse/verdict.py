@@ -31,11 +31,11 @@ def effects_of(result: Rehearsal) -> str:
     failures = [*_failures(workloads)]
     summary = result.summary
     good = not (summary.pending.max or summary.missing.max or failures)
-    effects = ["its only Pod finds room" if pods == 1 else f"all {pods} Pods find room"] if good else []
+    effects = ["its only Pod moves" if pods == 1 else f"all {pods} Pods move"] if good else []
     if not pods:
         effects = ["no Pod has to move"]
     for figure, one, several in (
-        (summary.pending, "finds no room", "find no room"),
+        (summary.pending, "stays pending", "stay pending"),
         (summary.missing, "is not created again", "are not created again"),
         (summary.killed_early, "is killed before it finishes", "are killed before they finish"),
     ):

@@ -197,7 +197,7 @@ def test_a_workload_without_a_reason_is_not_called_a_survivor() -> None:
         api_version="v1", kind="Pod", namespace="shop", name="web", pods=1, pools=["gpu-spot"], reasons=[]
     )
     shown = table.render(msgspec.structs.replace(report(), on_spot=[risk]))
-    assert "not judged: whether Pods find room elsewhere" in shown
+    assert "not checked: whether the Pods fit on other nodes" in shown
     assert "`spotgate rehearse --lose gpu-spot --kubeconfig FILE`" in shown
     assert "not judged" not in table.render(msgspec.structs.replace(report(), on_spot=[]))
 

@@ -208,8 +208,8 @@ spec: {domains: [example.com], exempt: [{users: ["jane"], reason: she knows}]}
 
 
 TODAY = date(2026, 2, 20)
-ENDS = "the exemption ends on {last} (migration); renew it, or mend what it lets through\n"
-ENDED = "the exemption ended on {last} (migration) and holds no longer; remove it, or renew it\n"
+ENDS = "the exemption ends on {last} (migration); extend it, or correct the objects that it exempts\n"
+ENDED = "the exemption ended on {last} (migration); remove it, or extend it\n"
 
 
 @pytest.mark.parametrize(("days", "says"), [(0, ENDS), (14, ENDS), (15, ""), (-1, ENDED)])

@@ -154,7 +154,7 @@ denies      labels  ReservedLabels, enforcement: deny
         (
             "  exempt: [{users: [jane], reason: she may}]",
             (),
-            'denies      labels  ReservedLabels, enforcement: deny\n            not exempt by exempt[0] "she may": its part users',
+            'denies      labels  ReservedLabels, enforcement: deny\n            not exempt by exempt[0] "she may": users',
         ),
         ("  enforcement: warn", (), "warns       labels  ReservedLabels, enforcement: warn\n            warn: label"),
         (
@@ -175,7 +175,7 @@ def test_why_a_policy_acts_or_not_is_said_in_the_words_of_its_file(
 def test_an_exemption_that_has_ended_is_said_to_be_the_reason(run: Run, write: Write) -> None:
     policy = labels("  exempt: [{namespaces: [team-a], reason: it moved, expires: 2020-12-31}]")
     done = run("explain", "--policies", write("policy.yaml", policy), "pod.yaml")
-    assert 'not exempt by exempt[0] "it moved (until 2020-12-31)": its part expires' in done.out
+    assert 'not exempt by exempt[0] "it moved (until 2020-12-31)": expires' in done.out
     assert "policy.yaml:6:53: spec.exempt[0].expires: warning: the exemption ended on 2020-12-31 (it moved)" in done.err
 
 

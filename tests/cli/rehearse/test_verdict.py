@@ -41,29 +41,29 @@ AGENT = {"name": "agent", "kind": "DaemonSet", "lost": 2, "goes_with_nodes": Tru
 @pytest.mark.parametrize(
     ("workloads", "said"),
     [
-        ([{}], "all 6 Pods find room, and nothing is down."),
-        ([{"lost": 1}], "its only Pod finds room, and nothing is down."),
+        ([{}], "all 6 Pods move, and nothing is down."),
+        ([{"lost": 1}], "its only Pod moves, and nothing is down."),
         ([{"lost": 0}], "no Pod has to move, and nothing is down."),
         ([AGENT | {"down_seconds": NEVER}], "no Pod has to move, and nothing is down."),
-        ([{}, AGENT], "all 6 Pods find room, and nothing is down."),
+        ([{}, AGENT], "all 6 Pods move, and nothing is down."),
         (
             [{"pending": Figure(2, 6), "down_seconds": Figure(30, 140)}, {"name": "api", "killed_early": 3}],
-            "6 of 12 Pods find no room, 3 are killed before they finish, web is down for 140 s.",
+            "6 of 12 Pods stay pending, 3 are killed before they finish, web is down for 140 s.",
         ),
-        ([{"pending": 1, "missing": 4}], "1 of 6 Pods finds no room, 4 are not created again."),
-        ([{"lost": 0, "pending": 2}], "2 of 2 Pods find no room."),
-        ([{"killed_early": 1}], "all 6 Pods find room, 1 is killed before it finishes."),
+        ([{"pending": 1, "missing": 4}], "1 of 6 Pods stays pending, 4 are not created again."),
+        ([{"lost": 0, "pending": 2}], "2 of 2 Pods stay pending."),
+        ([{"killed_early": 1}], "all 6 Pods move, 1 is killed before it finishes."),
         (
             [{"down_seconds": NEVER, "missing": 6}, {"name": "api", "down_seconds": 30}],
             "6 of 12 Pods are not created again, web stays down, api is down for 30 s.",
         ),
         (
             [{"down_seconds": 30}, {"name": "api", "down_seconds": 60}, {"name": "cache", "down_seconds": 10}],
-            "all 18 Pods find room, api and 2 others are down for up to 60 s.",
+            "all 18 Pods move, api and 2 others are down for up to 60 s.",
         ),
         ([{"kind": "Job", "reasons": (f"{JOB_FAILED}: why",), "down_seconds": NEVER}], "Job web fails."),
         ([{"kind": "Job", "reasons": (f"{INDEXES_FAILED}: 1",)}], "indexes of Job web fail."),
-        ([{"work_lost_gpu_hours": 2}], "all 6 Pods find room, 2 GPU-hours of work are lost."),
+        ([{"work_lost_gpu_hours": 2}], "all 6 Pods move, 2 GPU-hours of work are lost."),
     ],
 )
 def test_the_verdict_says_what_applies(workloads: list[dict[str, Any]], said: str) -> None:
@@ -78,7 +78,7 @@ def test_it_names_what_is_lost() -> None:
 
 def test_every_format_begins_with_it(capsys: pytest.CaptureFixture[str]) -> None:
     result = losing({"pending": 6, "ready_again_seconds": NEVER}, AGENT)
-    verdict = "Losing spot: 6 of 6 Pods find no room."
+    verdict = "Losing spot: 6 of 6 Pods stay pending."
     table.show(result)
     first, second, *rest = capsys.readouterr().out.splitlines()
     assert (first, second) == (verdict, "    NodePool/spot: 2 nodes lost (spot-0, spot-1); scheduler 1.37.2, 1 run")

@@ -44,7 +44,7 @@ def with_fixes() -> Rehearsal:
 def test_the_table_has_a_column_with_the_fixes(capsys: pytest.CaptureFixture[str]) -> None:
     table.show(with_fixes())
     lines = [re.sub(" {2,}", "  ", line) for line in capsys.readouterr().out.splitlines()]
-    assert lines[1] == "With the fixes: 2 of 12 Pods find no room."
+    assert lines[1] == "With the fixes: 2 of 12 Pods stay pending."
     assert lines[4:8] == ["  as it is  with the fixes", "  moved  0  6", "  pending  6  1-2", "  missing  0  0"]
     web, batch = (lines.index(f"Deployment shop/{name}  {lost} lost") for name, lost in WORKLOADS)
     assert lines[web + 2 : web + 8] == [

@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 
 DESCRIPTION: Final = """\
-Judge manifests as the webhook would, before they reach a cluster.
+Check manifests before they reach a cluster, with the verdict that the webhook would give.
 
-check applies the API server's defaults and the webhook's changes, and judges every object,
-including the pod templates of workloads. The objects are also state for each other. The report
+check applies the API server's defaults and the webhook's changes, and evaluates every object,
+including the pod templates of workloads. All objects count as one cluster. The report
 shows what the webhook would inject. check writes nothing.
 """
 
 EPILOG: Final = """\
 what is unknown:
-  Findings that need more facts are `indeterminate`, and name the flag to pass. Node pools are
-  complete if the files or --state contain any, unless you set --partial. With --operation UPDATE,
-  the old object comes from --state, and a missing one counts as new.
+  Findings that need more facts are `indeterminate`, and name the flag to pass. spotgate assumes
+  that the files and --state contain all node pools if they contain any; otherwise, use --partial.
+  With --operation UPDATE, the old object comes from --state; without one, the object counts as new.
 
 what is defaulted:
-  Built-in kinds get the defaults of Kubernetes 1.37. Fields that only a cluster sets are missing,
-  such as uid, status, and the defaults of custom resources.
+  Built-in kinds get the defaults of Kubernetes 1.37. Fields that only a cluster sets are missing:
+  uid, status, the defaults of custom resources, and others.
 
 what is skipped:
   In folders: hidden files, node_modules, files without a top-level `apiVersion` and `kind`, and
@@ -39,7 +39,7 @@ what is skipped:
 
 project file:
   .spotgate.yaml in the folder of the first PATH, or above it, sets policies, state, cluster, partial,
-  ignore, chartValues, failOn, and kubernetesVersion. Flags win.
+  ignore, chartValues, failOn, and kubernetesVersion. Flags take precedence.
 
 examples:
   %(prog)s deploy/

@@ -31,7 +31,7 @@ Rehearse the loss of nodes: which Pods move, stay pending, or are killed early, 
 fall below their budget.
 
 kube-scheduler, the controllers, the Eviction API and spotgate are real, on a control plane that
-runs on this machine; nodes are fake. Nothing is written to a live cluster, except with --publish.
+runs on this machine. Nodes are simulated. rehearse writes to a live cluster only with --publish.
 """
 
 EPILOG: Final = """\
@@ -44,8 +44,8 @@ examples:
 
 exit codes:
   0  rehearsed, and at most --max-pending Pods are pending or missing
-  1  more are
-  2  it could not rehearse
+  1  more Pods are pending or missing
+  2  spotgate could not rehearse
 """
 
 
@@ -58,31 +58,31 @@ _SECONDS_TO_TRY: Final = 180
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument(
-        "paths", metavar="PATH", nargs="*", type=path, help="manifests of workloads: files, folders; - is stdin"
+        "paths", metavar="PATH", nargs="*", type=path, help="files and folders with the manifests of workloads; - reads standard input"
     )
     lost = (
-        "the nodes to lose: POOL, selector:KEY=VALUE; of these the spot nodes: provider:NAME, type:NAME, zone:NAME; or "
-        "a share: N%% of all spot nodes, N%%of:POOL, N%%of:zone:NAME ...; repeatable"
+        "the nodes to lose: all nodes of POOL or selector:KEY=VALUE; the spot nodes of provider:NAME, type:NAME, or zone:NAME; "
+        "or a share of them: N%% (of all spot nodes), N%%of:POOL, N%%of:zone:NAME ...; repeatable"
     )
     add_list(parser, "--lose", "WHAT", lost)
-    often = "reclaims to rehearse, as no two are alike; default: %(default)s"
+    often = "how often to rehearse the reclaim, because results vary; default: %(default)s"
     _add(parser, "--runs", "N", often, _positive, _RUNS)
-    many = "fail if more Pods are pending or missing at the end; default: any number may"
+    many = "exit with 1 if more than N Pods are pending or missing at the end; default: no limit"
     _add(parser, "--max-pending", "N", many, _count)
     again = parser.add_mutually_exclusive_group()
-    base = "rehearse also what the merge base of HEAD and this branch has, and say what is worse and better now"
+    base = "also rehearse the files at the merge base of HEAD and REF, and report what is worse or better now"
     _add(again, "--compare", "REF", base)
-    fixes = "rehearse again with the proposed fixes, then without each of them, and rank them by what they save"
+    fixes = "rehearse again with all proposed fixes, then without each of them, and rank the fixes by their effect"
     again.add_argument("--with-fixes", action="store_true", help=fixes)
-    one_by_one = "how long --with-fixes may try them one by one; default: %(default)s"
+    one_by_one = "how long --with-fixes can try fixes one by one; default: %(default)s"
     _add(parser, "--fix-seconds", "N", one_by_one, _count, _SECONDS_TO_TRY)
     nightly = (
-        "rehearse each --lose in turn, by default each pool with spot Nodes, and write the results to this ConfigMap "
+        "rehearse each --lose separately (default: each pool with spot Nodes), and write the results to this ConfigMap "
         "of the live cluster"
     )
     name = partial(object_name, kind="ConfigMap", example="spotgate-rehearsal")
     _add(again, "--publish", "NAMESPACE/NAME", nightly, name)
-    parser.add_argument("-o", "--output", choices=FORMATS, default="table", help="default: table, for people")
+    parser.add_argument("-o", "--output", choices=FORMATS, default="table", help="default: table")
     _add_cluster(parser)
     _add_model(parser)
     add_policies(parser)
@@ -102,34 +102,34 @@ def _add(
 
 def _add_cluster(parser: ArgumentParser) -> None:
     cluster = parser.add_argument_group("the cluster")
-    has = "Nodes, node pools, budgets, and Pods as they run; files or folders; repeatable"
-    add_list(cluster, "--state", "PATH", f"manifests of what it has: {has}")
-    read = "read it from the cluster that this file names; Secrets and ConfigMaps are not read"
+    has = "Nodes, node pools, PodDisruptionBudgets, running Pods; files or folders; repeatable"
+    add_list(cluster, "--state", "PATH", f"manifests of objects in the cluster: {has}")
+    read = "read a live cluster, without Secrets and ConfigMaps"
     _add(cluster, "--kubeconfig", "FILE", read, Path)
     _add(cluster, "--context", "NAME", "context in the kubeconfig; default: the current one")
     add_cluster(cluster)
 
 
 def _add_model(parser: ArgumentParser) -> None:
-    model = parser.add_argument_group("what is modelled")
-    stops = "what stops the Pods of the lost nodes; default: as the provider's document says"
+    model = parser.add_argument_group("what is simulated")
+    stops = "what stops the Pods of the lost nodes; default: from the provider's document"
     model.add_argument("--drained-by", choices=get_args(DrainedBy), help=stops)
-    come = "N nodes come to the pool, SECONDS after the notice; default: 120; repeatable"
+    come = "add N nodes to the pool, SECONDS after the notice; default: 120; repeatable"
     add_list(model, "--grow", "POOL=N[:SECONDS]", come, _growth)
-    offers = "what a node of an instance type, or of a pool, offers: m6i.large=cpu=2,memory=8Gi; repeatable"
+    offers = "allocatable resources of a node, by instance type or pool: m6i.large=cpu=2,memory=8Gi; repeatable"
     add_list(model, "--allocatable", "TYPE=RESOURCE=AMOUNT,...", offers, _allocatable)
-    ready = "from a Pod's binding until it is ready; in a live cluster what its workload's Pods took; default: 30"
+    ready = "time from the binding of a Pod until it is ready; default: measured in a live cluster, otherwise 30"
     _add(model, "--startup-seconds", "N", ready, _count, _SECONDS_TO_START)
-    grown = "from the notice until a proposed pool has grown; default: as the provider's document says"
+    grown = "time from the notice until a proposed pool has new nodes; default: from the provider's document"
     _add(model, "--provisioning-seconds", "N", grown, _count)
-    _add(model, "--scheduler-config", "FILE", "a KubeSchedulerConfiguration; default: the scheduler's own", Path)
+    _add(model, "--scheduler-config", "FILE", "a KubeSchedulerConfiguration; default: that of kube-scheduler", Path)
 
 
 def _add_programs(parser: ArgumentParser) -> None:
     programs = parser.add_argument_group("the programs of the control plane")
-    folder = "a folder with them; default: $KUBEBUILDER_ASSETS, else the cache, which is filled where it has none"
+    folder = "a folder with the programs; default: $KUBEBUILDER_ASSETS, otherwise the cache, which the first run fills"
     _add(programs, "--binaries", "DIR", folder, Path)
-    fill = "build the programs, or copy them from container images, into the cache, for the cluster of --kubeconfig"
+    fill = "fill the cache with the programs for the cluster of --kubeconfig, and don't rehearse"
     programs.add_argument("--prepare", action="store_true", help=fill)
 
 
@@ -141,7 +141,7 @@ def run(namespace: Namespace) -> int:
     if options.prepare:
         return _prepare(options)
     if not (options.lose or options.publish):
-        raise CannotJudgeError("spotgate rehearse: error: say what is lost: --lose POOL, 30%, zone:NAME ...")
+        raise CannotJudgeError("spotgate rehearse: error: name the nodes to lose: --lose POOL, 30%, zone:NAME ...")
     rehearsing = Rehearsals(options, read_policies(options.policies, cluster=options.cluster))
     snapshot = rehearsing.read([*options.state, *options.paths])
     if options.publish is not None:
