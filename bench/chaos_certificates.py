@@ -34,7 +34,7 @@ Make: TypeAlias = Callable[[KeyPair], KeyPair]
 """Makes a certificate and key with the CA in force."""
 
 
-def certificate(*makes: Make, taken_over: bool) -> Act:
+def certificate(*makes: Make, loaded: bool) -> Act:
     """Put other pairs into the files, one after another, each until all replicas have told of it; then the old one."""
 
     async def act(scene: Scene) -> None:
@@ -42,19 +42,19 @@ def certificate(*makes: Make, taken_over: bool) -> Act:
         authority = KeyPair((scene.directory / "ca.crt").read_bytes(), (scene.directory / "ca.key").read_bytes())
         with kept(certificate), kept(key):
             for make in makes:
-                async with _told(scene, "taken over" if taken_over else "not taken over"):
+                async with _told(scene, "loaded" if loaded else "not loaded"):
                     pair = make(authority)
                     key.write_bytes(pair.key_pem)
                     certificate.write_bytes(pair.certificate_pem)
-            before = _tellers(scene, "taken over")
-        await _until_told(scene, "taken over", before)
+            before = _tellers(scene, "loaded")
+        await _until_told(scene, "loaded", before)
 
     return act
 
 
 @contextlib.asynccontextmanager
 async def _told(scene: Scene, what: str) -> AsyncIterator[None]:
-    """Wait, after what is done, until every replica has logged once more that a certificate was (not) taken over."""
+    """Wait, after what is done, until every replica has logged once more that a certificate was (not) loaded."""
     before = _tellers(scene, what)
     yield
     await _until_told(scene, what, before)

@@ -237,7 +237,7 @@ _CLOCKS: Final = (
     Fault("self-managed: all clocks an hour behind", clocks_off("-1h"), component=SELF_MANAGED),
 )
 _CERTIFICATES_OF_CLOCKS: Final = (
-    Fault("certificate: by clocks an hour ahead and behind", certificate(*BY_OTHER_CLOCKS, taken_over=True)),
+    Fault("certificate: by clocks an hour ahead and behind", certificate(*BY_OTHER_CLOCKS, loaded=True)),
 )
 
 FAULTS: Final = (
@@ -251,8 +251,8 @@ FAULTS: Final = (
     Fault("policies: broken", _policies(_break)),
     Fault("policies: a file emptied", _policies(_empty)),
     Fault("policies: all removed", _policies(_remove_all)),
-    Fault("certificate: good", certificate(leaf, taken_over=True)),
-    *(Fault(f"certificate: {name}", certificate(make, taken_over=False)) for name, make in BAD.items()),
+    Fault("certificate: good", certificate(leaf, loaded=True)),
+    *(Fault(f"certificate: {name}", certificate(make, loaded=False)) for name, make in BAD.items()),
     Fault("etcd stopped for 10 s", etcd_stopped(10), _LATE),
     Fault("API server restarted", api_server_restarted, _LATE),
     Fault("watches cut, five times", watches_cut),
@@ -284,7 +284,7 @@ def _short(component: str, files: Act) -> tuple[Fault, ...]:
     )
 
 
-_BAD_FILES: Final = certificate(*BAD.values(), taken_over=False)
+_BAD_FILES: Final = certificate(*BAD.values(), loaded=False)
 
 SHORT: Final = {
     PROVIDED: _short(PROVIDED, _BAD_FILES),

@@ -46,7 +46,9 @@ def exempt(text: str) -> str:
 RESOURCE: Final = "match.resourceRules[1].resources[0]"
 GROUP: Final = "match.resourceRules[1].apiGroups[0]"
 ALL: Final = "exempts everything that labels matches; if you intend this, set `enforcement: off`"
-OPEN: Final = "everybody is in system:authenticated, so everyone can override a denial; list only the groups that should"
+OPEN: Final = (
+    "everybody is in system:authenticated, so everyone can override a denial; list only the groups that should"
+)
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ def test_S4_with_a_client_CA_the_api_server_is_asked_for_its_certificate(
     assert guarded.webhook.count("spotgate_decisions_total", caller="unauthenticated") == 0
 
 
-def test_S5_a_certificate_that_the_caBundle_in_force_does_not_verify_is_taken_over_when_it_does(
+def test_S5_a_certificate_that_the_caBundle_in_force_does_not_verify_is_loaded_when_it_does(
     guard: Callable[..., Guarded], tmp_path: Path
 ) -> None:
     (ca_pem, pair), (other_ca_pem, other) = certificate(), certificate()

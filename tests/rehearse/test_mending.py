@@ -77,7 +77,7 @@ def test_with_its_fixes_a_job_survives_and_nothing_is_pending(tmp_path: Path) ->
         "\n    pending                        1               0\n",
         "Deployment default/web  3 of 3 lost\n    moved                          2               3\n",
         "Job default/import  1 of 1 lost\n    moved                          0               1\n",
-        "Fix (helps): spot: nowhere is room for 1 Pod of it; 1 on-demand node of the same type has it",
+        "Fix (helps): spot: 1 Pod of it can't be scheduled elsewhere; 1 on-demand node of the same type would be enough",
         "Fix (helps): Job default/import: it fails, because lost Pods count as failures;",
         "action: Ignore",
     ):

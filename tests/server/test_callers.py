@@ -118,7 +118,7 @@ def test_the_CA_file_is_read_again_and_a_bad_one_keeps_the_last_good(served: Ser
     assert served.post().allowed
     put(client_ca, "no certificate")
     eventually(lambda: served.metric("spotgate_last_reload_success", what="certificate") == 0)
-    assert "the client CA file holds no readable PEM" in served.log("certificate not taken over")[0]["problem"]
+    assert "the client CA file holds no readable PEM" in served.log("certificate not loaded")[0]["problem"]
     assert served.post().allowed
     put(client_ca, OTHER_CA.cert_pem.bytes().decode())
     eventually(lambda: served.metric("spotgate_last_reload_success", what="certificate") == 1)
@@ -161,7 +161,7 @@ def test_CAs_that_would_lock_every_caller_out_keep_the_last_good(served: Served,
     show(served)
     put(client_ca, LOCKS_OUT[why].decode())
     eventually(lambda: served.metric("spotgate_last_reload_success", what="certificate") == 0)
-    (line,) = served.log("certificate not taken over")
+    (line,) = served.log("certificate not loaded")
     assert line["level"] == "error"
     assert f"the client CA file would lock out every client ({why}" in line["problem"]
     assert served.post().allowed
@@ -218,7 +218,7 @@ def test_a_handshake_that_began_under_the_old_CA_is_worth_no_connection(served: 
     with served.plain_socket() as begun:
         eventually(lambda: len(served.replica.acceptor) == 1)
         put(client_ca, OTHER_CA.cert_pem.bytes().decode())
-        eventually(lambda: bool(served.log("certificate taken over")))
+        eventually(lambda: bool(served.log("certificate loaded")))
         with served.tls.wrap_socket(begun, server_hostname="127.0.0.1") as connection:
             while connection.recv(1024):
                 pass
@@ -229,7 +229,7 @@ def test_connections_outlive_a_CA_file_that_says_the_same_in_other_words(served:
     with closing(served.connection()) as connection:
         assert served.post(over=connection).allowed
         put(client_ca, "# the same\n" + CA.cert_pem.bytes().decode())
-        eventually(lambda: bool(served.log("certificate taken over")))
+        eventually(lambda: bool(served.log("certificate loaded")))
         assert served.post(over=connection).allowed
 
 

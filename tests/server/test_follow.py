@@ -80,7 +80,7 @@ class Silence:
 
 
 class Running:
-    """A `LiveCluster` that runs, and the snapshots it had taken over."""
+    """A `LiveCluster` that runs, and the snapshots it had loaded."""
 
     def __init__(self) -> None:
         self.api = Gate()
@@ -114,7 +114,7 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_nothing_is_taken_over_until_the_cluster_is_known() -> None:
+async def test_nothing_is_loaded_until_the_cluster_is_known() -> None:
     async with running() as it:
         await until(lambda: "closed" in it.cluster.waits_for)
         assert it.cluster.waits_for == "namespaces can't be read: closed"

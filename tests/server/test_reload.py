@@ -1,4 +1,4 @@
-"""Policies and state are taken over while serving; whatever is wrong with them, what is in force stays."""
+"""Policies and state are loaded while serving; whatever is wrong with them, what is in force stays."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def denies(served: Served, domain: str) -> bool:
     return not served.post(labelled(domain)).allowed
 
 
-def test_P1_a_changed_policy_is_taken_over(start: Start, policies: Path) -> None:
+def test_P1_a_changed_policy_is_loaded(start: Start, policies: Path) -> None:
     served = start(reloader=reloader_of(policies))
     before = served.ops("/version").json["bundle"]
     assert denies(served, "reserved.example.com")
@@ -59,7 +59,7 @@ def test_P1_a_changed_policy_is_taken_over(start: Start, policies: Path) -> None
     assert served.metric("spotgate_last_reload_success", what="policies") == 1
 
 
-def test_P1_a_new_file_is_taken_over(start: Start, policies: Path) -> None:
+def test_P1_a_new_file_is_loaded(start: Start, policies: Path) -> None:
     served = start(reloader=reloader_of(policies))
     text = (policies / "policy.yaml").read_text()
     (policies / "more").mkdir()
@@ -94,7 +94,7 @@ def test_S12_a_file_that_is_emptied_among_others_is_refused_like_a_broken_one(
     eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
     assert served.metric("spotgate_last_reload_timestamp_seconds", what="policies") == loaded
     assert denies(served, "second.example.com")
-    (line,) = served.log("policies not taken over")
+    (line,) = served.log("policies not loaded")
     assert f"{policies}/second.yaml: holds no policy; remove the file if there is to be none" in line["problems"]
 
 
@@ -109,7 +109,7 @@ def test_S12_a_folder_that_is_emptied_beside_another_is_refused_like_a_broken_on
     (more / "second.yaml").unlink()
     eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
     assert denies(served, "second.example.com")
-    (line,) = served.log("policies not taken over")
+    (line,) = served.log("policies not loaded")
     assert f"{more}: holds no policy" in line["problems"][0]
 
 
@@ -136,7 +136,7 @@ def test_P1_bad_policies_keep_the_last_good_ones(start: Start, policies: Path, n
     assert served.ops("/version").json == before
     assert served.ops("/healthz").status == 200
     assert served.ops("/readyz").status == 200
-    (line,) = served.log("policies not taken over")
+    (line,) = served.log("policies not loaded")
     assert str(policies) in line["problems"][0]
 
     write_policy(policies, "other.example.com")
@@ -144,7 +144,7 @@ def test_P1_bad_policies_keep_the_last_good_ones(start: Start, policies: Path, n
     assert served.metric("spotgate_last_reload_success", what="policies") == 1
 
 
-def test_P1_policies_whose_folder_is_gone_stay_and_a_new_folder_is_taken_over(start: Start, policies: Path) -> None:
+def test_P1_policies_whose_folder_is_gone_stay_and_a_new_folder_is_loaded(start: Start, policies: Path) -> None:
     served = start(reloader=reloader_of(policies))
     shutil.rmtree(policies)
     eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
@@ -178,7 +178,7 @@ def test_P1_what_takes_the_place_of_a_policy_file_and_is_none_keeps_the_last_goo
     make(policies / "second.yaml")
     eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
     assert denies(served, "second.example.com")
-    (line,) = served.log("policies not taken over")
+    (line,) = served.log("policies not loaded")
     assert f"{policies}/second.yaml: is named like a policy file, but is no regular file" in line["problems"][0]
     (policies / "second.yaml").rename(policies / "put-aside")
     eventually(lambda: served.metric("spotgate_policies_removed_total") == 1)
@@ -205,7 +205,7 @@ def mount(volume: Path, revision: str, domain: str) -> None:
         (volume / "policy.yaml").symlink_to("..data/policy.yaml")
 
 
-def test_P1_the_swap_of_a_mounted_ConfigMap_is_taken_over(start: Start, tmp_path: Path) -> None:
+def test_P1_the_swap_of_a_mounted_ConfigMap_is_loaded(start: Start, tmp_path: Path) -> None:
     volume = tmp_path / "volume"
     volume.mkdir()
     mount(volume, "1", "reserved.example.com")
@@ -270,7 +270,7 @@ def test_P2_no_request_fails_while_policies_are_exchanged(start: Start, policies
     assert set(statuses) == {200}
 
 
-def test_P1_a_bundle_that_fails_its_self_test_is_not_taken_over(start: Start, tmp_path: Path) -> None:
+def test_P1_a_bundle_that_fails_its_self_test_is_not_loaded(start: Start, tmp_path: Path) -> None:
     def fail(_: Subject, __: Context) -> Iterable[Violation]:
         raise ValueError("the-secret")
 
@@ -280,13 +280,13 @@ def test_P1_a_bundle_that_fails_its_self_test_is_not_taken_over(start: Start, tm
     put(tmp_path / "file", "1!")
     eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
     assert served.ops("/version").json["bundle"] == "good"
-    assert served.log("policies not taken over")[0]["error"] == "ValueError"
+    assert served.log("policies not loaded")[0]["error"] == "ValueError"
     assert "the-secret" not in served.text_of_log()
     put(tmp_path / "file", "2!!")
     eventually(lambda: served.ops("/version").json["bundle"] == "better")
 
 
-def test_the_clusters_state_is_taken_over_and_a_bad_one_is_not(start: Start, policies: Path, tmp_path: Path) -> None:
+def test_the_clusters_state_is_loaded_and_a_bad_one_is_not(start: Start, policies: Path, tmp_path: Path) -> None:
     state = tmp_path / "cluster.yaml"
     text = "apiVersion: v1\nkind: Namespace\nmetadata: {{name: team-a, labels: {{tier: {}}}}}\n"
     state.write_text(text.format("one"))
@@ -301,7 +301,7 @@ def test_the_clusters_state_is_taken_over_and_a_bad_one_is_not(start: Start, pol
     put(state, "kind: [")
     eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
     assert tier() == "second"
-    assert "cluster.yaml" in served.log("policies not taken over")[0]["problems"][0]
+    assert "cluster.yaml" in served.log("policies not loaded")[0]["problems"][0]
 
 
 def test_I23_an_empty_folder_is_not_started_with(tmp_path: Path) -> None:

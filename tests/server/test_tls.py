@@ -78,7 +78,7 @@ def test_a_new_certificate_is_served_to_new_connections_while_open_ones_live_on(
         assert served.post(over=connection).allowed
         assert connection.sock is first
     assert served.metric("spotgate_last_reload_success", what="certificate") == 1
-    assert served.log("certificate taken over")
+    assert served.log("certificate loaded")
 
 
 def test_no_request_fails_while_certificates_are_exchanged(
@@ -126,7 +126,7 @@ def test_a_bad_pair_keeps_the_last_good_one(
 
     def times_said() -> int:
         # Whoever reads while the pair is exchanged may get the certificate of one and the key of the other: another problem.
-        return sum(problem in line["problem"] for line in served.log("certificate not taken over"))
+        return sum(problem in line["problem"] for line in served.log("certificate not loaded"))
 
     eventually(lambda: times_said() > 0)
     assert served.metric("spotgate_last_reload_success", what="certificate") == 0
@@ -149,7 +149,7 @@ def test_missing_files_keep_the_last_good_pair_and_are_logged_once(
     eventually(lambda: served.metric("spotgate_last_reload_success", what="certificate") == 0)
     when = served.certificate.last_reload
     eventually(lambda: served.certificate.last_reload is not when)  # it was tried again
-    assert len(served.log("certificate not taken over")) == 1
+    assert len(served.log("certificate not loaded")) == 1
     assert served_certificate(served) == pem(PAIR)
 
 
@@ -181,7 +181,7 @@ def test_a_certificate_for_other_names_keeps_the_last_good_one(start: Start, vol
 
 
 def said(served: Served) -> list[dict[str, str]]:
-    return served.log("certificate not taken over")
+    return served.log("certificate not loaded")
 
 
 def test_a_certificate_for_other_names_is_not_started_with() -> None:
@@ -221,7 +221,7 @@ async def watching(certificate: ServingCertificate, bundles: Bundles) -> AsyncIt
     await asyncio.wait([task])
 
 
-async def test_a_certificate_that_a_caBundle_in_force_does_not_verify_is_taken_over_when_it_does(
+async def test_a_certificate_that_a_caBundle_in_force_does_not_verify_is_loaded_when_it_does(
     certificate: ServingCertificate, volume: Path
 ) -> None:
     bundles = Bundles(one=AUTHORITY, two=AUTHORITY + OTHER_AUTHORITY)

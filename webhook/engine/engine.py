@@ -353,7 +353,7 @@ class _Evaluation:
                 self.trace.say("%s", exemption.said)
                 self._record(policy.name, exemption.said)
                 return True
-            self.trace.say("not exempt by %s \"%s\": %s doesn't match", exemption.name, exemption, failing)
+            self.trace.say('not exempt by %s "%s": %s doesn\'t match', exemption.name, exemption, failing)
         return False
 
     @cached_property

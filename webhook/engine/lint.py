@@ -255,7 +255,9 @@ def _exemption(
         yield _Warning((*path, "expires"), text)
         return
     if spec.expires is not None and today >= spec.expires - WARN_BEFORE:
-        text = f"the exemption ends on {spec.expires} ({spec.reason}); extend it, or correct the objects that it exempts"
+        text = (
+            f"the exemption ends on {spec.expires} ({spec.reason}); extend it, or correct the objects that it exempts"
+        )
         yield _Warning((*path, "expires"), text)
     given = [globs for globs in (spec.users, spec.groups, spec.names) if globs]
     restricted = spec.namespaces or spec.service_accounts or spec.object_selector is not None

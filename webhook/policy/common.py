@@ -265,7 +265,7 @@ class ExemptSpec(Model):
 
 
 class ExemptionSpec(ExemptSpec):
-    """Exempts requests from policies, in a separate file. A request must satisfy all fields, as in one item of `exempt`."""
+    """Exempts requests from policies, in a separate file. A request must satisfy all fields, as in `exempt`."""
 
     policies: tuple[Glob, ...] = Field(min_length=1, description="Names of policies (globs).")
 

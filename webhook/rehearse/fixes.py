@@ -108,8 +108,8 @@ def _of_template(workload: WorkloadResult, value: JSON, snapshot: ClusterSnapsho
     who = "; create the Job again to change it" if workload.kind == "Job" else ""
     if workload.pending.max and labels.get(CAPACITY_LABEL) == "spot" and elsewhere:
         yield _change(
-            f"{workload}: {counted(int(workload.pending.max), 'Pod')} stay pending, because they can run only on spot nodes; "
-            f"with {SPOT_PREFERRED}, they can also run on on-demand nodes{who}",
+            f"{workload}: {counted(int(workload.pending.max), 'Pod')} stay pending, because they can run only on spot "
+            f"nodes; with {SPOT_PREFERRED}, they can also run on on-demand nodes{who}",
             value,
             {"template": {"metadata": {"labels": {CAPACITY_LABEL: SPOT_PREFERRED}}}},
         )
@@ -152,15 +152,15 @@ def _of_budget(
         # The disruption controller can count no other one, either, if it can't count this one.
         if at_once < workload.replicas and workload.seconds_below_budget.max is not None:
             yield _change(
-                f"{workload}: PodDisruptionBudget {workload.budget} holds the drain up until SIGKILL; {at_once} at a "
-                "time are through in time",
+                f"{workload}: PodDisruptionBudget {workload.budget} blocks the drain until SIGKILL; if it allows "
+                f"{at_once} at a time, all are evicted in time",
                 budget,
                 {"minAvailable": None, "maxUnavailable": at_once},
             )
         elif workload.replicas == 1 and workload.kind == "Deployment":
             yield _change(
-                f"{workload}: its only Pod can't be drained, as PodDisruptionBudget {workload.budget} demands it; if "
-                "it may run twice, one of two can",
+                f"{workload}: PodDisruptionBudget {workload.budget} blocks the eviction of its only Pod; with two "
+                "replicas, one can be evicted",
                 value,
                 {"replicas": 2},
             )
@@ -172,8 +172,8 @@ def _of_budget(
         and (selector := value["spec"].get("selector"))
     ):
         yield Fix(
-            f"{workload}: at times none of its {workload.replicas} Pods is ready; a budget lets {at_once} go at a "
-            "time, which the drain has time for",
+            f"{workload}: at times none of its {workload.replicas} Pods is ready; with this budget, the drain "
+            f"evicts {at_once} at a time",
             {
                 "apiVersion": "policy/v1",
                 "kind": BUDGET,
@@ -207,8 +207,8 @@ def _fallback_pools(
         manifest = _on_demand(like, number, snapshot, bundle) if number else None
         if manifest is not None:
             yield Fix(
-                f"{pool or name}: nowhere is room for {counted(len(pods), 'Pod')} of it; "
-                f"{counted(number, 'on-demand node')} of the same type {'has' if number == 1 else 'have'} it",
+                f"{pool or name}: {counted(len(pods), 'Pod')} of it can't be scheduled elsewhere; "
+                f"{counted(number, 'on-demand node')} of the same type would be enough",
                 manifest,
             )
 

@@ -99,14 +99,14 @@ class Reloader:
         try:
             snapshot = await asyncio.to_thread(lambda: _self_tested(self._build()))
         except (PolicyErrors, StateErrors) as errors:
-            log.error("policies not taken over", problems=str(errors).splitlines())
+            log.error("policies not loaded", problems=str(errors).splitlines())
         except Exception as error:  # noqa: BLE001 - whatever it is, what is in force stays
-            log.error("policies not taken over", error=type(error).__name__, where=where(error))
+            log.error("policies not loaded", error=type(error).__name__, where=where(error))
         else:
             self._note_removed(snapshot.bundle)
             self.snapshot = snapshot
             self.last_reload = self.last_reload.then(success=True)
-            log.info("policies taken over", bundle=snapshot.bundle.hash)
+            log.info("policies loaded", bundle=snapshot.bundle.hash)
             return True
         self.last_reload = self.last_reload.then(success=False)
         return False

@@ -160,10 +160,10 @@ class ServingCertificate:
         except (CertificateProblem, OSError) as error:  # OpenSSL gets the pair as a file, and there may be none left
             self.last_reload = self.last_reload.then(success=False)
             if self._is_news("files", getattr(error, "fix", str(error))):  # the text may tell the time
-                log.error("certificate not taken over", problem=str(error))
+                log.error("certificate not loaded", problem=str(error))
         else:
             self._last_logged.pop("files", None)
-            log.info("certificate taken over", expiry=self.expiry)
+            log.info("certificate loaded", expiry=self.expiry)
 
     def _is_news(self, about: str, text: str) -> bool:
         """Return whether this text differs from the last one logged: what is tried again and again gets one line."""

@@ -239,7 +239,7 @@ def test_a_fix_of_a_pod_template_says_that_a_job_that_exists_can_not_get_it(bund
     slow = (JOB % "Never").replace("restartPolicy", "terminationGracePeriodSeconds: 600, restartPolicy")
     (fix,) = fixes_of(structs.replace(result, workloads=(job,)), snapshot(bundle, tmp_path, slow), bundle, startup=30)
     assert fix.manifest["spec"]["template"]["spec"] == {"terminationGracePeriodSeconds": 300}
-    assert fix.why.endswith("; only a new Job can get it")
+    assert fix.why.endswith("; create the Job again to change it")
 
 
 def test_a_changed_object_keeps_what_the_cluster_knows_of_it(bundle: Bundle, tmp_path: Any) -> None:

@@ -90,7 +90,7 @@ def rehearsed(tmp_path: Path, objects: tuple[dict[str, Any], ...], *flags: str) 
         ),
         (TWO_POOLS, ["--lose=provider:gke"], "--lose provider:gke: no Node has this provider; providers: cks"),
         (TWO_POOLS, ["--lose=provider:cks"], "--lose provider:cks: no such node is known to be spot"),
-        (TWO_POOLS, [], "say what is lost: --lose POOL"),
+        (TWO_POOLS, [], "name the nodes to lose: --lose POOL"),
         (TWO_POOLS, ["--lose=spot", "--grow=other=1"], "--grow other: no Node has this pool; pools: on-demand, spot"),
         (TWO_POOLS, ["--lose=spot", "--grow=zone:a=1"], "--grow zone:a: no Node has this pool; pools: on-demand, spot"),
         (TWO_POOLS, ["--lose=spot", "--grow=spot=99999999"], "--grow spot: 99999999 nodes are more than a rehearsal"),

@@ -58,11 +58,15 @@ _SECONDS_TO_TRY: Final = 180
 def configure(parser: ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument(
-        "paths", metavar="PATH", nargs="*", type=path, help="files and folders with the manifests of workloads; - reads standard input"
+        "paths",
+        metavar="PATH",
+        nargs="*",
+        type=path,
+        help="files and folders with the manifests of workloads; - reads standard input",
     )
     lost = (
-        "the nodes to lose: all nodes of POOL or selector:KEY=VALUE; the spot nodes of provider:NAME, type:NAME, or zone:NAME; "
-        "or a share of them: N%% (of all spot nodes), N%%of:POOL, N%%of:zone:NAME ...; repeatable"
+        "the nodes to lose: all nodes of POOL or selector:KEY=VALUE; the spot nodes of provider:NAME, type:NAME, or "
+        "zone:NAME; or a share of them: N%% (of all spot nodes), N%%of:POOL, N%%of:zone:NAME ...; repeatable"
     )
     add_list(parser, "--lose", "WHAT", lost)
     often = "how often to rehearse the reclaim, because results vary; default: %(default)s"
