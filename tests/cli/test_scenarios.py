@@ -1,0 +1,196 @@
+"""Plays what scenarios/*.yaml write down: files, a command line, and what comes of it.
+
+In an expected text `…` stands for any text. A content of a file is a text, the name of a manifest, a manifest with some of
+its text replaced, as in `POD: {web: shop}`, or a list of these: the documents of the file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+import yaml
+
+from tests.cli import conftest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.cli.conftest import Done, Run, Write
+
+Content = str | list[Any] | dict[str, dict[str, str]]
+
+
+class Step(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What happens to the files, one command, and what is expected of it.
+
+    Attributes:
+        files: the contents to write.
+        edit: texts to replace, by file.
+        sh: shell commands that run before.
+        folder: the working directory from here on.
+        env: environment variables from here on.
+        check: arguments of `spotgate check -o json` with the policies of tests/cli/conftest.py.
+        run: the arguments of another command.
+        stdin: what the command reads.
+        code: the exit code, else 1 where something is denied, and 0 elsewhere.
+        outcomes: "policy outcome" of each result.
+        results: fields of each result.
+        unreadable: fields of each file that can't be judged.
+        patches: names of the objects that are changed.
+        summary: fields of the summary.
+        out: the standard output, or texts that are in it.
+        err: the standard error, or texts that are in it; none if it isn't given.
+        lacks: texts that are in neither.
+        after: the contents of files at the end.
+    """
+
+    files: dict[str, Content] = {}
+    edit: dict[str, dict[str, str]] = {}
+    sh: str = ""
+    folder: str = "."
+    env: dict[str, str] = {}
+    check: str | None = None
+    run: str | None = None
+    stdin: str = ""
+    code: int | None = None
+    outcomes: list[str] | None = None
+    results: list[dict[str, Any]] | None = None
+    unreadable: list[dict[str, Any]] | None = None
+    patches: list[str] | None = None
+    summary: dict[str, int] = {}
+    out: str | list[str] = []
+    err: str | list[str] = ""
+    lacks: list[str] = []
+    after: dict[str, Content] = {}
+
+
+class Scenario(Step, kw_only=True):
+    """The first step of a scenario, and the steps that follow in the same folder."""
+
+    name: str
+    then: list[Step] = []
+
+
+class Scenarios(msgspec.Struct, forbid_unknown_fields=True):
+    """A file of scenarios, the manifests that it names, and the files that are there in all of them."""
+
+    scenarios: list[Scenario]
+    manifests: dict[str, Content] = {}
+    files: dict[str, Content] = {}
+    sh: str = ""
+
+
+SCENARIOS = {
+    file.stem: msgspec.convert(yaml.safe_load(file.read_text()), Scenarios)
+    for file in sorted(Path(__file__).with_name("scenarios").glob("*.yaml"))
+}
+SHARED: dict[str, Content] = {
+    name: value for name, value in vars(conftest).items() if name.isupper() and isinstance(value, str)
+}
+
+
+@pytest.mark.parametrize(
+    ("file", "scenario"),
+    [pytest.param(file, each, id=each.name) for file, one in SCENARIOS.items() for each in one.scenarios],
+)
+def test_scenario(
+    run: Run, write: Write, policies: Path, monkeypatch: pytest.MonkeyPatch, file: str, scenario: Scenario
+) -> None:
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
+        monkeypatch.setenv(name, os.devnull)
+    for name in ("NAME", "EMAIL"):
+        monkeypatch.setenv(f"GIT_AUTHOR_{name}", "x")
+        monkeypatch.setenv(f"GIT_COMMITTER_{name}", "x")
+    shared = SCENARIOS[file]
+    manifests = SHARED | shared.manifests
+    for step in (Step(files=shared.files, sh=shared.sh), scenario, *scenario.then):
+        _prepare(step, write, manifests)
+        monkeypatch.chdir(step.folder)
+        for name, value in step.env.items():
+            monkeypatch.setenv(name, value)
+        if step.check is not None:
+            done = run(
+                "check", "-o", "json", "--policies", policies, *shlex.split(step.check), stdin=step.stdin.encode()
+            )
+        elif step.run is not None:
+            done = run(*shlex.split(step.run), stdin=step.stdin.encode())
+        else:
+            continue
+        _compare(step, done, manifests)
+
+
+def _prepare(step: Step, write: Write, manifests: Mapping[str, Content]) -> None:
+    for name, content in step.files.items():
+        write(name, _text(content, manifests))
+    for name, changes in step.edit.items():
+        write(name, _replaced(Path(name).read_text(), changes))
+    if step.sh:
+        subprocess.run(["/bin/sh", "-euc", step.sh], check=True, capture_output=True)
+
+
+def _text(content: Content, manifests: Mapping[str, Content]) -> str:
+    match content:
+        case str():
+            return _text(manifests[content], manifests) if content in manifests else content
+        case list():
+            return "---\n".join(_text(each, manifests) for each in content)
+        case dict():
+            ((name, changes),) = content.items()
+            return _replaced(_text(name, manifests), changes)
+
+
+def _replaced(text: str, changes: Mapping[str, str]) -> str:
+    for old, new in changes.items():
+        assert old in text, f"{old!r} is not in {text!r}"
+        text = text.replace(old, new)
+    return text
+
+
+def _compare(step: Step, done: Done, manifests: Mapping[str, Content]) -> None:
+    _assert_said(step.err, done.err)
+    _assert_said(step.out, done.out)
+    assert [text for text in step.lacks if text in done.out + done.err] == []
+    if step.outcomes is not None:
+        assert [" ".join(each) for each in done.outcomes] == step.outcomes
+    if step.results is not None:
+        _assert_fields(step.results, done.json["results"])
+    if step.unreadable is not None:
+        _assert_fields(step.unreadable, done.json["unreadable"])
+    if step.patches is not None:
+        assert [patch["name"] for patch in done.json["patches"]] == step.patches
+    assert step.summary.items() <= (done.json["summary"].items() if step.summary else set())
+    said = {*(step.outcomes or ()), *(f" {result.get('outcome')}" for result in step.results or ())}
+    code = any(outcome.endswith(" deny") for outcome in said) if step.code is None else step.code
+    assert done.code == code
+    for name, content in step.after.items():
+        assert Path(name).read_text() == _text(content, manifests)
+
+
+def _assert_fields(expected: list[dict[str, Any]], found: list[dict[str, Any]]) -> None:
+    assert len(expected) == len(found), found
+    for fields, value in zip(expected, found, strict=True):
+        for name, field in fields.items():
+            _assert_said(field, value[name]) if isinstance(field, str) else _assert_equal(field, value[name])
+
+
+def _assert_equal(expected: object, value: object) -> None:
+    assert value == expected
+
+
+def _assert_said(expected: str | list[str], text: str) -> None:
+    """Assert that a text is the expected one, or holds all of these."""
+    if isinstance(expected, list):
+        assert [each for each in expected if not re.search(_pattern(each), text, re.DOTALL)] == [], text
+    else:
+        assert re.fullmatch(_pattern(expected.rstrip("\n")), text.rstrip("\n"), re.DOTALL), f"{expected}\n\n{text}"
+
+
+def _pattern(expected: str) -> str:
+    return ".*".join(map(re.escape, expected.split("…")))
