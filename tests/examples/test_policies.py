@@ -70,9 +70,9 @@ def test_every_kind_of_policy_is_there_and_the_cases_reach_all_of_each(run: Run)
 MISTAKES = [
     ("gpu-requests.yaml", "kind: Validation", "kind: Validaton", "5:1: kind: unknown kind 'Validaton', did you mean `Validation`?"),
     ("gpu-requests.yaml", "resources: [pods]", "resources: [pod]", "11:39: spec.match.resourceRules[0].resources[0]: warning: never matches: Kubernetes has no resource pod in API group '', did you mean `pods`?"),
-    ("gpu-requests.yaml", "variables.gpus in params.sizes", "variables.gpu in params.sizes", "25:19: spec.validations[0].expression: there is no `variables.gpu`, did you mean `variables.gpus`?"),
-    ("gpu-requests.yaml", "variables.gpus in params.sizes", "variables.gpus in params.size", "25:37: spec.validations[0].expression: there is no `params.size`, did you mean `sizes`?"),
-    ("gpu-requests.yaml", "variables.gpus in params.sizes", "object.spec.containers.al(c, has(c.image))", "25:42: spec.validations[0].expression: there is no `al`, did you mean `all`?"),
+    ("gpu-requests.yaml", "variables.gpus in params.sizes", "variables.gpu in params.sizes", "25:7: spec.validations[0].expression: there is no `variables.gpu`, did you mean `variables.gpus`?"),
+    ("gpu-requests.yaml", "variables.gpus in params.sizes", "variables.gpus in params.size", "25:7: spec.validations[0].expression: there is no `params.size`, did you mean `sizes`?"),
+    ("gpu-requests.yaml", "variables.gpus in params.sizes", "object.spec.containers.al(c, has(c.image))", "25:7: spec.validations[0].expression: there is no `al`, did you mean `all`?"),
     ("images.yaml", 'exclude: ["sandbox-*"]', 'exclude: ["sandbox-["]', "12:28: spec.match.namespaces.exclude[0]: 'sandbox-[' opens a `[` that it does not close"),
     ("images.yaml", '"argocd:argocd-application-controller"', '"system:serviceaccount:argocd:argocd"', "34:25: spec.exempt[0].serviceAccounts[0]: expected namespace:name, and nothing before it; got 'system:serviceaccount:argocd:argocd'"),
     ("images.yaml", "[^:/]+$", "[^:/+$", "23:7: spec.variables[2].expression: invalid regular expression: missing ]: [^:/+$"),
