@@ -98,7 +98,6 @@ EXAMPLES: Final = (
     Example("training-job.yaml", pods=(selected("h100-spot") | TOLERATION | grace(270),)),
     Example("raycluster.yaml", pods=({}, selected("h100-spot") | TOLERATION | grace(60) | PRE_STOP)),
     Example("checkout-on-demand.yaml", pods=({},)),
-    Example("two-capacities.yaml", pods=({}, selected("cpu-spot") | TOLERATION | grace(60) | PRE_STOP)),
     Example("pod-reserved-label.yaml", denied="foo.coreweave.cloud/bar"),
     Example("deployment-reserved-label.yaml", denied="foo.coreweave.cloud/bar"),
     Example("deployment-misspelt-qos-label.yaml", denied="qos.coreweave.cloud/interruptable"),
