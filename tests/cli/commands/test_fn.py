@@ -211,37 +211,6 @@ def test_an_item_that_is_no_object_is_an_error(run: Run, item: str) -> None:
     assert "not a Kubernetes object, which has `apiVersion` and `kind`; add them or remove the item" in done.err
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (b"", "-: expected one ResourceList, got 0 documents; kustomize and kpt make one; for plain manifests there is"),
-        (b"a: [", "-:2:1: "),
-        (b"\x00\xff", "-:"),
-        (b"- 1\n", "-:1:1: expected a ResourceList of config.kubernetes.io/v1"),
-        (POD.encode(), "-:1:1: expected a ResourceList of config.kubernetes.io/v1"),
-        (b"kind: ResourceList\napiVersion: config.kubernetes.io/v1\nitems: {}\n", "-:3:1: items: is not a list"),
-        (b"kind: ResourceList\napiVersion: config.kubernetes.io/v1\nresults: x\n", "-:3:1: results: is not a list"),
-        (resource_list(mode="validates"), "functionConfig: data.mode: invalid choice: 'validates' (choose from"),
-        (resource_list(failOn="never"), "functionConfig: data.failOn: invalid choice: 'never' (choose from"),
-        (resource_list(kubernetesVersion="new"), "functionConfig: data.kubernetesVersion: 'new' is not a Kubernetes version"),
-        (resource_list(modus="validate"), "functionConfig: data.modus: unknown, did you mean `mode`?"),
-        (resource_list(operation="DELETE"), "functionConfig: data.operation: unknown; there are mode, failOn,"),
-        (resource_list(partial=True), "functionConfig: data.partial: expected text; write it in quotes"),
-        (resource_list(partial="yes"), "functionConfig: data.partial: expected \"true\" or \"false\", got 'yes'"),
-        (resource_list(policies="nowhere"), "nowhere: "),
-        (b"kind: ResourceList\napiVersion: config.kubernetes.io/v1\nfunctionConfig: 5\n", "functionConfig: expected a v1 ConfigMap"),
-        (
-            b"kind: ResourceList\napiVersion: config.kubernetes.io/v1\nfunctionConfig: {kind: X, apiVersion: v1}\n",
-            "functionConfig: expected a v1 ConfigMap with mode, failOn,",
-        ),
-    ],
-)  # fmt: skip
-def test_what_is_no_resource_list_or_no_configuration_is_refused(run: Run, given: bytes, said: str) -> None:
-    done = run("fn", stdin=given)
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith(said)
-
-
 def test_state_that_is_not_there_is_said(run: Run) -> None:
     done = run("fn", stdin=resource_list(SPOT_POD, state="nowhere.yaml"))
     assert done.code == 2
