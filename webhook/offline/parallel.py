@@ -65,10 +65,11 @@ def in_processes(
             process.start()
             theirs.close()
             workers.append((connection, process))
-        common = agree([connection.recv() for connection, _ in workers])
-        for connection, _ in workers:
+        connections = [connection for connection, _ in workers]
+        common = agree(_received(connections))
+        for connection in connections:
             connection.send(common)
-        return common, [connection.recv() for connection, _ in workers]
+        return common, _received(connections)
     except (EOFError, ConnectionError):
         raise CannotJudgeError(
             "error: a process that judged some of the files ended early; is there too little memory?"
@@ -76,6 +77,18 @@ def in_processes(
     finally:
         for _, process in workers:
             process.terminate()
+
+
+def _received(connections: Sequence[Connection]) -> list[Any]:
+    """Return what each worker sends, in order. Raise EOFError as soon as any of them has ended."""
+    from multiprocessing.connection import wait  # noqa: PLC0415
+
+    received: dict[Any, Any] = {}
+    ready: Any
+    while len(received) < len(connections):
+        for ready in wait(connections):
+            received[ready] = ready.recv()
+    return [received[connection] for connection in connections]
 
 
 def _work(connection: Connection, work: _Work) -> None:
@@ -89,3 +102,4 @@ def _work(connection: Connection, work: _Work) -> None:
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
     connection.send(next(work))
     connection.send(work.send(connection.recv()))
+    signal.pause()  # until the first process ends it: a closed connection would look like an early end

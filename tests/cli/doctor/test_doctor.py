@@ -285,7 +285,7 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
     ),
     "the Secret may not be read": (
         {PROXY: UNREACHABLE, SECRET: FORBIDDEN},
-        {"replica": SILENT, "certificates": "unknown: 403 Forbidden"},
+        {"replica": SILENT, "certificate in the Secret": "unknown: the Secret can't be read: 403 Forbidden"},
     ),
     "silent replicas and a Deployment without a Secret": (
         {PROXY: UNREACHABLE, DEPLOYMENT: {'"secret": ': '"other": '}},
@@ -509,6 +509,27 @@ async def test_the_permission_to_list_nodes_is_asked_for_only_where_it_lacks(ans
     assert (kubelets.state, kubelets.fix) == ("unknown", fix)
 
 
+@pytest.mark.parametrize("secret_answer", [GONE, FORBIDDEN])
+async def test_an_emptied_ca_bundle_is_told_where_nothing_else_can_be_read(secret_answer: Answer) -> None:
+    emptied: Mapping[str, str] = {'"caBundle": "[^"]*"': '"caBundle": ""'}
+    changed: Mapping[str, Any] = {
+        CONFIGMAP: GONE,
+        DEPLOYMENT: GONE,
+        PODS: NOTHING,
+        SECRET: secret_answer,
+        MUTATING: emptied,
+    }
+    problems = await found(RecordedApi(changed))
+    assert any("it holds no certificate, so every call fails" in each for each in problems["caBundles"])
+
+
+async def test_a_webhook_that_is_asked_about_system_namespaces_is_told_without_policies() -> None:
+    selectors = mutated(lambda webhooks: webhooks[0].update(namespaceSelector={}))
+    problems = await found(RecordedApi({DEPLOYMENT: GONE, MUTATING: selectors}))
+    (problem,) = problems["system namespaces"]
+    assert problem.startswith("fail: mutate.spotgate.dev is asked about kube-node-lease, kube-system, spotgate-system:")
+
+
 async def test_only_replicas_that_manage_certificates_need_to_write() -> None:
     plain, managing = RecordedApi(), RecordedApi({DEPLOYMENT: SELF_MANAGED})
     await found(plain)
@@ -520,9 +541,11 @@ async def test_only_replicas_that_manage_certificates_need_to_write() -> None:
 
 
 async def test_fixes_tell_a_network_that_is_closed_from_a_permission_that_lacks() -> None:
+    refused = Answer(503, '{"message": "dial tcp 10.1.2.3:8080: connect: connection refused"}')
     for answer, fix in (
         (UNREACHABLE, "NetworkPolicy spotgate"),
         (FORBIDDEN, "allow `get` on pods/proxy"),
+        (refused, "nothing listens at that address"),
     ):
         diagnoses = await examine(RecordedApi({PROXY: answer, SECRET: secret(leaf())}), NAMESPACE)
         fixes = [each.fix for each in diagnoses if each.name.startswith("replica spotgate-")]

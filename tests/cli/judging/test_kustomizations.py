@@ -30,6 +30,8 @@ POOLS = f"{SPOT_POOL}---\n{ON_DEMAND_POOL}"
         ("patches: [{path: other.yaml}]", ["other"]),
         ("patches: [{path: patch.yaml}]\nresources: [patch.yaml]", ["other"]),
         ("patches: {", ["other"]),
+        ("patches: {path: patch.yaml}", ["other"]),
+        ("resources: [other.yaml]\nnothing: [{path: patch.yaml}]", ["other"]),
     ],
 )
 @pytest.mark.parametrize("name", ["kustomization.yaml", "kustomization.yml", "Kustomization"])

@@ -70,7 +70,7 @@ class Run(NamedTuple):
 def judged(*arguments: str, processes: str, stdin: bytes = b"", do: str = "") -> subprocess.CompletedProcess[bytes]:
     environment = {**os.environ, "PROCESSES": processes, "DO": do, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(PROGRAM), *arguments]
-    return subprocess.run(command, check=False, capture_output=True, input=stdin, env=environment)
+    return subprocess.run(command, check=False, capture_output=True, input=stdin, env=environment, timeout=120)
 
 
 def runs(*arguments: str, processes: str, stdin: bytes = b"") -> list[Run]:
@@ -114,10 +114,11 @@ def test_deletions_have_an_order_and_are_judged_by_one_process(write: Write) -> 
     assert run.started == 0
 
 
-def test_a_process_that_dies_is_an_error(write: Write) -> None:
+@pytest.mark.parametrize("do", ["die", "die while others work"])
+def test_a_process_that_dies_is_an_error_at_once(write: Write, do: str) -> None:
     write("in/0.yaml", MANY)
     write("in/1.yaml", MANY)
-    done = judged("in", processes="3", do="die")
+    done = judged("in", processes="3", do=do)
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.startswith(b"error: a process that judged some of the files ended early")
 

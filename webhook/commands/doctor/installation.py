@@ -55,6 +55,13 @@ SECONDS: Final = 10.0
 INSTALL: Final = "install it (docs/install.md), or name another --namespace"
 
 _ALLOW_PROXY: Final = "allow `get` on pods/proxy in spotgate's namespace"
+_NO_ROUTE: Final = ("connection refused", "no route to host", "unreachable")
+"""What the API server says of an address where nothing is. A NetworkPolicy drops packets: the call times out."""
+
+_NOTHING_THERE: Final = (
+    "nothing listens at that address, or the API server has no route to it, as in a local cluster that only "
+    "simulates Pods; see the replica's log, and the network of the control plane"
+)
 _OPEN_PORT: Final = (
     "let the API server reach port ops: add its addresses to NetworkPolicy spotgate (docs/install.md, who may connect)"
 )
@@ -235,7 +242,8 @@ async def _replica(api: Api, pod: JSON) -> ServingPod:
         metrics, _ = await read_text(api, f"{path}/metrics")
         return replica(version=msgspec.json.decode(version, type=ReplicaVersion), metrics=metrics, skew=skew)
     except ApiError as error:
-        fix = _ALLOW_PROXY if error.status == HTTPStatus.FORBIDDEN else _OPEN_PORT
+        fix = _NOTHING_THERE if any(text in str(error) for text in _NO_ROUTE) else _OPEN_PORT
+        fix = _ALLOW_PROXY if error.status == HTTPStatus.FORBIDDEN else fix
         return replica(problem=str(error), fix=fix)
     except msgspec.MsgspecError as error:
         problem = f"/version of another version of spotgate: {error}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from certs.rotation import end_of_trust
 from webhook import __version__
+from webhook.cluster.api import ApiError
 from webhook.cluster.installation import read_ca_bundles
 from webhook.commands.certs.certificates import Item, judge, judge_trust, read_certificates
 from webhook.commands.doctor.installation import INSTALL, SECONDS, Diagnosis, samples
@@ -116,11 +117,16 @@ async def check_trust(installed: Installed) -> AsyncIterator[Diagnosis]:
         return
     what = "certificate in the Secret"
     note = f"; what replicas serve can't be read: {silent[0] if silent else 'there are no replicas'}"
-    if not any(installed.secret):
-        yield Diagnosis(what, "unknown", f"the Deployment names no Secret{note}", "see docs/certificates.md")
-        return
-    certificates = await read_certificates(installed.api, *installed.secret, now=now)
-    for diagnosis in _diagnose(what, list(judge(certificates, now=now)), now, note):
+    items, problem = [], "the Deployment names no Secret"
+    try:
+        if any(installed.secret):
+            items = list(judge(await read_certificates(installed.api, *installed.secret, now=now), now=now))
+    except ApiError as error:
+        problem = f"the Secret can't be read: {error}"
+    if not items:
+        yield Diagnosis(what, "unknown", f"{problem}{note}", "see docs/certificates.md")
+        what, items, note = "caBundles", list(judge_trust(b"", bundles, now=now)), ""
+    for diagnosis in _diagnose(what, items, now, note) if items else ():
         yield diagnosis
 
 

@@ -27,10 +27,10 @@ CHART: Final = "Chart.yaml"
 KUSTOMIZE_GROUP: Final = "kustomize.config.k8s.io"
 
 _RESOURCES: Final = frozenset({"resources", "bases"})
-_PATCHES: Final = frozenset({"path", "patches", "patchesstrategicmerge", "patchesjson6902"})
+_PATCHES: Final = frozenset({"patches", "patchesstrategicmerge", "patchesjson6902"})
 _PLUGINS: Final = frozenset({"generators", "transformers", "validators"})
 _FOLDERS: Final = _RESOURCES | {"components"} | _PLUGINS
-_PATHS: Final = _FOLDERS | _PATCHES | {"configurations", "crds", "env", "envs", "files"}
+_PATHS: Final = _FOLDERS | _PATCHES | {"configurations", "crds", "env", "envs", "files", "path"}
 """Fields whose texts are paths, at any depth. Go's JSON decoder ignores the letter case of fields."""
 
 _TEXTS: Final = frozenset({"annotations", "commonannotations", "commonlabels", "labels"})
@@ -54,9 +54,20 @@ def patches_of(kustomizations: Iterable[tuple[str, bytes]]) -> frozenset[str]:
             values = [document.value for document in read_documents(data, path)]
         except DocumentError:  # reported when its objects are read
             continue
-        for field, file in _paths(values):
-            if field in _RESOURCES | _PATCHES and "\n" not in file:  # else the patch itself
-                (resources if field in _RESOURCES else patches).add(normpath(join(dirname(path), file)))
+        lists = [  # kustomize refuses anything else in these fields, so nothing else may hide a file
+            (field.casefold(), items)
+            for value in values
+            if isinstance(value, dict)
+            for field, items in value.items()
+            if isinstance(items, list)
+        ]
+        for field, items in lists:
+            named = [item.get("path") if isinstance(item, dict) else item for item in items]
+            files = {normpath(join(dirname(path), file)) for file in named if isinstance(file, str) and file}
+            if field in _RESOURCES:
+                resources |= files
+            elif field in _PATCHES:
+                patches |= files
     return frozenset(patches - resources)
 
 
