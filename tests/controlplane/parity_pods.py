@@ -6,8 +6,10 @@ taken out.
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
+import yaml
 from hypothesis import strategies as st
 
 from tests import strategies
@@ -18,50 +20,11 @@ JSON = dict[str, Any]
 RESERVED = "foo.coreweave.cloud/bar"
 BREAK_GLASS = "spotgate.dev/break-glass"
 
-QUANTITIES = ("0", "1", "0.5", "250m", "1.5", "1e3", "2048Mi", "1500Mi", "1Gi", "1000", 1, 2.5, "0.0001", "123456k")
-PROBES = (
-    {"httpGet": {"port": 8080}},
-    {"httpGet": {"path": "/healthz", "port": "http", "scheme": "HTTPS"}, "periodSeconds": 5, "timeoutSeconds": 0},
-    {"tcpSocket": {"port": 9000}, "initialDelaySeconds": 3, "failureThreshold": 30},
-    {"grpc": {"port": 9000}},
-    {"exec": {"command": ["true"]}, "successThreshold": 1},
+_PARTS: Final = yaml.safe_load(Path(__file__).with_name("parity_pods.yaml").read_text())
+QUANTITIES, PROBES, VARIABLES, PORTS, VOLUMES = (
+    _PARTS[name] for name in ("quantities", "probes", "variables", "ports", "volumes")
 )
-VARIABLES = (
-    {"name": "A", "value": "1"},
-    {"name": "B", "value": ""},
-    {"name": "C"},
-    {"name": "D", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-    {"name": "E", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
-    {"name": "F", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1024Ki"}}},
-    {"name": "G", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
-)
-PORTS = (
-    {"containerPort": 8080},
-    {"containerPort": 8080, "name": "http", "protocol": "TCP"},
-    {"containerPort": 53, "protocol": "UDP"},
-    {"containerPort": 8080, "hostPort": 8080},
-)
-VOLUMES: tuple[JSON, ...] = (
-    {},
-    {"emptyDir": {}},
-    {"emptyDir": {"medium": "Memory", "sizeLimit": "65536Mi"}},
-    {"configMap": {"name": "c"}},
-    {"configMap": {"name": "c", "defaultMode": 256, "items": [{"key": "a", "path": "b"}]}},
-    {"secret": {"secretName": "s"}},
-    {"hostPath": {"path": "/x"}},
-    {"persistentVolumeClaim": {"claimName": "p"}},
-    {"downwardAPI": {"items": [{"path": "n", "fieldRef": {"fieldPath": "metadata.name"}}]}},
-    {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}, {"configMap": {"name": "c"}}]}},
-    {"projected": {"sources": [{"downwardAPI": {"items": [{"path": "n", "fieldRef": {"fieldPath": "metadata.uid"}}]}}]}},
-    {"image": {"reference": "example.com/data:1"}},
-    {"nfs": {"server": "nfs.example.com", "path": "/"}},
-    {"ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1024Mi"}}}}}},
-    {"csi": {"driver": "csi.example.com"}},
-    {"azureDisk": {"diskName": "d", "diskURI": "https://example.blob.core.windows.net/vhds/d.vhd"}},
-    {"iscsi": {"targetPortal": "192.0.2.1", "iqn": "iqn.2001-04.com.example:storage", "lun": 0}},
-    {"rbd": {"monitors": ["192.0.2.1"], "image": "i"}},
-    {"scaleIO": {"gateway": "https://example.com", "system": "s", "volumeName": "v", "secretRef": {"name": "s"}}},
-)  # fmt: skip
+
 SPEC: dict[str, st.SearchStrategy[Any]] = {
     "automountServiceAccountToken": st.booleans(),
     "dnsPolicy": st.sampled_from(("Default", "ClusterFirst", "")),

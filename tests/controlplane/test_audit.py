@@ -216,16 +216,3 @@ def test_reports_are_written_pruned_and_never_taken_from_others(things: Cluster,
         assert all(versions[each["metadata"]["uid"]] == each["metadata"]["resourceVersion"] for each in left)
     finally:
         kubectl("delete", crds)
-
-
-def test_an_api_server_that_is_not_there_is_a_plain_error(tmp_path: Path) -> None:
-    cluster = {"name": "gone", "cluster": {"server": "https://127.0.0.1:1"}}
-    context = {"name": "gone", "context": {"cluster": "gone", "user": "gone"}}
-    kubeconfig = tmp_path / "config"
-    users = [{"name": "gone", "user": {"token": "x"}}]
-    content = {"clusters": [cluster], "contexts": [context], "users": users, "current-context": "gone"}
-    kubeconfig.write_text(yaml.safe_dump(content))
-    gone = audit(kubeconfig)
-    assert (gone.code, gone.report) == (2, None)
-    assert gone.said.startswith("spotgate audit: the cluster at https://127.0.0.1:1 can't be read: ")
-    assert len(gone.said.splitlines()) == 1

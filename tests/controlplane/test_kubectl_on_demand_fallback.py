@@ -1,4 +1,4 @@
-"""On-demand fallback, as somebody with kubectl meets it: GPU spot pools and what stands in for them."""
+"""Break-glass for the last on-demand fallback, as somebody with kubectl meets it, and the audit log has it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from tests.controlplane.kubectl import as_list, as_warnings
+from tests.controlplane.kubectl import as_warnings
 from tests.controlplane.populate import POOLS
-from tests.objects import node_pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,29 +22,10 @@ KIND = "nodepools.compute.coreweave.com"
 DENIED = 'admission webhook "node-pools.spotgate.dev" denied the request: [on-demand-fallback] '
 
 
-SPOT = node_pool("train-spot", computeClass="spot")
-
-
 @pytest.fixture
 def alice(alice: Kubectl) -> Kubectl:
     """She is told what this policy says; others have something to say of the same objects."""
     return replace(alice, policy="on-demand-fallback")
-
-
-def example(name: str) -> str:
-    return f"""\
-create {{}} on-demand pool first, for example:
-    apiVersion: compute.coreweave.com/v1alpha1
-    kind: NodePool
-    metadata:
-      name: {name}-fallback
-    spec:
-      computeClass: default
-      instanceType: gd-8xh100ib-i128
-      autoscaling: true
-      maxNodes: 2
-      targetNodes: 0
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -67,13 +47,6 @@ def versions(kubectl: Kubectl) -> dict[str, str]:
     return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in kubectl.get(KIND)["items"]}
 
 
-@pytest.fixture
-def new_cluster(kubectl: Kubectl) -> None:
-    """Leave only the node pool that every CKS cluster has."""
-    for name in ("h100-spot", "cpu-spot", "h100"):
-        kubectl("delete", KIND, name)
-
-
 def refused(result: Result) -> str:
     """Why: what kubectl printed after the part that is the same for every denial."""
     prefix, denied, text = result.stderr.partition(DENIED)
@@ -83,79 +56,9 @@ def refused(result: Result) -> str:
     return text
 
 
-# Creating
-
-UNCOVERED = (
-    "GPU spot pool NodePool train-spot has no on-demand fallback (at spec.computeClass) [on-demand-fallback/missing]\n"
-    "  When CoreWeave CKS reclaims its nodes, Pods stay pending unless another pool takes them. The policy wants an "
-    "on-demand pool with GPUs, and there is none that can be used. What does not count: NodePool cpu-control-plane: it has "
-    "no GPUs.\n"
-    f"  Fix: {example('train-spot').format('an')}"
-)
-
-
-@pytest.mark.usefixtures("new_cluster")
-def test_a_gpu_spot_pool_without_fallback_is_denied_however_it_is_created(alice: Kubectl) -> None:
-    for command in ("create", "create --dry-run=server", "apply", "apply --dry-run=server", "apply --server-side"):
-        result = alice.run(*command.split(), "--filename=-", documents=as_list(SPOT))
-        assert refused(result) == UNCOVERED, command
-    assert alice("get", KIND, "--output=name") == "nodepool.compute.coreweave.com/cpu-control-plane\n"
-
-
-@pytest.mark.usefixtures("new_cluster")
-def test_the_pool_that_the_denial_shows_is_a_fallback(alice: Kubectl) -> None:
-    denial = alice.run("apply", "--filename=-", documents=as_list(SPOT)).stderr
-    alice("apply", "--filename=-", documents=denial.partition("for example:\n")[2])
-    alice.apply(SPOT)
-    assert alice.get(KIND, "train-spot")["spec"] == SPOT["spec"]
-
-
-# Taking the last fallback away
-
 LAST = "NodePool h100 is the last on-demand fallback of GPU spot pool NodePool h100-spot"
 ID = " [on-demand-fallback/last-fallback]"
-LEFT = "  Left without: NodePool h100-spot. What does not count: NodePool cpu-control-plane: it has no GPUs"
-EMPTY = "; NodePool h100: it has 0 nodes and no autoscaling"
-AUTOSCALE = "turn on spec.autoscaling, with spec.maxNodes above 0, to run it at 0 nodes, or "
-OTHERWISE = f"delete the spot pools first, or {example('h100-spot').format('another')}"
 
-
-@pytest.mark.parametrize(
-    ("command", "text"),
-    [
-        (f"delete {KIND} h100", f"{LAST}{ID}\n{LEFT}.\n  Fix: {OTHERWISE}"),
-        (
-            f"scale {KIND}/h100 --replicas=0",
-            f"{LAST} (at spec.replicas){ID}\n{LEFT}{EMPTY}.\n  Fix: {AUTOSCALE}{OTHERWISE}",
-        ),
-        (
-            f'patch {KIND} h100 --type=merge --patch={{"spec":{{"targetNodes":0}}}}',
-            f"{LAST} (at spec.targetNodes){ID}\n{LEFT}{EMPTY}.\n  Fix: {AUTOSCALE}{OTHERWISE}",
-        ),
-    ],
-    ids=["delete", "scale", "patch"],
-)
-def test_the_last_fallback_can_not_be_taken_away(command: str, text: str, alice: Kubectl) -> None:
-    before = alice.get(KIND, "h100")
-    assert refused(alice.run(*command.split())) == text
-    assert alice.get(KIND, "h100") == before
-
-
-def test_spot_first_everything_can_go_without_a_word(alice: Kubectl) -> None:
-    for command in (f"scale {KIND}/h100-spot --replicas=0", f"delete {KIND} h100-spot", f"delete {KIND} h100"):
-        result = alice.run(*command.split())
-        assert (result.returncode, result.stderr) == (0, ""), command
-
-
-def test_deleting_all_pools_takes_a_second_run(alice: Kubectl) -> None:
-    first = alice.run("delete", KIND, "--all")
-    assert first.returncode == 1
-    assert LAST in first.stderr
-    second = alice.run("delete", KIND, "--all")
-    assert (second.returncode, second.stdout) == (0, 'nodepool.compute.coreweave.com "h100" deleted\n')
-
-
-# Break-glass
 
 BROKEN = f"""\
 [on-demand-fallback] {LAST}

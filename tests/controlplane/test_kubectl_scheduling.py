@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.controlplane.populate import nodes_of
-from tests.objects import deployment, job, pod, saying
+from tests.objects import deployment, pod, saying
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,46 +40,6 @@ def reclaimed(kubectl: Kubectl, name: str) -> Iterator[None]:
     finally:
         kubectl.apply(*nodes_of(kubectl.get("nodepools.compute.coreweave.com", name)))
         kubectl("wait", "--for=condition=Ready", "nodes", f"--selector={POOL}={name}", "--timeout=60s")
-
-
-@pytest.mark.parametrize(
-    ("thing", "pools"),
-    [
-        (saying(deployment("web", 2, gpus=8), SPOT), {"h100-spot"}),
-        (saying(deployment("web", 2), SPOT_PREFERRED), {"cpu-spot"}),
-    ],
-    ids=["labelled, with GPUs", "preferring spot"],
-)
-def test_a_deployment_that_asks_for_spot_runs_on_spot_nodes_alone(
-    thing: dict[str, Any], pools: set[str], team: Kubectl
-) -> None:
-    team.apply(thing)
-    team("rollout", "status", "deployment/web", "--timeout=60s")
-    assert pools_of(team, "app=web") == pools
-
-
-@pytest.mark.parametrize(
-    ("thing", "pools"),
-    [
-        (deployment("web", 6), {"cpu-control-plane", "h100"}),
-        (deployment("web", 1, gpus=8), {"h100"}),
-    ],
-    ids=["saying nothing", "with GPUs"],
-)
-def test_a_deployment_that_does_not_ask_runs_on_on_demand_nodes_alone(
-    thing: dict[str, Any], pools: set[str], team: Kubectl
-) -> None:
-    team.apply(thing)
-    team("rollout", "status", "deployment/web", "--timeout=60s")
-    assert pools_of(team, "app=web") <= pools
-
-
-def test_a_training_job_runs_on_gpu_spot_nodes_with_all_the_time_there_is(team: Kubectl) -> None:
-    team.apply(saying(job("train", gpus=8), SPOT))
-    team("wait", "--for=condition=Complete", "job/train", "--timeout=60s")
-    (ran,) = team.get("pods", "--selector=job-name=train")["items"]
-    assert ran["spec"]["nodeName"].startswith("h100-spot-")
-    assert ran["spec"]["terminationGracePeriodSeconds"] == 270
 
 
 def test_scaling_and_rolling_out_keep_to_spot(team: Kubectl) -> None:

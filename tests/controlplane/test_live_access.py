@@ -6,7 +6,6 @@ import asyncio
 import base64
 import http.client
 import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -183,26 +182,6 @@ async def test_in_a_cluster_the_service_account_of_the_pod_is_used(
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(bare_cluster.credentials.authority))
     async with following(None) as state:
         assert "h100" in names(state.view())
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        (None, "No such file or directory"),
-        ("", ""),
-        ("just a text", ""),
-        ("{a: [", "while parsing"),
-        ("{apiVersion: v1, kind: Config}", "current-context"),
-    ],
-    ids=["missing", "empty", "text", "no YAML", "no context"],
-)
-async def test_a_kubeconfig_that_can_not_be_used_is_named(tmp_path: Path, text: str | None, why: str) -> None:
-    kubeconfig = tmp_path / "kubeconfig"
-    if text is not None:
-        kubeconfig.write_text(text)
-    start = re.escape(f"{kubeconfig}: can't be used to reach an API server: ")
-    with pytest.raises(UnusableCredentialsError, match=f"^{start}.*{why}"):
-        await Api.connect(kubeconfig)
 
 
 async def test_outside_of_a_cluster_there_is_no_service_account(monkeypatch: pytest.MonkeyPatch) -> None:
