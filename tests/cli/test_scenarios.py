@@ -128,22 +128,23 @@ def test_scenario(
 
 def _prepare(step: Step, write: Write, manifests: Mapping[str, Content]) -> None:
     for name, content in step.files.items():
-        write(name, _text(content, manifests))
+        write(name, text_of(content, manifests))
     for name, changes in step.edit.items():
         write(name, _replaced(Path(name).read_text(), changes))
     if step.sh:
         subprocess.run(["/bin/sh", "-euc", step.sh], check=True, capture_output=True)
 
 
-def _text(content: Content, manifests: Mapping[str, Content]) -> str:
+def text_of(content: Content, manifests: Mapping[str, Content]) -> str:
+    """Return the text of a file."""
     match content:
         case str():
-            return _text(manifests[content], manifests) if content in manifests else content
+            return text_of(manifests[content], manifests) if content in manifests else content
         case list():
-            return "---\n".join(_text(each, manifests) for each in content)
+            return "---\n".join(text_of(each, manifests) for each in content)
         case dict():
             ((name, changes),) = content.items()
-            return _replaced(_text(name, manifests), changes)
+            return _replaced(text_of(name, manifests), changes)
 
 
 def _replaced(text: str, changes: Mapping[str, str]) -> str:
@@ -170,7 +171,7 @@ def _compare(step: Step, done: Done, manifests: Mapping[str, Content]) -> None:
     code = any(outcome.endswith(" deny") for outcome in said) if step.code is None else step.code
     assert done.code == code
     for name, content in step.after.items():
-        assert Path(name).read_text() == _text(content, manifests)
+        assert Path(name).read_text() == text_of(content, manifests)
 
 
 def _assert_fields(expected: list[dict[str, Any]], found: list[dict[str, Any]]) -> None:

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from tests.cli.conftest import POD
 from tests.cli.judging.test_rendering import CHART, program
+from tests.cli.test_scenarios import text_of
 from webhook.formats import FORMATS
 from webhook.offline import rendering
 
@@ -22,107 +24,13 @@ if TYPE_CHECKING:
 
     from tests.cli.conftest import Check, Run, Write
 
-POD_2 = POD.replace("web", "second")
-CHART_YAML = CHART.format("c")
-
-REPOSITORIES: dict[str, tuple[dict[str, str], list[str], str]] = {
-    "a base is judged in its overlay alone": (
-        {"b/kustomization.yaml": "resources: [p.yaml]", "b/p.yaml": POD, "o/kustomization.yml": "{resources: [../b], nameSuffix: -o}"},
-        ["web-o"], "",
-    ),
-    "a legacy base": ({"b/Kustomization": "resources: [p.yaml]", "b/p.yaml": POD, "o/kustomization.yaml": "bases: [../b]"}, ["web"], ""),
-    "a component of two roots": (
-        {
-            "c/kustomization.yaml": "kind: Component\nnamePrefix: c-", "p/p.yaml": POD, "p/kustomization.yaml": "resources: [p.yaml]",
-            "x/kustomization.yaml": "{resources: [../p], components: [../c], nameSuffix: -x}",
-            "y/kustomization.yaml": "{resources: [../p], components: [../c], nameSuffix: -y}",
-        },
-        ["c-web-x", "c-web-y"], "",
-    ),
-    "two roots print the same": (
-        {"b/kustomization.yaml": "resources: [p.yaml]", "b/p.yaml": POD, "x/kustomization.yaml": "resources: [../b]", "y/kustomization.yaml": "resources: [../b]"},
-        ["web"], "",
-    ),
-    "a component alone": ({"kustomization.yaml": "kind: Component\nresources: [p.yaml]", "p.yaml": POD}, ["web"], ""),
-    "another kind Kustomization": (
-        {"kustomization.yaml": "{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: a}}", "p.yaml": POD},
-        ["web"], "",
-    ),
-    "files that no kustomization reads": ({"kustomization.yaml": "resources: [p.yaml]", "p.yaml": POD, "q.yaml": POD_2}, ["second", "web"], ""),
-    "a kustomization includes itself": ({"kustomization.yaml": "resources: [., p.yaml]", "p.yaml": POD}, ["web"], "kustomization.yaml: can't be rendered: .*cycle"),
-    "two kustomizations include each other": (
-        {"a/kustomization.yaml": "resources: [../b]", "b/kustomization.yaml": "resources: [../a, p.yaml]", "b/p.yaml": POD},
-        ["web"], "can't be rendered: .*cycle",
-    ),
-    "a kustomization that is no YAML": ({"kustomization.yaml": "resources: {", "p.yaml": POD}, ["web"], "kustomization.yaml: can't be rendered: "),
-    "a remote base": ({"kustomization.yaml": "resources: [p.yaml, github.com/a/b]", "p.yaml": POD}, ["web"], "github.com/a/b is neither a file nor a folder here, and nothing is read from the network"),
-    "a remote base of a base": (
-        {"a/kustomization.yaml": "resources: [../b]", "b/kustomization.yaml": "Resources: ['https://127.0.0.1:{port}/x']", "p.yaml": POD},
-        ["web"], r"https://127.0.0.1:\d+/x is remote, and nothing is read from the network",
-    ),
-    "a folder with the name of a remote base": (
-        {"kustomization.yaml": "resources: [github.com/a/b]", "github.com/a/b/kustomization.yaml": "{}", "p.yaml": POD},
-        ["web"], "no 'git' program on path",
-    ),
-    "a remote file": ({"kustomization.yaml": "configMapGenerator: [{name: a, files: ['k=http://127.0.0.1:{port}']}]", "p.yaml": POD}, ["web"], "is remote"),
-    "a remote patch": ({"kustomization.yaml": "patches: [{path: 'HTTP://127.0.0.1:{port}'}]", "p.yaml": POD}, ["web"], "is remote"),
-    "a file outside": ({"kustomization.yaml": "secretGenerator: [{name: a, files: [../outside/secret]}]", "p.yaml": POD}, ["web"], "../outside/secret leads out of ."),
-    "a base outside": ({"kustomization.yaml": "resources: [../outside]", "p.yaml": POD}, ["web"], "../outside leads out of ."),
-    "a base over a link": ({"kustomization.yaml": "resources: [link]", "link": "-> ../outside", "p.yaml": POD}, ["web"], "leads out of ."),
-    "a file over a link": ({"kustomization.yaml": "secretGenerator: [{name: a, files: [link]}]", "link": "-> ../outside/secret", "p.yaml": POD}, ["web"], "leads out of ."),
-    "a kustomization that is a link": ({"k/kustomization.yaml": "-> ../../outside/kustomization.yaml", "p.yaml": POD}, ["web"], "leads out of ."),
-    "a folder whose name is no UTF-8": ({"a\udcff/kustomization.yaml": "resources: [p.yaml]", "a\udcff/p.yaml": POD}, ["web"], r"a\\udcff/kustomization.yaml: can't be rendered"),
-    "a chart": ({"Chart.yaml": CHART_YAML, "templates/p.yaml": POD, "crds/q.yaml": POD_2, "r.yaml": POD.replace("web", "third")}, ["second", "third", "web"], ""),
-    "a chart without a dependency": (
-        {"Chart.yaml": CHART_YAML + "dependencies: [{name: d, version: 1.0.0, repository: 'https://127.0.0.1:{port}'}]", "p.yaml": POD},
-        ["web"], "Chart.yaml: can't be rendered: .*missing in charts/ directory: d",
-    ),
-    "a library chart": ({"c/Chart.yaml": CHART_YAML + "type: library", "p.yaml": POD}, ["web"], ""),
-    "a chart with a link out": ({"Chart.yaml": CHART_YAML, "files/a": "-> ../../outside/secret", "templates/p.yaml": POD}, [], "leads out of ."),
-    "a chart with a link to a link out": (
-        {"c/Chart.yaml": CHART_YAML, "c/files": "-> ../more", "more/a": "-> ../../outside/secret", "c/templates/p.yaml": POD, "p.yaml": POD},
-        ["web"], "leads out of .",
-    ),
-    "a chart whose schema is remote": (
-        {"Chart.yaml": CHART_YAML, "values.schema.json": '{{"$ref": "http://127.0.0.1:{port}/x"}}', "templates/p.yaml": POD}, ["web"], "",
-    ),
-    "a chart that looks up a cluster, a host, the environment": (
-        {"Chart.yaml": CHART_YAML, "templates/p.yaml": POD + '# {{ lookup "v1" "Secret" "a" "b" }}{{ getHostByName "localhost" }}\n'}, ["web"], "",
-    ),
-    "a chart in a library chart": (
-        {"Chart.yaml": CHART_YAML + "type: library", "charts/app/Chart.yaml": CHART_YAML, "charts/app/templates/p.yaml": POD}, ["web"], "",
-    ),
-    "a chart below a subchart, and one that Helm ignores": (
-        {
-            "Chart.yaml": CHART_YAML,
-            **{f"charts/{c}/Chart.yaml": CHART_YAML.replace("name: c", f"name: {c[-1]}") for c in ("s", "s/examples/x", "_y")},
-            "charts/s/examples/x/templates/p.yaml": POD, "charts/_y/templates/p.yaml": POD_2,
-        },
-        ["second", "web"], "",
-    ),
-    "charts that contain each other": (
-        {"Chart.yaml": CHART_YAML, "charts/a/Chart.yaml": CHART_YAML.replace("name: c", "name: a"), "charts/a/charts/b": "-> ../..", "templates/p.yaml": POD},
-        [], "can't be rendered|^$",
-    ),
-    "a values file with a comma": (
-        {
-            ".spotgate.yaml": "chartValues: {.: ['v,../outside/values.yaml']}", "v": "{}", "v,../outside/values.yaml": "x: web",
-            "Chart.yaml": CHART_YAML, "templates/p.yaml": POD.replace("web", "{{ .Values.x }}"),
-        },
-        ["web"], "",
-    ),
-    "texts that look like paths": (
-        {
-            "a/kustomization.yaml": "{commonAnnotations: {path: ../b}, labels: [{pairs: {path: p.yaml}}], patches: [{path: ../b}]}", "a/p.yaml": POD,
-            "b/kustomization.yaml": "resources: [q.yaml]", "b/q.yaml": POD_2,
-        },
-        ["second", "web"], "can't be rendered",
-    ),
-    "a chart that includes itself": ({"Chart.yaml": CHART_YAML, "templates/_a.tpl": '{{ define "a" }}{{ include "a" . }}{{ end }}', "templates/p.yaml": '{{ include "a" . }}'}, [], "can't be rendered"),
-    "a chart that takes too much memory": (
-        {"Chart.yaml": CHART_YAML, "templates/p.yaml": '{{ range until 4000 }}{{ repeat 4000000 "ab" }}{{ end }}'}, [], "can't be rendered: it (ran out of memory|has not ended)",
-    ),
-}  # fmt: skip
+MANIFESTS = {"POD": POD, "CHART": CHART.format("c")}
+REPOSITORIES = yaml.safe_load(Path(__file__).with_name("repositories.yaml").read_text())
+REPOSITORIES["a folder whose name is no UTF-8"] = {
+    "files": {"a\udcff/kustomization.yaml": "resources: [p.yaml]", "a\udcff/p.yaml": "POD"},
+    "judged": ["web"],
+    "problem": r"a\\udcff/kustomization.yaml: can't be rendered",
+}
 
 
 @pytest.fixture
@@ -134,13 +42,14 @@ def repository(tmp_path: Path, kustomize: Path, helm: Path, monkeypatch: pytest.
     return Path()
 
 
-@pytest.mark.parametrize(("files", "names", "problem"), REPOSITORIES.values(), ids=REPOSITORIES)
-def test_repository(
-    check: Check, repository: Path, listener: Listener, files: dict[str, str], names: list[str], problem: str
-) -> None:
-    write_repository(repository, {name: text.replace("{port}", str(listener.port)) for name, text in files.items()})
+@pytest.mark.parametrize("name", REPOSITORIES)
+def test_repository(check: Check, repository: Path, listener: Listener, name: str) -> None:
+    expected = REPOSITORIES[name]
+    texts = {file: text_of(content, MANIFESTS) for file, content in expected["files"].items()}
+    write_repository(repository, {file: text.replace("{port}", str(listener.port)) for file, text in texts.items()})
     done = check(".")
-    assert sorted(each["name"] for each in done.json["results"]) == names
+    assert sorted(each["name"] for each in done.json["results"]) == expected["judged"]
+    problem = expected.get("problem")
     assert re.search(problem, done.err, re.DOTALL) if problem else not done.err
     assert done.code == (2 if problem else 1)
     assert not listener.asked()
