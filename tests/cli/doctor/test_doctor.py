@@ -7,9 +7,11 @@ import json
 import re
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from certs.authority import KeyPair, create_authority, issue_leaf
 from tests.cli.doctor.recorded import HOST, NAMESPACE, Answer, RecordedApi, certificates, recorded
@@ -155,83 +157,12 @@ async def test_a_healthy_installation_has_no_problem() -> None:
 SILENT = "unknown: what it serves and knows can't be read: 503 Service Unavailable: error trying to reach service"
 WHY = "; what replicas serve can't be read: 503"
 
-# What is changed in the answers, and what is said of it: each a regular expression that matches from the start.
+# As in cases.yaml, for answers that a program changes.
 CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
-    # Replicas
-    "a replica is missing": (
-        {DEPLOYMENT: {'"replicas": 3': '"replicas": 4'}},
-        {"replicas": "warn: 3 of 4 are ready: the other"},
-    ),
-    "no replica is ready": (
-        {PODS: {'"type": "Ready", "status": "True"': '"type": "Ready", "status": "False"'}},
-        {"replicas": "fail: 0 of 3 are ready: spotgate-"},
-    ),
-    "an image that is not there": (
-        {
-            PODS: {
-                '"type": "Ready", "status": "True"': '"type": "Ready", "status": "False"',
-                '"state": {"running": {[^}]*}}': '"state": {"waiting": {"reason": "ImagePullBackOff"}}',
-            }
-        },
-        {
-            "replicas": r"fail: 0 of 3 are ready: spotgate-\S+ \(ImagePullBackOff: image registry\.example\.com/spotgate@"
-        },
-    ),
-    "no Node to run on": (
-        {
-            PODS: {
-                '"type": "Ready", "status": "True"': '"type": "PodScheduled", "status": "False", "message": "0/5 nodes"',
-            }
-        },
-        {"replicas": r"fail: 0 of 3 are ready: spotgate-\S+ \(0/5 nodes\), "},
-    ),
-    "no Node to run on, and so no answer": (
-        {
-            PODS: {
-                '"type": "Ready", "status": "True"': '"type": "PodScheduled", "status": "False", "message": "0/5 nodes"',
-            },
-            PROXY: UNREACHABLE,
-            SECRET: secret(leaf()),
-        },
-        {
-            "replicas": r"fail: 0 of 3 are ready: spotgate-\S+ \(0/5 nodes\), ",
-            "replica": SILENT,
-        },
-    ),
-    "no Deployment": (
-        {DEPLOYMENT: GONE},
-        {
-            "replicas": "fail: there is no Deployment spotgate in namespace spotgate-system",
-            "policies": "fail: there is no Deployment spotgate in namespace spotgate-system that would name policies",
-            "MutatingWebhookConfiguration": "unknown: ",
-            "ValidatingWebhookConfiguration": "unknown: ",
-            "probes": "unknown: ",
-        },
-    ),
-    "several on one spot node": (
-        {PODS: {'"nodeName": "[^"]*"': '"nodeName": "h100-spot-0"'}},
-        {"hosts": "fail: several replicas are on h100-spot-0", "capacity": "fail: replicas run on spot: h100-spot-0"},
-    ),
-    "a node that its provider labels as spot": (
-        {NODES: {'"compute.coreweave.com/node-pool": "cpu-control-plane"': '"karpenter.sh/capacity-type": "spot"'}},
-        {"capacity": "fail: replicas run on spot: cpu-control-plane-0"},
-    ),
     # What each says of itself
     "another version": (
         {REPLICA: {'"version": "[^"]*"': '"version": "0.0.1"'}},
         {"replica": f"warn: it is version 0.0.1, this program {__version__}"},
-    ),
-    "another bundle": (
-        {REPLICA: {'"bundle": "[^"]*"': '"bundle": "0000"'}},
-        {"replica": "warn: it judges by bundle 0000, the Deployment names policies of bundle "},
-    ),
-    "a reload that failed": (
-        {METRICS: {r'(last_reload_success\{what="policies"\}) 1': r"\1 0"}},
-        {"replica": "warn: the last reload of its policies failed"},
-    ),
-    "a stale view": (
-        {METRICS: {r"(cluster_silence_seconds) [\d.e-]+": r"\1 600"}},
-        {"replica": "warn: it last heard of the cluster 600 s ago"},
     ),
     "not trusted by its own account": (
         {METRICS: Answer(200, "spotgate_certificate_trusted 0")},
@@ -240,10 +171,6 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
     "another program's answer": (
         {REPLICA: Answer(200, '{"version": 1}'), SECRET: secret(leaf())},
         {"replica": "unknown: .*/version of another version of spotgate"},
-    ),
-    "the Pod proxy may not be used": (
-        {PROXY: FORBIDDEN, SECRET: secret(leaf())},
-        {"replica": "unknown: what it serves and knows can't be read: 403 Forbidden: nobody may"},
     ),
     # Certificates
     "one that expires soon": ({REPLICA: serving(leaf(days_ago=25))}, {"certificate of": "warn: trusted until "}),
@@ -259,18 +186,6 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
         {REPLICA: serving(leaf("other.example"))},
         {"certificate of": f"fail: caBundle of .* the certificate is not for {HOST}"},
     ),
-    "no caBundle": (
-        {MUTATING: {'"caBundle": "[^"]*"': '"caBundle": ""'}},
-        {"certificate of": "fail: caBundle of mutate.*: it holds no certificate, so every call fails"},
-    ),
-    "caBundles may not be read": (
-        {MUTATING: FORBIDDEN},
-        {"certificates": "unknown: 403 Forbidden", "configurations": "unknown: 403 Forbidden"},
-    ),
-    "the Secret in place of silent replicas": (
-        {PROXY: UNREACHABLE, SECRET: secret(leaf())},
-        {"replica": SILENT},
-    ),
     "the Secret's certificate expires soon": (
         {PROXY: UNREACHABLE, SECRET: secret(leaf(days_ago=25))},
         {"replica": SILENT, "certificate in the Secret": f"warn: trusted until .*{WHY}"},
@@ -278,22 +193,6 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
     "the Secret's certificate is a stranger's": (
         {PROXY: UNREACHABLE, SECRET: secret(leaf(authority=create_authority(NOW)))},
         {"replica": SILENT, "certificate in the Secret": f"fail: caBundle of .*does not chain.*{WHY}"},
-    ),
-    "no Secret": (
-        {PROXY: UNREACHABLE},
-        {"replica": SILENT, "certificate in the Secret": f"fail: Secret: it does not exist{WHY}"},
-    ),
-    "the Secret may not be read": (
-        {PROXY: UNREACHABLE, SECRET: FORBIDDEN},
-        {"replica": SILENT, "certificate in the Secret": "unknown: the Secret can't be read: 403 Forbidden"},
-    ),
-    "silent replicas and a Deployment without a Secret": (
-        {PROXY: UNREACHABLE, DEPLOYMENT: {'"secret": ': '"other": '}},
-        {"replica": SILENT, "certificate in the Secret": f"unknown: the Deployment names no Secret{WHY}"},
-    ),
-    "no replicas": (
-        {PODS: NOTHING, SECRET: secret(leaf())},
-        {"replicas": "fail: 0 of 3 are ready: the other Pods are missing"},
     ),
     # Policies and configurations
     "policies that can't be loaded": (
@@ -322,10 +221,6 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
             "ValidatingWebhookConfiguration": "unknown: ",
             "probes": "unknown: ",
         },
-    ),
-    "a configuration is not there": (
-        {MUTATING: GONE},
-        {"MutatingWebhookConfiguration": "fail: it is not there: nothing of it is enforced"},
     ),
     "a field that somebody changed": (
         {MUTATING: mutated(lambda webhooks: webhooks[0].update(timeoutSeconds=30))},
@@ -378,14 +273,6 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
         {SUPERCHIP: Answer(201, "{}")},
         {"probe OnDemandFallback": "fail: on-demand-fallback/superchip is not found: the object was admitted"},
     ),
-    "no kind of node pool with a probe": (
-        {"GET /apis$": {'"compute.coreweave.com"': '"example.com"'}},
-        {"probe OnDemandFallback": "unknown: not probed: the cluster has no kind of node pool with a probe for it"},
-    ),
-    "no spot pool": (
-        {POOLS: {'"computeClass": "spot"': '"computeClass": "default"'}},
-        {"probe GracefulTermination": "unknown: not probed: no spot pool is known that a Pod could land on"},
-    ),
     "a policy that only audits": (
         own(
             "{apiVersion: spotgate.dev/v1, kind: EvictionStrategy, metadata: {name: eviction-strategy}, "
@@ -420,21 +307,6 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
         {"GET /version": Answer(200, '{"gitVersion": "v1.36.3", "major": "1", "minor": "36"}', (), IN_AN_HOUR)},
         {"clocks": r"warn: apart from this machine: the API server by \+\d{4} s$"},
     ),
-    "an old API server": (
-        {"GET /version": {'"gitVersion": "v1.36': '"gitVersion": "v1.29'}},
-        {"API server": "fail: version 1.29 is older than 1.30, which made matchConditions stable"},
-    ),
-    "old kubelets": (
-        {NODES: {'"kubeletVersion": "v1.36': '"kubeletVersion": "v1.28'}},
-        {"kubelets": "warn: the oldest is 1.28: no native sleep before 1.30"},
-    ),
-    "kubelets that nobody knows": (
-        {NODES: FORBIDDEN},
-        {
-            "capacity": "unknown: nodes can't be read: 403",
-            "kubelets": "unknown: the oldest kubelet is not known: nodes can't be read",
-        },
-    ),
     "calls that failed open": (
         {"GET /metrics": counted("apiserver_admission_webhook_fail_open_count", name="workloads.spotgate.dev")},
         {"failed calls": "warn: since the start of the API server that answered: workloads.spotgate.dev let through 3"},
@@ -462,8 +334,19 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
         {"on-demand floor": "warn: 2 of 3 on-demand Pods have a controller.kubernetes.io/pod-deletion-cost of another"},
     ),
     "Pods that the controller has assigned": ({"/api/v1/pods": assigned("100")}, {}),
-    "metrics may not be read": ({"GET /metrics": FORBIDDEN}, {"failed calls": "unknown: 403 Forbidden"}),
 }
+
+
+WHOLE = {
+    "forbidden": FORBIDDEN,
+    "unreachable": UNREACHABLE,
+    "gone": GONE,
+    "nothing": NOTHING,
+    "a secret": secret(leaf()),
+}
+for name, case in yaml.safe_load(Path(__file__).with_name("cases.yaml").read_text()).items():
+    answers = {key: WHOLE[change] if isinstance(change, str) else change for key, change in case["changed"].items()}
+    CASES[name] = (answers, case["said"])
 
 
 @pytest.mark.parametrize("case", CASES)
