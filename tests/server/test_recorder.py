@@ -350,6 +350,12 @@ def test_a_folder_that_is_open_to_others_is_refused(tmp_path: Path) -> None:
         prepare_folder(tmp_path)
 
 
+def test_a_folder_that_may_not_be_written_to_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    with pytest.raises(OSError, match="this user may not write there"):
+        prepare_folder(tmp_path / "recorded")
+
+
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="can't be made a folder for recorded reviews: File exists"):

@@ -85,6 +85,10 @@ def test_I23_an_empty_policy_set_is_refused(tmp_path: Path, capsys: pytest.Captu
     assert "holds no policy" in refuses({"policies": (tmp_path,)}, capsys)
 
 
+def test_a_missing_certificate_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "pass --tls-cert and --tls-key, --tls-secret, or --self-signed" in refuses({"self_signed": False}, capsys)
+
+
 def test_a_key_of_another_certificate_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     certificate.write_bytes(PAIR.certificate_pem)

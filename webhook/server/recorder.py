@@ -51,6 +51,8 @@ def prepare_folder(folder: Path) -> None:
             f"{folder}: other users may look into it (mode {mode:04o}), and recorded reviews are not for them; "
             f"name a folder that does not exist yet, or run `chmod 700 {folder}`"
         )
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OSError(f"{folder}: this user may not write there, so reviews can't be recorded")
 
 
 class Recorder:

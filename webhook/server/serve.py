@@ -134,6 +134,10 @@ def _certificate(options: ServeOptions) -> ServingCertificate:
     if options.tls_secret is not None:
         _, placeholder = self_signed(options.tls_name, [], utc_now())
         return ServingCertificate(placeholder, names=options.tls_name, client_ca=options.client_ca)
+    if not options.self_signed:
+        raise CertificateProblem(
+            "there is no certificate to serve", "pass --tls-cert and --tls-key, --tls-secret, or --self-signed"
+        )
     names = ["localhost", socket.gethostname(), *options.tls_name]
     authority, pair = self_signed(names, ["127.0.0.1", "::1"], utc_now())
     log.info("self-signed certificate made", ca_bundle=base64.b64encode(authority).decode())
