@@ -116,13 +116,6 @@ def test_it_says_what_to_write_instead(
     assert output.out == ""
 
 
-def test_a_share_of_no_spot_nodes_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "node.json"
-    file.write_text(json.dumps(node("paid-0", "paid")))
-    assert main(["rehearse", str(file), "--lose=30%"]) == 2
-    assert "--lose 30%: no such node is known to be spot by its labels or its pool" in capsys.readouterr().err
-
-
 def test_long_lists_are_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "cluster.json"
     nodes = [node(f"node-{number:02}", "spot") for number in range(30)]
