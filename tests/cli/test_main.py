@@ -43,39 +43,6 @@ def test_version_is_the_packages(run: Run) -> None:
     assert run("--version").out == f"spotgate {__version__}\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["chek", "x.yaml"], "invalid choice: 'chek'"),
-        (["--", "check"], ""),
-        (["check"], "required: PATH"),
-        (["check", ""], "a path is empty: write . for the working directory"),
-        (["check", "x.yaml", "--fail-on", "audit"], "invalid choice: 'audit'"),
-        (["check", "x.yaml", "--outp", "json"], "unrecognized arguments: --outp"),
-        (
-            ["check", "x.yaml", "--kubernetes-version", "latest"],
-            "'latest' is not a Kubernetes version; write it as 1.34",
-        ),
-        (["check", "x.yaml", "--ignore", "[a"], "'[a' opens a `[` that it does not close"),
-        (["check", "x.yaml", "--operation", "create"], "invalid choice: 'create'"),
-        (["review", "x.json", "y.json"], "unrecognized arguments: y.json"),
-        (["serve", "--listen", "localhost:https"], "'localhost:https' is no address to listen on; write host:port"),
-        (
-            ["serve", "--self-signed", "--tls-cert", "x"],
-            "give either --tls-cert and --tls-key, or --tls-secret, or --self-signed",
-        ),
-        (["serve", "--tls-cert", "x"], "give either --tls-cert and --tls-key, or --tls-secret, or --self-signed"),
-        (["serve"], "give either --tls-cert and --tls-key, or --tls-secret, or --self-signed"),
-        (["webhook-config", "--service-name", "Spot Gate"], "'Spot Gate' is no name of a Service"),
-    ],
-)
-def test_wrong_command_line_is_exit_code_2(run: Run, arguments: list[str], says: str) -> None:
-    done = run(*arguments)
-    assert done.code == 2
-    assert says in done.err
-    assert done.out == ""
-
-
 @pytest.mark.parametrize("command", ["audit", "certs check", "doctor"])
 def test_without_a_kubeconfig_the_file_that_is_not_there_is_named(
     run: Run, monkeypatch: pytest.MonkeyPatch, command: str

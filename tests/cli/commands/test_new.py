@@ -34,17 +34,3 @@ def test_the_example_of_a_kind_that_decides_has_the_values_of_the_shipped_policy
     assert example["spec"].pop("overrides") == [shipped.name]
     assert example["spec"].pop("match")
     assert document_kinds()[kind].model_validate(example["spec"]) == shipped.spec
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["ReservedLabel"], "unknown kind 'ReservedLabel', did you mean `ReservedLabels`?"),
-        (["Deployment"], "unknown kind 'Deployment'; there are: CapacityProvider, "),
-        ([], "the following arguments are required: KIND"),
-    ],
-)
-def test_a_mistake_is_said(run: Run, arguments: list[str], said: str) -> None:
-    done = run("new", *arguments)
-    assert (done.code, done.out) == (2, "")
-    assert said in done.err

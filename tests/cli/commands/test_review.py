@@ -99,8 +99,3 @@ def test_state_that_cannot_be_read_is_exit_code_2(run: Run, write: Write, polici
     done = run("review", body, "--policies", policies, "--state", write("bad.yaml", "a: {"), "--state", "nowhere")
     assert (done.code, done.out) == (2, "")
     assert [line.split(": ")[0] for line in done.err.splitlines()] == ["bad.yaml:2:1", "nowhere"]
-
-
-def test_missing_file_is_exit_code_2(run: Run) -> None:
-    done = run("review", "nowhere.json")
-    assert (done.code, done.err) == (2, "nowhere.json: can't be read: No such file or directory\n")

@@ -315,21 +315,6 @@ def test_a_list_of_templates_is_left_out(exported: Callable[..., tuple[dict[str,
     assert "a: labels in lists or maps, such as those of a RayCluster's worker groups, are left out" in said
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["export"], "the following arguments are required: what"),
-        (["export", "mapp"], "invalid choice: 'mapp'"),
-        (["export", "vap", "--policies", "nowhere.yaml"], "nowhere.yaml"),
-        (["export", "vap", "--namespace", "Spot Gate"], "'Spot Gate' is no name of a Service or namespace"),
-    ],
-)
-def test_a_wrong_command_line_says_what_is_wrong(arguments: list[str], text: str, run: Run) -> None:
-    done = run(*arguments)
-    assert (done.code, done.out) == (2, "")
-    assert text in done.err
-
-
 def test_a_policy_for_every_resource_is_refused(run: Run, write: Write) -> None:
     spec = VALIDATION.format(RIGHT).replace("[pods]", '["*"]').replace("{{", "{").replace("}}", "}")
     done = run("export", "vap", "--policies", str(write("policies.yaml", document("Validation", "a", spec))))

@@ -41,32 +41,25 @@ def test_the_example_of_the_page_prints_what_the_page_says(
 
 
 @pytest.mark.parametrize(
-    ("policies", "flags", "problem"),
+    ("policies", "problem"),
     [
-        ("", [], "map needs the node pools: give --state or --kubeconfig"),
-        ("", ["--state", "pools.yaml", "--kubeconfig", "x"], "map needs the node pools"),
-        ("", ["--state", "pools.yaml", "--context", "x"], "--context is of a kubeconfig"),
-        ("", ["--state", "nowhere"], "nowhere"),
-        ("", ["--kubeconfig", "nowhere"], "nowhere: can't be used to reach an API server"),
         (
             policy("SpotPlacement", "b", "{overrides: [a]}"),
-            ["--state", "pools.yaml"],
             "which policy decides for a Pod depends on others (`overrides` or `provider` of b)",
         ),
         (
             policy("GracefulTermination", "b", "{match: {objectSelector: {matchLabels: {app: web}}}}"),
-            ["--state", "pools.yaml"],
             "`match` of b and a differs in resourceRules or selectors",
         ),
     ],
 )
 def test_what_can_t_be_exported_is_a_plain_error(
-    policies: str, flags: list[str], problem: str, run: Run, write: Write, monkeypatch: pytest.MonkeyPatch
+    policies: str, problem: str, run: Run, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write("policies.yaml", policy("SpotPlacement", "a") + policies)
     write("pools.yaml", POOLS)
     monkeypatch.chdir(file.parent)
-    done = run("export", "map", "--policies", str(file), *flags)
+    done = run("export", "map", "--policies", str(file), "--state", "pools.yaml")
     assert (done.code, done.out) == (2, "")
     assert problem in done.err
 
@@ -75,11 +68,6 @@ def test_a_cluster_without_spot_capacity_is_warned_of(run: Run, write: Write) ->
     namespace = write("cluster.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n")
     done = run("export", "map", "--state", str(namespace))
     assert (done.code, done.err.count("warning: no node pool and no Node that was read is spot")) == (0, 1)
-
-
-def test_vap_takes_no_cluster(run: Run) -> None:
-    done = run("export", "vap", "--state", "x")
-    assert (done.code, done.err) == (2, "error: --state and --kubeconfig are for map: vap needs no look-up\n")
 
 
 def test_a_policy_that_only_audits_is_said_to_be_left_out(run: Run, write: Write) -> None:

@@ -218,10 +218,6 @@ def test_without_a_ca_file_replicas_have_a_place_for_their_own_ca(run: Run) -> N
         assert set(webhook["clientConfig"]) == {"service"}
 
 
-def test_missing_ca_file_is_refused(run: Run) -> None:
-    assert run("webhook-config", "--ca-file", "nowhere").err == "nowhere: can't be read: No such file or directory\n"
-
-
 POLICY = """\
 apiVersion: spotgate.dev/v1
 kind: ReservedLabels

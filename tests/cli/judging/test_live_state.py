@@ -151,13 +151,6 @@ def test_a_context_that_is_not_there_is_named(run: Run, write: Write) -> None:
     assert "Expected object with name staging in kubeconfig/contexts list" in said
 
 
-def test_a_context_without_a_kubeconfig_is_a_mistake(run: Run, write: Write) -> None:
-    write("pod.yaml", POD)
-    done = run("check", "--context=prod", "pod.yaml")
-    assert (done.code, done.out) == (2, "")
-    assert done.err == "error: --context is of a kubeconfig; give --kubeconfig too\n"
-
-
 def test_an_api_server_that_is_not_there_is_named(run: Run, write: Write, closed_port: int) -> None:
     url = f"https://127.0.0.1:{closed_port}"
     said = judged(run, write, kubeconfig(url))

@@ -203,8 +203,3 @@ def test_explain_takes_it_and_fix_changes_files_as_they_are(run: Run, overlay: s
     assert "overlays/prod/kustomization.yaml: is not rendered, and its files are taken as they are" in done.err
     shutil.rmtree("base")
     assert run("explain", "--kustomize", overlay).code == 2
-
-
-def test_values_without_a_chart_and_nothing_at_all_are_refused(check: Check, write: Write) -> None:
-    assert "--helm-values is for charts; give --helm too" in check(write("pod.yaml", POD), "--helm-values", "x").err
-    assert "required: PATH" in check().err

@@ -280,25 +280,3 @@ def test_a_report_that_can_not_be_written_is_said_and_leaves_nothing_behind(run:
         "error: -o sarif=missing/out.sarif: can't be written: No such file or directory; "
         "its folder must be there and writable; or name another file\n"
     )
-
-
-@pytest.mark.parametrize(
-    ("outputs", "said"),
-    [
-        (("json", "table"), "two -o go to the same place; write one of them to another file: -o FORMAT=FILE"),
-        (("json", "json"), "two -o go to the same place"),
-        (("json=a", "sarif=./a"), "two -o go to the same place"),
-        (("json=",), "'json=' names no file; write json=FILE, or json for standard output"),
-    ],
-)
-def test_outputs_that_would_run_into_each_other_are_refused(run: Run, outputs: tuple[str, ...], said: str) -> None:
-    done = check(run, *(part for output in outputs for part in ("-o", output)))
-    assert (done.code, done.out) == (2, "")
-    assert said in done.err
-    assert not Path("a").exists()
-
-
-def test_an_unknown_format_is_told_with_those_that_there_are(run: Run) -> None:
-    done = check(run, "-o", "yaml")
-    assert done.code == 2
-    assert "github, gitlab, html, json" in done.err
