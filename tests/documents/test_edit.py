@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -42,140 +44,14 @@ def tolerate(thing: JSON) -> None:
     thing["spec"].setdefault("tolerations", []).append({"key": "spot", "value": "true", "effect": "NoSchedule"})
 
 
-@pytest.mark.parametrize(
-    ("before", "alter", "after"),
-    [
-        pytest.param(
-            "spec:\n  a: 1 # one\n# end\nstatus: {}\n",
-            select,
-            "spec:\n  a: 1 # one\n  nodeSelector:\n    example.com/pool: a\n# end\nstatus: {}\n",
-            id="a comment stays with its line",
-        ),
-        pytest.param(
-            "spec:\n    a:\n        b: 1",
-            select,
-            "spec:\n    a:\n        b: 1\n    nodeSelector:\n        example.com/pool: a",
-            id="indented as the rest is, without a newline at the end",
-        ),
-        pytest.param(
-            "spec:\n  x:\n  - 1\n",
-            tolerate,
-            'spec:\n  x:\n  - 1\n  tolerations:\n  - key: spot\n    value: "true"\n    effect: NoSchedule\n',
-            id="dashes as far in as the others are",
-        ),
-        pytest.param(
-            "spec:\n  tolerations:\n    - key: a\n",
-            tolerate,
-            'spec:\n  tolerations:\n    - key: a\n    - key: spot\n      value: "true"\n      effect: NoSchedule\n',
-            id="one more item",
-        ),
-        pytest.param(
-            "spec: {a: 1,\n  tolerations: [{key: a},]} # c\n",
-            tolerate,
-            'spec: {a: 1,\n  tolerations: [{key: a}, {key: spot, value: "true", effect: NoSchedule},]} # c\n',
-            id="in brackets",
-        ),
-        pytest.param(
-            "spec:\n  nodeSelector:\n  a: 1\n",
-            select,
-            "spec:\n  nodeSelector: {example.com/pool: a}\n  a: 1\n",
-            id="a key without a value",
-        ),
-        pytest.param(
-            "spec:\n  nodeSelector: ~ # none\n",
-            select,
-            "spec:\n  nodeSelector: {example.com/pool: a} # none\n",
-            id="a null",
-        ),
-        pytest.param("spec: {}\n", select, "spec: {nodeSelector: {example.com/pool: a}}\n", id="nothing in brackets"),
-        pytest.param(
-            "spec:\r\n  a: |\r\n    text\r\n\r\n  \r\nb: 1\r\n",
-            select,
-            "spec:\r\n  a: |\r\n    text\r\n  nodeSelector:\r\n    example.com/pool: a\r\n\r\n  \r\nb: 1\r\n",
-            id="behind a block scalar, with the line ends of Windows",
-        ),
-        pytest.param(
-            "spec:\n  a: |+\n    text\n\n",
-            select,
-            "spec:\n  a: |+\n    text\n\n  nodeSelector:\n    example.com/pool: a\n",
-            id="behind a block scalar that keeps its empty lines",
-        ),
-        pytest.param(
-            "spec:\n  a: |\n    text\n      \n\n",
-            select,
-            "spec:\n  a: |\n    text\n      \n  nodeSelector:\n    example.com/pool: a\n\n",
-            id="behind a block scalar that ends in spaces",
-        ),
-        pytest.param(
-            "spec: {\n  a: 1 # one\n  # more\n} # end\n",
-            select,
-            "spec: {\n  a: 1, nodeSelector: {example.com/pool: a} # one\n  # more\n} # end\n",
-            id="in brackets, before the comment of the last entry",
-        ),
-        pytest.param(
-            "spec: {\r\n  a: [],# one\r\n}\r\n",
-            select,
-            "spec: {\r\n  a: [], nodeSelector: {example.com/pool: a},# one\r\n}\r\n",
-            id="in brackets, with a comma and a comment at the end",
-        ),
-        pytest.param(
-            "spec: {tolerations: [{key: a}, # one\n    {key: b} # two\n    , ]}\n",
-            tolerate,
-            'spec: {tolerations: [{key: a}, # one\n    {key: b}, {key: spot, value: "true", effect: NoSchedule} # two\n    , ]}\n',
-            id="in brackets, where only the last entry has a line of its own",
-        ),
-        pytest.param(
-            "spec: {a: 1, # one\n  b: 2, c: 3 # three\n }\n",
-            select,
-            "spec: {a: 1, # one\n  b: 2, c: 3, nodeSelector: {example.com/pool: a} # three\n }\n",
-            id="in brackets, where entries share a line",
-        ),
-        pytest.param(
-            "? spec\n: ? a\n  : 1\n",
-            select,
-            "? spec\n: ? a\n  : 1\n  nodeSelector:\n    example.com/pool: a\n",
-            id="behind explicit keys",
-        ),
-        pytest.param(
-            "%TAG !k! tag:yaml.org,2002:\n---\nspec:\n  a: !k!int 1\n",
-            select,
-            "%TAG !k! tag:yaml.org,2002:\n---\nspec:\n  a: !k!int 1\n  nodeSelector:\n    example.com/pool: a\n",
-            id="tags with a directive",
-        ),
-        pytest.param(
-            "spec:\n  a: ['C:\\udev', \"x\"]\n",
-            select,
-            "spec:\n  a: ['C:\\udev', \"x\"]\n  nodeSelector:\n    example.com/pool: a\n",
-            id="what looks like an escaped surrogate",
-        ),
-        pytest.param(
-            '{"spec":\n {"\x7f\ufffe": "\\ud83d\\ude00",\n  "C:\\\\uda"\n: "b"}}',
-            select,
-            '{"spec":\n {"\x7f\ufffe": "\\ud83d\\ude00",\n  "C:\\\\uda"\n: "b", "nodeSelector": {"example.com/pool": "a"}}}',
-            id="JSON that is no YAML",
-        ),
-        pytest.param(
-            '{\n    "spec": {\n        "a": 1\n    }\n}\n',
-            select,
-            '{\n    "spec": {\n        "a": 1,\n        "nodeSelector": {\n            "example.com/pool": "a"\n        }\n    }\n}\n',
-            id="JSON on many lines",
-        ),
-        pytest.param(
-            '{"spec": {"a": "\\ud83d\\ude00"}}',
-            select,
-            '{"spec": {"a": "\\ud83d\\ude00", "nodeSelector": {"example.com/pool": "a"}}}',
-            id="JSON on one line",
-        ),
-        pytest.param(
-            '{\n\t"spec": {\n\t\t"a": 1\n\t}\n}',
-            select,
-            '{\n\t"spec": {\n\t\t"a": 1,\n\t\t"nodeSelector": {\n\t\t\t"example.com/pool": "a"\n\t\t}\n\t}\n}',
-            id="JSON indented with tabs",
-        ),
-    ],
-)
-def test_what_is_added_looks_like_the_rest(before: str, alter: Callable[[JSON], None], after: str) -> None:
-    assert change(before, alter) == after
+ALTERING = {"select": select, "tolerate": tolerate}
+EDITS = yaml.safe_load(Path(__file__).with_name("edits.yaml").read_text())
+
+
+@pytest.mark.parametrize("case", EDITS)
+def test_what_is_added_looks_like_the_rest(case: str) -> None:
+    edit = EDITS[case]
+    assert change(edit["before"], ALTERING[edit["alter"]]) == edit["after"]
 
 
 def test_a_scalar_is_replaced_and_its_comment_kept() -> None:

@@ -52,10 +52,16 @@ spec:
     - users: [jane]
       reason: migration
       expires: {last}
+---
+apiVersion: spotgate.dev/v1
+kind: Exemption
+metadata: {{name: team-a}}
+spec: {{policies: ["*"], namespaces: [team-a], reason: migration, expires: {last}}}
 """
     done = run("check", write("pod.yaml", POD), "--policies", write("policy.yaml", policy))
-    warning = f"policy.yaml:9:7: spec.exempt[0].expires: warning: {says.format(last=last)}"
-    assert (done.code, done.err) == (0, warning if says else "")
+    places = ("9:7: spec.exempt[0].expires", "14:66: spec.expires") if says else ()
+    warnings = [f"policy.yaml:{place}: warning: {says.format(last=last)}" for place in places]
+    assert (done.code, done.err) == (0, "".join(warnings))
 
 
 TAINTED_POOL = """\
