@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.controlplane.cluster import start_cluster
+from tests.controlplane.populate import wait_for_crds
+from tests.policy_reports import policy_report_crds
 from tests.rehearse.test_live import deployment, node
 from tests.server.conftest import spawn  # noqa: F401 - a fixture
 
@@ -76,12 +78,15 @@ def rehearse(cluster: Cluster) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
 
 
-def test_a_night_is_published_and_shown_by_the_webhook(
+def test_a_night_is_published_as_a_report_and_shown_by_the_webhook(
     installed: Cluster,
     spawn: Spawn,  # noqa: F811
     tmp_path: Path,
 ) -> None:
     kubectl = installed.kubectl
+    crds = f"--filename={policy_report_crds()}"
+    kubectl("apply", "--server-side", crds)
+    wait_for_crds(kubectl)
     done = rehearse(installed)
     assert done.returncode == 0, done.stderr
     assert "can't be read" not in done.stdout
@@ -91,6 +96,14 @@ def test_a_night_is_published_and_shown_by_the_webhook(
         {"pool": "spot-a", "nodes": 1, "pending": 2, "killedEarly": 0},
         {"pool": "spot-b", "nodes": 1, "pending": 0, "killedEarly": 0},
     ]
+    report = kubectl.get("policyreport", ACCOUNT, f"--namespace={NAMESPACE}")
+    assert {name: number for name, number in report["summary"].items() if number} == {"fail": 1, "pass": 1}
+    failed, passed = report["results"]
+    assert failed["message"] == "losing spot-a leaves 2 of 2 Pods without room"
+    assert failed["resources"] == [
+        {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "stuck"}
+    ]
+    assert passed["properties"]["pool"] == "spot-b"
 
     # What is applied again keeps the result, and the ServiceAccount has written nothing else.
     kubectl("apply", f"--filename={ROOT}/manifests/components/rehearsal/configmap.yaml")
@@ -102,7 +115,7 @@ def test_a_night_is_published_and_shown_by_the_webhook(
         for each in asked
         if each["verb"] not in {"get", "list", "watch"}
     }
-    assert written == {("patch", "configmaps", ACCOUNT)}
+    assert written == {("patch", "configmaps", ACCOUNT), ("patch", "policyreports", ACCOUNT)}
     assert {each["objectRef"]["resource"] for each in asked if "objectRef" in each}.isdisjoint({"secrets"})
 
     file = tmp_path / "rehearsal.json"
@@ -118,6 +131,8 @@ def test_a_night_is_published_and_shown_by_the_webhook(
         f"patch configmaps/spotgate-own-policies --namespace={NAMESPACE}",
         f"get configmaps/{ACCOUNT} --namespace={NAMESPACE}",
         f"create configmaps --namespace={NAMESPACE}",
+        f"patch policyreports/spotgate-audit --namespace={NAMESPACE}",
+        "create policyreports --namespace=default",
         "list secrets",
         "delete pods",
         "create pods/eviction",

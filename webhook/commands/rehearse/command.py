@@ -82,7 +82,7 @@ def configure(parser: ArgumentParser) -> None:
     _add(parser, "--fix-seconds", "N", one_by_one, _count, _SECONDS_TO_TRY)
     nightly = (
         "rehearse each --lose separately (default: each pool with spot Nodes), and write the results to this ConfigMap "
-        "of the live cluster"
+        "of the live cluster, and to a PolicyReport of the same name if the cluster has the kind"
     )
     name = partial(object_name, kind="ConfigMap", example="spotgate-rehearsal")
     _add(again, "--publish", "NAMESPACE/NAME", nightly, name)

@@ -1,31 +1,35 @@
-"""Rehearse the loss of each spot pool, and publish the results in a ConfigMap.
+"""Rehearse the loss of each spot pool, and publish the results in the cluster: a ConfigMap, and a PolicyReport.
 
-The webhook shows them (`webhook.server.rehearsals`).
+The webhook shows what the ConfigMap says (`webhook.server.rehearsals`). The PolicyReport is for dashboards.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from webhook.base.exits import FINE, FOUND, CannotJudgeError
+from webhook.base.terminal import counted
 from webhook.cluster.api import ApiError
 from webhook.cluster.connection import run_on_cluster
-from webhook.cluster.discovery import ServedResource
-from webhook.commands.audit.reports import apply_as
+from webhook.cluster.discovery import ServedResource, served_resources
+from webhook.commands.audit.reports import apply_as, find_report_kinds, report_fields
+from webhook.commands.audit.run import PAGE_SECONDS
 from webhook.kube.resources import Resource
 from webhook.rules.context import utc_now
 from webhook.server.rehearsals import KEY, PoolRehearsal, PublishedRehearsals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from webhook.cluster.api import Api
     from webhook.commands.rehearse.rehearsals import RehearseOptions
     from webhook.rehearse.inputs.nodes import RehearsedNode
-    from webhook.rehearse.result import Rehearsal
+    from webhook.rehearse.result import Rehearsal, RehearsalSummary, WorkloadResult
+
+JSON = dict[str, Any]
 
 _CONFIG_MAPS: Final = ServedResource(
     resource=Resource("", "ConfigMap", "configmaps", namespaced=True), version="v1", verbs=frozenset()
@@ -42,16 +46,16 @@ def publish(
 
     Raise CannotJudgeError if a pool can't be rehearsed: then nothing is published.
     """
+    results: list[JSON] = []
     pools: list[PoolRehearsal] = []
     for name in options.lose or spot_pools(nodes):
         rehearsal = rehearse(name)
         import_module(f"webhook.rehearse.output.{options.output}").show(rehearsal)
         lost = sum(len(window.nodes) for window in rehearsal.windows)
-        summary = rehearsal.summary
-        pending = int((summary.pending.max or 0) + (summary.missing.max or 0))
-        pools.append(PoolRehearsal(name, lost, pending, int(summary.killed_early.max or 0)))
+        pools.append(PoolRehearsal(name, lost, *_harm(rehearsal.summary)))
+        results += list(_of_workloads(name, rehearsal)) or [_result(name, "pass", "leaves no Pod without room")]
     published = PublishedRehearsals(utc_now().timestamp(), tuple(pools))
-    run_on_cluster("rehearse", options, lambda api: _publish(api, place, published))
+    run_on_cluster("rehearse", options, lambda api: _publish(api, place, published, results))
     most = options.max_pending
     return FOUND if most is not None and any(pool.pending > most for pool in pools) else FINE
 
@@ -62,11 +66,47 @@ def spot_pools(nodes: Iterable[RehearsedNode]) -> list[str]:
     return sorted({pool or f"provider:{provider.name}" for pool, provider in spot if provider is not None})
 
 
-async def _publish(api: Api, place: tuple[str, str], published: PublishedRehearsals) -> None:
+def _of_workloads(pool: str, rehearsal: Rehearsal) -> Iterator[JSON]:
+    """Yield a result for each workload that the loss harms."""
+    for workload in rehearsal.workloads:
+        pending, killed = _harm(workload)
+        harms = [f"leaves {pending} of {counted(workload.replicas, 'Pod')} without room"] if pending else []
+        harms += [f"kills {counted(killed, 'Pod')} early"] if killed else []
+        if harms:
+            result = _result(pool, "fail" if pending else "warn", " and ".join(harms))
+            named = msgspec.to_builtins(workload)
+            keys = ("apiVersion", "kind", "namespace", "name")
+            result["resources"] = [{key: named[key] for key in keys if named[key]}]
+            result["properties"]["reasons"] = "; ".join(workload.reasons)
+            yield result
+
+
+def _result(pool: str, verdict: str, effect: str) -> JSON:
+    return {
+        "source": "spotgate",
+        "policy": "rehearsal",
+        "category": "Rehearsal",
+        "result": verdict,
+        "severity": "info" if verdict == "pass" else "medium",
+        "scored": verdict == "fail",
+        "message": f"losing {pool} {effect}",
+        "properties": {"pool": pool},
+    }
+
+
+def _harm(figures: RehearsalSummary | WorkloadResult) -> tuple[int, int]:
+    """Return how many Pods do not run in the end, and how many are killed early, in the worst run."""
+    return int((figures.pending.max or 0) + (figures.missing.max or 0)), int(figures.killed_early.max or 0)
+
+
+async def _publish(api: Api, place: tuple[str, str], published: PublishedRehearsals, results: list[JSON]) -> None:
     namespace, name = place
     data = {KEY: msgspec.json.encode(published).decode()}
     try:
         await apply_as(name, api, _CONFIG_MAPS, namespace, {"data": data})
+        kinds = find_report_kinds(await served_resources(lambda path, accept: api.read(path, PAGE_SECONDS, accept)))
+        if kinds is not None:
+            await apply_as(name, api, kinds.namespaced, namespace, report_fields(results))
     except ApiError as error:
         raise CannotJudgeError(
             f"spotgate rehearse: --publish {namespace}/{name}: {error}; manifests/components/rehearsal has the "
