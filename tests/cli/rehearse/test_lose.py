@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.rehearse.test_rehearse import node, pool
 from tests.objects import BUNDLE
+from webhook.base.exits import CannotJudgeError
 from webhook.commands import main
 from webhook.rehearse.inputs.resources import manifest_of
 from webhook.rehearse.inputs.selection import loss_of
@@ -74,6 +75,19 @@ def test_a_share_is_drawn_with_a_fixed_seed() -> None:
     assert few < lost("31%of:spot")[1]
     assert len(lost("31%of:spot")[1]) == 4  # rounded up
     assert lost("30%of:spot", "31%of:spot")[1] == lost("31%of:spot")[1]
+
+
+def test_a_name_of_several_pools_is_refused() -> None:
+    other = {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": "odd"},
+        "spec": {"template": {"spec": {"nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "x", "name": "x"}}}},
+    }
+    manifests = [manifest_of("here", value) for value in (*CLUSTER, other)]
+    snapshot = snapshot_of(ClusterSource(manifests=manifests), BUNDLE, ALLOCATABLE)
+    with pytest.raises(CannotJudgeError, match="--lose odd: 2 pools have this name: NodePool odd, NodePool odd"):
+        loss_of(["odd"], snapshot, BUNDLE.providers)
 
 
 WRITE = (

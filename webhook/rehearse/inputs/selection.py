@@ -67,7 +67,7 @@ def loss_of(
     named: dict[str, None] = {}
     nodes: dict[str, RehearsedNode] = {}
     for text in wanted:
-        shown, selected = _find(text, snapshot.nodes)
+        shown, selected = _find(text, snapshot)
         named[shown] = None
         nodes |= {node.name: node for node in selected}
     budgets = GraceBudgets(providers)
@@ -77,11 +77,11 @@ def loss_of(
     return Loss(tuple(named), tuple(structs.replace(key, nodes=tuple(names)) for key, names in windows.items()))
 
 
-def _find(wanted: str, nodes: Sequence[RehearsedNode]) -> tuple[str, Sequence[RehearsedNode]]:
+def _find(wanted: str, snapshot: ClusterSnapshot) -> tuple[str, Sequence[RehearsedNode]]:
     """Return words for what is wanted, and its Nodes. A larger share has all Nodes of a smaller one."""
     share = _SHARE.fullmatch(wanted)
     shown = "the spot nodes"
-    selected: Sequence[RehearsedNode] = [node for node in nodes if node.spot]
+    selected: Sequence[RehearsedNode] = [node for node in snapshot.nodes if node.spot]
     if share is None or share[2] is not None:
         named = _NAME.fullmatch(wanted if share is None else share[2])
         if named is None:
@@ -89,7 +89,7 @@ def _find(wanted: str, nodes: Sequence[RehearsedNode]) -> tuple[str, Sequence[Re
                 f"spotgate rehearse: --lose {wanted or repr(wanted)}: write POOL, provider:NAME, selector:KEY=VALUE, "
                 "type:NAME or zone:NAME, or a share: 1% to 100% of all spot nodes, 1%of:POOL ..., in whole numbers"
             )
-        shown, selected = _named(wanted, named[1] or "", named[2], nodes)
+        shown, selected = _named(wanted, named[1] or "", named[2], snapshot)
     if not selected:
         raise CannotJudgeError(
             f"spotgate rehearse: --lose {wanted}: no such node is known to be spot by its labels or its pool; name a "
@@ -101,18 +101,23 @@ def _find(wanted: str, nodes: Sequence[RehearsedNode]) -> tuple[str, Sequence[Re
     return f"{share[1]}% of {shown}", drawn[: math.ceil(len(drawn) * int(share[1]) / 100)]
 
 
-def _named(wanted: str, prefix: str, name: str, nodes: Sequence[RehearsedNode]) -> tuple[str, Sequence[RehearsedNode]]:
+def _named(wanted: str, prefix: str, name: str, snapshot: ClusterSnapshot) -> tuple[str, Sequence[RehearsedNode]]:
     """Return words for a name, and its Nodes: of a pool or a label all, else the spot ones, if there are any."""
     what, names_of = _NAMINGS[prefix]
-    selected = sorted((node for node in nodes if name in names_of(node)), key=lambda node: node.name)
+    selected = sorted((node for node in snapshot.nodes if name in names_of(node)), key=lambda node: node.name)
     if not selected:
-        there = sorted({own for node in nodes for own in names_of(node)} - {""})
+        there = sorted({own for node in snapshot.nodes for own in names_of(node)} - {""})
         if prefix == "selector":  # too many to list all
             key = name.partition("=")[0]
             there = [label for label in there if label.startswith(f"{key}=")] or there
         raise absent(f"--lose {wanted}", what, name, there)
     spot = [node for node in selected if node.spot]
     if not prefix:
+        pools = [str(pool) for pool in snapshot.pools if pool.is_named(name)]
+        if len(pools) > 1:
+            raise CannotJudgeError(
+                f"spotgate rehearse: --lose {wanted}: {len(pools)} pools have this name: {', '.join(pools)}; rename one"
+            )
         return f"{_kind_of(selected[0])}/{name}", selected
     return f"{what} {name}", selected if prefix == "selector" else spot if prefix == "provider" else spot or selected
 
