@@ -108,6 +108,22 @@ def test_without_go_and_containers_it_is_said_why_there_are_none(
     assert not cache.exists()
 
 
+@pytest.mark.usefixtures("cache")
+def test_without_the_version_of_a_cluster_a_rehearsal_builds_the_newest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "find_go", lambda: "go")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    for engine in ("docker", "podman", "nerdctl"):
+        write(tmp_path / "bin" / engine, "#!/bin/sh\nexit 1\n")
+    program = "#!/bin/sh\\necho Kubernetes v1.37.2\\n"
+    script = f"""while [ "$1" != -o ]; do shift; done; printf '{program}' > "$2"; chmod +x "$2"\n"""
+    write(tmp_path / "bin" / "go", f"#!/bin/sh\n{script}")
+    assert find_programs(None, "v1.34.4").version == "1.37.2"
+    with pytest.raises(CannotJudgeError, match=r"v1\.34\.4 comes from container images"):
+        prepare("v1.34.4")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="images have programs for Linux")
 @pytest.mark.parametrize("engine", ["scripted", "podman"])
 def test_without_go_programs_are_taken_out_of_images(

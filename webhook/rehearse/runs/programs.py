@@ -49,7 +49,7 @@ class Programs:
 
 
 def find_programs(folder: Path | None, cluster: str | None) -> Programs:
-    """Return the programs in a folder, or else those of the minor version of a cluster; building them may take minutes.
+    """Return the programs in a folder, or of the minor version of a cluster, or else of ours; this can take minutes.
 
     Raise CannotJudgeError if the folder lacks one, one can't be run, or spotgate can't get them.
     """
@@ -62,7 +62,12 @@ def find_programs(folder: Path | None, cluster: str | None) -> Programs:
     if (programs := _found(_preferred(cluster)) or _found(KUBERNETES.version)) is not None:
         return programs
     report("there are no programs of a control plane yet; `spotgate rehearse --prepare` gets them beforehand")
-    return prepare(cluster)
+    try:
+        return prepare(cluster)
+    except CannotJudgeError:
+        if _preferred(cluster) == KUBERNETES.version:
+            raise
+        return prepare(None)
 
 
 def prepare(cluster: str | None) -> Programs:
