@@ -149,13 +149,15 @@ def _of_budget(
     if budget is not None and workload.killed_early.max and blocks:
         # The budget that it has was too strict, whatever the model of the drain says.
         at_once = max(at_once, workload.replicas - budget_from(budget).least(workload.replicas) + 1)
-        # The disruption controller can count no other one, either, if it can't count this one.
-        if at_once < workload.replicas and workload.seconds_below_budget.max is not None:
+        # The disruption controller may not know of how many Pods. A number to keep needs no total.
+        known = workload.seconds_below_budget.max is not None
+        least = None if known else workload.replicas - at_once
+        if at_once < workload.replicas:
             yield _change(
                 f"{workload}: PodDisruptionBudget {workload.budget} blocks the drain until SIGKILL; if it allows "
                 f"{at_once} at a time, all are evicted in time",
                 budget,
-                {"minAvailable": None, "maxUnavailable": at_once},
+                {"minAvailable": least, "maxUnavailable": at_once if known else None},
             )
         elif workload.replicas == 1 and workload.kind == "Deployment":
             yield _change(

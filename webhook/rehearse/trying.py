@@ -36,7 +36,8 @@ def try_fixes(base: Rehearsal, rehearse: Callable[[Sequence[Fix], int | None], R
             continue
         without = rehearse(others, _ONE_RUN) if others else base
         longest = max(longest, time.monotonic() - start)
-        helps = bool(compare(fixed, without, "").worse)
+        worse = bool(compare(fixed, without, "").worse)
+        helps = (_harm(without), worse) > (_harm(fixed), False)
         rank = (0.0 if helps else 2.0, *(-harm for harm in _harm(without)))
         ranked.append((rank, structs.replace(fix, tried="helps" if helps else "does not help")))
     ranked.sort(key=itemgetter(0))

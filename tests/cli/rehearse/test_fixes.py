@@ -139,6 +139,17 @@ def rehearsed(*, replicas: Any = 6, **figures: Any) -> Rehearsal:
             id="a budget that holds the drain up",
         ),
         pytest.param(
+            DEPLOYMENT % ("spot-preferred", 60) + BUDGET,
+            rehearsed(
+                killed_early=Figure(6, 6),
+                budget="web",
+                seconds_below_budget=Figure(),
+                reasons=("PodDisruptionBudget web can't be counted: no scale",),
+            ),
+            [{"kind": "PodDisruptionBudget", "spec": {"minAvailable": 5, "maxUnavailable": None}}],
+            id="a budget that can't be counted",
+        ),
+        pytest.param(
             DEPLOYMENT % ("spot-preferred", 300),
             rehearsed(lowest_ready=Figure(0, 0), replicas=6),
             [],
@@ -348,3 +359,14 @@ def test_each_fix_is_tried_without_the_others_until_the_time_is_over() -> None:
     assert result.fixed is not None
     assert [each.figure for each in result.comparison.better] == ["pending"] if result.comparison else False
     assert [fix.tried for fix in try_fixes(base, rehearse, -1).fixes] == [None, None]
+
+
+def test_a_fix_that_has_pods_killed_does_not_help_whatever_else_it_does() -> None:
+    base = structs.replace(rehearsed(lowest_ready=Figure(0, 0)), fixes=(Fix("budget", {}), Fix("other", {})))
+
+    def rehearse(fixes: Sequence[Fix], _: int | None) -> Rehearsal:
+        killed, ready = (Figure(1, 1), Figure(3, 3)) if Fix("budget", {}) in fixes else (Figure(0, 0), Figure(0, 0))
+        result = rehearsed(killed_early=killed, lowest_ready=ready)
+        return structs.replace(result, summary=structs.replace(result.summary, killed_early=killed))
+
+    assert [fix.tried for fix in try_fixes(base, rehearse, 180).fixes] == ["does not help", "does not help"]
