@@ -15,6 +15,7 @@ from webhook.capacity.providers.pool import Taint  # noqa: TC001 - msgspec reads
 from webhook.documents.yaml_writer import dump
 
 DrainedBy = Literal["eviction", "kubelet", "nobody"]
+PodState = Literal["ready", "stopping", "starting", "pending"]
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -36,6 +37,28 @@ class Figure(msgspec.Struct, frozen=True):
         if self.min is None or self.max is None:
             return otherwise
         return f"{self.min:g}" if self.min == self.max else f"{self.min:g}-{self.max:g}"
+
+
+class Capacity(msgspec.Struct, frozen=True):
+    """The capacity of a node pool.
+
+    Attributes:
+        nodes: its number of Nodes.
+        allocatable: what they offer together, by resource, in whole units or bytes.
+        requested: what the Pods on them request of that, in the first run.
+    """
+
+    nodes: int
+    allocatable: Mapping[str, float]
+    requested: Mapping[str, float]
+
+
+class PoolCapacity(msgspec.Struct, frozen=True):
+    """The capacity of a node pool before and after the reclaim; its name is empty if the Nodes name no pool."""
+
+    name: str
+    before: Capacity
+    after: Capacity
 
 
 class ReclaimWindow(msgspec.Struct, frozen=True):
@@ -124,7 +147,7 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
         budget: the name of that PodDisruptionBudget; empty if there is none.
         reasons: why Pods are pending, in the scheduler's words, and what else there is to say.
         down_seconds: how long no Pod is ready, if one was before; None if in the end none is.
-        ready: how many Pods are ready in the first run, each number with the second since which it holds.
+        states: how many Pods are in each of `PodState` in the first run, with the second since which that holds.
         lost_on: the lost Nodes that its Pods were on.
         goes_with_nodes: it only loses Pods that nothing moves, as those of a DaemonSet.
     """
@@ -142,7 +165,7 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
     work_lost_gpu_hours: Figure
     budget: str = ""
     down_seconds: Figure = Figure(0, 0)
-    ready: tuple[tuple[float, int], ...] = ()
+    states: tuple[tuple[float, tuple[int, ...]], ...] = ()
     lost_on: tuple[str, ...] = ()
     goes_with_nodes: bool = False
 
@@ -235,12 +258,14 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         lost: what was reclaimed: ``NodePool/gpu-spot``, ``zone a``.
         runs: how often it was rehearsed.
         scheduler: version of the scheduler.
+        programs: the folder that it was run from.
         not_simulated: what the result leaves out, a sentence each.
         modelled: what was not waited for but computed, a sentence each.
         summary: the figures of all workloads.
         workloads: those that the reclaim touches, those with pending Pods first.
         fixes: what would reduce the harm.
         windows: what the providers do with the lost nodes.
+        pools: capacity by pool.
         comparison: with another rehearsal, where that was asked for.
         fixed: the same with these fixes, where that was asked for.
     """
@@ -248,12 +273,14 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     lost: tuple[str, ...]
     runs: int
     scheduler: str
+    programs: str = ""
     not_simulated: tuple[str, ...]
     modelled: tuple[str, ...] = ()
     summary: RehearsalSummary
     workloads: tuple[WorkloadResult, ...]
     fixes: tuple[Fix, ...] = ()
     windows: tuple[ReclaimWindow, ...] = ()
+    pools: tuple[PoolCapacity, ...] = ()
     comparison: RehearsalComparison | None = None
     fixed: Rehearsal | None = None
 

@@ -57,6 +57,15 @@ def nodes_of(result: Rehearsal) -> str:
     return f"{counted(len(nodes), 'node')} lost{names}"
 
 
+def expected_of(result: Rehearsal) -> str:
+    """Return which Pods stop with their nodes, as they are meant to. Return an empty string if none does."""
+    workloads = [workload for workload in result.workloads if workload.goes_with_nodes]
+    pods = counted(sum(workload.lost for workload in workloads), "Pod")
+    names = ", ".join(f"{workload.kind} {workload.name}" for workload in workloads[:_NAMED])
+    more = f" and {len(workloads) - _NAMED} more" if len(workloads) > _NAMED else ""
+    return f"Expected: {pods} of DaemonSets or static Pods stop with the nodes: {names}{more}" if workloads else ""
+
+
 def _affected(workload: WorkloadResult) -> int:
     """Return how many Pods are lost, or the reclaim affects on other nodes."""
     without = (workload.pending.max or 0) + (workload.missing.max or 0)

@@ -6,6 +6,7 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from tests.objects import BUNDLE
@@ -15,6 +16,8 @@ from webhook.rehearse.inputs.live import without_environment
 from webhook.rehearse.inputs.resources import manifest_of, pod_spec_of, requests_of
 from webhook.rehearse.inputs.snapshot import snapshot_of
 from webhook.rehearse.inputs.source import ClusterSource
+from webhook.rehearse.runs.watching import SeenPod, Watches
+from webhook.rehearse.runs.workloads import Workloads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,6 +90,17 @@ def test_without_the_programs_it_is_said_how_to_get_them(tmp_path: Path, capsys:
     output = capsys.readouterr()
     assert output.out == ""
     assert "run `spotgate rehearse --prepare`, or name their folder with --binaries or KUBEBUILDER_ASSETS" in output.err
+
+
+def test_the_pods_of_a_pod_group_are_a_gang() -> None:
+    nothing: Any = None
+    workloads = Workloads(Watches(nothing), BUNDLE)
+    spec = {"containers": [{"name": "main", "image": "acme/main"}], "schedulingGroup": {"podGroupName": "ring"}}
+    metadata = {"name": "rank-0", "namespace": "a", "uid": "1"}
+    pod = msgspec.convert({"metadata": metadata, "spec": spec, "status": {}}, SeenPod)
+    assert workloads.of(pod).gang == ("a", "PodGroup=ring")
+    value = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**spec, "nodeName": "spot-0"}}
+    assert any(note.startswith("spec.schedulingGroup: ") for note in not_simulated(value))
 
 
 def not_simulated(*objects: dict[str, Any]) -> Sequence[str]:

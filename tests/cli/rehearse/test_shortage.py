@@ -9,7 +9,7 @@ import pytest
 
 from webhook.kube.pod import PodSpec
 from webhook.rehearse.inputs.nodes import RehearsedNode
-from webhook.rehearse.runs.shortage import shortage_of
+from webhook.rehearse.runs.shortage import causes_of, shortage_of
 
 
 def node(name: str, pool: str, taint: str = "", **allocatable: str) -> RehearsedNode:
@@ -23,6 +23,27 @@ def node(name: str, pool: str, taint: str = "", **allocatable: str) -> Rehearsed
 
 
 NODES = [node("a-0", "a"), node("a-1", "a"), node("b-0", "b"), node("t-0", "tainted", "team", cpu="64")]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "causes"),
+    [
+        (
+            "0/3 nodes are available: 2 Insufficient cpu, 1 node(s) were unschedulable. preemption: 0/3: 1 Insufficient b.",
+            ("Insufficient cpu",),
+        ),
+        # Kubernetes 1.35.
+        (
+            "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1.",
+            ("Insufficient cpu",),
+        ),
+        ("0/9 nodes are available: 9 node(s) didn't match pod anti-affinity.", ("didn't match pod anti-affinity",)),
+        ("0/1 nodes are available: 1 node(s) were unschedulable.", ()),
+        ("no nodes available to schedule pods", ()),
+    ],
+)
+def test_the_causes_of_a_sentence_leave_out_numbers_and_cordoned_nodes(sentence: str, causes: tuple[str, ...]) -> None:
+    assert causes_of(sentence) == causes
 
 
 @pytest.mark.parametrize(

@@ -77,18 +77,23 @@ def test_it_names_what_is_lost() -> None:
 
 
 def test_every_format_begins_with_it(capsys: pytest.CaptureFixture[str]) -> None:
-    result = losing({"pending": 6, "ready_again_seconds": NEVER}, AGENT)
+    result = structs.replace(losing({"pending": 6, "ready_again_seconds": NEVER}, AGENT), programs="/root/.cache")
     verdict = "Losing spot: 6 of 6 Pods stay pending."
     table.show(result)
     first, second, *rest = capsys.readouterr().out.splitlines()
     assert (first, second) == (verdict, "    NodePool/spot: 2 nodes lost (spot-0, spot-1); scheduler 1.37.2, 1 run")
     assert rest[2].endswith("lowest ready 6, never all ready again")
+    assert rest[3] == "Expected: 2 Pods of DaemonSets or static Pods stop with the nodes: DaemonSet agent"
+    assert rest[-1] == "programs of the control plane: /root/.cache"
     html.show(result)
     page = capsys.readouterr().out
     assert f"<h1>{verdict}</h1>" in page
     beginning, _, rest_of_page = page.partition('<ul class="tiles">')
     assert "spot-0, spot-1" in beginning
-    assert "agent" not in rest_of_page
+    assert ".cache" not in beginning
+    assert "Programs of the control plane: /root/.cache" in rest_of_page
+    assert rest[3] in rest_of_page
+    assert "<strong>shop/agent" not in rest_of_page
     json_format.show(result)
     said = json.loads(capsys.readouterr().out)
     assert next(iter(said["summary"].items())) == ("verdict", verdict)
@@ -111,5 +116,5 @@ def test_a_workload_is_ready_again_when_as_many_pods_are_ready_as_before(
 ) -> None:
     readiness = Readiness()
     for seconds, ready in looks:
-        readiness.look(ready, seconds)
+        readiness.look((ready, 0, 0, 1), seconds)
     assert (Figure.over([readiness.again]).max, Figure.over([readiness.down]).max) == (again, down)

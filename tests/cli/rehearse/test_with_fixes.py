@@ -12,7 +12,7 @@ from msgspec import structs
 from tests.cli.rehearse.test_fixes import rehearsed
 from webhook.rehearse.output import html, table
 from webhook.rehearse.output import json as json_format
-from webhook.rehearse.result import Figure, Rehearsal, RehearsalSummary
+from webhook.rehearse.result import Capacity, Figure, PoolCapacity, Rehearsal, RehearsalSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +89,9 @@ def test_the_page_shows_both_in_one_place(capsys: pytest.CaptureFixture[str]) ->
 def test_the_page_needs_no_more_than_420_pixels(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], browse: Callable[..., Seen]
 ) -> None:
-    html.show(with_fixes())
+    capacity = Capacity(2, {"cpu": 8.0, "memory": 2.0**40}, {"cpu": 4.0, "memory": 2.0**33})
+    pool = PoolCapacity("h100-on-demand", before=capacity, after=capacity)
+    html.show(structs.replace(with_fixes(), pools=(pool,)))
     page = re.sub(r"<meta http-equiv=[^>]*>", "", capsys.readouterr().out)  # it permits no other script
     measure = """<script>parent.document.title = JSON.stringify([document.documentElement.scrollWidth,
       ...[...document.querySelectorAll(".wide")].flatMap(e => [e.scrollWidth, e.querySelector("td").clientWidth])])</script>"""

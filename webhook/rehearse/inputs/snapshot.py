@@ -128,6 +128,8 @@ def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Mapping[str,
     everything = [*existing, *(each.value for each in created)]
     if any((each.value.get("spec") or {}).get("minReadySeconds") for each in source.manifests if each.kind == _SETS):
         notes.append("minReadySeconds: a StatefulSet makes its next Pod as soon as the one before is ready")
+    if any(pod_spec_of(value).schedulingGroup for value in everything):
+        notes.append("spec.schedulingGroup: the scheduler here places the Pods of a PodGroup one by one")
     notes += _without_requests(created)
     keep_counts(everything)
     told = [each.value for each in source.manifests if kind_of_object(each.value) in {None, NAMESPACE}]

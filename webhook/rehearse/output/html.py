@@ -11,14 +11,20 @@ from webhook.base.terminal import counted
 from webhook.pages import page
 from webhook.pages.drawing import WIDTH, bar, legend, safe, text
 from webhook.reclaim.axis import TimeAxis
-from webhook.rehearse.verdict import effects_of, nodes_of, verdict_of
+from webhook.rehearse.verdict import effects_of, expected_of, nodes_of, verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from webhook.rehearse.result import Rehearsal, WorkloadResult
+    from webhook.rehearse.result import Capacity, PoolCapacity, Rehearsal, WorkloadResult
 
-_LEGEND: Final = (("margin", "ready"), ("running before", "not ready"))
+_LEGEND: Final = (
+    ("margin", "ready"),
+    ("shutdown", "stops, in its grace period"),
+    ("preStop", "starts"),
+    ("lost", "pending"),
+)
+"""The color and the meaning of each `PodState`, from the bottom of a lane to its top."""
 _LANES_AT_MOST: Final = 40
 """Workloads that are drawn; a picture of more is not read."""
 
@@ -27,6 +33,7 @@ _RIGHT: Final = WIDTH - 110
 _ROW: Final = 34
 _BAR: Final = 24
 _TOP: Final = 48
+_GIB: Final = 1 << 30
 
 
 def show(rehearsal: Rehearsal) -> None:
@@ -40,24 +47,41 @@ def show(rehearsal: Rehearsal) -> None:
             with_fixes=effects_of(rehearsal.fixed) if rehearsal.fixed is not None else "",
             nodes=nodes_of(rehearsal),
             every_node=sorted(node for window in rehearsal.windows for node in window.nodes),
+            expected=expected_of(rehearsal),
             reclaim=Markup(reclaim_drawing(rehearsal)),  # noqa: S704 - it escapes what it shows
             lanes=_LANES_AT_MOST,
+            resources=list(_resources(rehearsal.pools)),
+            requested_of=_requested_of,
         )
     )
 
 
+def _resources(pools: Sequence[PoolCapacity]) -> Iterator[str]:
+    """Yield the resources whose capacity matters."""
+    offered = {name for pool in pools for name, amount in pool.before.allocatable.items() if amount}
+    asked = {name for pool in pools for name, amount in pool.before.requested.items() if amount}
+    yield from (name for name in ("cpu", "memory") if name in offered)
+    yield from sorted(name for name in offered & asked if "/" in name)
+
+
+def _requested_of(capacity: Capacity, resource: str) -> str:
+    """Return what Pods request of what nodes offer."""
+    amounts = (part.get(resource, 0) for part in (capacity.requested, capacity.allocatable))
+    return " of ".join(f"{amount / _GIB:,.4g} GiB" if resource == "memory" else f"{amount:,.4g}" for amount in amounts)
+
+
 def reclaim_drawing(rehearsal: Rehearsal) -> str:
-    """Draw the first run for a page that includes the style of drawings; empty if no Pod was ready."""
-    workloads = [workload for workload, _ in rehearsal.sides if workload.ready][:_LANES_AT_MOST]
+    """Draw the first run for a page that includes the style of drawings; empty if there is no Pod."""
+    workloads = [workload for workload, _ in rehearsal.sides if workload.states][:_LANES_AT_MOST]
     if not workloads:
         return ""
-    changes = (seconds for workload in workloads for seconds, _ in workload.ready)
+    changes = (seconds for workload in workloads for seconds, _ in workload.states)
     end = round(max(*(window.removal for window in rehearsal.windows), *changes, 1.0) * 1.06) + 1
     below = _TOP + _ROW * (len(rehearsal.windows) + len(workloads))
     height = below + 26
     return (
         f'<svg class="spotgate" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img">\n'
-        f"<title>Ready Pods, by seconds after the notice</title>\n"
+        f"<title>The states of Pods, by seconds after the notice</title>\n"
         f"{''.join(_drawing(rehearsal, workloads, end, below))}</svg>"
     )
 
@@ -80,9 +104,12 @@ def _drawing(rehearsal: Rehearsal, workloads: Sequence[WorkloadResult], end: int
 def _lane(workload: WorkloadResult, y: int, axis: TimeAxis) -> Iterator[str]:
     yield f"<g><title>{safe(str(workload))}</title>{text(16, y + 16, workload.name, most=23)}</g>\n"
     yield bar("running before", _LEFT, y, _RIGHT - _LEFT, _BAR)
-    whole = max(ready for _, ready in workload.ready) or 1
-    for (begin, ready), (until, _) in pairwise([*workload.ready, (float(axis.end), 0)]):
-        height = _BAR * ready / whole
-        about = f"{ready} of {workload.replicas} ready"
-        yield bar("margin", axis.x(begin), y + _BAR - height, axis.x(until) - axis.x(begin), height, about)
+    whole = max(sum(numbers) for _, numbers in workload.states) or 1
+    for (begin, numbers), (until, _) in pairwise([*workload.states, (float(axis.end), ())]):
+        bottom = float(y + _BAR)
+        for number, (color, what) in zip(numbers, _LEGEND, strict=True):
+            height = _BAR * number / whole
+            bottom -= height
+            about = f"{number} of {workload.replicas}: {what}"
+            yield bar(color, axis.x(begin), bottom, axis.x(until) - axis.x(begin), height, about) if number else ""
     yield text(_RIGHT + 12, y + 16, f"{workload.lowest_ready} of {workload.replicas}")

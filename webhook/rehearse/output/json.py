@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from webhook.rehearse.result import Rehearsal
 
 _SHOWN: Final = ("lost", "runs", "scheduler", "notSimulated", "lostNodes", "drainedBy", "summary", "workloads")
-_NOT_OF_A_WORKLOAD: Final = ("workLostGpuHours", "budget", "downSeconds", "ready", "lostOn", "goesWithNodes")
+_NOT_OF_A_WORKLOAD: Final = ("workLostGpuHours", "budget", "downSeconds", "states", "lostOn", "goesWithNodes")
 
 
 def show(rehearsal: Rehearsal) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from webhook.base import terminal
 from webhook.base.terminal import counted
 from webhook.rehearse.result import FIGURES, JOB_FAILED
-from webhook.rehearse.verdict import effects_of, nodes_of, verdict_of
+from webhook.rehearse.verdict import effects_of, expected_of, nodes_of, verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,11 +35,15 @@ def _lines(rehearsal: Rehearsal) -> Iterator[Line]:
     yield from _facts(rehearsal)
     for workload, fixed in rehearsal.sides:
         yield from _workload(workload, fixed)
+    if expected := expected_of(rehearsal):
+        yield [(expected, "dim")]
     if rehearsal.comparison is not None and rehearsal.fixed is None:
         yield from _comparison(rehearsal.comparison)
     for sort, notes in (("modelled", rehearsal.modelled), ("not simulated", rehearsal.not_simulated)):
         for note in notes:
             yield [(f"{sort}: {note}", "dim")]
+    if rehearsal.programs:
+        yield [(f"programs of the control plane: {rehearsal.programs}", "dim")]
     for fix in rehearsal.fixes:
         yield [(f"Fix ({fix.tried or 'not tried'}): {fix.why}", "bold")]
         yield from ([(f"{_INDENT}{line}", "")] for line in fix.yaml.splitlines())

@@ -11,11 +11,12 @@ import random
 from collections import Counter
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_args
 
 import msgspec
 
 from webhook.base.exits import CannotJudgeError
+from webhook.rehearse.result import PodState
 from webhook.rehearse.runs.clock import Clock, Rank
 from webhook.rehearse.runs.drain import Drain
 from webhook.rehearse.runs.kubelet import SHUTTING_DOWN, SIGKILL, SIGTERM, killed
@@ -47,7 +48,7 @@ class Reclaim:
     """A reclaim, played on a control plane.
 
     Attributes:
-        readiness: how many Pods of each workload are ready.
+        readiness: how many Pods of each workload are ready, or in another state.
         below: the seconds that each budget was not met.
         missing_before: the Pods that workloads missed already before the reclaim.
         remaker: makes Pods again.
@@ -101,7 +102,7 @@ class Reclaim:
 
     async def play(self, windows: Sequence[ReclaimWindow], grown: Iterable[tuple[float, JSON]]) -> None:
         """Play the reclaim to its end, with the Nodes that come in their second."""
-        self._observe_ready()
+        self._observe_states()
         self._drain = Drain()
         for window in windows:
             self._lost |= dict.fromkeys(window.nodes, window)
@@ -146,7 +147,7 @@ class Reclaim:
         allowed = filter(self._is_allowed, self._drain.in_turn(self._clock.now, self.workloads.here()))
         if (attempt := self._drain.next_attempt(self._clock.now, allowed)) is not None:
             self._clock.at(attempt, Rank.EVICT, self._evict)
-        self._observe_ready()
+        self._observe_states()
 
     async def _rest(self) -> None:
         """Wait until the components are quiet, also once quotas are counted."""
@@ -176,10 +177,11 @@ class Reclaim:
         if window is None or self._clock.now + seconds <= window.kill:
             self._clock.at(self._clock.now + seconds, Rank.STOP, partial(self._stop, pod))
 
-    def _observe_ready(self) -> None:
-        ready = Counter(pod.workload for pod in self.workloads.here() if pod.seen.ready)
+    def _observe_states(self) -> None:
+        pods = Counter((pod.workload, pod.state) for pod in self.workloads.here() if not pod.seen.finished)
         for workload in {pod.workload for pod in self.workloads.known.values()}:
-            self.readiness.setdefault(workload, Readiness()).look(ready[workload], self._clock.now)
+            numbers = tuple(pods[workload, state] for state in get_args(PodState))
+            self.readiness.setdefault(workload, Readiness()).look(numbers, self._clock.now)
 
     # -- the provider's steps -------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from webhook.rehearse.runs.cluster import pairs_of, start_rehearsal_cluster
 from webhook.rehearse.runs.programs import OLDEST
 from webhook.rehearse.runs.quiet import Quiet
 from webhook.rehearse.runs.reclaim import Reclaim
-from webhook.rehearse.runs.tally import outcome_of, summary_of, workload_results
+from webhook.rehearse.runs.tally import capacity_by_pool, outcome_of, summary_of, workload_results
 from webhook.rehearse.runs.volumes import provisioning
 from webhook.rehearse.runs.watching import Watches
 from webhook.rehearse.runs.workloads import Workloads
@@ -75,15 +75,18 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -
             f"Kubernetes {version}, which the cluster has: the scheduler here is {here}; `spotgate rehearse --prepare "
             f"--kubeconfig FILE` gets that of the cluster, from {OLDEST[0]}.{OLDEST[1]} on"
         )
+    left = [node for node in (*snapshot.nodes, *(new for _, new in options.grown)) if node.name not in loss.nodes]
     return Rehearsal(
         lost=loss.named,
         runs=options.runs,
         scheduler=options.programs.version,
+        programs=str(options.programs.paths["kube-scheduler"].parent),
         not_simulated=tuple(sorted(notes.union(*(each.notes for each in outcomes)))),
         modelled=MODELLED,
         summary=summary_of(outcomes),
         workloads=workload_results(outcomes),
         windows=loss.windows,
+        pools=capacity_by_pool(snapshot.nodes, left, outcomes[0]),
     )
 
 

@@ -20,13 +20,24 @@ _UNITS: Final = {"cpu": ("CPU", "CPUs", 1.0), "memory": ("GiB of memory", "GiB o
 _NAMED_POOLS: Final = 2
 
 
+def causes_of(sentence: str) -> tuple[str, ...]:
+    """Return the causes in a sentence of the scheduler, without numbers of nodes and without cordoned nodes.
+
+    ``0/3 nodes are available: 2 Insufficient cpu, 1 node(s) were unschedulable. preemption: ...`` has one.
+    """
+    _, _, parts = sentence.partition(" nodes are available: ")
+    parts, _, _ = parts.partition(". ")  # what follows is about preemption and claims
+    causes = {part.partition(" ")[2].rstrip(".").removeprefix("node(s) ") for part in parts.split(", ") if part}
+    return tuple(sorted(causes - {"were unschedulable"}))
+
+
 def shortage_of(
     spec: PodSpec,
     needed: Mapping[str, float],
     nodes: Iterable[RehearsedNode],
     requested: Mapping[str, Counter[str]],
 ) -> str:
-    """Return how much Pods of one workload lack on the nodes that admit them; empty if there is enough, or no node.
+    """Return how much Pods that are alike lack on the nodes that admit them; empty if there is enough, or no node.
 
     Args:
         spec: that of one of the Pods.

@@ -15,11 +15,13 @@ from webhook.rehearse.result import (
     INDEXES_FAILED,
     JOB_FAILED,
     NO_SCHEDULER,
+    Capacity,
     Figure,
+    PoolCapacity,
     RehearsalSummary,
     WorkloadResult,
 )
-from webhook.rehearse.runs.shortage import shortage_of
+from webhook.rehearse.runs.shortage import causes_of, shortage_of
 from webhook.rehearse.runs.workloads import PodStage
 
 if TYPE_CHECKING:
@@ -43,8 +45,8 @@ class WorkloadRun(msgspec.Struct):
         budgets: the names of those that cover it.
         living: its Pods at the end.
         moves: a Pod is lost that does not go with its Node.
-        waiting: the Pods for which the scheduler finds no node at the end.
-        ready, lost_on: as in `WorkloadResult`.
+        waiting: the Pods for which the scheduler finds no node at the end, by its causes.
+        states, lost_on: as in `WorkloadResult`.
     """
 
     replicas: int = 0
@@ -61,8 +63,8 @@ class WorkloadRun(msgspec.Struct):
     budgets: set[str] = set()
     living: int = 0
     moves: bool = False
-    waiting: list[RehearsedPod] = []
-    ready: tuple[tuple[float, int], ...] = ()
+    waiting: dict[tuple[str, ...], list[RehearsedPod]] = {}
+    states: tuple[tuple[float, tuple[int, ...]], ...] = ()
     lost_on: set[str] = set()
     reasons: list[str] = []
 
@@ -94,15 +96,19 @@ class RunOutcome(msgspec.Struct):
     Attributes:
         workloads: what it has seen of each.
         notes: what it could not rehearse.
+        before, after: what Pods request on each Node, by resource.
     """
 
     workloads: defaultdict[WorkloadKey, WorkloadRun]
     notes: set[str]
+    before: Mapping[str, Counter[str]]
+    after: Mapping[str, Counter[str]]
 
 
 def outcome_of(played: Reclaim, watches: Watches, lost: Collection[str], left: Collection[RehearsedNode]) -> RunOutcome:
     """Return what a run has seen when some Nodes were lost and the others were left."""
     workloads: defaultdict[WorkloadKey, WorkloadRun] = defaultdict(WorkloadRun)
+    before: defaultdict[str, Counter[str]] = defaultdict(Counter)
     requested: defaultdict[str, Counter[str]] = defaultdict(Counter)
     living = [pod for pod in played.workloads.here() if pod.seen.lives]
     waiting_gangs = {pod.gang for pod in living if not pod.node} - {None}
@@ -110,6 +116,7 @@ def outcome_of(played: Reclaim, watches: Watches, lost: Collection[str], left: C
     for pod in played.workloads.known.values():
         run = workloads[pod.workload]
         is_lost = pod.ran and pod.node in lost
+        before[pod.node].update(pod.requests if pod.ran else ())
         _count_before(pod, run, played, watches, is_lost=is_lost)
         if pod.broken or (is_lost and not pod.leaves):
             killed = pod.killed or pod.gang in killed_gangs
@@ -121,11 +128,11 @@ def outcome_of(played: Reclaim, watches: Watches, lost: Collection[str], left: C
     refusals = played.remaker.refused | {each.identity: why for each, _, why in played.workloads.refused()}
     blocked = {pod.workload: pod.blocked for pod in played.workloads.known.values() if pod.blocked}
     for workload, run in workloads.items():
-        if run.waiting:
-            run.reasons.insert(0, _why_pending(run.waiting, left, requested))
+        alike = sorted(run.waiting.values(), key=len, reverse=True)
+        run.reasons = [*(_why_pending(pods, left, requested) for pods in alike), *run.reasons][:_REASONS]
         if (seen := played.readiness.get(workload)) is not None:
             run.lowest_ready, run.ready_again_seconds, run.down_seconds = seen.lowest, seen.again, seen.down
-            run.ready = tuple(seen.looks)
+            run.states = tuple(seen.looks)
         run.missing = missing[workload]
         if run.missing:
             run.add_reason(refusals.get(workload.identity, "") or _why_missing(workload, watches))
@@ -134,7 +141,7 @@ def outcome_of(played: Reclaim, watches: Watches, lost: Collection[str], left: C
         # Otherwise it has only made the drain go step by step, as it is to.
         if run.lost and run.killed_early:
             run.add_reason(blocked.get(workload, ""))
-    return RunOutcome(workloads, {*played.notes})
+    return RunOutcome(workloads, {*played.notes}, before, requested)
 
 
 def _count_before(pod: RehearsedPod, run: WorkloadRun, played: Reclaim, watches: Watches, *, is_lost: bool) -> None:
@@ -159,7 +166,7 @@ def _count_living(pod: RehearsedPod, run: WorkloadRun, *, waits: bool, gone: boo
     run.pending += not pod.seen.node or gone or waits
     scheduler = pod.seen.spec.schedulerName
     if pod.seen.unscheduled and not pod.seen.node:
-        run.waiting.append(pod)
+        run.waiting.setdefault(causes_of(pod.seen.unscheduled), []).append(pod)
     elif not pod.seen.node:
         run.add_reason(f"{NO_SCHEDULER} {scheduler}" if scheduler else "not scheduled")
     elif gone:
@@ -215,7 +222,7 @@ def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ..
                 replicas=max(each.replicas for each in runs),
                 lost=max(each.lost for each in runs),
                 budget=", ".join(sorted(set().union(*(each.budgets for each in runs)))),
-                ready=runs[0].ready,
+                states=runs[0].states,
                 lost_on=tuple(sorted(runs[0].lost_on)),
                 goes_with_nodes=all(run.goes_with_nodes for run in runs),
                 reasons=tuple(max(runs, key=lambda run: run.harm).reasons),
@@ -235,3 +242,19 @@ def summary_of(outcomes: Sequence[RunOutcome]) -> RehearsalSummary:
             for name in RehearsalSummary.__struct_fields__
         }
     )
+
+
+def capacity_by_pool(
+    before: Sequence[RehearsedNode], after: Sequence[RehearsedNode], outcome: RunOutcome
+) -> tuple[PoolCapacity, ...]:
+    """Return the capacity of each pool with the Nodes before and after a run."""
+    return tuple(
+        PoolCapacity(pool, _capacity(pool, before, outcome.before), _capacity(pool, after, outcome.after))
+        for pool in sorted({node.pool_name for node in (*before, *after)})
+    )
+
+
+def _capacity(pool: str, nodes: Sequence[RehearsedNode], requested: Mapping[str, Counter[str]]) -> Capacity:
+    own = [node for node in nodes if node.pool_name == pool]
+    offered: Counter[str] = sum((Counter(node.allocatable) for node in own), Counter())
+    return Capacity(len(own), offered, sum((requested.get(node.name, Counter()) for node in own), Counter()))

@@ -17,7 +17,7 @@ from webhook.kube.pod import MIRROR_ANNOTATION
 from webhook.kube.quantity import amount_of
 from webhook.rehearse.inputs.gangs import gang_of
 from webhook.rehearse.inputs.resources import CONTROLLED_HERE, JOB, requests_of
-from webhook.rehearse.result import WorkloadKey
+from webhook.rehearse.result import PodState, WorkloadKey
 from webhook.rehearse.runs.watching import READY
 
 if TYPE_CHECKING:
@@ -88,6 +88,13 @@ class RehearsedPod(msgspec.Struct, eq=False):
     def ran(self) -> bool:
         """Return whether it was on a Node before the reclaim."""
         return self.before is PodStage.PLACED
+
+    @property
+    def state(self) -> PodState:
+        """Return its state in a picture."""
+        if self.evicted is not None:
+            return "stopping"
+        return "ready" if self.seen.ready else "starting" if self.seen.node else "pending"
 
     @property
     def is_bound(self) -> bool:
@@ -222,6 +229,8 @@ class Workloads:
 
 def _gang(pod: SeenPod) -> tuple[str, ...] | None:
     """Return the gang of a Pod. One that only a controller makes again which is not here is a gang of its own."""
+    if (group := pod.spec.schedulingGroup) is not None:
+        return (pod.metadata.namespace, f"PodGroup={group.get('podGroupName', '')}")
     if (found := gang_of(pod.metadata.namespace, pod.labels, pod.annotations)) is not None:
         return found
     owner = pod.controller
