@@ -164,9 +164,7 @@ class SeenObject(msgspec.Struct):
         """Return how many Pods it wants at the moment: a Job, or what has replicas."""
         if "parallelism" not in self.spec:
             return int(self.spec.get("replicas", 1))
-        if self.spec.get("suspend") or self.status.condition(
-            "Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"
-        ):
+        if self.spec.get("suspend") or self.status.condition(*_ENDED):
             return 0
         wanted: int = self.spec["parallelism"]
         if "completions" not in self.spec:
