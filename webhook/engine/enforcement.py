@@ -40,6 +40,10 @@ BUILT_IN_CONTROLLERS: Final = frozenset(
 NEVER_DENIED: Final = frozenset({f"{_ACCOUNT}namespace-controller", f"{_ACCOUNT}generic-garbage-collector"})
 """Users that clean up; a denial would leave a namespace or an orphan behind for ever."""
 
+NOT_DENIED: Final = "Not denied: "
+BY_BREAK_GLASS: Final = "break-glass by "
+"""Prefixes of the detail of a denial that became a warning."""
+
 
 class UnknownMatch(NamedTuple):
     """The reason why it is unknown whether a policy matches an object.
@@ -134,7 +138,7 @@ class FindingBuilder:
             lowered = self._why_not_denied(policy)
             if lowered:
                 outcome = Outcome.WARN
-            note = f"Not denied: {lowered}." if lowered else self._why_break_glass_fails(policy)
+            note = f"{NOT_DENIED}{lowered}." if lowered else self._why_break_glass_fails(policy)
             detail = " ".join(filter(None, (detail, note)))
         return Finding(
             policy=policy.name,
@@ -169,7 +173,7 @@ class FindingBuilder:
             return f"{user} replaces the Pods of workloads that may be older than the policy"
         if self._emergency is not None and not self._why_void and may_break(self._request, [policy.break_glass]):
             self._audit["break-glass"] = f"{user}: {_cut(self._emergency)}"
-            return f"break-glass by {user or 'an unknown user'}: {_cut(self._emergency)}"
+            return f"{BY_BREAK_GLASS}{user or 'an unknown user'}: {_cut(self._emergency)}"
         return ""
 
     @property

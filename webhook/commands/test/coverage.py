@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from webhook.engine.bundle import OWN_NAMESPACE
+from webhook.engine.enforcement import BY_BREAK_GLASS, NOT_DENIED
 from webhook.engine.index import Index
+from webhook.model.review import OPERATIONS
+from webhook.policy.match import Exemption  # noqa: TC001 - msgspec reads the annotations
 from webhook.policy.terms import Enforcement
 
 if TYPE_CHECKING:
@@ -23,18 +27,26 @@ if TYPE_CHECKING:
     from webhook.rules.subject import Subject
 
 
+_CONDITION: Final = "matchConditions["
+"""The prefix of a step of a trace that names a false condition."""
+
+
 class Reached(msgspec.Struct):
     """The coverage of one policy by one case.
 
     Attributes:
-        judged: whether the policy judged an object.
+        operations: the operations on which the policy judged an object.
         acted: whether it found or changed something.
-        parts: parts of the policy with findings.
+        exemptions: the exemptions that held.
+        parts: parts of the policy with findings, and match conditions that were false.
+        overruled: whether ``breakGlass`` lowered a denial to a warning.
     """
 
-    judged: bool = False
+    operations: set[str] = msgspec.field(default_factory=set)
     acted: bool = False
+    exemptions: set[Exemption] = msgspec.field(default_factory=set)
     parts: set[str] = msgspec.field(default_factory=set)
+    overruled: bool = False
 
 
 class _WatchedValidator:
@@ -45,7 +57,7 @@ class _WatchedValidator:
         self._reached = reached
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
-        self._reached.judged = True
+        self._reached.operations.add(subject.operation)
         for violation in self._rule.validate(subject, context):
             self._reached.acted = True
             self._reached.parts.add(violation.part)
@@ -56,24 +68,41 @@ class Watch:
     """Policies of a bundle that record their coverage, and their index, for a judge."""
 
     def __init__(self, bundle: Bundle, names: tuple[str, ...] | None = None) -> None:
-        self._reached: dict[str, Reached] = {}
-        policies = [policy for policy in bundle.policies if names is None or policy.name in names]
-        watched = [self._watched(policy) for policy in policies]
+        self._policies = [policy for policy in bundle.policies if names is None or policy.name in names]
+        self._reached = {policy.name: Reached() for policy in self._policies}
+        watched = [self._watched(policy) for policy in self._policies]
         self.index = Index(watched, bundle.index.workloads.values(), bundle.providers, OWN_NAMESPACE)
 
     def _watched(self, policy: Policy) -> Policy:
-        reached = self._reached[policy.name] = Reached()
         rule = policy.validator
-        return policy if rule is None else replace(policy, validator=_WatchedValidator(rule, reached))
+        return (
+            policy if rule is None else replace(policy, validator=_WatchedValidator(rule, self._reached[policy.name]))
+        )
 
     def taken(self, trace: PhaseDecisions | None) -> dict[str, Reached]:
         """Return the coverage of one case, with the trace of its judgement, and start the next one."""
-        changed = {operation.policy for operation in trace.mutation.patch} if trace is not None else set()
-        taken = {}
-        for name, reached in self._reached.items():
-            taken[name] = replace(reached, acted=reached.acted or name in changed)
-            reached.judged, reached.acted, reached.parts = False, False, set()
+        taken = {policy.name: _completed(policy, self._reached[policy.name], trace) for policy in self._policies}
+        for reached in self._reached.values():
+            reached.operations, reached.acted, reached.parts = set(), False, set()
         return taken
+
+
+def _completed(policy: Policy, reached: Reached, trace: PhaseDecisions | None) -> Reached:
+    """Return what the validator recorded, with what the trace says of the policy."""
+    if trace is None:
+        return replace(reached)
+    steps = {text for name, _, text in trace.validation.steps if name == policy.name}
+    conditions = {text.removesuffix(" is false") for text in steps if text.startswith(_CONDITION)}
+    return replace(
+        reached,
+        acted=reached.acted or any(operation.policy == policy.name for operation in trace.mutation.patch),
+        exemptions={exemption for exemption in policy.exemptions if exemption.said in steps},
+        parts=reached.parts | conditions,
+        overruled=any(
+            finding.policy == policy.name and f"{NOT_DENIED}{BY_BREAK_GLASS}" in finding.detail
+            for finding in trace.validation.findings
+        ),
+    )
 
 
 class Covered(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,8 +120,11 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True):
 def coverage(bundle: Bundle, cases: list[dict[str, Reached]], tested: tuple[str, ...] | None = None) -> list[Covered]:
     """Return the coverage of each policy under test that is not off. None: of all."""
     policies = {policy.name: policy for policy in bundle.policies}
+    exempt = set().union(*(reached.exemptions for case in cases for reached in case.values()))
     return [
-        _covered(document, policies[document.name], [case[document.name] for case in cases if document.name in case])
+        _covered(
+            document, policies[document.name], [case[document.name] for case in cases if document.name in case], exempt
+        )
         for document in bundle.documents
         if document.is_policy
         and document.spec.enforcement is not Enforcement.OFF
@@ -100,11 +132,9 @@ def coverage(bundle: Bundle, cases: list[dict[str, Reached]], tested: tuple[str,
     ]
 
 
-def _covered(document: PolicyDocument, policy: Policy, cases: list[Reached]) -> Covered:
+def _covered(document: PolicyDocument, policy: Policy, cases: list[Reached], exempt: set[Exemption]) -> Covered:
     acted = sum(case.acted for case in cases)
-    passed = sum(case.judged and not case.acted for case in cases)
-    parts = set().union(*(case.parts for case in cases))
-    missed = [part for part in getattr(policy.validator, "parts", ()) if part not in parts]
+    passed = sum(bool(case.operations or case.exemptions) and not case.acted for case in cases)
     return Covered(
         policy=policy.name,
         kind=policy.kind.name,
@@ -115,6 +145,35 @@ def _covered(document: PolicyDocument, policy: Policy, cases: list[Reached]) -> 
         unreached=[
             *(() if acted else ("no case makes it act",)),
             *(() if passed else ("no case has an object that it leaves alone",)),
-            *(f"no case has a finding of {part}" for part in missed if acted),
+            *(_parts(document, policy, cases) if acted else ()),
+            *_others(policy, set().union(*(case.operations for case in cases)), exempt),
         ],
     )
+
+
+def _parts(document: PolicyDocument, policy: Policy, cases: list[Reached]) -> Iterator[str]:
+    """Yield the parts that no case reached, of a policy that acts in some case."""
+    reached = set().union(*(case.parts for case in cases))
+    missed = (part for part in getattr(policy.validator, "parts", ()) if part not in reached)
+    yield from (f"no case has a finding of {part}" for part in missed)
+    for number, condition in enumerate(getattr(document.spec, "match_conditions", ())):
+        where = f"{_CONDITION}{number}] {condition.name}"
+        if where not in reached:
+            yield f"no case is left out by {where}"
+    if policy.break_glass and not any(case.overruled for case in cases):
+        yield "no case overrules it by breakGlass"
+
+
+def _others(policy: Policy, operations: set[str], reported: set[Exemption]) -> Iterator[str]:
+    """Yield operations and exemptions that no case reached.
+
+    A shared exemption is reported once, at the first policy that it names. No case can have CONNECT.
+    """
+    declared = set(chain.from_iterable(rule.operations for rule in policy.rules))
+    for operation in OPERATIONS[:3]:
+        if operation not in operations and not declared.isdisjoint({operation, "*"}):
+            yield f"no case has it look at {operation}"
+    for exemption in policy.exemptions:
+        if exemption not in reported:
+            reported.add(exemption)
+            yield f"no case is exempt by {exemption.name}: {exemption.reason}"
