@@ -54,6 +54,15 @@ def test_what_is_added_looks_like_the_rest(case: str) -> None:
     assert change(edit["before"], ALTERING[edit["alter"]]) == edit["after"]
 
 
+@pytest.mark.parametrize("merge", ["<<", "!!merge <<"])
+def test_a_scalar_that_is_merged_in_is_overridden_here(merge: str) -> None:
+    def longer(thing: JSON) -> None:
+        thing["spec"]["grace"] = 60
+
+    source = f"base: &base\n  grace: 30\nspec:\n  {merge}: *base\n  a: 1\n"
+    assert change(source, longer) == source + "  grace: 60\n"
+
+
 def test_a_scalar_is_replaced_and_its_comment_kept() -> None:
     def shorten(thing: JSON) -> None:
         thing["spec"]["terminationGracePeriodSeconds"] = 60

@@ -97,9 +97,11 @@ class _Editor:
         for key, old in before.items():
             if key in members:
                 yield from self.edits(members[key].value, old, after[key])
-            elif not _same(old, after[key]):
+            elif isinstance(old, (dict, list)) and not _same(old, after[key]):
                 raise self._refusal(node, f"the change is inside of {key}, which '<<' merges in", "write it out here")
-        new: list[_Entry] = [(key, value) for key, value in after.items() if key not in before]
+        # A scalar that is merged in is overridden here.
+        kept = {key for key, old in before.items() if key in members or _same(old, after[key])}
+        new: list[_Entry] = [(key, value) for key, value in after.items() if key not in kept]
         yield from self._added(node, max((member.value.end for member in members.values()), default=node.end), new)
 
     def _added(self, node: TextNode, behind: int, entries: list[_Entry]) -> Iterator[Edit]:

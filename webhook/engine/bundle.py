@@ -132,7 +132,7 @@ def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "", cluster:
         cluster: the name of this cluster, in place of what providers say (``thisCluster``).
 
     Raises:
-        PolicyErrors: everything that is wrong, with file, line and field.
+        PolicyErrors: what is wrong, with file, line and field.
     """
     shipped = not paths or SHIPPED in paths
     own = [path for path in paths if path != SHIPPED]
