@@ -203,3 +203,26 @@ def test_no_sequence_of_events_assigns_a_pod_to_spot_below_the_floor(
                 world.assign(answered=True, taken=True)
             case "unanswered":
                 world.assign(answered=False, taken=chosen % 2 == 0)
+
+
+def test_one_to_spot_that_was_not_answered_goes_to_on_demand_if_the_floor_lost_its_pods_meanwhile() -> None:
+    kept, waiting = assigned("a", ON_DEMAND), gated("b")
+    ledger = ledger_of(kept, waiting)
+    (assignment,) = ledger.due(OWNER)
+    assert assignment.capacity == SPOT
+    ledger.send(assignment)
+    ledger.reopen(assignment.pod)
+    assert due(ledger) == [("b", SPOT)]
+    ledger.replace(kept, None)
+    assert due(ledger) == [("b", ON_DEMAND)]
+
+
+def test_a_pod_that_its_owner_disowns_no_longer_counts_there() -> None:
+    before = gated("a")
+    ledger = ledger_of(before)
+    ledger.send(*ledger.due(OWNER))
+    ledger.reopen(before)
+    ledger.replace(before, replace(before, owner="", floor=None))
+    assert due(ledger) == []
+    assert list(ledger.owners) == [""]
+    assert sum(ledger.tally().values()) == 1

@@ -182,6 +182,47 @@ def test_neither_the_death_nor_the_pause_of_a_leader_leads_to_a_violation(
     assert_kept(checker)
 
 
+# The Lease
+
+
+def test_a_leader_that_is_stopped_gives_the_lease_to_the_next(running: Controllers) -> None:
+    leader = running.wait_for_leader()
+    os.kill(leader.pid, signal.SIGTERM)
+    running.wait_for_leader(leader, seconds=8)  # the Lease would end after 10 s
+    assert leader.exit_code == 0
+    leader.start()
+
+
+def test_while_a_pod_can_not_be_released_the_webhook_gates_no_more(
+    webhook: Webhook, team: Kubectl, running: Controllers
+) -> None:
+    name = f"no-{team.namespace}"
+    pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["UPDATE"]}
+    by_the_controller = "request.userInfo.username.endsWith(':spotgate-on-demand-floor')"
+    denying = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": {"resourceRules": [pods]},
+            "validations": [{"expression": f"!{by_the_controller} || object.metadata.namespace != '{team.namespace}'"}],
+        },
+    }
+    spec = {"policyName": name, "validationActions": ["Deny"]}
+    team.apply(denying, {**denying, "kind": "ValidatingAdmissionPolicyBinding", "spec": spec})
+    time.sleep(2)
+    thing = floored("web", 1, "1")
+    try:
+        assert gates(webhook, thing)
+        team.apply(thing)
+        webhook.wait(lambda: not gates(webhook, thing), "the webhook gates no more Pods")
+    finally:
+        team("delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", name)
+    team("rollout", "status", "deployment/web", "--timeout=60s")
+    running.wait_for_leader()
+    webhook.wait(lambda: gates(webhook, thing), "the webhook gates Pods again")
+
+
 # Without controllers: these tests come last
 
 

@@ -52,6 +52,7 @@ class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
         self._client = client
         self._may_renew = may_renew
         self.renewed = -math.inf
+        self.leading: asyncio.Task[Any] | None = None
 
     @property
     def leads(self) -> bool:
@@ -59,9 +60,15 @@ class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
         return monotonic() - self.renewed < ACT_SECONDS
 
     async def get(self, name: str, namespace: str) -> Any:  # noqa: ANN401 - the library's
-        """Return the Lease, or the error."""
+        """Return the Lease, or the error.
+
+        A leader that sees another one, as after a jump of a clock, assigns no more.
+        """
         self.api_instance.api_client = self._client()
-        return await self._attempt(super().get(name, namespace), (False, ApiException(reason="no answer")))
+        there, record = await self._attempt(super().get(name, namespace), (False, ApiException(reason="no answer")))
+        if there and record.holder_identity != self.identity:
+            self.renewed = -math.inf
+        return there, record
 
     async def create(self, name: str, namespace: str, election_record: LeaderElectionRecord) -> bool:
         """Create the Lease. Return whether that succeeded. The library's own call has an argument of the wrong type."""
@@ -70,9 +77,24 @@ class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
 
     async def update(self, name: str, namespace: str, updated_record: LeaderElectionRecord) -> bool:
         """Renew or take the Lease. Return whether that succeeded."""
-        if self.leads and not self._may_renew():
+        if self.renewed > -math.inf and not self._may_renew():  # however long ago: only another candidate takes it
             return False
         return await self._write(super().update(name, namespace, updated_record))
+
+    async def release(self) -> None:
+        """Stop leading, and give the Lease back, so that the next leader need not wait until it ends."""
+        led, self.renewed = self.leads, -math.inf
+        if self.leading is not None:
+            self.leading.cancel()
+            await asyncio.wait([self.leading])
+            if not self.leading.cancelled() and (error := self.leading.exception()) is not None:
+                log.error("the leader failed", problem=repr(error))
+        if led:
+            there, record = await self.get(self.name, self.namespace)
+            if there and record.holder_identity == self.identity:
+                self.lease_reference.spec.holder_identity = None
+                replace = self.api_instance.replace_namespaced_lease
+                await self._attempt(replace(self.name, self.namespace, self.lease_reference), failure=None)
 
     async def _write(self, writing: Coroutine[Any, Any, object]) -> bool:
         began = monotonic()
@@ -106,8 +128,15 @@ async def elect(
     while True:
         lock = Lock(namespace, client, may_renew)
 
+        async def start(lock: Lock = lock) -> None:
+            lock.leading = asyncio.current_task()
+            await lead(lock)
+
         async def stopped() -> None:
             log.warning("no longer the leader")
 
-        config = Config(lock, LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS, lambda lock=lock: lead(lock), stopped)
-        await LeaderElection(config).run()
+        config = Config(lock, LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS, start, stopped)
+        try:
+            await LeaderElection(config).run()
+        finally:
+            await lock.release()

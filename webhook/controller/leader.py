@@ -28,15 +28,20 @@ if TYPE_CHECKING:
     from webhook.controller.pods import FloorPod
     from webhook.engine.index import Index
 
-_PLACING: Final = ("/spec/nodeSelector", "/spec/affinity", "/spec/tolerations")
+_SELECTING: Final = ("/spec/nodeSelector", "/spec/affinity")
+_PLACING: Final = (*_SELECTING, "/spec/tolerations")
 """What the API server lets change in a gated Pod."""
 _AT_ONCE: Final = 32
 """PATCHes in flight. Some 10 make an API server busy; more hide the latency of its webhooks."""
 _ANSWER_SECONDS: Final = 5.0
 _PAUSE_SECONDS: Final = 0.25
-"""Before an assignment that was not answered, or met a changed Pod, is tried again."""
+"""Before an assignment that was not answered, or met a changed Pod, is tried again; doubled each time."""
+_PAUSE_AT_MOST: Final = 4.0
 _REFUSALS: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY})
 """The answers after which the same PATCH would fail again."""
+_EXPECTED: Final = frozenset({HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND})
+_UNAUTHORIZED: Final = 'is forbidden: User "'
+"""Text of a 403 by RBAC, not by admission: of an API server that starts, or of an incomplete installation."""
 _PATCH_TYPE: Final = "application/json-patch+json"
 
 log: FilteringBoundLogger = structlog.get_logger()
@@ -87,10 +92,13 @@ class Leader:
 
     async def _work_on(self, owner: str, leads: Callable[[], bool]) -> None:
         """Assign the Pods of one ReplicaSet until none is due. No other task counts them meanwhile."""
+        pause = _PAUSE_SECONDS
         while due := self._ledger.due(owner):
-            settled = leads() and all(await asyncio.gather(*(self._assign(each, leads) for each in due)))
-            if not settled:
-                await asyncio.sleep(_PAUSE_SECONDS)
+            if leads() and all(await asyncio.gather(*(self._assign(each, leads) for each in due))):
+                pause = _PAUSE_SECONDS
+            else:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _PAUSE_AT_MOST)
         del self._at_work[owner]
 
     async def _assign(self, assignment: Assignment, leads: Callable[[], bool]) -> bool:
@@ -110,9 +118,11 @@ class Leader:
 
     def _failed(self, assignment: Assignment, error: ApiError) -> None:
         pod = assignment.pod
-        if error.status in _REFUSALS:
-            where = f"{pod.namespace}/{pod.name}"
-            log.warning("assignment refused", pod=where, to=assignment.capacity, problem=str(error))
+        refused = error.status in _REFUSALS and _UNAUTHORIZED not in str(error)
+        if error.status not in _EXPECTED:
+            where, what = f"{pod.namespace}/{pod.name}", "assignment refused" if refused else "assignment failed"
+            log.warning(what, pod=where, to=assignment.capacity, problem=str(error))
+        if refused:
             self._ledger.refuse(pod)
         else:  # 409: the Pod has changed, perhaps by this very PATCH. 404: it is gone, as the watch will show.
             self._ledger.reopen(pod)
@@ -127,6 +137,10 @@ class Leader:
         if capacity == RELEASE:
             return operations
         placing = [each for each in self._decide(pod, capacity) if each["path"].startswith(_PLACING)]
+        if not any(each["path"].startswith(_SELECTING) for each in placing):
+            where = f"{pod.namespace}/{pod.name}"
+            log.warning("the policies place the Pod nowhere: it is only released", pod=where, to=capacity)
+            return operations
         metadata = msgspec.json.decode(pod.raw)["metadata"]
         marks = [("labels", ASSIGNED_LABEL, capacity)]
         if capacity == ON_DEMAND and DELETION_COST not in (metadata.get("annotations") or {}):

@@ -51,18 +51,19 @@ class Ledger:
         pod = after or before
         if pod is None:
             return ""
-        siblings = self._pods.setdefault(pod.owner, {})
-        if before is not None and (after is None or after.uid != before.uid):
+        if before is not None:
+            siblings = self._pods.get(before.owner, {})  # a ReplicaSet disowns Pods that its selector doesn't match
             siblings.pop(before.uid, None)
-            self._forget(before.uid)
+            if not siblings:
+                self._pods.pop(before.owner, None)
+            if after is None or after.uid != before.uid:
+                self._forget(before.uid)
         if after is not None:
-            siblings[after.uid] = after
+            self._pods.setdefault(after.owner, {})[after.uid] = after
             if after.gated and after.alive:
                 self._waiting_since.setdefault(after.uid, monotonic())
             else:
                 self._forget(after.uid)
-        if not siblings:
-            del self._pods[pod.owner]
         return pod.owner
 
     def _forget(self, uid: str) -> None:
@@ -77,6 +78,8 @@ class Ledger:
         Those to on-demand come first. Those to spot follow when all of these have been answered.
         """
         pods = [pod for pod in self._pods.get(owner, {}).values() if pod.alive]
+        if not any(pod.gated for pod in pods):
+            return []
         count = sum(1 for pod in pods if self._is_settled(pod))
         kept = sum(1 for pod in pods if self._is_kept(pod))
         coming = sum(1 for pod in pods if self._sent.get(pod.uid) == ON_DEMAND and pod.uid not in self._answered)
@@ -84,11 +87,10 @@ class Ledger:
         for pod in sorted(pods, key=lambda pod: (pod.created, pod.name)):
             if not pod.gated or pod.uid in self._sent.keys() - self._open:
                 continue
-            capacity = RELEASE
-            if pod.uid in self._sent:
-                capacity = self._sent[pod.uid]
-            elif pod.floor is not None and pod.uid not in self._refused:
-                count += 1
+            capacity = self._sent.get(pod.uid, RELEASE)
+            # One to spot that was not answered is decided again: on-demand Pods may have gone since.
+            if capacity != ON_DEMAND and pod.floor is not None and pod.uid not in self._refused:
+                count += pod.uid not in self._sent
                 planned = kept + coming + len(chosen[ON_DEMAND])
                 capacity = ON_DEMAND if planned < pod.floor.need(count) else SPOT
             chosen[capacity].append(Assignment(pod, capacity))

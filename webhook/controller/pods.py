@@ -24,7 +24,7 @@ class FloorPod(msgspec.Struct, frozen=True, kw_only=True):
     """One Pod of a workload with a floor.
 
     Attributes:
-        owner: the UID of its ReplicaSet; empty if it has none.
+        owner: the namespace and the UID of its ReplicaSet, as anybody can name an owner in another namespace.
         floor: the floor; None if there is none that counts: the Pod is only released.
         gates: the names of its scheduling gates.
         assigned: the value of its label: ``on-demand``, ``spot``, or empty.
@@ -105,7 +105,7 @@ def read_pod(_: ListedMetadata, raw: msgspec.Raw) -> FloorPod | None:
         uid=metadata.uid,
         version=metadata.resourceVersion,
         created=metadata.creationTimestamp,
-        owner=owner.uid if owner is not None else "",
+        owner=f"{metadata.namespace}/{owner.uid if owner is not None else ''}",
         floor=floor,
         gates=gates,
         assigned=(metadata.labels or {}).get(ASSIGNED_LABEL, ""),

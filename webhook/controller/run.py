@@ -13,7 +13,7 @@ import uvloop
 
 from webhook.capacity.placement.floor import excluding_spot
 from webhook.capacity.placement.supply import in_play, supply_of
-from webhook.capacity.view import UnusableCredentialsError
+from webhook.capacity.view import FixedState, UnusableCredentialsError
 from webhook.cluster.api import Api
 from webhook.cluster.live import LiveState
 from webhook.cluster.mirror import Mirror, Pace
@@ -22,17 +22,23 @@ from webhook.controller.leader import Leader
 from webhook.controller.ledger import Ledger
 from webhook.controller.metrics import ControllerMetrics
 from webhook.controller.pods import all_pods, node_labels
-from webhook.engine.bundle import load_bundle
+from webhook.engine.bundle import SHIPPED, load_bundle
 from webhook.policy.errors import PolicyErrors
+from webhook.rules.context import NOTHING_KNOWN
+from webhook.server.app import Snapshot
+from webhook.server.limits import LIMITS
 from webhook.server.log import configure_logging, flush_log, log
+from webhook.server.reload import Reloader
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from webhook.capacity.view import ClusterView
     from webhook.controller.election import Lock
     from webhook.engine.bundle import Bundle
+    from webhook.kube.pod import Requirement
     from webhook.server.serve import Address
 
 PATIENCE_SECONDS: Final = 10.0
@@ -52,12 +58,19 @@ class ControllerOptions:
 
 
 def run(options: ControllerOptions) -> int:
-    """Run until a signal ends it. Return the exit code: 0, or 2 if policies, credentials, or address can't be used."""
+    """Run until a signal or changed policies end it.
+
+    Return the exit code: 0, or 2 if policies, credentials, or address can't be used.
+    """
     configure_logging()
+
+    def read() -> Snapshot:
+        return Snapshot(load_bundle(options.policies, cluster=options.cluster), FixedState(NOTHING_KNOWN))
+
     try:
-        bundle = load_bundle(options.policies, cluster=options.cluster)
+        policies = Reloader(read, options.policies or (SHIPPED,))
         listener = options.ops.bind()
-        uvloop.run(_run(options, bundle, listener))
+        uvloop.run(_run(options, policies, listener))
     except (PolicyErrors, UnusableCredentialsError, OSError) as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 2
@@ -71,20 +84,24 @@ class Cluster:
 
     def __init__(self, api: Api, bundle: Bundle, changed: Callable[[], None]) -> None:
         self._bundle = bundle
+        self._seen: ClusterView | None = None
+        self._excluding: tuple[Requirement, ...] = ()
         self.state = LiveState(api, bundle.providers)
         self.nodes: Mirror[Mapping[str, str]] = Mirror(api, node_labels(), Pace(), changed)
 
     def is_on_demand(self, name: str) -> bool:
-        """Return whether a Node is known and is not spot."""
-        labels = self.nodes.items.get(("", name))
-        if labels is None:
+        """Return whether a Node is known, as are the node pools, and is not spot."""
+        labels, view = self.nodes.items.get(("", name)), self.state.view()
+        if labels is None or view.pools is None:
             return False
-        view, providers = self.state.view(), self._bundle.providers
-        excluding = excluding_spot(supply_of(view, providers), in_play(view, providers))
-        return all(labels.get(each.key) not in (each.values or ()) for each in excluding)
+        if view is not self._seen:
+            providers = self._bundle.providers
+            self._seen, self._excluding = view, excluding_spot(supply_of(view, providers), in_play(view, providers))
+        return all(labels.get(each.key) not in (each.values or ()) for each in self._excluding)
 
 
-async def _run(options: ControllerOptions, bundle: Bundle, listener: socket.socket) -> None:
+async def _run(options: ControllerOptions, policies: Reloader, listener: socket.socket) -> None:
+    bundle = policies.snapshot.bundle
     api = await Api.connect(options.kubeconfig)
     known = asyncio.Event()
 
@@ -108,15 +125,29 @@ async def _run(options: ControllerOptions, bundle: Bundle, listener: socket.sock
     async def be_candidate() -> None:
         await cluster.state.synced()
         await known.wait()
-        await elect(options.namespace, lambda: api.client, lead, lambda: ledger.oldest() < PATIENCE_SECONDS)
+        await elect(options.namespace, lambda: api.client, lead, may_renew)
+
+    def may_renew() -> bool:
+        # A leader that can't watch Pods doesn't know whether some wait.
+        return pods.problem is None and ledger.oldest() < PATIENCE_SECONDS
+
+    def end(_: Snapshot | None = None) -> None:
+        for task in tasks:
+            task.cancel()
 
     with suppress(asyncio.CancelledError):
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(work)
-                for work in (cluster.state.run(), cluster.nodes.run(), pods.run(), be_candidate())
+                for work in (
+                    cluster.state.run(),
+                    cluster.nodes.run(),
+                    pods.run(),
+                    be_candidate(),
+                    policies.watch(end, LIMITS.policy_poll),
+                )
             ]
             for number in (signal.SIGTERM, signal.SIGINT):
-                asyncio.get_running_loop().add_signal_handler(number, lambda: [task.cancel() for task in tasks])
+                asyncio.get_running_loop().add_signal_handler(number, end)
     await runner.cleanup()
     await api.close()

@@ -28,7 +28,7 @@ examples:
   %(prog)s --kubeconfig ~/.kube/config --policies policies/
 
 exit codes:
-  0  a signal ended it
+  0  a signal or changed policies ended it
   2  policies, credentials, or the address can't be used
 """
 

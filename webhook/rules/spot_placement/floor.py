@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.capacity.placement.floor import FLOOR_ANNOTATION, FLOOR_GATE, FORMS, Floor, parse_floor
-from webhook.capacity.placement.target import CAPACITY_LABEL
+from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, kept_fields
 from webhook.capacity.providers.pool import Gpu
 from webhook.kube.affinity import terms_of
 from webhook.model.decision import Outcome, Violation, warning
@@ -129,6 +129,13 @@ def _without_effect(subject: Subject, target: Target) -> Violation | None:
             reason=f"the on-demand floor has no effect: `{target.own}` keeps the Pod on spot",
             field=_FIELD,
             fix=f"remove `{target.own}`, and label the Pod template `{CAPACITY_LABEL}: spot-preferred`",
+        )
+    if "node-selector" in kept_fields(subject.pod):
+        return warning(
+            id="floor-no-effect",
+            reason=f"the on-demand floor has no effect: annotation {KEEP_ANNOTATION} keeps the node selector as it is",
+            field=_FIELD,
+            fix=f"remove one of the annotations {FLOOR_ANNOTATION} and {KEEP_ANNOTATION}",
         )
     return None
 
