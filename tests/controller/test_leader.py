@@ -97,6 +97,7 @@ def assign(server: Server, index: Index) -> list[list[str]]:
         (ApiError.refused(403, BY_RBAC), True),
         (ApiError.refused(500, "timeout"), True),
         (ApiError.refused(409, "changed"), True),
+        (ApiError.refused(422, "the server rejected our request due to an error in our request"), True),
         (ApiError.refused(403, BY_ADMISSION), False),
         (ApiError.refused(422, "invalid"), False),
     ],

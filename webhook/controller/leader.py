@@ -39,7 +39,10 @@ _PAUSE_SECONDS: Final = 0.25
 _PAUSE_AT_MOST: Final = 4.0
 _REFUSALS: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY})
 """The answers after which the same PATCH would fail again."""
-_EXPECTED: Final = frozenset({HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND})
+_CHANGED: Final = frozenset({HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND})
+"""The answers for a Pod that has changed, perhaps by this very PATCH, or is gone, as the watch will show."""
+_INAPPLICABLE: Final = "the server rejected our request due to an error in our request"
+"""Text of a 422 for a JSON Patch that removes what is not there: the Pod has no gate any more."""
 _UNAUTHORIZED: Final = 'is forbidden: User "'
 """Text of a 403 by RBAC, not by admission: of an API server that starts, or of an incomplete installation."""
 _PATCH_TYPE: Final = "application/json-patch+json"
@@ -118,13 +121,14 @@ class Leader:
 
     def _failed(self, assignment: Assignment, error: ApiError) -> None:
         pod = assignment.pod
-        refused = error.status in _REFUSALS and _UNAUTHORIZED not in str(error)
-        if error.status not in _EXPECTED:
+        changed = error.status in _CHANGED or _INAPPLICABLE in str(error)
+        refused = error.status in _REFUSALS and not changed and _UNAUTHORIZED not in str(error)
+        if not changed:
             where, what = f"{pod.namespace}/{pod.name}", "assignment refused" if refused else "assignment failed"
             log.warning(what, pod=where, to=assignment.capacity, problem=str(error))
         if refused:
             self._ledger.refuse(pod)
-        else:  # 409: the Pod has changed, perhaps by this very PATCH. 404: it is gone, as the watch will show.
+        else:
             self._ledger.reopen(pod)
 
     def _operations(self, pod: FloorPod, capacity: str) -> list[dict[str, Any]]:
