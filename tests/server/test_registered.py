@@ -77,4 +77,4 @@ async def test_policies_that_a_reload_brings_are_compared_at_the_next_look(tmp_p
     (tmp_path / "team.yaml").write_text(json.dumps(team | {"spec": {"domains": ["a.example"]}}))
     assert await outdated(registered, load_bundle(own_namespace=NAMESPACE)) == 0
     assert (await outdated(registered, load_bundle([SHIPPED, tmp_path], own_namespace=NAMESPACE)) or 0) > 0
-    assert b"matchConditions is not as rendered" in written.getvalue()
+    assert b"matchConditions differs in" in written.getvalue()

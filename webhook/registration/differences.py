@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from webhook.registration.cel import JSON
 
@@ -41,5 +42,33 @@ def differences(wanted: Iterable[JSON], stored: Iterable[JSON]) -> Iterator[Devi
         else:
             ours, theirs = expected[name], present[name]
             for field in sorted((ours.keys() | theirs.keys()) - {"clientConfig"}):
-                if ours.get(field) != theirs.get(field):
-                    yield Deviation(name, field, "is not as rendered")
+                if what := _in_words(field, ours.get(field), theirs.get(field)):
+                    yield Deviation(name, field, what)
+
+
+def _in_words(field: str, wanted: Any, stored: Any) -> str:  # noqa: ANN401 - JSON
+    """Return how a field differs from what is wanted; empty if it has the same meaning."""
+    if field not in {RULES, CONDITIONS}:
+        return "" if wanted == stored else "is not as rendered"
+    parts = _asked if field == RULES else _conditions
+    ours, theirs = parts(wanted or ()), parts(stored or ())
+    deviations = (
+        ("lacks", ours.keys() - theirs.keys()),
+        ("also has", theirs.keys() - ours.keys()),
+        ("differs in", {key for key in ours.keys() & theirs.keys() if ours[key] != theirs[key]}),
+    )
+    return "; ".join(f"{verb} {', '.join(sorted(keys))}" for verb, keys in deviations if keys)
+
+
+def _asked(rules: Iterable[JSON]) -> Mapping[str, object]:
+    """Return what rules select, by resource, however it is divided into rules."""
+    asked: dict[str, set[tuple[str, ...]]] = {}
+    for rule in rules:
+        calls = set(product(rule["operations"], rule["apiVersions"], [rule.get("scope", "*")]))
+        for group, resource in product(rule["apiGroups"], rule["resources"]):
+            asked.setdefault(f"{resource}.{group}".rstrip("."), set()).update(calls)
+    return asked
+
+
+def _conditions(conditions: Iterable[JSON]) -> Mapping[str, object]:
+    return {condition["name"]: condition["expression"] for condition in conditions}
