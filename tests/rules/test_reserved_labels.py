@@ -19,7 +19,6 @@ from webhook.kube.templates import TEMPLATES_AT_MOST
 from webhook.model.review import GroupVersionKind, GroupVersionResource
 from webhook.rules.context import Context, Phase, utc_now
 from webhook.rules.protocol import Facts
-from webhook.rules.reserved_labels.own import own_keys_of_namespace
 from webhook.rules.reserved_labels.rule import KIND, ReservedLabels
 from webhook.rules.reserved_labels.spec import ReservedLabelsSpec
 
@@ -134,12 +133,3 @@ def test_the_findings_are_the_changed_keys_in_reserved_domains(new: dict[str, st
 def test_an_update_that_changes_nothing_is_passed(labels: dict[str, str]) -> None:
     value = with_labels(labels=labels, node_labels=labels)
     assert not judge(of_object(NODE_POOLS, value, value))
-
-
-def test_a_misspelt_capacity_label_on_a_namespace_is_found_once() -> None:
-    labels = {"spotgate.dev/capacty": "spot", "spotgate.dev/capacity": "spot", "team": "a"}
-    namespace = {"metadata": {"labels": labels}}
-    (found,) = own_keys_of_namespace(namespace, {})
-    assert (found.id, found.field) == ("unknown-spotgate-key", 'metadata.labels["spotgate.dev/capacty"]')
-    assert "did you mean `spotgate.dev/capacity`?" in found.reason
-    assert list(own_keys_of_namespace(namespace, namespace)) == []

@@ -29,7 +29,7 @@ from webhook.registration.conditions import (
     reference,
 )
 from webhook.rules.concern import Keys, concern_of
-from webhook.rules.reserved_labels.own import PREFIX
+from webhook.rules.reserved_labels.places import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

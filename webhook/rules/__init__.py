@@ -7,6 +7,7 @@ enforcement, exemptions, break-glass and what happens to the unknown are the eng
 ==================  ====================================================================================
 ``rule.py``         the rule; its first lines say intent, what it reads and writes, what it finds, sources
 ``spec.py``         the model of its policies' ``spec``
+``lint.py``         probable mistakes in a valid ``spec``, if the kind looks for any
 ``findings.yaml``   what each finding means, with an example that fails and the same one fixed
 ``cases.yaml``      examples that pass and fail, which tests run; not shipped
 ``example.yaml``    the policy that the kind's page and ``spotgate new`` show

@@ -17,7 +17,7 @@ from webhook.policy.errors import SpecError, SpecErrors, did_you_mean
 from webhook.policy.match import ResourceRule, is_named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.provider import Provider
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from webhook.model.decision import Violation
     from webhook.policy.common import MatchSpec, PolicySpec
     from webhook.rules.context import Context
+    from webhook.rules.spec_warnings import SpecWarning
     from webhook.rules.subject import Subject
 
 NO_NEEDS: Final = Needs()
@@ -148,6 +149,10 @@ def expect_judged(match: MatchSpec, rules: Sequence[ResourceRule], what: str) ->
         raise SpecErrors(mistakes)
 
 
+def _no_warnings(_spec: object, _workloads: object, /) -> tuple[()]:
+    return ()
+
+
 class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     """Describe a kind of policy.
 
@@ -156,6 +161,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
         compile: compiles a spec to a rule, which has ``mutate``, ``validate`` or both; if its needs depend on the spec,
             ``needs`` in place of its kind's; and ``parts``, each of which policy tests must make fail once. Raises
             `webhook.policy.errors.SpecError` (or ``SpecErrors``) with the field path below ``spec``.
+        lint: yields the probable mistakes in a valid spec, given the kinds of workloads.
         order: policies of lower order run first: a selector that one injects may make a Pod match another.
         template_outcome: the greatest outcome of a finding on a pod template inside a workload.
         unknown_outcome: the greatest outcome of a finding on unknown state on the server.
@@ -173,6 +179,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     spec: type[PolicySpec]
     compile: Callable[[Any, Facts], object]
     rules: Callable[[Facts], tuple[ResourceRule, ...]]
+    lint: Callable[[Any, Collection[Workload]], Iterable[SpecWarning]] = _no_warnings
     needs: Needs = NO_NEEDS
     order: int = 1
     template_outcome: Outcome = Outcome.WARN

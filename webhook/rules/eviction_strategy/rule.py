@@ -34,6 +34,7 @@ from webhook.model.decision import Outcome, Violation
 from webhook.policy.errors import SpecError
 from webhook.policy.match import ResourceRule
 from webhook.rules.concern import EVERYTHING, Concern, Keys
+from webhook.rules.eviction_strategy.lint import lint
 from webhook.rules.eviction_strategy.spec import EvictionStrategySpec
 from webhook.rules.protocol import Levels, PolicyKind
 
@@ -341,6 +342,7 @@ KIND: Final = PolicyKind(
     spec=EvictionStrategySpec,
     not_exported="it asks who owns a Pod, and where it can land",
     compile=_compile,
+    lint=lint,
     rules=lambda _: (ResourceRule(api_groups=("",), resources=("pods",), operations=("CREATE", "UPDATE")),),
     order=2,
     template_outcome=Outcome.DENY,

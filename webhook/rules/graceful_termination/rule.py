@@ -43,6 +43,7 @@ from webhook.kube.hooks import longest_sleep, unknown_hook
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
 from webhook.policy.errors import SpecError
 from webhook.policy.match import PODS_CREATE
+from webhook.rules.graceful_termination.lint import lint
 from webhook.rules.graceful_termination.plan import TerminationPlan
 from webhook.rules.graceful_termination.spec import GracefulTerminationSpec
 from webhook.rules.protocol import PolicyKind
@@ -217,6 +218,7 @@ KIND: Final = PolicyKind(
     ),
     not_exported="it changes Pods",
     compile=_compile,
+    lint=lint,
     rules=lambda _: (PODS_CREATE,),
     needs=Needs(namespaces=True, pools=True),
 )

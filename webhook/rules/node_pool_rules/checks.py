@@ -163,7 +163,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
             reason=f"a check of {field} can't be made: {problem}",
             field=problem.partition(" ")[0],
             detail=f"`{on_one_line(self.when.text)}` fails on what is there.",
-            fix="give the field the type that its schema has, or mend the check",
+            fix="give the field the type that its schema has, or correct the check",
             outcome=self.outcome,
             unknown=True,
         )

@@ -25,32 +25,23 @@ Source
 from __future__ import annotations
 
 import difflib
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from webhook.base.bounds import HINTED_AT_MOST, OverBoundError
-from webhook.base.globs import Globs
+from webhook.base.bounds import HINTED_AT_MOST
+from webhook.base.globs import Globs, is_glob
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.capacity.view import Needs
-from webhook.documents import field_path
-from webhook.kube.filling import mapping
-from webhook.kube.pod_decoding import pod_from_template
-from webhook.kube.templates import TEMPLATES_AT_MOST
 from webhook.model.decision import Outcome, Violation
-from webhook.model.review import GroupVersionKind, MalformedObjectError
 from webhook.policy.match import ResourceRule, is_namespace
 from webhook.rules.concern import Concern, Keys
 from webhook.rules.protocol import PolicyKind
+from webhook.rules.reserved_labels.lint import lint
 from webhook.rules.reserved_labels.namespaces import claims
-from webhook.rules.reserved_labels.own import (
-    PODS,
-    PREFIX,
-    own_keys_of_namespace,
-    own_keys_of_object,
-    own_keys_of_pod,
-)
+from webhook.rules.reserved_labels.own import own_violations
+from webhook.rules.reserved_labels.places import PODS, PREFIX, places_of
 from webhook.rules.reserved_labels.spec import ReservedLabelsSpec
 
 if TYPE_CHECKING:
@@ -60,17 +51,15 @@ if TYPE_CHECKING:
     from webhook.kube.templates import Workload
     from webhook.rules.context import Context
     from webhook.rules.protocol import Facts
+    from webhook.rules.reserved_labels.places import Place
     from webhook.rules.subject import Subject
-
-_LABELS: Final = "metadata.labels"
-_BINDING: Final = GroupVersionKind("", "v1", "Binding")
 
 _CLOSE: Final = 0.8
 """The least similarity of two label names for a hint: ``interruptible`` and ``interruptable`` have 0.92."""
 
 
-class _Found(NamedTuple):
-    """Describe a reserved key that the request adds or changes."""
+class _ReservedKey(NamedTuple):
+    """A reserved key that the request adds or changes."""
 
     key: str
     field: str
@@ -78,7 +67,7 @@ class _Found(NamedTuple):
 
 
 class ReservedLabels(msgspec.Struct, frozen=True):
-    """Hold the compiled rule.
+    """The compiled rule.
 
     Attributes:
         domains: the reserved domains; ``suffixes`` have a leading dot.
@@ -107,79 +96,21 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         if subject.operation == "DELETE":
             subject.trace.say("removing labels is always allowed")
             return ()
-        request = subject.request
-        own: Iterable[Violation]
-        if request.kind == _BINDING:  # the API server copies its labels to the Pod
-            found, own = (
-                self._added(subject, PODS, _LABELS, mapping(subject.object or {}, "metadata", "labels"), {}),
-                (),
-            )
-        elif subject.template or (request.resource.resource == PODS and not request.resource.group):
-            old = subject.old_pod
-            before = old.labels if old is not None else {}
-            found = self._added(subject, PODS, _LABELS, subject.pod.labels, before)
-            own = own_keys_of_pod(subject)
-        else:
-            found, own = self._of_object(subject)
-            if is_namespace(request):
-                claimed = claims(subject, self.providers, context.view, {each.key for each in found})
-                own = chain(claimed, own_keys_of_namespace(subject.object or {}, subject.old_object or {}))
-        if not found:
-            subject.trace.say("the request adds no reserved label")
-        # One by one: the engine stops asking when there are more than anybody reads.
-        return chain(self._violations(found), own)
-
-    def _of_object(self, subject: Subject) -> tuple[list[_Found], Iterable[Violation]]:
-        """Return the reserved keys of an object that is no Pod, and the violations of keys without effect.
-
-        The keys are those of its own labels, of the labels that a node pool gives its nodes, and of a workload's Pods.
-        """
-        kind = subject.request.resource
-        key = (kind.group, kind.resource)
-        value, old = subject.object or {}, subject.old_object or {}
-        labels, old_labels = mapping(value, "metadata", "labels"), mapping(old, "metadata", "labels")
-        found = self._added(subject, kind.resource, _LABELS, labels, old_labels)
-        readers, workload = self.readers.get(key), self.workloads.get(key)
-        if readers is None and workload is None:
-            return found, ()
-        reader = readers.of(value) if readers is not None else None
-        if reader is not None and reader.labels is not None:
-            given, before = mapping(reader.labels(value)), mapping(reader.labels(old))
-            found += self._added(subject, kind.resource, reader.labels.field, given, before)
+        key = (subject.request.resource.group, subject.request.resource.resource)
+        readers = self.readers.get(key)
+        reader = readers.of(subject.object or {}) if readers is not None else None
+        places = places_of(subject, reader, self.workloads.get(key), self._reserved)
+        reserved = [item for place in places for item in self._added(subject, place)]
         if reader is not None and (foreign := self.foreign[reader.provider]):
             # CoreWeave rejects labels of its domains on its own nodes. On nodes of others its charts ask for them.
-            found = [item for item in found if not f".{item.key.partition('/')[0]}".endswith(foreign)]
-        if workload is not None:
-            found += chain(
-                self._in_workload_labels(subject, workload, value, old),
-                self._in_unreadable_templates(subject, workload, value, old),
-            )
-        return found, own_keys_of_object(subject.request.kind.kind, workload, value, old)
-
-    def _in_workload_labels(
-        self, subject: Subject, workload: Workload, value: dict[str, Any], old: dict[str, Any]
-    ) -> Iterator[_Found]:
-        """Yield the reserved keys in labels that a workload gives to other objects, outside its pod templates."""
-        for carried in workload.labels:
-            before = {each.identity: each.value for each in carried.path.find(old)}
-            places = list(islice(carried.path.find(value), TEMPLATES_AT_MOST + 1))
-            if len(places) > TEMPLATES_AT_MOST and not subject.labels_only:
-                reason = f"there are more than the {TEMPLATES_AT_MOST} maps of labels that are judged"
-                raise OverBoundError(carried.path.text, reason)
-            for each in places:
-                there = before.get(each.identity, {})
-                yield from self._added(subject, carried.resource, field_path(each.path), each.value, there)
-
-    def _in_unreadable_templates(
-        self, subject: Subject, workload: Workload, value: dict[str, Any], old: dict[str, Any]
-    ) -> Iterator[_Found]:
-        """Yield the reserved keys of templates that cannot be parsed as Pods."""
-        for found in islice(workload.templates(value), TEMPLATES_AT_MOST):  # with more of them it is refused
-            labels = mapping(found.value, "metadata", "labels")
-            if not self._reserved(labels) or not (subject.labels_only or _is_unread(found.value)):
-                continue
-            there = next((each.value for each in workload.templates(old) if each.identity == found.identity), {})
-            yield from self._added(subject, PODS, found.field(_LABELS), labels, mapping(there, "metadata", "labels"))
+            reserved = [item for item in reserved if not f".{item.key.partition('/')[0]}".endswith(foreign)]
+        if not reserved:
+            subject.trace.say("the request adds no reserved label")
+        claimed: Iterable[Violation] = ()
+        if is_namespace(subject.request):
+            claimed = claims(subject, self.providers, context.view, {item.key for item in reserved})
+        # One by one: the engine stops at its bound on violations.
+        return chain(self._violations(reserved), claimed, own_violations(places))
 
     def _reserved(self, labels: Mapping[str, Any]) -> list[str]:
         """Return the keys in reserved domains."""
@@ -190,30 +121,22 @@ class ReservedLabels(msgspec.Struct, frozen=True):
             if "/" in key and ((prefix := key.partition("/")[0]).endswith(suffixes) or prefix in domains)
         ]
 
-    def _added(
-        self,
-        subject: Subject,
-        resource: str,
-        field: str,
-        labels: Mapping[str, Any],
-        before: Mapping[str, Any],
-    ) -> list[_Found]:
-        """Return the reserved keys in ``labels``, at ``field``, that are neither allowed nor the same ``before``."""
-        added: list[_Found] = []
-        for key in self._reserved(labels):
-            if resource in self.allowed and self.allowed[resource].match(key):
-                subject.trace.say("label %s is reserved, and allowed on %s", key, resource)
-            elif key in before and before[key] == labels[key]:
+    def _added(self, subject: Subject, place: Place) -> Iterator[_ReservedKey]:
+        """Yield the reserved keys of labels that are neither allowed nor the same before the request."""
+        allowed, before = self.allowed.get(place.resource), place.before
+        for key in self._reserved(place.keys) if place.member == "labels" else ():
+            if allowed is not None and allowed.match(key):
+                subject.trace.say("label %s is reserved, and allowed on %s", key, place.resource)
+            elif key in before and before[key] == place.keys[key]:
                 subject.trace.say("label %s is reserved, and was there before", key)
             else:
-                added.append(_Found(key, field, resource))
-        return added
+                yield _ReservedKey(key, place.field, place.resource)
 
-    def _violations(self, found: list[_Found]) -> Iterator[Violation]:
-        for key, field, resource in sorted(found):
+    def _violations(self, reserved: list[_ReservedKey]) -> Iterator[Violation]:
+        for key, field, resource in sorted(reserved):
             meant = self._intended_key(key, resource)
             prefix, _, name = key.partition("/")
-            domain = next(each for each in self.domains if prefix == each or prefix.endswith(f".{each}"))
+            domain = next(domain for domain in self.domains if f".{prefix}".endswith(f".{domain}"))
             remove = f"remove it, or use a domain of your own, e.g. example.com/{name}"
             yield Violation(
                 id="reserved",
@@ -232,19 +155,9 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         hint = self.hints.get(key, "")
         if hint and allowed.match(hint):
             return hint
-        by_name = {each.partition("/")[2]: each for each in allowed.patterns if not set("*?[") & set(each)}
+        by_name = {pattern.partition("/")[2]: pattern for pattern in allowed.patterns if not is_glob(pattern)}
         close = difflib.get_close_matches(key.partition("/")[2], by_name, n=1, cutoff=_CLOSE)
         return by_name[close[0]] if close else ""
-
-
-def _is_unread(template: dict[str, Any]) -> bool:
-    try:
-        pod_from_template(template, "")
-    except MalformedObjectError:
-        return True
-    except OverBoundError:
-        return False
-    return False
 
 
 def _compile(spec: ReservedLabelsSpec, facts: Facts) -> ReservedLabels:
@@ -307,4 +220,5 @@ KIND: Final = PolicyKind(
     template_outcome=Outcome.DENY,
     guards_namespaces=True,
     any_size=True,
+    lint=lint,
 )

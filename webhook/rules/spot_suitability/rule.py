@@ -67,6 +67,7 @@ from webhook.rules.spot_suitability.checks import (
 )
 from webhook.rules.spot_suitability.gangs import Gangs
 from webhook.rules.spot_suitability.jobs import job_violations
+from webhook.rules.spot_suitability.lint import lint
 from webhook.rules.spot_suitability.spec import SpotSuitabilitySpec
 from webhook.rules.spot_suitability.spread import KARPENTERS_SPREAD, judge_spread
 from webhook.rules.targeting import Targeting
@@ -265,6 +266,7 @@ KIND: Final = PolicyKind(
     spec=SpotSuitabilitySpec,
     not_exported="it asks whether a Pod targets spot, and looks up the cluster's PodDisruptionBudgets",
     compile=_compile,
+    lint=lint,
     rules=lambda _: (PODS_CREATE,),
     needs=Needs(namespaces=True, pools=True, budgets=True),
     order=2,

@@ -13,7 +13,7 @@ from webhook.capacity.providers.provider import readers_by_resource
 from webhook.commands.export.admission_policies.matching import Part, as_rule, exemption, merged
 from webhook.policy.match import ResourceRule
 from webhook.registration.cel import JSON, Fields, any_glob_matches, literal, quoted, selects
-from webhook.rules.reserved_labels.own import PODS
+from webhook.rules.reserved_labels.places import PODS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

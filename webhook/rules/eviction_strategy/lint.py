@@ -1,0 +1,22 @@
+"""Warn of EvictionStrategy policies with misspelt kinds, or findings that are never denied."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from webhook.rules.spec_warnings import misspelt_kinds, never_denied
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from webhook.kube.templates import Workload
+    from webhook.rules.eviction_strategy.spec import EvictionStrategySpec
+    from webhook.rules.spec_warnings import SpecWarning
+
+
+def lint(spec: EvictionStrategySpec, workloads: Collection[Workload]) -> Iterator[SpecWarning]:
+    """Yield the probable mistakes in a policy."""
+    yield from misspelt_kinds("distributed", spec.distributed, workloads)
+    yield from misspelt_kinds("replicated", spec.replicated, workloads)
+    yield from misspelt_kinds("stateful", spec.stateful, workloads)
+    yield from never_denied(spec, spec.findings)

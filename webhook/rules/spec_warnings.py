@@ -1,0 +1,54 @@
+"""Find probable mistakes in a valid ``spec``, in fields that several policy kinds have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from webhook.base.globs import is_glob
+from webhook.policy.errors import did_you_mean
+from webhook.policy.terms import Enforcement
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from webhook.kube.templates import Workload
+    from webhook.policy.common import Model, PolicySpec
+
+_MISSPELT: Final = 0.9
+"""The least similarity of a misspelt name to the right one: ``statless``, ``PyTorchJob.kubeflow.com``."""
+
+
+class SpecWarning(NamedTuple):
+    """A probable mistake.
+
+    Attributes:
+        path: the field below ``spec``.
+        text: the mistake and its correction.
+    """
+
+    path: tuple[str | int, ...]
+    text: str
+
+
+def hint_for(name: str, known: Collection[str]) -> str:
+    """Return a hint for a name that is close to a known one; empty for other names, and for known ones."""
+    return "" if name in known else did_you_mean(name, known, cutoff=_MISSPELT)
+
+
+def misspelt_kinds(field: str, patterns: Sequence[str], workloads: Collection[Workload]) -> Iterator[SpecWarning]:
+    """Yield a warning for each ``Kind.group`` in a field that is close to a kind of workload."""
+    kinds = {f"{workload.kind}.{workload.group}".removesuffix(".") for workload in workloads}
+    for number, pattern in enumerate(patterns):
+        if not is_glob(pattern) and (hint := hint_for(pattern, kinds)):
+            yield SpecWarning((field, number), f"matches nothing that is known{hint}")
+
+
+def never_denied(spec: PolicySpec, findings: Model) -> Iterator[SpecWarning]:
+    """Yield a warning for findings set to deny in a policy that denies nothing; by default, some kinds don't."""
+    levels = findings.model_dump(by_alias=True, exclude_unset=True)
+    denied = [name for name, level in levels.items() if level == Enforcement.DENY]
+    if denied and spec.enforcement is not Enforcement.DENY:
+        why = "" if "enforcement" in spec.model_fields_set else " by default"
+        lowered = f"{', '.join(denied)} can't be denied: the policy's enforcement is {spec.enforcement}{why}"
+        text = f"{lowered}; set `enforcement: deny`, and `warn` for the findings that shouldn't deny"
+        yield SpecWarning(("findings", denied[0]), text)
