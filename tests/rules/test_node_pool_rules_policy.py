@@ -47,6 +47,7 @@ def test_the_pages_own_policy_does_what_the_page_says(tmp_path: Path) -> None:
 def test_the_page_shows_what_is_said() -> None:
     wrong = pool(autoscaling=True, minNodes=0, targetNodes=9, maxNodes=4)
     (violation,) = judge(CKS, wrong)
+    assert violation.part.startswith("resources[0].checks[")
     finding = Finding(
         policy="node-pool-rules",
         id=f"node-pool-rules/{violation.id}",
