@@ -39,7 +39,7 @@ class Concern(msgspec.Struct, frozen=True, kw_only=True):
             or the Pod prefers some nodes.
         tolerations: a Pod tolerates taints of these keys, except taints that every Pod tolerates by default.
         images: the image name of a container contains one of these texts.
-        node_name: a Pod is created on a node of its own choice.
+        node_name: a Pod is created on a node that it names.
         in_spot_namespaces: every Pod of a namespace that has a capacity label.
     """
 
@@ -62,7 +62,7 @@ EVERYTHING: Final = Concern(everything=True)
 
 @runtime_checkable
 class Selective(Protocol):
-    """Declare what concerns the rule; any object that the policy matches concerns a rule that does not."""
+    """A rule that declares its concern; any object that the policy matches concerns other rules."""
 
     def concern(self, group: str, resource: str, /) -> Concern:
         """Return what may concern the rule in objects of this resource and the Pods of their templates."""

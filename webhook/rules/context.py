@@ -1,4 +1,4 @@
-"""Hold everything that a decision depends on besides the review and the bundle, frozen before deciding starts."""
+"""Define the context of a decision: everything that it depends on except the review and the bundle."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ NOTHING_KNOWN: Final = ClusterView()
 
 
 class Phase(StrEnum):
-    """Name the two phases of admission."""
+    """The two phases of admission."""
 
     MUTATE = "mutate"
     VALIDATE = "validate"
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the state of the world for one decision.
+    """The state of the world for one decision.
 
     Attributes:
         phase: mutate yields patches, validate yields findings.

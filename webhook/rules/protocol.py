@@ -54,7 +54,7 @@ def run_on_demand(subject: Subject, target: Target | NotTargeting) -> str:
 
 @runtime_checkable
 class Mutator(Protocol):
-    """Change Pods on CREATE."""
+    """A rule that changes Pods on CREATE."""
 
     def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
         """Change the Pod through the editor. Change nothing when called again on the result."""
@@ -62,14 +62,14 @@ class Mutator(Protocol):
 
 @runtime_checkable
 class Validator(Protocol):
-    """Judge objects, without changing anything."""
+    """A rule that judges objects, without changing anything."""
 
     def validate(self, subject: Subject, context: Context) -> Iterable[Violation]:
         """Yield the violations. A mutator's are what it could not or did not inject, seen after all mutation."""
 
 
 class Levels(msgspec.Struct, frozen=True):
-    """Hold the part of the spec and the greatest outcome of each finding that a policy sets, None if it is off.
+    """The part of the spec and the greatest outcome of each finding that a policy sets; None if it is off.
 
     Findings are named by the beginning of their ids: ``disruption-budget`` is that of all about budgets.
     """
@@ -101,7 +101,7 @@ class Levels(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """Hold the fact documents of a bundle, against which policies are compiled."""
+    """The fact documents of a bundle, against which policies are compiled."""
 
     providers: Mapping[str, Provider]
     workloads: tuple[Workload, ...] = ()
@@ -154,7 +154,7 @@ def _no_warnings(_spec: object, _workloads: object, /) -> tuple[()]:
 
 
 class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
-    """Describe a kind of policy.
+    """A kind of policy.
 
     Attributes:
         spec: the model of their ``spec``.

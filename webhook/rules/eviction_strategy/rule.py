@@ -63,7 +63,7 @@ _LISTED: Final = 8
 
 
 class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the compiled rule.
+    """The compiled rule.
 
     Attributes:
         labels: the eviction labels: interruptible and gracefully interruptible.

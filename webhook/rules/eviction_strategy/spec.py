@@ -14,7 +14,7 @@ _LOCK: Final = "sunk.coreweave.com/lock"
 
 
 class EvictionFindingsSpec(Model):
-    """Hold the greatest outcome of each finding; ``enforcement`` lowers it further."""
+    """The greatest outcome of each finding; ``enforcement`` lowers it further."""
 
     contradiction: Level = "deny"
     """Both labels at once."""

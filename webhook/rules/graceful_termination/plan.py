@@ -35,7 +35,7 @@ _LONGEST_WORD: Final = 40
 
 
 class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the changes to make to one Pod, and what they are based on.
+    """The changes to make to one Pod, and what they are based on.
 
     Attributes:
         budget: the seconds between reclaim and removal.

@@ -67,7 +67,7 @@ NATIVE_SLEEP: Final = (1, 30)
 
 
 class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the compiled rule."""
+    """The compiled rule."""
 
     spec: GracefulTerminationSpec
     training_operators: Globs

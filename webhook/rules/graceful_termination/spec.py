@@ -33,7 +33,7 @@ ClassName = Annotated[
 
 
 class ClassSpec(Model):
-    """Hold the way in which the Pods of one workload class stop."""
+    """The way in which the Pods of one workload class stop."""
 
     grace_seconds: GraceSeconds
     """The grace period, at most the budget; or `budget`."""

@@ -108,7 +108,7 @@ _RIGHT: Final[Mapping[str, tuple[Callable[[object], bool], str, Any]]] = {
 
 
 class _Budget(msgspec.Struct, frozen=True):
-    """Describe a valid disruption budget; without a schedule it is always active. No reasons stand for all reasons."""
+    """A valid disruption budget; without a schedule it is always active. No reasons stand for all reasons."""
 
     index: int
     nodes: int

@@ -116,7 +116,7 @@ _NUMBERS: Final = (int, float)
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """Describe a condition across fields that must not hold.
+    """A condition across fields that must not hold.
 
     Attributes:
         part: its place in the policy, and the first of its fields.
@@ -170,7 +170,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceChecks(msgspec.Struct, frozen=True):
-    """Hold the fields and checks that a policy declares for one resource."""
+    """The fields and checks that a policy declares for one resource."""
 
     fields: tuple[FieldRule, ...]
     checks: tuple[Check, ...]

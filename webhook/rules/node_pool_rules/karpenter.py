@@ -42,7 +42,7 @@ _AWS_TYPE: Final = re.compile(
 
 
 class Diversity(msgspec.Struct, frozen=True):
-    """Hold counts of instance types, generations and zones: at most of a pool (None: unknown), at least of a policy."""
+    """Counts of instance types, generations and zones: at most of a pool (None: unknown), at least of a policy."""
 
     types: int | None
     generations: int | None

@@ -17,7 +17,7 @@ _SHOWN: Final = 60
 
 
 class MessageTemplate:
-    """Describe a message with JMESPath expressions on the object: ``targetNodes is ${spec.targetNodes}``.
+    """A message with JMESPath expressions on the object: ``targetNodes is ${spec.targetNodes}``.
 
     Raise ValueError if a ``${`` is not closed, or an expression is no valid JMESPath.
     """

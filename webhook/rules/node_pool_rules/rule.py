@@ -2,8 +2,8 @@
 
 Intent
     A provider accepts pools that can never work (an unknown instance type, a minimum above the target) and says so
-    later, in a condition that nobody reads; a pipeline has no provider to ask. And valid spot pools can still be built
-    to fail: without a taint, of one instance type, on superchips that are never spot.
+    later, in a condition that users overlook; a pipeline has no provider to ask. And valid spot pools can still be
+    built to fail: without a taint, of one instance type, on superchips that are never spot.
 Reads
     The reviewed object alone: node pools, and what else a policy names under ``resources`` (Karpenter's Deployment). On
     UPDATE a rule is judged if the request changes one of its fields; a field that no rule names is accepted. Objects
@@ -57,7 +57,7 @@ _KARPENTER: Final = (GROUP, RESOURCE)
 
 
 class NodePoolRules(msgspec.Struct, frozen=True):
-    """Hold the compiled rule; checks and readers are by API group and plural resource name.
+    """The compiled rule; checks and readers are by API group and plural resource name.
 
     Attributes:
         declared: the fields that the checks of a resource declare.

@@ -25,7 +25,7 @@ MessageText = Annotated[str, AfterValidator(_check_text)]
 
 
 class FieldSpec(Model):
-    """Describe one field, as the schema of its resource has it."""
+    """One field, as in the schema of its resource."""
 
     path: FieldPathText
     """Field path, as spec.targetNodes."""
@@ -56,7 +56,7 @@ class FieldSpec(Model):
 
 
 class CheckSpec(Model):
-    """Forbid a combination of fields. Texts may hold ``${JMESPath}`` of the object."""
+    """A forbidden combination of fields. Texts may hold ``${JMESPath}`` of the object."""
 
     when: JMESPath
     """JMESPath; the object is wrong unless the result is empty, false, or null."""
@@ -73,7 +73,7 @@ class CheckSpec(Model):
 
 
 class PoolResourceSpec(Model):
-    """Say what is right for the objects of one resource; what is not said here is accepted."""
+    """Rules for the objects of one resource; anything else is accepted."""
 
     group: str
     """API group; '' is the core group."""
@@ -86,7 +86,7 @@ class PoolResourceSpec(Model):
 
 
 class DiversificationSpec(Model):
-    """Say how many kinds of machines a Karpenter pool that is only spot admits at least."""
+    """The minimum diversity of the machines of a Karpenter pool that is only spot."""
 
     enforcement: EnforcementWord = Enforcement.WARN
     """The outcome, at most the policy's `enforcement`."""
@@ -99,7 +99,7 @@ class DiversificationSpec(Model):
 
 
 class KarpenterSpec(Model):
-    """Say what Karpenter's requirements and disruption budgets add up to."""
+    """Checks of Karpenter's requirements and disruption budgets."""
 
     diversification: DiversificationSpec = Field(default={}, validate_default=True)
     """The minimum diversity of a spot pool."""

@@ -12,7 +12,7 @@ Reads
     ask (``any``) needs one if a taint admits only Pods that ask; it gets a warning if it lists machines with GPUs. A
     pool that is both spot and on-demand is its own fallback, and one of unreadable capacity may be spot.
     A *fallback* is on-demand or both, belongs to the same cluster, can have nodes (autoscaled to more than zero, or a
-    fixed size above zero), has no taint that nobody may tolerate, is not being deleted, and, as ``require`` says, has
+    fixed size above zero), has no taint that no Pod may tolerate, is not being deleted, and, as ``require`` says, has
     GPUs (``any`` counts, unknown does not) or the same instance type. A provider's document may ask for other things,
     and for several: GKE for a pool without GPUs, and for one with them as a warning.
     An owner reference that an update adds is a future deletion: the garbage collector is never denied.
@@ -264,7 +264,7 @@ def _joined(reader: PoolReader, pool: Pool, view: ClusterView) -> Pool:
     pool = with_template_of(pool, view.templates)
     if reader.sizer is None:
         return pool
-    if view.pools is None:  # What nobody knows is not taken for nothing.
+    if view.pools is None:  # unknown is not empty
         return msgspec.structs.replace(pool, desired=1)
     known = next((each for each in view.pools if each.identity == pool.identity), None)
     return pool if known is None else with_size(pool, known.size)

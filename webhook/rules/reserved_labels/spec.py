@@ -14,7 +14,7 @@ Domain = Annotated[str, TextPattern(_DOMAIN, "a domain alone in lower case, as a
 
 
 class AllowedLabelsSpec(Model):
-    """Hold labels that users may set although their domain is reserved."""
+    """Labels that users may set although their domain is reserved."""
 
     resources: tuple[NonEmpty, ...] = Field(min_length=1)
     """Plural resource names. `pods` includes pod templates and their workloads."""

@@ -1,4 +1,4 @@
-"""Define the plan of SpotPlacement for one Pod, and build its violations, worded for whoever applies the Pod."""
+"""Define the plan of SpotPlacement for one Pod, and build its violations, worded for the user who applies the Pod."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ UNCHANGED: Final = "Nothing was changed about where it may run."
 
 
 class PlacementPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the changes to make to one Pod.
+    """The changes to make to one Pod.
 
     Attributes:
         selectors: alternatives of requirements to add, all with operator ``In``. The requirements of a single

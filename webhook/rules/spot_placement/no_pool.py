@@ -1,4 +1,4 @@
-"""Explain why a Pod that targets spot fits no spot pool, worded for whoever applies it."""
+"""Explain why a Pod that targets spot fits no spot pool, worded for the user who applies it."""
 
 from __future__ import annotations
 

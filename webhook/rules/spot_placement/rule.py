@@ -1,8 +1,8 @@
 """SpotPlacement: a Pod that targets spot gets what it needs to run there, and only there.
 
 Intent
-    The label `spotgate.dev/capacity: spot` is enough. Without the tolerations a Pod stays pending beside free spot
-    nodes; without the selector it takes on-demand nodes that it was not meant to pay for.
+    The label `spotgate.dev/capacity: spot` is enough. Without the tolerations a Pod stays pending next to free
+    spot nodes; without the selector it takes on-demand nodes that it was not meant to pay for.
 Reads
     Pods on CREATE: label ``spotgate.dev/capacity`` (spot, spot-preferred, on-demand) of the Pod and of its namespace,
     annotations ``spotgate.dev/node-pool``, ``spotgate.dev/on-demand-floor`` and ``spotgate.dev/keep`` (node-selector,
@@ -97,7 +97,7 @@ compares each with every node."""
 
 
 class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the compiled rule."""
+    """The compiled rule."""
 
     targeting: Targeting
     labels: tuple[LabelSpec, ...]

@@ -3,7 +3,7 @@
 Who leads a gang (a launcher, a driver, a head) is no part of it here: that belongs on demand.
 
 Source: https://kueue.sigs.k8s.io/docs/concepts/workload/ (admitted as a whole);
-https://jobset.sigs.k8s.io/docs/concepts/ (a failed Job makes all anew);
+https://jobset.sigs.k8s.io/docs/concepts/ (a failed Job recreates all);
 https://lws.sigs.k8s.io/docs/concepts/ (RecreateGroupOnPodRestart by default);
 https://scheduler-plugins.sigs.k8s.io/docs/plugins/coscheduling/ (the label of a PodGroup);
 https://kubernetes.io/docs/concepts/workloads/pods/scheduling-group/ (Kubernetes' own PodGroup).
@@ -41,7 +41,7 @@ _SHOWN: Final = 120
 
 
 class Gangs(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell whether the Pods of one object are a gang.
+    """The gangs of a policy: Pods of one object that work only together.
 
     Attributes:
         specs: the sorts of gangs, each with the globs of its kinds.

@@ -17,7 +17,7 @@ Reads
     singleton. A driver with fault tolerance (Ray's ``gcsFaultToleranceOptions``) is judged like any other Pod. Work
     that can be repeated (batch, checkpointing, queue-worker) needs neither replicas nor readiness probe nor
     PodDisruptionBudget; a Pod of a ReplicaSet that declares no port is a queue worker. Readiness matters from two
-    replicas on: with one, nobody else could answer meanwhile.
+    replicas on: with one, no other Pod could answer meanwhile.
 Writes
     Nothing.
 Finds
@@ -90,7 +90,7 @@ _DONE_AGAIN: Final = frozenset({BATCH, CHECKPOINTING, QUEUE_WORKER})
 
 
 class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the compiled rule.
+    """The compiled rule.
 
     Attributes:
         reported_kinds: group and kind of the workloads whose templates are judged, and of their controllers.
@@ -117,7 +117,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         return self.levels.parts
 
     def concern(self, group: str, resource: str) -> Concern:
-        """Return what makes a Pod target spot; of workloads also what drains nodes beside Karpenter."""
+        """Return what makes a Pod target spot; of workloads also what drains nodes in addition to Karpenter."""
         if not self.karpenters or (group, resource) == ("", "pods"):
             return self.targeting.concern()
         return self.targeting.concern() | Concern(images=frozenset(self.spec.termination_handlers))

@@ -11,7 +11,7 @@ from webhook.policy.workloads import RelativePath
 
 
 class FaultToleranceSpec(Model):
-    """Say what keeps the state of a driver outside its Pod: another Pod can go on with it."""
+    """Settings that keep the state of a driver outside its Pod, so that another Pod can continue."""
 
     annotations: dict[NonEmpty, str] = Field(default={})
     """Annotations of the workload or its Pod: key -> value."""
@@ -20,7 +20,7 @@ class FaultToleranceSpec(Model):
 
 
 class DriverSpec(Model):
-    """Hold pods that lead the work of others, told by a label or by where their template is."""
+    """Pods that lead the work of others, identified by a label or by the path of their template."""
 
     name: NonEmpty
     """A display name, such as Spark driver."""
@@ -62,7 +62,7 @@ SCHEDULING_GROUP: Final = "spec.schedulingGroup"
 
 
 class GangSpec(Model):
-    """Hold pods of one object that work only together, told by its kind or by a key."""
+    """Pods of one object that work only together, identified by its kind or by a key."""
 
     name: NonEmpty
     """A display name, such as JobSet."""
@@ -97,7 +97,7 @@ DEFAULT_GANGS: Final = (
 
 
 class SuitabilityFindingsSpec(Model):
-    """Hold the greatest outcome of each finding; ``enforcement`` lowers it further."""
+    """The greatest outcome of each finding; ``enforcement`` lowers it further."""
 
     driver: Level = "deny"
     """A driver or head is on spot."""
@@ -167,7 +167,7 @@ class SpotSuitabilitySpec(TargetingSpec):
     )
     """Names and mount paths of hostPath volumes with data (globs)."""
     scratch_volumes: tuple[Glob, ...] = (
-        *("istio-data", "/var/lib/istio/*"),  # what Istio's proxy makes anew whenever it starts
+        *("istio-data", "/var/lib/istio/*"),  # what Istio's proxy recreates whenever it starts
         *("*cache*", "*tmp*", "*temp*", "*scratch*", "/dev", "/dev/*", "/sys*", "/proc*", "/run*", "/var/run*"),
         *("/etc*", "/lib/modules*", "/var/log*", "/var/lib/docker*", "/var/lib/containers*", "/var/lib/kubelet*"),
     )

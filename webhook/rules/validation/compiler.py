@@ -23,7 +23,7 @@ _TYPES: Final = {str: "a string", bool: "a bool", int: "a number", float: "a num
 
 
 class Compiler:
-    """Hold the compiler of one policy's expressions, with its ``params`` and ``variables``.
+    """The compiler of one policy's expressions, with its ``params`` and ``variables``.
 
     Attributes:
         mistakes: those in the expressions so far.

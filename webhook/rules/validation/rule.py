@@ -42,7 +42,7 @@ _MESSAGE_AT_MOST: Final = 5 * 1024
 
 
 class _Condition(msgspec.Struct, frozen=True):
-    """Describe one entry of ``matchConditions``, compiled."""
+    """One compiled entry of ``matchConditions``."""
 
     where: str
     text: str
@@ -50,14 +50,14 @@ class _Condition(msgspec.Struct, frozen=True):
 
 
 class _Rule(_Condition, frozen=True):
-    """Describe one entry of ``validations``, compiled."""
+    """One compiled entry of ``validations``."""
 
     message: str
     message_expression: Expression | None
 
 
 class Validation(msgspec.Struct, frozen=True):
-    """Hold the compiled rule."""
+    """The compiled rule."""
 
     language: Language
     conditions: tuple[_Condition, ...]

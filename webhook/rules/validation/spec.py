@@ -19,7 +19,7 @@ Identifier = Annotated[
 
 
 class ValidationItem(Model):
-    """Describe one validation: what must be true, and the message if it is false."""
+    """One validation: what must be true, and the message if it is false."""
 
     expression: ExpressionText
     """A CEL expression that is true for valid objects."""
@@ -38,7 +38,7 @@ class ValidationItem(Model):
 
 
 class NamedExpression(Model):
-    """Describe a condition with a name."""
+    """A condition with a name."""
 
     name: Annotated[
         str,
@@ -51,7 +51,7 @@ class NamedExpression(Model):
 
 
 class Variable(Model):
-    """Describe a named value."""
+    """A named value."""
 
     name: Identifier
     """The name, for `variables.<name>`."""
