@@ -55,7 +55,7 @@ _POD: Final = Role(name="the Pod", pod=True, applied=True)
 _NAMESPACE: Final = Role()
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class Place(msgspec.Struct, frozen=True):
     """A map of labels or annotations.
 
     Attributes:
@@ -90,7 +90,7 @@ def places_of(
     """
     request = subject.request
     if request.kind == _BINDING:  # the API server copies its labels to the Pod
-        return [Place(field="metadata.labels", keys=mapping(subject.object, "metadata", "labels"), before={})]
+        return [Place("metadata.labels", mapping(subject.object, "metadata", "labels"), {})]
     if subject.template or (request.resource.resource == PODS and not request.resource.group):
         return _of_pod(subject, _template((subject.field("metadata"),)) if subject.template else _POD)
     value, old = subject.object or {}, subject.old_object or {}
@@ -102,21 +102,12 @@ def places_of(
         role = Role(name=f"the {request.kind.kind} itself", pods=pods, applied=True, on_pods=on_pods)
     elif is_namespace(request):
         role = _NAMESPACE
-    places += [
-        Place(
-            field=f"metadata.{member}",
-            keys=mapping(value, "metadata", member),
-            before=mapping(old, "metadata", member),
-            resource=request.resource.resource,
-            member=member,
-            role=role,
-        )
-        for member in (MEMBERS if role is not _NAMESPACE else MEMBERS[:1])
-    ]
-    if reader is not None and reader.labels is not None:
-        keys, before_keys = mapping(reader.labels(value)), mapping(reader.labels(old))
-        field, resource = reader.labels.field, request.resource.resource
-        places.append(Place(field=field, keys=keys, before=before_keys, resource=resource))
+    resource = request.resource.resource
+    for member in MEMBERS if role is not _NAMESPACE else MEMBERS[:1]:
+        keys, before = mapping(value, "metadata", member), mapping(old, "metadata", member)
+        places.append(Place(f"metadata.{member}", keys, before, resource, member, role))
+    if reader is not None and (labels := reader.labels) is not None:
+        places.append(Place(labels.field, mapping(labels(value)), mapping(labels(old)), resource))
     if workload is not None:
         places += _unreadable(subject, workload, is_reserved)
     return places
@@ -125,14 +116,8 @@ def places_of(
 def _of_pod(subject: Subject, role: Role) -> list[Place]:
     new, old = subject.pod, subject.old_pod or _NO_POD
     return [
-        Place(field="metadata.labels", keys=new.labels, before=old.labels, role=role),
-        Place(
-            field="metadata.annotations",
-            keys=new.annotations,
-            before=old.annotations,
-            member="annotations",
-            role=role,
-        ),
+        Place("metadata.labels", new.labels, old.labels, role=role),
+        Place("metadata.annotations", new.annotations, old.annotations, member="annotations", role=role),
     ]
 
 
@@ -150,13 +135,8 @@ def _carried(subject: Subject, workload: Workload, pods: tuple[str, ...]) -> Ite
             raise OverBoundError(carried.path.text, reason)
         role = _template(pods) if carried.resource == PODS else Role(name=f"its {carried.resource}", pods=pods)
         for item in items:
-            yield Place(
-                field=field_path(item.path),
-                keys=item.value,
-                before=before.get(item.identity, {}),
-                resource=carried.resource,
-                role=role,
-            )
+            there = before.get(item.identity, {})
+            yield Place(field_path(item.path), item.value, there, carried.resource, role=role)
 
 
 def _keys_of_pods(subject: Subject, workload: Workload, carried: Iterable[Place]) -> set[str]:
@@ -182,8 +162,7 @@ def _unreadable(
         if is_reserved(labels) and (subject.labels_only or _is_unread(template.value)):
             templates = workload.templates(subject.old_object or {})
             old = next((other.value for other in templates if other.identity == template.identity), {})
-            before = mapping(old, "metadata", "labels")
-            yield Place(field=template.field("metadata.labels"), keys=labels, before=before)
+            yield Place(template.field("metadata.labels"), labels, mapping(old, "metadata", "labels"))
 
 
 def _is_unread(template: dict[str, Any]) -> bool:
@@ -192,5 +171,5 @@ def _is_unread(template: dict[str, Any]) -> bool:
     except MalformedObjectError:
         return True
     except OverBoundError:
-        return False
+        pass
     return False
