@@ -52,7 +52,7 @@ def why_void(value: str, now: datetime) -> str:
 
 def may_break(request: Request, groups: Iterable[Globs]) -> bool:
     """Return whether the user is a member of one of these groups."""
-    return any(each.match(group) for each in groups for group in request.user_info.groups or ())
+    return any(globs.match(group) for globs in groups for group in request.user_info.groups or ())
 
 
 class _Owned(msgspec.Struct):

@@ -166,8 +166,8 @@ def _composed(
     base_files = [file for file in policy_files((SHIPPED,) if shipped else _SHIPPED_FACTS) if file not in files]
     base = load_documents(base_files, kinds if shipped else {name: kinds[name] for name in FACTS}, problems)
     brought = {(document.kind, document.name): document for document in documents}
-    replacing = tuple(brought[key] for each in base if (key := (each.kind, each.name)) in brought)
-    base = [each for each in base if (each.kind, each.name) not in brought]
+    replacing = tuple(brought[key] for document in base if (key := (document.kind, document.name)) in brought)
+    base = [document for document in base if (document.kind, document.name) not in brought]
     if shipped:
         problems += [duplicate for duplicate in duplicates([*base, *documents]) if duplicate not in problems]
     if not shipped and not any(document.is_policy for document in documents) and not problems:
@@ -342,6 +342,6 @@ def _refuse_other_than_pods(spec: PolicySpec, *, changes: bool) -> None:
 
 def _hash(documents: Iterable[PolicyDocument]) -> str:
     digest = hashlib.sha256()
-    for each in sorted(documents, key=lambda document: (document.kind, document.name)):
-        digest.update(orjson.dumps(each.document.value, option=orjson.OPT_SORT_KEYS))
+    for document in sorted(documents, key=lambda document: (document.kind, document.name)):
+        digest.update(orjson.dumps(document.document.value, option=orjson.OPT_SORT_KEYS))
     return digest.hexdigest()[:16]

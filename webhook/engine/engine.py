@@ -171,8 +171,8 @@ class _Evaluation:
         )
         most = Outcome.WARN if changes_metadata_only(self.request) else Outcome.DENY
         outcomes = [
-            *((each, most) for each in direct),
-            *((each, min(most, each.kind.template_outcome)) for each in projected),
+            *((policy, most) for policy in direct),
+            *((policy, min(most, policy.kind.template_outcome)) for policy in projected),
         ]
         findings = [
             self._builder.finding(policy, replace(over, outcome=outcome), subject, unknown_match=None)
@@ -184,7 +184,7 @@ class _Evaluation:
         ]
         if findings:
             self.findings.append(
-                replace(max(findings, key=lambda each: each.outcome), policy=ENGINE, id="object/too-large")
+                replace(max(findings, key=lambda finding: finding.outcome), policy=ENGINE, id="object/too-large")
             )
 
     def decision(self) -> Decision:
@@ -345,8 +345,8 @@ class _Evaluation:
         """Return whether the policy, or one that it overrides and that matches too, exempts the subject."""
         exemptions = policy.exemptions
         if overridden := self.matching.overridden(policy, subject):
-            exemptions += tuple(exemption for each in overridden for exemption in each.exemptions)
-            self.trace.say("decides in place of %s", ", ".join(each.name for each in overridden))
+            exemptions += tuple(exemption for other in overridden for exemption in other.exemptions)
+            self.trace.say("decides in place of %s", ", ".join(other.name for other in overridden))
         for exemption in dict.fromkeys(exemptions):
             failing = exemption.failing(self.request, subject.labels, self.context.now.date())
             if not failing:

@@ -63,8 +63,8 @@ def finding_texts() -> Mapping[str, FindingText]:
     for slug, file in {"object": _HERE / "object_findings.yaml", **of_kinds}.items():
         with file.open("rb") as stream:  # not its bytes: errors name the file that a stream reads
             written = yaml.load(stream, Loader=yaml.CSafeLoader)
-        found = msgspec.convert(written, dict[str, FindingText])
-        texts |= {f"{slug}/{what}": text for what, text in found.items()}
+        texts_of_kind = msgspec.convert(written, dict[str, FindingText])
+        texts |= {f"{slug}/{what}": text for what, text in texts_of_kind.items()}
     return texts
 
 
@@ -112,7 +112,7 @@ def page_at(path: str) -> str:
     from importlib.metadata import PackageNotFoundError, metadata  # noqa: PLC0415 - 20 ms that few commands need
 
     try:
-        named = dict(each.split(", ", 1) for each in metadata("spotgate").get_all("Project-URL") or ())
+        named = dict(url.split(", ", 1) for url in metadata("spotgate").get_all("Project-URL") or ())
     except PackageNotFoundError:  # a copy of the folder
         return ""
     return f"{named['Repository'].rstrip('/')}/blob/main/{path}" if "Repository" in named else ""

@@ -84,7 +84,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     def judges_templates(self) -> bool:
         """Return whether the policy judges pod templates as the Pods that they become."""
-        excluded = any(each.names(*_POD) and not each.mismatch(_TEMPLATE) for each in self.exclude)
+        excluded = any(rule.names(*_POD) and not rule.mismatch(_TEMPLATE) for rule in self.exclude)
         return self.matches_templates() and not excluded
 
     def excludes(self, operation: str, group: str, path: str) -> bool:
@@ -168,13 +168,13 @@ def _contests(policies: tuple[Policy, ...]) -> dict[str, Contest]:
         return {}
     contests = {
         policy.name: Contest(
-            tuple(each for each in policies if policy.name in each.standing.overrides),
-            tuple(each for each in policies if each.name in policy.standing.overrides),
-            tuple(each for each in policies if each.name in policy.standing.rivals),
+            tuple(other for other in policies if policy.name in other.standing.overrides),
+            tuple(other for other in policies if other.name in policy.standing.overrides),
+            tuple(other for other in policies if other.name in policy.standing.rivals),
         )
         for policy in policies
     }
-    return {name: each for name, each in contests.items() if each.over or each.under or each.rivals}
+    return {name: contest for name, contest in contests.items() if contest.over or contest.under or contest.rivals}
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -208,16 +208,16 @@ class Route(msgspec.Struct, frozen=True):
         """
         if not namespace:
             return self.direct, self.projected
-        found = self._within.get(namespace)
-        if found is None:
+        policies = self._within.get(namespace)
+        if policies is None:
             direct, projected = (
                 tuple(policy.within(namespace) for policy in policies if not policy.matcher.why_not_in(namespace))
                 for policies in (self.direct, self.projected)
             )
-            found = direct, projected
+            policies = direct, projected
             if len(self._within) < _CACHED_AT_MOST and len(namespace) <= _NAME_AT_MOST:
-                self._within[namespace] = found
-        return found
+                self._within[namespace] = policies
+        return policies
 
 
 RouteKey = tuple[Phase, str, str, str]
@@ -295,10 +295,10 @@ class Index:
     def _declared_resources(self) -> set[tuple[str, str]]:
         """Return the API group and path of each resource that a policy or a WorkloadTemplates document names."""
         named = {
-            each
+            resource
             for policy in self.policies
             for rule in policy.rules
-            for each in product(rule.api_groups, rule.resources)
+            for resource in product(rule.api_groups, rule.resources)
         }
         return {(group, path) for group, path in named | self.workloads.keys() if "*" not in group + path}
 

@@ -53,9 +53,9 @@ class Matching:
         contest = contests.get(policy.name)
         if contest is None:
             return ""
-        for each in contest.over:
-            if not (self.is_unknown(each) or self.why_not(each, subject)):
-                return each.name
+        for other in contest.over:
+            if not (self.is_unknown(other) or self.why_not(other, subject)):
+                return other.name
         rivals = [
             rival
             for rival in contest.rivals
@@ -67,22 +67,22 @@ class Matching:
         view, providers = self._context.view, self._index.providers
         target = Targeting(providers).target(subject, view)
         shown = {provider.name for provider in target.providers} if isinstance(target, Target) else view.providers
-        best = min((policy, *rivals), key=lambda each: claim(each.claims, shown))
+        best = min((policy, *rivals), key=lambda rival: claim(rival.claims, shown))
         return best.name if best is not policy else ""
 
     def overridden(self, policy: Policy, subject: Subject) -> tuple[Policy, ...]:
         """Return the policies that match the subject, and that this one overrides."""
         contest = self._route.contests[subject.template].get(policy.name)
-        return () if contest is None else tuple(each for each in contest.under if not self.why_not(each, subject))
+        return () if contest is None else tuple(other for other in contest.under if not self.why_not(other, subject))
 
     def unknown(self, policy: Policy, subject: Subject) -> UnknownMatch | None:
         """Return why it is unknown whether the policy matches and decides. Return None if it is known."""
         if self.is_unknown(policy):
             return UnknownMatch.of_selector(self._request.namespace)
         contest = self._route.contests[subject.template].get(policy.name)
-        for each in contest.over if contest is not None else ():
-            if self.is_unknown(each) and not self.why_not(each, subject):
-                return UnknownMatch.of_override(self._request.namespace, each.name)
+        for other in contest.over if contest is not None else ():
+            if self.is_unknown(other) and not self.why_not(other, subject):
+                return UnknownMatch.of_override(self._request.namespace, other.name)
         return None
 
     def is_unknown(self, policy: Policy) -> bool:

@@ -93,11 +93,11 @@ class Levels(msgspec.Struct, frozen=True):
 
     def lowered(self, violations: Iterable[Violation]) -> Iterator[Violation]:
         """Yield the violations with at most the outcomes that the policy sets, without those that are off."""
-        for each in violations:
-            name = next((name for name in self.by_name if each.id.startswith(name)), "")
-            part, most = self.by_name.get(name, (each.part, each.outcome))
+        for violation in violations:
+            name = next((name for name in self.by_name if violation.id.startswith(name)), "")
+            part, most = self.by_name.get(name, (violation.part, violation.outcome))
             if most is not None:
-                yield msgspec.structs.replace(each, outcome=min(most, each.outcome), part=part)
+                yield msgspec.structs.replace(violation, outcome=min(most, violation.outcome), part=part)
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -127,9 +127,9 @@ def expect_judged(match: MatchSpec, rules: Sequence[ResourceRule], what: str) ->
     ``rules`` name all resources that the kind judges, without wildcards; ``what`` names them as a phrase.
     """
     known: dict[tuple[str, str], set[str]] = {}
-    for each in rules:
-        for of in product(each.api_groups, each.resources):
-            known.setdefault(of, set()).update(each.operations)
+    for judged in rules:
+        for of in product(judged.api_groups, judged.resources):
+            known.setdefault(of, set()).update(judged.operations)
     mistakes: list[SpecError] = []
     for number, rule in enumerate(match.resource_rules or ()):
         for place, path in enumerate(rule.resources):

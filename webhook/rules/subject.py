@@ -194,32 +194,32 @@ def template_subjects(
     templates = _find_templates(workload, whole.object)
     there = [] if whole.old_object is None else _find_templates(workload, whole.old_object)
     recounted = recounting and bool(there) and _has_fewer_replicas(whole)
-    before = {found.identity: found.value for found in there}
+    before = {template.identity: template.value for template in there}
     # Wherever it was: templates without names are numbered, and removing one moves those behind it.
-    known = {_template_encoder.encode(found.value) for found in there}
+    known = {_template_encoder.encode(template.value) for template in there}
     counts = Counts()
-    for found in templates:
-        unchanged = bool(there) and _template_encoder.encode(found.value) in known
+    for template in templates:
+        unchanged = bool(there) and _template_encoder.encode(template.value) in known
         if unchanged and not recounted:
-            yield found, None
+            yield template, None
             continue
         try:
-            pod = pod_of(found, workload, whole.request, counts)
+            pod = pod_of(template, workload, whole.request, counts)
         except MalformedObjectError as error:
-            yield found, error
+            yield template, error
             continue
-        old_pod = _parse_old_template(before.get(found.identity))
-        subject = Subject.of_template(whole, pod, old_pod, found)
+        old_pod = _parse_old_template(before.get(template.identity))
+        subject = Subject.of_template(whole, pod, old_pod, template)
         subject.unchanged = unchanged
-        yield found, subject
+        yield template, subject
 
 
 def _find_templates(workload: Workload, value: dict[str, Any] | None) -> list[FoundTemplate]:
-    found = list(islice(workload.templates(value or {}), TEMPLATES_AT_MOST + 1))
-    if len(found) > TEMPLATES_AT_MOST:
+    templates = list(islice(workload.templates(value or {}), TEMPLATES_AT_MOST + 1))
+    if len(templates) > TEMPLATES_AT_MOST:
         reason = f"there are more than the {TEMPLATES_AT_MOST} pod templates that are judged"
         raise OverBoundError(workload.paths[-1].text, reason)
-    return found
+    return templates
 
 
 def _has_fewer_replicas(whole: Subject) -> bool:
@@ -305,9 +305,9 @@ def _raw_metadata(raw: msgspec.Raw) -> _RawMetadata:
 def _decode_map(raw: msgspec.Raw, bound: Bound) -> dict[str, str] | None:
     expect_decodable(raw, _METADATA_AT_MOST, bound.field)
     try:
-        found: dict[str, str] | None = _map_decoder.decode(raw)
+        decoded: dict[str, str] | None = _map_decoder.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedObjectError.of(error, bound.field) from None
-    if found is not None and len(found) > bound.at_most:
-        raise OverBoundError.of(bound, len(found))
-    return found
+    if decoded is not None and len(decoded) > bound.at_most:
+        raise OverBoundError.of(bound, len(decoded))
+    return decoded

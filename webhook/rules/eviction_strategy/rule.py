@@ -220,7 +220,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             taint = next((taint for taint in self.spec.bypassing_taints if _reaches(toleration, taint)), None)
             if taint is None:
                 continue
-            stay = [msgspec.to_builtins(each) for number, each in enumerate(tolerations) if number != index][:_LISTED]
+            stay = [msgspec.to_builtins(other) for number, other in enumerate(tolerations) if number != index][:_LISTED]
             where, lead = f"it tolerates {taint.key}", "tolerate only what is needed"
             if not toleration.key:
                 where = f"tolerating everything includes {taint.key}"
@@ -265,9 +265,9 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
         missing = [
             taint
             for taint in self.spec.sunk_taints
-            if not any(_reaches(each, taint) for each in tolerations)
+            if not any(_reaches(toleration, taint) for toleration in tolerations)
             # Tolerating these would undo the label: that is not asked for.
-            and not (graceful and any(taint.key == each.key for each in self.spec.bypassing_taints))
+            and not (graceful and any(taint.key == pattern.key for pattern in self.spec.bypassing_taints))
         ]
         if missing:
             yield Violation(
@@ -282,8 +282,8 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
 
     def _names_sunk(self, pod: Pod) -> bool:
         prefix = f"{self.spec.sunk_domain}/"
-        keys = [each.key for each in pod.spec.tolerations or ()]
-        keys += [each.key for term in terms_of(pod.spec) for each in term.requirements]
+        keys = [toleration.key for toleration in pod.spec.tolerations or ()]
+        keys += [requirement.key for term in terms_of(pod.spec) for requirement in term.requirements]
         return any(key.startswith(prefix) for key in keys)
 
 

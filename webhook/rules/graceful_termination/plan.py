@@ -82,7 +82,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
             )
         if unknown := self.keeps.difference(KEEP_WORDS):
             word = min(unknown)[:_LONGEST_WORD]
-            known = ", ".join(f"`{each}`" for each in KEEP_WORDS)
+            known = ", ".join(f"`{known_word}`" for known_word in KEEP_WORDS)
             yield warning(
                 id="unknown-keep-word",
                 reason=f"unknown word `{word}`{did_you_mean(word, KEEP_WORDS)}",

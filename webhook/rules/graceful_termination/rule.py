@@ -195,9 +195,10 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _compile(spec: GracefulTerminationSpec, facts: Facts) -> GracefulTermination:
-    for name, each in spec.classes.items():
-        if each.grace_seconds != "budget" and 0 < each.pre_stop_seconds >= each.grace_seconds:
-            problem = f"a sleep of {each.pre_stop_seconds} s leaves nothing of {each.grace_seconds} s to shut down in"
+    for name, class_spec in spec.classes.items():
+        sleep, grace = class_spec.pre_stop_seconds, class_spec.grace_seconds
+        if grace != "budget" and 0 < sleep >= grace:
+            problem = f"a sleep of {sleep} s leaves nothing of {grace} s to shut down in"
             raise SpecError(("classes", name, "preStopSeconds"), f"{problem}; it must be less than graceSeconds")
     return GracefulTermination(
         spec=spec,

@@ -43,13 +43,13 @@ BUDGETS_AT_MOST: Final = 50
 """Budgets of one pool: Karpenter's CRD accepts no more."""
 
 
-def malformed_budgets(found: object) -> Iterator[Violation]:
+def malformed_budgets(budgets: object) -> Iterator[Violation]:
     """Yield a violation for each budget that Karpenter's schema rejects, except what other rules report."""
-    if isinstance(found, list) and len(found) > BUDGETS_AT_MOST:
-        said = f"has {len(found):,} items, more than {BUDGETS_AT_MOST}"
+    if isinstance(budgets, list) and len(budgets) > BUDGETS_AT_MOST:
+        said = f"has {len(budgets):,} items, more than {BUDGETS_AT_MOST}"
         yield _malformed(BUDGETS.text, said, {"nodes": _DEFAULT_NODES})
         return
-    for index, item in enumerate(found if isinstance(found, list) else ()):
+    for index, item in enumerate(budgets if isinstance(budgets, list) else ()):
         where = f"{BUDGETS.text}[{index}]"
         if not isinstance(item, dict):
             yield _malformed(where, f"is {_quoted(item)}, not a map", {"nodes": _DEFAULT_NODES}, filling_in(item))
@@ -95,7 +95,7 @@ def _matches(pattern: re.Pattern[str]) -> Callable[[object], bool]:
 
 
 def _are_reasons(value: object) -> bool:
-    return isinstance(value, list) and len(value) <= BUDGETS_AT_MOST and all(each in _REASONS for each in value)
+    return isinstance(value, list) and len(value) <= BUDGETS_AT_MOST and all(reason in _REASONS for reason in value)
 
 
 _RIGHT: Final[Mapping[str, tuple[Callable[[object], bool], str, Any]]] = {
@@ -126,19 +126,19 @@ class _Budget(msgspec.Struct, frozen=True):
         return self.nodes == 0 or (self.unit == other.unit and self.nodes <= other.nodes)
 
 
-def judge_pool_budgets(found: object) -> Iterator[Violation]:
+def judge_pool_budgets(written: object) -> Iterator[Violation]:
     """Yield a violation for budgets that always block voluntary disruption, or never have effect.
 
     A malformed budget is left out.
     """
-    items = found if isinstance(found, list) and len(found) <= BUDGETS_AT_MOST else []
-    budgets = [each for index, item in enumerate(items) if (each := _read_budget(index, item)) is not None]
-    scheduled = [each for each in budgets if each.schedule]
-    for zero in (each for each in budgets if not (each.schedule or each.nodes or each.reasons)):
-        yield _always_blocked(zero, [each for each in budgets if each.nodes])
+    items = written if isinstance(written, list) and len(written) <= BUDGETS_AT_MOST else []
+    budgets = [budget for index, item in enumerate(items) if (budget := _read_budget(index, item)) is not None]
+    scheduled = [budget for budget in budgets if budget.schedule]
+    for zero in (budget for budget in budgets if not (budget.schedule or budget.nodes or budget.reasons)):
+        yield _always_blocked(zero, [budget for budget in budgets if budget.nodes])
         return
     for budget in scheduled:
-        stricter = next((each for each in budgets if each.always_below(budget)), None)
+        stricter = next((other for other in budgets if other.always_below(budget)), None)
         if stricter is not None:
             yield Violation(
                 id="budget-no-effect",
@@ -151,8 +151,8 @@ def judge_pool_budgets(found: object) -> Iterator[Violation]:
 
 
 def _always_blocked(zero: _Budget, others: list[_Budget]) -> Violation:
-    idle = f"; without effect: {some([str(each) for each in others])}" if others else ""
-    allowed = next((f"{each.nodes}{each.unit}" for each in others), _DEFAULT_NODES)
+    idle = f"; without effect: {some([str(other) for other in others])}" if others else ""
+    allowed = next((f"{other.nodes}{other.unit}" for other in others), _DEFAULT_NODES)
     budgets = [
         {"nodes": allowed},
         {"nodes": "0", "schedule": "0 17 * * 1-4", "duration": "16h"},

@@ -60,48 +60,48 @@ class FieldRule(msgspec.Struct, frozen=True):
 
     def judge(self, value: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[Violation]:
         """Yield a violation for each mistake in the field, unless the request does not change it."""
-        spec, found = self.spec, self.query(value)
+        spec, given = self.spec, self.query(value)
         before = self.query(old) if old is not None else None
-        if old is not None and same(found, before):
+        if old is not None and same(given, before):
             return
         path = self.query.text
-        if found is None or found == "":
+        if given is None or given == "":
             if spec.required:
                 fix, problem = f"add it{self._example()}", self.query.answer(value)[1]
                 yield self._violation("required", f"{path} is missing", "", fix, problem)
             return
-        if spec.type and type(found) not in _TYPES[spec.type]:
+        if spec.type and type(given) not in _TYPES[spec.type]:
             wanted = _NAMES[_TYPES[spec.type][0]]
-            kind = _NAMES.get(type(found), "something else")
-            if isinstance(found, float) and abs(found) >= _NO_INTEGER:
+            kind = _NAMES.get(type(given), "something else")
+            if isinstance(given, float) and abs(given) >= _NO_INTEGER:
                 kind = "a number that is too large"
             reason = f"{path} is {kind}, not {wanted}"
-            written = json.dumps(on_one_line(found)) if isinstance(found, str) else on_one_line(found)
+            written = json.dumps(on_one_line(given)) if isinstance(given, str) else on_one_line(given)
             fix = f"write {wanted}{self._example()}"
-            yield self._violation("type", reason, f"It is {written}.", fix, found)
+            yield self._violation("type", reason, f"It is {written}.", fix, given)
             return
-        if spec.values and self._spelt(found) not in map(self._spelt, spec.values):
-            reason = f"{path} is {found[:_SHOWN]!r}, not one of {', '.join(spec.values)}"
-            meant = max(spec.values, key=partial(_likeness, found))
+        if spec.values and self._spelt(given) not in map(self._spelt, spec.values):
+            reason = f"{path} is {given[:_SHOWN]!r}, not one of {', '.join(spec.values)}"
+            meant = max(spec.values, key=partial(_likeness, given))
             fix = f"write one of them, for example:\n{as_yaml(path, meant)}"
-            yield self._violation("values", reason, "", fix, found)
-        if spec.minimum is not None and found < spec.minimum:
+            yield self._violation("values", reason, "", fix, given)
+        if spec.minimum is not None and given < spec.minimum:
             fix = f"write {spec.minimum} or more:\n{as_yaml(path, spec.minimum)}"
-            yield self._violation("minimum", f"{path} is {found}, less than {spec.minimum}", "", fix)
+            yield self._violation("minimum", f"{path} is {given}, less than {spec.minimum}", "", fix)
         if spec.immutable and before is not None and before != "":
-            was = f"It is {on_one_line(before)}, and the request makes it {on_one_line(found)}."
-            fix = f"keep it, and create another pool for {on_one_line(found)}:\n{as_yaml(path, before)}"
-            yield self._violation("immutable", f"{path} can't be changed", was, fix, found)
+            was = f"It is {on_one_line(before)}, and the request makes it {on_one_line(given)}."
+            fix = f"keep it, and create another pool for {on_one_line(given)}:\n{as_yaml(path, before)}"
+            yield self._violation("immutable", f"{path} can't be changed", was, fix, given)
 
-    def _violation(self, what: str, reason: str, detail: str, fix: str, found: object = None) -> Violation:
+    def _violation(self, what: str, reason: str, detail: str, fix: str, given: object = None) -> Violation:
         return Violation(
             id=what,
             reason=reason,
             field=self.query.text,
             detail=" ".join(filter(None, (detail, self.spec.detail))),
-            fix=filling_in(found) or fix,
+            fix=filling_in(given) or fix,
             part=self.part,
-            unknown=isinstance(found, str) and bool(placeholder_in(found)),
+            unknown=isinstance(given, str) and bool(placeholder_in(given)),
         )
 
     def _example(self) -> str:
@@ -189,14 +189,14 @@ class ResourceChecks(msgspec.Struct, frozen=True):
                 wrong.add(violation.field)
                 yield violation
         for check in self.checks:
-            found = check.judge(value, old)
-            if found is None:
+            failure = check.judge(value, old)
+            if failure is None:
                 continue
             # What is wrong with a field is said once, and not by each check that fails on it.
-            if found.unknown and not wrong.isdisjoint({found.field, *(field.text for field in check.fields)}):
+            if failure.unknown and not wrong.isdisjoint({failure.field, *(field.text for field in check.fields)}):
                 continue
-            wrong.add(found.field)
-            yield found
+            wrong.add(failure.field)
+            yield failure
 
 
 def _likeness(one: str, other: str) -> float:
@@ -211,7 +211,7 @@ def same(one: object, other: object) -> bool:
 def some(names: Sequence[str]) -> str:
     """Return a list of a user's words: the first few by name, the rest as a number."""
     rest = len(names) - _NAMED
-    said = ", ".join(on_one_line(each) for each in names[:_NAMED]) or "(none)"
+    said = ", ".join(on_one_line(name) for name in names[:_NAMED]) or "(none)"
     return f"{said} and {rest} more" if rest > 0 else said
 
 

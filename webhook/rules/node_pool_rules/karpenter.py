@@ -100,7 +100,7 @@ def _judge_diversity(requirements: Requirements, domain: str, wanted: Diversity)
     fix = f"admit more {'s, '.join(short)}s: list more values, or leave the requirement out"
     if domain and list(short) != ["zone"]:
         listed = requirements.of(TYPE_LABEL).values or requirements.of(f"{domain}/instance-family").values or ()
-        categories = {found["category"] for name in listed if (found := _AWS_TYPE.fullmatch(name)) is not None}
+        categories = {match["category"] for name in listed if (match := _AWS_TYPE.fullmatch(name)) is not None}
         lines = [
             {"key": f"{domain}/instance-category", "operator": "In", "values": sorted(categories) or ["c", "m", "r"]},
             {"key": f"{domain}/instance-generation", "operator": "Gt", "values": ["4"]},
@@ -123,14 +123,18 @@ def diversity_of(requirements: Requirements, domain: str) -> Diversity:
     listed = requirements.of(TYPE_LABEL).values
     types = generations = None
     if listed is not None:
-        parsed = [(each, _AWS_TYPE.fullmatch(each) if domain else None) for each in listed]
-        admitted = [(each, found) for each, found in parsed if found is None or _admits(requirements, domain, found)]
+        parsed = [(name, _AWS_TYPE.fullmatch(name) if domain else None) for name in listed]
+        admitted = [(name, match) for name, match in parsed if match is None or _admits(requirements, domain, match)]
         types = len(admitted)
-        if all(found is not None for _, found in admitted):
-            generations = len({found["generation"] for _, found in admitted if found is not None})
+        if all(match is not None for _, match in admitted):
+            generations = len({match["generation"] for _, match in admitted if match is not None})
     elif domain:
         types, generations = _of_families(requirements, domain)
-    zones = [each for key in (ZONE_LABEL, _ZONE_ID_LABEL) if (each := requirements.of(key).values) is not None]
+    zones = [
+        listed_zones
+        for key in (ZONE_LABEL, _ZONE_ID_LABEL)
+        if (listed_zones := requirements.of(key).values) is not None
+    ]
     return Diversity(types, generations, min(map(len, zones), default=None))
 
 
@@ -140,15 +144,15 @@ def _of_families(requirements: Requirements, domain: str) -> tuple[int | None, i
     generations = requirements.of(f"{domain}/instance-generation").values
     if listed is None:
         return None, len(generations) if generations is not None else None
-    families = [found for each in listed if (found := _AWS_TYPE.fullmatch(each)) is not None]
+    families = [match for name in listed if (match := _AWS_TYPE.fullmatch(name)) is not None]
     if len(families) < len(listed):
         return None, None
-    admitted = [found for found in families if _admits(requirements, domain, found)]
+    admitted = [match for match in families if _admits(requirements, domain, match)]
     types = len(admitted) * len(sizes) if sizes is not None else None
-    return types, len({found["generation"] for found in admitted})
+    return types, len({match["generation"] for match in admitted})
 
 
-def _admits(requirements: Requirements, domain: str, found: re.Match[str]) -> bool:
+def _admits(requirements: Requirements, domain: str, machine: re.Match[str]) -> bool:
     return all(
-        requirements.of(f"{domain}/instance-{part}").admits(text) for part, text in found.groupdict().items() if text
+        requirements.of(f"{domain}/instance-{part}").admits(text) for part, text in machine.groupdict().items() if text
     )

@@ -26,13 +26,13 @@ class MessageTemplate:
 
     def __init__(self, text: str) -> None:
         parts = _EXPRESSION.split(text)
-        if any("${" in each for each in parts[::2]):
+        if any("${" in part for part in parts[::2]):
             raise ValueError("`${` opens an expression that ends at the next `}` and holds no other brace")
-        self._parts = tuple(Query(each) if number % 2 else each for number, each in enumerate(parts))
+        self._parts = tuple(Query(part) if number % 2 else part for number, part in enumerate(parts))
 
     def __call__(self, value: Mapping[str, Any]) -> str:
         """Return the message for this object."""
-        return "".join(each if isinstance(each, str) else on_one_line(each(value)) for each in self._parts)
+        return "".join(part if isinstance(part, str) else on_one_line(part(value)) for part in self._parts)
 
 
 def on_one_line(value: object) -> str:

@@ -58,7 +58,7 @@ def judge_pool(
             detail="Spot capacity is reclaimed by instance type and zone. With several, nodes of the others stay.",
             fix="list several types of the same size, as many as its Pods can run on",
         )
-    new = [each for each in pool.problems if each not in was and each.partition(" ")[0] not in reported]
+    new = [problem for problem in pool.problems if problem not in was and problem.partition(" ")[0] not in reported]
     if pool.is_template and pool.capacity is CapacityType.ON_DEMAND:
         new = [problem for problem in new if not placeholder_in(problem)]
     if new:
@@ -84,17 +84,17 @@ def _is_untainted(provider: Provider, pool: Pool | None) -> bool:
     """Return whether no taint keeps Pods that did not ask for spot off the pool's nodes."""
     if pool is None or not pool.spot or pool.is_template or pool.superchip:
         return False
-    if any(each.effect in _KEEPS_OFF for each in pool.taints):
+    if any(taint.effect in _KEEPS_OFF for taint in pool.taints):
         return False
-    if any(each.declared_pools for each in provider.spot_node_taints):
+    if any(taint.declared_pools for taint in provider.spot_node_taints):
         return False
-    return not (pool.gpu is Gpu.YES and any(each.automatic for each in provider.gpu.taints))
+    return not (pool.gpu is Gpu.YES and any(taint.automatic for taint in provider.gpu.taints))
 
 
 def _without_taint(where: Query, reader: PoolReader, provider: Provider, pool: Pool) -> Violation:
     fix = "give its nodes a taint of your own; SpotPlacement lets the Pods that ask for spot tolerate it"
     if where.plain:
-        effect = next((each for each, meant in reader.taint_effects.items() if meant == "NoSchedule"), "NoSchedule")
+        effect = next((name for name, meant in reader.taint_effects.items() if meant == "NoSchedule"), "NoSchedule")
         taint = {"key": "example.com/spot", "value": "true", "effect": effect}
         fix = f"{fix}:\n{as_yaml(reader.written_path(where), [taint])}"
     return Violation(
@@ -110,14 +110,14 @@ def _without_taint(where: Query, reader: PoolReader, provider: Provider, pool: P
 def _unknown_machines(reader: PoolReader, pool: Pool, before: Pool | None) -> Iterator[Violation]:
     """Yield a violation for instance types, families and categories in no list, unless they were there before."""
     machines = reader.machines
-    types = [each for each in machines.unlisted(pool) if before is None or each not in machines.unlisted(before)]
+    types = [name for name in machines.unlisted(pool) if before is None or name not in machines.unlisted(before)]
     if types:
         patterns = (*reader.facts.instance_types.gpu.patterns, *reader.facts.instance_types.cpu.patterns)
-        known = [each for each in patterns if not _WILD & set(each)]
+        known = [pattern for pattern in patterns if not _WILD & set(pattern)]
         what = "instance type" if len(types) == 1 else "instance types"
         yield _unknown(reader, pool, what, types, meant=did_you_mean(types[0], known))
     told = machines.unlisted_labels(before) if before is not None else ()
-    labels = [each for each in machines.unlisted_labels(pool) if each not in told]
+    labels = [label for label in machines.unlisted_labels(pool) if label not in told]
     for key in dict.fromkeys(key for key, _ in labels):
         values = [value for other, value in labels if other == key]
         yield _unknown(reader, pool, key, values, where="machineLabels")

@@ -74,7 +74,7 @@ class NodePoolRules(msgspec.Struct, frozen=True):
     @property
     def parts(self) -> tuple[str, ...]:
         """Return the names of the fields and checks of all resources."""
-        return tuple(part for each in self.checks.values() for part in each.parts)
+        return tuple(part for resource_checks in self.checks.values() for part in resource_checks.parts)
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:  # noqa: ARG002 - the object says it
         """Yield the violations of the object in the fields that the request changes."""
@@ -84,14 +84,14 @@ class NodePoolRules(msgspec.Struct, frozen=True):
             return
         key = (subject.request.resource.group, subject.request.resource.resource)
         checks, readers = self.checks.get(key), self.readers.get(key)
-        found = list(checks.judge(value, old, subject.trace)) if checks is not None else []
-        yield from found
+        violations = list(checks.judge(value, old, subject.trace)) if checks is not None else []
+        yield from violations
         if readers is None:
             return
         reader = readers.of(value)
         pool = reader.read(value)
         before = readers.read(old) if old is not None else None
-        reported = self.declared.get(key, frozenset()) & {each.field for each in found}
+        reported = self.declared.get(key, frozenset()) & {violation.field for violation in violations}
         yield from self.levels.lowered(judge_pool(reader, self.providers[pool.provider], pool, before, value, reported))
         if key == _KARPENTER:
             yield from self.levels.lowered(judge_karpenter(value, old, pool, self.wanted))
@@ -137,7 +137,10 @@ def _compile(spec: NodePoolRulesSpec, facts: Facts) -> NodePoolRules:
     karpenter, diversity = spec.karpenter, spec.karpenter.diversification
     return NodePoolRules(
         checks=checks,
-        declared={key: frozenset(field.query.text for field in each.fields) for key, each in checks.items()},
+        declared={
+            key: frozenset(field.query.text for field in resource_checks.fields)
+            for key, resource_checks in checks.items()
+        },
         readers=readers_by_resource(facts.providers.values()),
         providers=facts.providers,
         wanted=Diversity(diversity.instance_types, diversity.generations, diversity.zones),

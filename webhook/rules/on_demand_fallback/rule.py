@@ -133,7 +133,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         if before is None:
             subject.trace.say("the cluster has no %s %s: nothing to say", readers.any.kind, request.name)
             return
-        reader = next(each for each in readers.readers if each.provider == before.provider)
+        reader = next(candidate for candidate in readers.readers if candidate.provider == before.provider)
         empty = msgspec.structs.replace(before, desired=0)
         yield from self._judge(subject, PoolChange(reader, before, empty, "spec.replicas"), view)
 
@@ -179,7 +179,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             return
         old = subject.old_object or {}
         told = isinstance(old.get("spec"), dict) and not scaled
-        before_by, after_by = ({each.pool: each for each in sizes_in(value or {}, sizers)} for value in (old, new))
+        before_by, after_by = ({size.pool: size for size in sizes_in(value or {}, sizers)} for value in (old, new))
         by = (sizers[0].kind, request.namespace, request.name)
         for known in view.pools:
             place = (known.kind, known.namespace, known.name)
@@ -224,9 +224,9 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             worse = self.fallbacks.lost_coverage([*others, before] if before is not None else others, pools, among)
             if not worse:
                 subject.trace.say("no GPU spot pool is left with less to fall back on")
-            for need in dict.fromkeys(each.need for each in worse):
-                yield from self._violations_about(change, need, [each for each in worse if each.need == need], pools)
-        told = any(each.spot is after and each.coverage is Coverage.NONE for each in worse)
+            for need in dict.fromkeys(loss.need for loss in worse):
+                yield from self._violations_about(change, need, [loss for loss in worse if loss.need == need], pools)
+        told = any(loss.spot is after and loss.coverage is Coverage.NONE for loss in worse)
         if after is not None and _unreadable(after) and not _unreadable(before) and not told:
             yield unreadable_capacity(change.reader, after)
 
@@ -235,12 +235,12 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
     ) -> Iterator[Violation]:
         """Yield the violations about one need."""
         after = change.after
-        without = [each.spot for each in worse if each.coverage is Coverage.NONE]
+        without = [loss.spot for loss in worse if loss.coverage is Coverage.NONE]
         if after is not None and after in without:
             yield self.findings.uncovered(change, after, need, pools)
         if left := [pool for pool in without if pool is not after]:
             yield self.findings.taken(change, left, need, pools)
-        if elsewhere := [each.spot for each in worse if each.coverage is Coverage.ELSEWHERE]:
+        if elsewhere := [loss.spot for loss in worse if loss.coverage is Coverage.ELSEWHERE]:
             yield self.findings.elsewhere(change, elsewhere, need, pools)
 
 
@@ -255,7 +255,7 @@ def _unreadable(pool: Pool | None) -> bool:
 
 
 def _known(readers: ResourceReader, request: Request, view: ClusterView) -> Pool | None:
-    identities = {(each.provider, each.kind, request.namespace, request.name) for each in readers.readers}
+    identities = {(reader.provider, reader.kind, request.namespace, request.name) for reader in readers.readers}
     return next((pool for pool in view.pools or () if pool.identity in identities), None)
 
 
@@ -266,7 +266,7 @@ def _joined(reader: PoolReader, pool: Pool, view: ClusterView) -> Pool:
         return pool
     if view.pools is None:  # unknown is not empty
         return msgspec.structs.replace(pool, desired=1)
-    known = next((each for each in view.pools if each.identity == pool.identity), None)
+    known = next((other for other in view.pools if other.identity == pool.identity), None)
     return pool if known is None else with_size(pool, known.size)
 
 
@@ -301,7 +301,7 @@ def _gets_owners(subject: Subject) -> bool:
 
 
 def _owners(value: dict[str, Any]) -> set[str]:
-    return {str(each.get("uid")) for each in items_of(mapping(value, "metadata"), "ownerReferences")}
+    return {str(owner.get("uid")) for owner in items_of(mapping(value, "metadata"), "ownerReferences")}
 
 
 def _changed_field(reader: PoolReader, before: Pool | None, after: Pool | None, value: dict[str, Any]) -> str:
@@ -335,7 +335,9 @@ def _compile(spec: OnDemandFallbackSpec, facts: Facts) -> OnDemandFallback:
     expect_judged(spec.match, _rules(facts), what)
     providers = facts.providers.values()
     fallbacks = Fallbacks(spec.require, spec.require_by_provider, facts.providers)
-    readers = {(reader.provider, reader.kind): reader for each in providers for reader in reversed(each.readers)}
+    readers = {
+        (reader.provider, reader.kind): reader for provider in providers for reader in reversed(provider.readers)
+    }
     findings = FallbackFindings(fallbacks, readers)
     return OnDemandFallback(fallbacks, findings, readers_by_resource(providers), sizers_by_resource(providers))
 

@@ -37,9 +37,9 @@ def claims(
             named = (glob for glob in provider.system_namespaces.names.patterns if Globs((glob,)).match(str(name)))
             owned += ((f"a name in {glob}", "metadata.name") for glob in named)
         owned += (
-            (f"the label {each.key}: {each.value}", f'metadata.labels["{each.key}"]')
-            for each in provider.system_namespaces.labels
-            if labels.get(each.key) == each.value != old_labels.get(each.key) and each.key not in told
+            (f"the label {label.key}: {label.value}", f'metadata.labels["{label.key}"]')
+            for label in provider.system_namespaces.labels
+            if labels.get(label.key) == label.value != old_labels.get(label.key) and label.key not in told
         )
         for what, field in owned:
             if provider.name in playing:

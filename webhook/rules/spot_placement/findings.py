@@ -135,7 +135,7 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
     known = next((pool for pool in (*supply.pools, *(view.pools or ())) if pool.is_named(name)), None)
     unseen = [nodes.provider for nodes in supply.unseen if nodes.provider.name in view.providers]
     shown = name[:_LONGEST]
-    hint = did_you_mean(shown, [each for pool in usable for each in (pool.name, pool.pool_name) if each])
+    hint = did_you_mean(shown, [name for pool in usable for name in (pool.name, pool.pool_name) if name])
     if unseen and known is None:
         selectors = " or ".join(f"`{provider.pool_name_label}: {shown}`" for provider in unseen)
         yield warning(
@@ -207,12 +207,12 @@ def not_told_apart(subject: Subject, target: Target) -> Violation:
 
 def too_many_terms(subject: Subject, target: Target, most: int) -> Violation:
     """Return the violation for a Pod whose own affinity has too many terms to add a selector to each."""
-    terms = len(terms_of(subject.pod.spec))
+    terms, titles = len(terms_of(subject.pod.spec)), listed(provider.title for provider in target.providers)
     return warning(
         id="too-many-terms",
         reason=f"the Pod targets spot, and the {terms} terms of its own affinity are too many to add a selector to",
         field=f"{REQUIRED}.nodeSelectorTerms",
-        detail=f"It can land on pools of {listed(each.title for each in target.providers)}, which have no label in "
+        detail=f"It can land on pools of {titles}, which have no label in "
         f"common: each term would become one for each provider, and at most {most} can. {UNCHANGED}",
         fix=f"write fewer terms, or annotate {pod_noun(subject)} `{NODE_POOL_ANNOTATION}: POOL`",
     )
@@ -220,7 +220,7 @@ def too_many_terms(subject: Subject, target: Target, most: int) -> Violation:
 
 def not_placed(plan: PlacementPlan) -> Violation:
     """Return the violation for planned changes that are missing."""
-    missing = [f"toleration `{dump_on_one_line(msgspec.to_builtins(each))}`" for each in plan.tolerations]
+    missing = [f"toleration `{dump_on_one_line(msgspec.to_builtins(toleration))}`" for toleration in plan.tolerations]
     alternatives = [", ".join(map(_demand, selector)) for selector in plan.selectors]
     if plan.preferred:
         missing += [f"preferred node affinity `{alternative}`" for alternative in alternatives]

@@ -47,9 +47,9 @@ def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Su
             return violation
     if (unfit := _one_unfit(pod, target)) is not None:
         return unfit
-    for each in target.rejected:
-        if each.dedicated is not None:
-            return _pool_dedicated(subject, target, each.nodes, each.dedicated)
+    for rejected in target.rejected:
+        if rejected.dedicated is not None:
+            return _pool_dedicated(subject, target, rejected.nodes, rejected.dedicated)
     for nodes in _excluded_alone(target, supply):
         field, demand = unmet_constraint(pod.spec, partial(_suits, nodes))
         if field:
@@ -120,7 +120,7 @@ def _chosen(pod: Pod, target: Target) -> Iterator[SpotNodes]:
     """Yield the refused pools that the Pod names: by annotation, or by the pool-name label in its own selector."""
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
     terms = terms_of(pod.spec)
-    for nodes in (each.nodes for each in target.rejected):
+    for nodes in (rejected.nodes for rejected in target.rejected):
         by_label = any(term.demands(nodes.provider.pool_labels) and _suits(nodes, term) for term in terms)
         if by_label if named is None else nodes.pool is not None and nodes.pool.is_named(named):
             yield nodes
@@ -128,15 +128,15 @@ def _chosen(pod: Pod, target: Target) -> Iterator[SpotNodes]:
 
 def _excluded_alone(target: Target, supply: Supply) -> Iterator[SpotNodes]:
     """Yield the spot nodes that only the Pod's own constraints exclude."""
-    yield from (each.nodes for each in target.rejected if each.because == EXCLUDED)
+    yield from (rejected.nodes for rejected in target.rejected if rejected.because == EXCLUDED)
     names = {provider.name for provider in target.providers}
     yield from (nodes for nodes in supply.unseen if nodes.provider.name in names)
 
 
 def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: str, fix: str) -> Violation:
-    others = tuple(each for each in target.rejected if each.because != EXCLUDED)
+    others = tuple(rejected for rejected in target.rejected if rejected.because != EXCLUDED)
     closed = f" The others do not take it either: {_reasons(others)}" if others else ""
-    if any(each.nodes.pool is not None and each.nodes.pool.kind == NODE_GROUP for each in target.rejected):
+    if any(rejected.nodes.pool is not None and rejected.nodes.pool.kind == NODE_GROUP for rejected in target.rejected):
         closed += " Pools that are scaled to 0 have no Nodes to show their labels; such a one may take the Pod."
         fix = f"{fix}; for a pool without Nodes, write its tolerations yourself"
     which = "every spot pool that could take it" if others else "every spot pool"
@@ -183,6 +183,6 @@ def _pool_dedicated(subject: Subject, target: Target, nodes: SpotNodes, taint: T
 
 
 def _reasons(rejected: tuple[Rejected, ...]) -> str:
-    said = "; ".join(f"{each.nodes.pool}: {each.because}" for each in rejected[:LISTED])
+    said = "; ".join(f"{item.nodes.pool}: {item.because}" for item in rejected[:LISTED])
     more = len(rejected) - LISTED
     return f"{said}; and {more} more." if more > 0 else f"{said}."

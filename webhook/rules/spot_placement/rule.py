@@ -155,8 +155,8 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
         supply = supply_of(view, self.providers)
         if supply.assumed:
             trace.say("cluster %s is taken for this one: the files describe no other, and no Nodes", supply.assumed)
-        for each in target.rejected:
-            trace.say("%s: %s", each.nodes.pool, each.because)
+        for rejected in target.rejected:
+            trace.say("%s: %s", rejected.nodes.pool, rejected.because)
         case = floor_case(subject, target, supply, context)
         if case is not None and case.assignment is not FloorAssignment.SPOT:
             return self._assigned(subject, target, supply, view, case)
@@ -173,7 +173,9 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
         """Return the plan for a Pod of a workload with an on-demand floor, unless it is assigned to spot."""
         pod, keeps = subject.pod, kept_fields(subject.pod)
         subject.trace.say("on-demand floor: %s", case.assignment)
-        names = in_play(view, self.providers).union(self.targeting.provider) or {each.name for each in target.providers}
+        names = in_play(view, self.providers).union(self.targeting.provider) or {
+            provider.name for provider in target.providers
+        }
         avoided = excluding_spot(supply, names) if "node-selector" not in keeps else ()
         preferred, required = case.assignment is FloorAssignment.PREFERRED, case.assignment is FloorAssignment.ON_DEMAND
         tolerated = not required and "tolerations" not in keeps
@@ -244,13 +246,15 @@ def _excluded(target: Target) -> tuple[Requirement, ...]:
         key = nodes.provider.pool_name_label
         if (name := nodes.labels.get(key)) is not None:
             names.setdefault(key, []).append(name)
-    return tuple(Requirement(key, "NotIn", tuple(sorted(each))) for key, each in names.items())
+    return tuple(Requirement(key, "NotIn", tuple(sorted(values))) for key, values in names.items())
 
 
 def _missing(pod: Pod, requirements: tuple[Requirement, ...]) -> tuple[Requirement, ...]:
     """Return the requirements that a term of the Pod's own constraints lacks."""
     terms = terms_of(pod.spec)
-    return tuple(each for each in requirements if not all(each in term.requirements for term in terms))
+    return tuple(
+        requirement for requirement in requirements if not all(requirement in term.requirements for term in terms)
+    )
 
 
 def _missing_selectors(
@@ -258,9 +262,11 @@ def _missing_selectors(
 ) -> tuple[tuple[Requirement, ...], ...]:
     """Return the selectors that the Pod lacks."""
     if preferred:
-        return tuple(each for each in selectors if not _prefers(pod, each))
+        return tuple(selector for selector in selectors if not _prefers(pod, selector))
     if len(selectors) > 1:
-        there = all(any(set(each) <= set(term.requirements) for each in selectors) for term in terms_of(pod.spec))
+        there = all(
+            any(set(selector) <= set(term.requirements) for selector in selectors) for term in terms_of(pod.spec)
+        )
         return () if there else selectors
     missing = _missing(pod, selectors[0])
     return (missing,) if missing else ()

@@ -56,9 +56,9 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, specs: Iterable[GangSpec], leaders: Iterable[str], workloads: Iterable[Workload]) -> Gangs:
         """Return the compiled gangs of a policy."""
         return cls(
-            specs=tuple((each, Globs(each.kinds)) for each in specs),
-            leaders=Globs(each.lower() for each in leaders),
-            workloads={(each.group, each.kind): each for each in workloads},
+            specs=tuple((spec, Globs(spec.kinds)) for spec in specs),
+            leaders=Globs(leader.lower() for leader in leaders),
+            workloads={(workload.group, workload.kind): workload for workload in workloads},
         )
 
     def violations(
@@ -70,9 +70,9 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
         gang = self._gang(subject) if subject.template and workload is not None else None
         if gang is None or workload is None:
             return
-        found = islice(workload.templates(subject.object or {}), TEMPLATES_AT_MOST)
-        parts = [each for each in found if not self._leads(each)]
-        part = next((each for each in parts if each.path == subject.path), None)
+        templates = islice(workload.templates(subject.object or {}), TEMPLATES_AT_MOST)
+        parts = [template for template in templates if not self._leads(template)]
+        part = next((template for template in parts if template.path == subject.path), None)
         if part is None:
             return
         if target.preferred:
@@ -105,7 +105,7 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
         maps = (metadata.labels or {}, metadata.annotations or {}, subject.pod.labels, subject.pod.annotations, native)
         for spec, kinds in self.specs:
             named = kinds.match(subject.request.kind.group_kind) or (
-                spec.key and any(spec.key in each for each in maps)
+                spec.key and any(spec.key in keys for keys in maps)
             )
             elastic = spec.elastic and member(subject.object, steps_of(spec.elastic)) is not None
             if named and not elastic:

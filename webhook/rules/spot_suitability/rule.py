@@ -204,7 +204,9 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         """Return the driver that the Pod is, or None."""
         labels = subject.pod.labels.items()
         by_path = (self.members[step] for step in subject.path if step in self.members)
-        labelled = (each for each in self.spec.drivers if each.label and (each.label.key, each.label.value) in labels)
+        labelled = (
+            driver for driver in self.spec.drivers if driver.label and (driver.label.key, driver.label.value) in labels
+        )
         return next(chain(by_path, labelled), None)
 
 
@@ -257,7 +259,9 @@ def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
         ).union((KARPENTERS_SPREAD,)),
         gangs=Gangs.of(spec.gangs, (*spec.gang_leaders, *map(str, members)), facts.workloads),
         targeting=Targeting.of_policy(spec, facts),
-        karpenters=frozenset(each.name for each in providers.values() if each.pool_name_label == KARPENTERS_POOL_LABEL),
+        karpenters=frozenset(
+            provider.name for provider in providers.values() if provider.pool_name_label == KARPENTERS_POOL_LABEL
+        ),
     )
 
 

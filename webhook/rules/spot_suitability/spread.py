@@ -45,7 +45,7 @@ def judge_spread(
     if not rolls or member(subject.object, ("spec", "strategy", "type")) == "Recreate":
         return
     others = ((index, spread) for index, spread, key in keyed if key not in capacity_keys)
-    index = next((i for i, each in others if each.get("labelSelector") and not each.get("matchLabelKeys")), None)
+    index = next((i for i, other in others if other.get("labelSelector") and not other.get("matchLabelKeys")), None)
     if index is not None:
         yield Violation(
             id="topology-spread-rollout",

@@ -38,7 +38,7 @@ class Compiler:
         self._params = _literal(spec.params)
         self._variables: dict[str, Text] = {}
         self._broken: set[str] = set()
-        self._all = {f"variables.{each.name}" for each in spec.variables}
+        self._all = {f"variables.{variable.name}" for variable in spec.variables}
         for number, variable in enumerate(spec.variables):
             self._variable(variable.name, variable.expression, ("variables", number))
 
@@ -82,7 +82,7 @@ class Compiler:
                 bound |= self._variables[name].bound
         if "params" in words and not self._given:
             raise ExpressionError("there are no `params`: they stand in the policy, as `spec.params`")
-        bound |= {bound_name(name): each.text for name, each in self._variables.items() if name in read}
+        bound |= {bound_name(name): variable.text for name, variable in self._variables.items() if name in read}
         return {"params": self._params, **bound} if "params" in words else bound
 
     def _check_params(self, expression: Expression, text: str) -> None:
@@ -120,7 +120,7 @@ class Compiler:
     def _known(self, name: str) -> list[str]:
         """Return a hint at the name that may have been meant."""
         if "." in name:
-            return [f"variables.{each}" for each in (*self._variables, *self._broken)]
+            return [f"variables.{variable}" for variable in (*self._variables, *self._broken)]
         return [*_KNOWN, *self._language.functions]
 
 

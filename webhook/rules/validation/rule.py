@@ -148,17 +148,17 @@ def _compile(spec: ValidationSpec, facts: Facts) -> Validation:  # noqa: ARG001 
         if (expression := compiler.compile(text, path, bool)) is not None:
             conditions.append(_Condition(f"matchConditions[{number}] {condition.name}", text.strip(), expression))
     rules: list[_Rule] = []
-    for number, each in enumerate(spec.validations):
+    for number, spec_rule in enumerate(spec.validations):
         below = ("validations", number)
-        expression = compiler.compile(each.expression, (*below, "expression"), bool)
-        said = each.message_expression
+        expression = compiler.compile(spec_rule.expression, (*below, "expression"), bool)
+        said = spec_rule.message_expression
         message = compiler.compile(said, (*below, "messageExpression"), str) if said.strip() else None
         if expression is not None:
-            where, text = f"validations[{number}]", each.expression.strip()
-            rules.append(_Rule(where, text, expression, each.message.strip(), message))
+            where, text = f"validations[{number}]", spec_rule.expression.strip()
+            rules.append(_Rule(where, text, expression, spec_rule.message.strip(), message))
     if spec.match.resource_rules is None:
         compiler.mistakes.append(SpecError(("match", "resourceRules"), "is missing: say what the policy looks at"))
-    if sum(each.expression.least for each in (*conditions, *rules)) > BUDGET_NS:
+    if sum(condition.expression.least for condition in (*conditions, *rules)) > BUDGET_NS:
         text = f"together they may take more than {BUDGET_NS // 1_000_000} ms on every object: simplify them"
         compiler.mistakes.append(SpecError(("validations",), text))
     if compiler.mistakes:

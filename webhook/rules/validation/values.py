@@ -45,7 +45,7 @@ def _shown(subject: Subject, context: Context) -> dict[str, Any]:
     shown = subject.shown
     # Not the whole object again for each of its pod templates.
     written = (msgspec.json.encode(shown),) if subject.template else map(bytes, (request.object, request.old_object))
-    nul = any(_NUL in each for each in written)
+    nul = any(_NUL in text for text in written)
     old = None if subject.template else subject.old_object
     user = request.user_info
     about = _about(subject)
