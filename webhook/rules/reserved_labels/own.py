@@ -19,7 +19,7 @@ from webhook.rules.reserved_labels.places import PREFIX
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from webhook.rules.reserved_labels.places import MetadataMember, Place, Role
+    from webhook.rules.reserved_labels.places import KeyPlace, MetadataMember, Role
 
 _OF_PODS: Final[Mapping[str, MetadataMember]] = {
     CAPACITY_LABEL: "labels",
@@ -35,7 +35,7 @@ _MEMBERS: Final[Mapping[str, MetadataMember]] = {**_OF_PODS, BREAK_GLASS: "annot
 _SINGULAR: Final[Mapping[MetadataMember, str]] = {"labels": "label", "annotations": "annotation"}
 
 
-def own_violations(places: Iterable[Place]) -> Iterator[Violation]:
+def own_violations(places: Iterable[KeyPlace]) -> Iterator[Violation]:
     """Yield a violation for each of spotgate's keys that the request changes and that has no effect there."""
     for place in places:
         role, keys, before = place.role, place.keys, place.before

@@ -55,7 +55,7 @@ _POD: Final = Role(name="the Pod", pod=True, applied=True)
 _NAMESPACE: Final = Role()
 
 
-class Place(msgspec.Struct, frozen=True):
+class KeyPlace(msgspec.Struct, frozen=True):
     """A map of labels or annotations.
 
     Attributes:
@@ -79,7 +79,7 @@ def places_of(
     reader: PoolReader | None,
     workload: Workload | None,
     is_reserved: Callable[[Mapping[str, Any]], object],
-) -> list[Place]:
+) -> list[KeyPlace]:
     """Return the places of a subject.
 
     Args:
@@ -90,7 +90,7 @@ def places_of(
     """
     request = subject.request
     if request.kind == _BINDING:  # the API server copies its labels to the Pod
-        return [Place("metadata.labels", mapping(subject.object, "metadata", "labels"), {})]
+        return [KeyPlace("metadata.labels", mapping(subject.object, "metadata", "labels"), {})]
     if subject.template or (request.resource.resource == PODS and not request.resource.group):
         return _of_pod(subject, _template((subject.field("metadata"),)) if subject.template else _POD)
     value, old = subject.object or {}, subject.old_object or {}
@@ -105,19 +105,19 @@ def places_of(
     resource = request.resource.resource
     for member in MEMBERS if role is not _NAMESPACE else MEMBERS[:1]:
         keys, before = mapping(value, "metadata", member), mapping(old, "metadata", member)
-        places.append(Place(f"metadata.{member}", keys, before, resource, member, role))
+        places.append(KeyPlace(f"metadata.{member}", keys, before, resource, member, role))
     if reader is not None and (labels := reader.labels) is not None:
-        places.append(Place(labels.field, mapping(labels(value)), mapping(labels(old)), resource))
+        places.append(KeyPlace(labels.field, mapping(labels(value)), mapping(labels(old)), resource))
     if workload is not None:
         places += _unreadable(subject, workload, is_reserved)
     return places
 
 
-def _of_pod(subject: Subject, role: Role) -> list[Place]:
+def _of_pod(subject: Subject, role: Role) -> list[KeyPlace]:
     new, old = subject.pod, subject.old_pod or _NO_POD
     return [
-        Place("metadata.labels", new.labels, old.labels, role=role),
-        Place("metadata.annotations", new.annotations, old.annotations, member="annotations", role=role),
+        KeyPlace("metadata.labels", new.labels, old.labels, role=role),
+        KeyPlace("metadata.annotations", new.annotations, old.annotations, member="annotations", role=role),
     ]
 
 
@@ -125,7 +125,7 @@ def _template(pods: tuple[str, ...]) -> Role:
     return Role(name="a pod template", pods=pods, pod=True)
 
 
-def _carried(subject: Subject, workload: Workload, pods: tuple[str, ...]) -> Iterator[Place]:
+def _carried(subject: Subject, workload: Workload, pods: tuple[str, ...]) -> Iterator[KeyPlace]:
     """Yield the labels that a workload gives to Pods or other objects, outside its pod templates."""
     for carried in workload.labels:
         before = {item.identity: item.value for item in carried.path.find(subject.old_object)}
@@ -136,10 +136,10 @@ def _carried(subject: Subject, workload: Workload, pods: tuple[str, ...]) -> Ite
         role = _template(pods) if carried.resource == PODS else Role(name=f"its {carried.resource}", pods=pods)
         for item in items:
             there = before.get(item.identity, {})
-            yield Place(field_path(item.path), item.value, there, carried.resource, role=role)
+            yield KeyPlace(field_path(item.path), item.value, there, carried.resource, role=role)
 
 
-def _keys_of_pods(subject: Subject, workload: Workload, carried: Iterable[Place]) -> set[str]:
+def _keys_of_pods(subject: Subject, workload: Workload, carried: Iterable[KeyPlace]) -> set[str]:
     """Return the keys of labels and annotations in the pod templates, where they have their effect.
 
     Return none if the object has none of spotgate's keys.
@@ -155,14 +155,14 @@ def _keys_of_pods(subject: Subject, workload: Workload, carried: Iterable[Place]
 
 def _unreadable(
     subject: Subject, workload: Workload, is_reserved: Callable[[Mapping[str, Any]], object]
-) -> Iterator[Place]:
+) -> Iterator[KeyPlace]:
     """Yield the labels of templates that have reserved keys and can't be parsed as Pods."""
     for template in islice(workload.templates(subject.object or {}), TEMPLATES_AT_MOST):  # with more it is refused
         labels = mapping(template.value, "metadata", "labels")
         if is_reserved(labels) and (subject.labels_only or _is_unread(template.value)):
             templates = workload.templates(subject.old_object or {})
             old = next((other.value for other in templates if other.identity == template.identity), {})
-            yield Place(template.field("metadata.labels"), labels, mapping(old, "metadata", "labels"))
+            yield KeyPlace(template.field("metadata.labels"), labels, mapping(old, "metadata", "labels"))
 
 
 def _is_unread(template: dict[str, Any]) -> bool:

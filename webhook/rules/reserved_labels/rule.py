@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from webhook.kube.templates import Workload
     from webhook.rules.context import Context
     from webhook.rules.protocol import Facts
-    from webhook.rules.reserved_labels.places import Place
+    from webhook.rules.reserved_labels.places import KeyPlace
     from webhook.rules.subject import Subject
 
 _CLOSE: Final = 0.8
@@ -121,7 +121,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
             if "/" in key and ((prefix := key.partition("/")[0]).endswith(suffixes) or prefix in domains)
         ]
 
-    def _added(self, subject: Subject, place: Place) -> Iterator[_ReservedKey]:
+    def _added(self, subject: Subject, place: KeyPlace) -> Iterator[_ReservedKey]:
         """Yield the reserved keys of labels that are neither allowed nor the same before the request."""
         allowed, before = self.allowed.get(place.resource), place.before
         for key in self._reserved(place.keys) if place.member == "labels" else ():
