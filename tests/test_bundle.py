@@ -67,7 +67,7 @@ def test_a_kind_says_what_it_writes_exactly_where_it_changes_pods(kind: PolicyKi
     assert any(hasattr(each, "mutate") for each in own) == bool(kind.writes)
 
 
-PODS_ALONE = 'this kind looks at Pods alone: write apiGroups: [""] and resources: [pods]; the pod templates of workloads are judged with them'
+PODS_ALONE = 'this kind evaluates only Pods: write apiGroups: [""] and resources: [pods]; it also evaluates the pod templates of workloads'
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,12 @@ PODS_ALONE = 'this kind looks at Pods alone: write apiGroups: [""] and resources
         ("EvictionStrategy", "apiGroups: [''], resources: [pods], operations: [UPDATE, DELETE]", ".operations", "this kind judges what a Pod is to be: write [CREATE, UPDATE]"),
         ("SpotSuitability", "apiGroups: [''], resources: [pods], operations: ['*']", ".operations", "this kind judges what a Pod is to be: write [CREATE, UPDATE]"),
         ("SpotPlacement", "apiGroups: [''], resources: [pods], operations: [CREATE, UPDATE]", ".operations", "this kind changes Pods, which can only be done on CREATE: write [CREATE]"),
-        ("OnDemandFallback", "apiGroups: [''], resources: [pods], operations: [CREATE]", ".resources[0]", "this kind makes nothing of pods of the core group; it looks at node pools that a CapacityProvider reads, and at what sets their size"),
-        ("OnDemandFallback", "apiGroups: [compute.coreweave.cloud], resources: [nodepools], operations: [CREATE]", ".resources[0]", "this kind makes nothing of nodepools of compute.coreweave.cloud, did you mean `nodepools of compute.coreweave.com`?; it looks at node pools that a CapacityProvider reads, and at what sets their size"),
-        ("OnDemandFallback", "apiGroups: [compute.coreweave.com], resources: [nodepools, nodepools/status], operations: [UPDATE]", ".resources[1]", "this kind makes nothing of nodepools/status of compute.coreweave.com, did you mean `nodepools/scale of compute.coreweave.com`?; it looks at node pools that a CapacityProvider reads, and at what sets their size"),
-        ("OnDemandFallback", "apiGroups: [cluster.x-k8s.io], resources: [machinepools], operations: [CREATE]", ".resources[0]", "this kind looks at machinepools of cluster.x-k8s.io on UPDATE, DELETE alone"),
-        ("NodePoolRules", "apiGroups: [apps, ''], resources: [deployments], operations: [CREATE]", ".resources[0]", "this kind makes nothing of deployments of apps or deployments of the core group; it looks at node pools that a CapacityProvider reads, and at what its own `resources` describes"),
-        ("NodePoolRules", "apiGroups: [karpenter.sh], resources: [nodepools], operations: [DELETE]", ".resources[0]", "this kind looks at nodepools of karpenter.sh on CREATE, UPDATE alone"),
+        ("OnDemandFallback", "apiGroups: [''], resources: [pods], operations: [CREATE]", ".resources[0]", "this kind doesn't evaluate pods of the core group; it evaluates node pools that a CapacityProvider reads, and what sets their size"),
+        ("OnDemandFallback", "apiGroups: [compute.coreweave.cloud], resources: [nodepools], operations: [CREATE]", ".resources[0]", "this kind doesn't evaluate nodepools of compute.coreweave.cloud, did you mean `nodepools of compute.coreweave.com`?; it evaluates node pools that a CapacityProvider reads, and what sets their size"),
+        ("OnDemandFallback", "apiGroups: [compute.coreweave.com], resources: [nodepools, nodepools/status], operations: [UPDATE]", ".resources[1]", "this kind doesn't evaluate nodepools/status of compute.coreweave.com, did you mean `nodepools/scale of compute.coreweave.com`?; it evaluates node pools that a CapacityProvider reads, and what sets their size"),
+        ("OnDemandFallback", "apiGroups: [cluster.x-k8s.io], resources: [machinepools], operations: [CREATE]", ".resources[0]", "this kind evaluates machinepools of cluster.x-k8s.io only on UPDATE, DELETE"),
+        ("NodePoolRules", "apiGroups: [apps, ''], resources: [deployments], operations: [CREATE]", ".resources[0]", "this kind doesn't evaluate deployments of apps or deployments of the core group; it evaluates node pools that a CapacityProvider reads, and what its own `resources` describes"),
+        ("NodePoolRules", "apiGroups: [karpenter.sh], resources: [nodepools], operations: [DELETE]", ".resources[0]", "this kind evaluates nodepools of karpenter.sh only on CREATE, UPDATE"),
     ],
 )  # fmt: skip
 def test_a_match_that_a_kind_makes_nothing_of_is_refused_with_what_to_write(

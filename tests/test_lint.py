@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[1]
 TODAY: Final = NOW.date()
 WIDE: Final = "`webhook-config` refuses the policy"
-TEMPLATES: Final = "never looks at the pod templates"
+TEMPLATES: Final = "never matches the pod templates"
 HEAD: Final = (
     "apiVersion: spotgate.dev/v1\nkind: ReservedLabels\nmetadata: {name: labels}\nspec:\n  domains: [example.com]\n"
 )

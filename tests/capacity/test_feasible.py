@@ -115,7 +115,7 @@ def test_what_a_pool_requires_is_said_where_no_pool_admits_the_pod() -> None:
     assert (result, patch) == (pod, [])
     assert violation.reason == "the Pod targets spot, and its own nodeSelector or affinity excludes every spot pool"
     assert violation.field == 'spec.nodeSelector["kubernetes.io/arch"]'
-    assert "demands `kubernetes.io/arch: s390x`" in violation.detail
+    assert "requires `kubernetes.io/arch: s390x`" in violation.detail
 
 
 def test_a_label_that_another_pool_may_give_its_nodes_does_not_tell_pools_apart() -> None:
@@ -192,7 +192,7 @@ def test_a_label_that_only_spot_nodes_have_targets_spot_by_being_there(
     found = target(pod, view=view)
     assert isinstance(found, Target) is expected
     if isinstance(found, Target):
-        assert found.because == "its own nodeSelector or affinity demands a spot label"
+        assert found.because == "its own nodeSelector or affinity requires a spot label"
         assert [nodes.provider.name for nodes in found.nodes] == ["gke"]
         assert is_pinned(pod, found, supply_of(view, ALL), ALL)
 
@@ -245,7 +245,7 @@ def test_a_pool_that_gets_no_nodes_is_no_place_to_land(pool: Pool, because: str)
     pod = {"metadata": {"name": "a", "labels": SPOT}, "spec": {"containers": [{"name": "a", "resources": resources}]}}
     result, patch, (violation,) = placed(pod, view_of(pool), rule(ALL))
     assert (result, patch) == (pod, [])
-    assert violation.reason == "the Pod targets spot, and there is no spot pool that it can land on"
+    assert violation.reason == "the Pod targets spot, and no spot pool can run it"
     assert f"{pool}: {because}." in violation.detail
 
 

@@ -79,7 +79,7 @@ def test_a_Pod_of_a_compute_class_is_left_alone(pod: Pod) -> None:
     found = target(pod, shown=("gke",))
     assert isinstance(found, NotTargeting)
     assert found.untouchable
-    assert found.because == f"it selects nodes by {COMPUTE_CLASS}, which chooses spot or not by rules of its own"
+    assert found.because == f"it selects nodes by {COMPUTE_CLASS}, which has its own rules for spot"
 
 
 @pytest.mark.parametrize(

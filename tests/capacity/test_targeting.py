@@ -95,21 +95,21 @@ def test_a_pod_targets_spot_by_label_namespace_or_annotation(
 @pytest.mark.parametrize(
     ("pod", "namespace", "because"),
     [
-        (pod_of(), {}, "nothing says that it targets spot"),
-        (pod_of(), ON_DEMAND, "nothing says that it targets spot"),
-        (pod_of(), {"spotgate.dev/capacity": "sopt"}, "nothing says that it targets spot"),
+        (pod_of(), {}, "it doesn't ask for spot"),
+        (pod_of(), ON_DEMAND, "it doesn't ask for spot"),
+        (pod_of(), {"spotgate.dev/capacity": "sopt"}, "it doesn't ask for spot"),
         (pod_of(labels=ON_DEMAND), SPOT, "label spotgate.dev/capacity: on-demand"),
         (pod_of(labels=ON_DEMAND, named="gpu-spot"), {}, "label spotgate.dev/capacity: on-demand"),
         (pod_of(labels=ON_DEMAND, selector={POOL_LABEL: "gpu-spot"}), {}, "label spotgate.dev/capacity: on-demand"),
         (
             pod_of(labels={"spotgate.dev/capacity": "Spot"}),
             SPOT,
-            "label spotgate.dev/capacity has a value that means nothing",
+            "label spotgate.dev/capacity has an unknown value",
         ),
         (
             pod_of(labels={"spotgate.dev/capacity": ""}),
             SPOT,
-            "label spotgate.dev/capacity has a value that means nothing",
+            "label spotgate.dev/capacity has an unknown value",
         ),
         (pod_of(named="gpu"), {}, "annotation spotgate.dev/node-pool names no spot pool"),
         (pod_of(named="nowhere"), {}, "annotation spotgate.dev/node-pool names no spot pool"),
@@ -124,14 +124,14 @@ def test_a_pod_that_does_not_say_so_does_not_and_on_demand_wins(
 @pytest.mark.parametrize(
     ("pod", "because"),
     [
-        ({"metadata": {"labels": SPOT}, "spec": {"nodeName": "n"}}, "it is bound to a node already"),
+        ({"metadata": {"labels": SPOT}, "spec": {"nodeName": "n"}}, "it is already bound to a node"),
         (
             {"metadata": {"labels": SPOT, "ownerReferences": owned_by("DaemonSet", "apps/v1")}},
             "a DaemonSet places it",
         ),
         (
             {"metadata": {"labels": SPOT}, "spec": {"schedulerName": "tenant-slurm-slurm-scheduler"}},
-            "scheduler tenant-slurm-slurm-scheduler places and stops it by rules of its own",
+            "scheduler tenant-slurm-slurm-scheduler has its own rules to place and stop it",
         ),
     ],
 )
@@ -198,7 +198,7 @@ def test_a_selector_that_names_what_tells_spot_and_admits_only_spot_is_targeting
     ],
 )
 def test_a_selector_that_admits_other_capacity_or_only_shuns_it_is_not(pod: Pod) -> None:
-    assert why_not(pod) == "nothing says that it targets spot"
+    assert why_not(pod) == "it doesn't ask for spot"
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_selector_that_admits_other_capacity_or_only_shuns_it_is_not(pod: Pod)
     ],
 )
 def test_without_such_a_selector_a_pod_does_not_target_spot_where_every_pool_is_spot(pod: Pod) -> None:
-    assert why_not(pod, GPU_SPOT, CPU_SPOT) == "nothing says that it targets spot"
+    assert why_not(pod, GPU_SPOT, CPU_SPOT) == "it doesn't ask for spot"
 
 
 def test_a_label_that_on_demand_pools_give_too_tells_nothing() -> None:
@@ -360,7 +360,7 @@ def test_a_pod_lands_on_spot_pools_that_it_admits_and_whose_gpus_fit(
         (cks_pool("p", taints=("node.coreweave.cloud/evict=true:NoExecute",)), "its taint node.coreweave.cloud/evict=true:NoExecute must never be tolerated"),
         (cks_pool("p", taints=("sunk.coreweave.com/lock:PreferNoSchedule",)), ""),
         (cks_pool("p", deletionTimestamp="2026-01-01T00:00:00Z"), "it is being deleted"),
-        (cks_pool("p", gpu=False), "it has no GPUs, and the Pod requests some"),
+        (cks_pool("p", gpu=False), "it has no GPUs, and the Pod requests GPUs"),
         (cks_pool("p", labels={"example.com/tier": "other"}), "the Pod's own nodeSelector or affinity excludes it"),
     ],
 )  # fmt: skip
@@ -406,7 +406,7 @@ def test_a_pool_is_said_to_be_excluded_only_if_it_would_take_the_pod_otherwise()
     assert {str(each.nodes.pool).rpartition(" ")[2]: each.because for each in found.rejected} == {
         "fit": "the Pod's own nodeSelector or affinity excludes it",
         "closed": "it is being deleted",
-        "cpu": "it has no GPUs, and the Pod requests some",
+        "cpu": "it has no GPUs, and the Pod requests GPUs",
     }
 
 
@@ -494,7 +494,7 @@ def test_a_selector_that_demands_a_spot_label_speaks_for_itself() -> None:
         found = target(pod, providers=ALL, view=view)
 
         assert isinstance(found, Target)
-        assert found.because == "its own nodeSelector or affinity demands a spot label"
+        assert found.because == "its own nodeSelector or affinity requires a spot label"
         assert (names(found), found.pools) == (["gke"], None)
         assert is_pinned(pod, found, supply_of(view, ALL), ALL)
 

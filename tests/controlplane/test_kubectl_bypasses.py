@@ -74,7 +74,7 @@ def test_who_names_a_node_by_hand_is_told(team: Kubectl) -> None:
     bound = json.dumps(pod("bound", nodeName="cpu-0"))
     said = team.run("create", "--dry-run=server", "--filename=-", documents=bound)
     assert said.returncode == 0
-    assert "Warning: [spot-placement] spec.nodeName binds the Pod to a node by hand" in said.stderr
+    assert "Warning: [spot-placement] spec.nodeName binds the Pod to a node" in said.stderr
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ pytestmark = pytest.mark.usefixtures("webhook")
 SPOT = {"spotgate.dev/capacity": "spot"}
 
 NO_BUDGET = """\
-[spot-suitability] no PodDisruptionBudget covers its Pods: nodes that are drained together stop all of them at once (at
+[spot-suitability] no PodDisruptionBudget covers its Pods: all stop at once when several nodes are drained together (at
     spec.template.metadata.labels) [spot-suitability/disruption-budget-missing]
-  A budget makes a drain wait until replacements are ready, for as long as the node is there.
+  With a budget, a drain waits until replacements are ready, or until the node is removed.
   Fix: apply one: {{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {{name: web, namespace: {namespace}}}, \
 spec: {{selector: {{matchLabels: {{app: web}}}}, minAvailable: "50%"}}}}
 """

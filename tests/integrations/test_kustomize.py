@@ -55,7 +55,7 @@ def test_a_finding_ends_the_build_and_says_why(shell: Shell, repo: Path, kustomi
 
     assert (built.returncode, built.stdout) == (1, "")
     assert "deny  Deployment shop/storefront  reserved-labels/reserved\n" in built.stderr
-    assert "Fix: remove it, or use a domain of your own, e.g. example.com/team\n" in built.stderr
+    assert "Fix: remove it, or use your own domain, e.g. example.com/team\n" in built.stderr
     assert built.stderr.endswith("Error: couldn't execute function: exit status 1 \n")
 
 

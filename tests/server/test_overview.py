@@ -85,7 +85,7 @@ def test_it_says_what_is_unknown_and_why(spawn: Spawn, tmp_path: Path) -> None:
     text = shown(served)
     assert "Node pools : The webhook was not told of the cluster. → ask who runs spotgate to start it with" in text
     assert "New: policies : what came after" in text
-    assert "The oldest kubelet : nothing tells it: taken for 1.34" in text
+    assert "The oldest kubelet : unknown; spotgate assumes 1.34" in text
     assert "Trust : no caBundle is known" in text
 
 

@@ -322,7 +322,7 @@ spec: {policies: [reserved], groups: ["*"], reason: a while ago, expires: 2020-0
     midnight = 1580601600  # 2020-02-02T00:00Z
     eventually(lambda: served.metric(ended, policy="reserved", exemption="Exemption team-a") == midnight)
     assert denies(served, "reserved.example.com")
-    (line,) = served.log("policies without effect, or exemptions that end")
+    (line,) = served.log("policies without effect, or with exemptions that end")
     assert "exemption.yaml:4:66: spec.expires: warning: the exemption ended on 2020-02-01" in line["problems"][0]
 
     (policies / "exemption.yaml").unlink()

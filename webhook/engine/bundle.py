@@ -335,8 +335,8 @@ def _refuse_other_than_pods(spec: PolicySpec, *, changes: bool) -> None:
         if rule.api_groups != ("",) or rule.resources != ("pods",):
             raise SpecError(
                 path,
-                'this kind looks at Pods alone: write apiGroups: [""] and resources: [pods]; '
-                "the pod templates of workloads are judged with them",
+                'this kind evaluates only Pods: write apiGroups: [""] and resources: [pods]; '
+                "it also evaluates the pod templates of workloads",
             )
 
 

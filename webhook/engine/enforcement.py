@@ -217,7 +217,7 @@ class FindingBuilder:
             reason=f"only members of these groups may write the annotation {BREAK_GLASS}: {groups}",
             detail=f"{asking} is in none of them, and the annotation would take effect in a member's later request."
             if known
-            else "Nothing says who asks.",
+            else "The user is unknown.",
             field=FIELD,
             fix="leave it as it was, or ask one of them" if known else "pass --user and --group",
         )

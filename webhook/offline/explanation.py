@@ -104,7 +104,7 @@ def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, 
     else:
         yield PoolFact("autoscaled", "no", source(reader.size.autoscaling))
     yield PoolFact("can have nodes", f"no: {pool.unusable}" if pool.unusable else "yes")
-    here = " (taken for this one: the files describe no other, and no Nodes)" if pool.assumed_here else ""
+    here = " (assumed to be this one: the files describe no other, and no Nodes)" if pool.assumed_here else ""
     yield PoolFact("cluster", f"{pool.cluster_id or 'this one'}{here}", source(reader.cluster))
     taints = dict.fromkeys((*pool.taints, *provider.platform_taints_of(pool, pool.labels)))
     yield PoolFact("taints", _listed(map(str, taints)), source(reader.taints, reader.without_platform_taints))

@@ -223,7 +223,7 @@ def duplicated(pools: Iterable[Manifest], judged: Iterable[Manifest]) -> tuple[I
         reason=several if len(clusters) > 1 else f"{name} is in the files more than once",
         field="metadata.name",
         detail=f"{name} is at {_listed(elsewhere)} too{more}. All files are judged as one cluster: the "
-        "last one counts for all others, and the pools of both are taken for each other's fallback.",
+        "last one counts for all others, and the pools of both count as each other's fallback.",
         fix="judge each cluster by itself: one run for the folder of each",
     )
     return written_identity(again[0]), here, finding

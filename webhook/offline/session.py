@@ -292,6 +292,6 @@ def _with_unknown_pools(view: ClusterView, *, partial: bool, unread: Sequence[Un
     if unread:
         more = f" and {len(unread) - 1} more files" if len(unread) > 1 else ""
         why = f"{unread[0].file}{more} can't be read, and there may be node pools there."
-        remedy = "correct what can't be read, or leave it out (--ignore) if it describes no node pools"
+        remedy = "correct the file, or skip it with --ignore if it describes no node pools"
         return replace(view, pools=None, why_unknown=why, remedy=remedy)
     return view

@@ -166,7 +166,7 @@ class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
         if self.unevicted:
             return f"ends with the node, without SIGTERM: `{self.unevicted}` keeps the drain from stopping it"
         if not self.fits:
-            return f"does not fit: SIGKILL comes {-self.margin} s early, and what is not saved by then is lost"
+            return f"does not fit: SIGKILL comes {-self.margin} s early, and unsaved work is lost"
         if self.late:
             return f"leaves no time to shut down ({', '.join(self.late)}): SIGKILL comes no later than SIGTERM"
         if self.margin < self.wanted:

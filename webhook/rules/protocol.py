@@ -138,10 +138,10 @@ def expect_judged(match: MatchSpec, rules: Sequence[ResourceRule], what: str) ->
             possible = set().union(*(operations for of, operations in known.items() if is_named(written, *of)))
             if not possible:
                 hint = did_you_mean(named, [f"{resource} of {group}" for group, resource in known])
-                text = f"this kind makes nothing of {named}{hint}; it looks at {what}"
+                text = f"this kind doesn't evaluate {named}{hint}; it evaluates {what}"
             elif possible.isdisjoint(rule.operations) and "*" not in rule.operations:
                 there = ", ".join(word for word in OPERATIONS if word in possible)
-                text = f"this kind looks at {named} on {there} alone"
+                text = f"this kind evaluates {named} only on {there}"
             else:
                 continue
             mistakes.append(SpecError(("match", "resourceRules", number, "resources", place), text))

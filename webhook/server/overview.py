@@ -113,7 +113,7 @@ def _of_cluster(replica: Replica, bundle: Bundle, view: ClusterView) -> Iterator
     versions = {"The version of the API server": view.api_server, "The oldest kubelet": view.oldest_kubelet}
     for what, version in versions.items():
         if version is None:
-            yield Unknown(what, f"nothing tells it: taken for {'.'.join(map(str, ASSUMED_VERSION))}")
+            yield Unknown(what, f"unknown; spotgate assumes {'.'.join(map(str, ASSUMED_VERSION))}")
 
 
 def _policies(bundle: Bundle, findings: Mapping[str, Counter[str]]) -> Iterator[tuple[str, str, str, Counter[str]]]:

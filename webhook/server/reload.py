@@ -127,7 +127,7 @@ def _self_tested(snapshot: Snapshot) -> Snapshot:
         context = Context(phase=phase, now=utc_now())
         respond(_SAMPLE.uid, decide(_SAMPLE, snapshot.bundle.index, context), phase)
     if problems := warnings(snapshot.bundle, utc_now().date()):
-        log.warning("policies without effect, or exemptions that end", problems=list(map(str, problems)))
+        log.warning("policies without effect, or with exemptions that end", problems=list(map(str, problems)))
     return snapshot
 
 

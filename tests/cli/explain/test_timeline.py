@@ -117,7 +117,7 @@ def test_every_moment_says_which_field_it_comes_from() -> None:
         (
             480,
             False,
-            "does not fit: SIGKILL comes 180 s early, and what is not saved by then is lost",
+            "does not fit: SIGKILL comes 180 s early, and unsaved work is lost",
         ),
     ],
 )

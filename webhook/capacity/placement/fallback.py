@@ -97,9 +97,9 @@ class Fallbacks(msgspec.Struct, frozen=True):
         because, most = self._why_for_gpus(spot), Outcome.DENY
         if not because:
             named = ", ".join(self._named_gpus(spot))
-            because, most = f"It names machines with GPUs ({named}) beside others.", Outcome.WARN
+            because, most = f"It names machines with GPUs ({named}) and machines without GPUs.", Outcome.WARN
         title = self.title(spot)
-        wait = f"When {title} reclaims them, Pods that request GPUs stay pending unless another pool has some."
+        wait = f"When {title} reclaims them, Pods that request GPUs stay pending unless another pool has GPUs."
         reasons = [(need, f"{because} {need.because or wait}") for need in needs]
         return tuple(replace(need, outcome=min(need.outcome, most), because=reason) for need, reason in reasons)
 
@@ -132,7 +132,7 @@ class Fallbacks(msgspec.Struct, frozen=True):
         if not same_cluster(pool, spot) or (pool.cluster and pool.provider != spot.provider):
             return self._other_cluster(spot, pool)
         if chosen := next((each for each in (spot, pool) if each.chosen_by), None):
-            return f"Pods that choose {chosen} by label {chosen.chosen_by} run there, and no others"
+            return f"Pods that choose {chosen} by label {chosen.chosen_by} are the only Pods that run there"
         if (why := self._why_never(pool)) or require == "any" or pool.gpu is Gpu.ANY:
             return why
         if pool.gpu is (Gpu.YES if require == "standard" else Gpu.NO):

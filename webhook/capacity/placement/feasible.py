@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 EXCLUDED: Final = "the Pod's own nodeSelector or affinity excludes it"
 """Given as the reason only for pools that would run the Pod otherwise."""
-_NO_GPU: Final = "it has no GPUs, and the Pod requests some"
+_NO_GPU: Final = "it has no GPUs, and the Pod requests GPUs"
 _GPU: Final = "it has GPUs, and the Pod requests none"
 
 _ARM: Final = "arm64"
@@ -88,7 +88,7 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         wasted = self.gpu is False and nodes.gpu is Gpu.YES
         taint = None if chosen else _untolerated(self.pod, nodes.dedicated)
         if taint is not None and not wasted:
-            because = f"its taint {taint} dedicates it to Pods that tolerate that"
+            because = f"its taint {taint} dedicates it to Pods that tolerate the taint"
             return Rejected(nodes, because, certain=not admitted, dedicated=taint if admitted else None)
         if wasted:
             return Rejected(nodes, _GPU, certain=taint is not None or not admitted)
@@ -122,7 +122,7 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
             return ""
         if self.gpu:
             return f"its taint {guard} is for Pods that request {guard.key}"
-        return f"its taint {guard} keeps off Pods that request no GPUs"
+        return f"its taint {guard} repels Pods that request no GPUs"
 
     def _wrong_platform(self, nodes: SpotNodes, supply: Supply, *, chosen: bool) -> str:
         """Return why the operating system or architecture keeps the Pod off. Return an empty string if it does not.
@@ -138,7 +138,7 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         on_windows = system == WINDOWS and own is None
         for key, foreign in ((OS_LABEL, on_windows), (ARCH_LABEL, nodes.only(ARCH_LABEL) == _ARM)):
             if foreign and not _selects_platform(self.terms, key, nodes) and not self._alone(nodes, supply):
-                return f"its nodes have {key}={nodes.only(key)}, and no nodeSelector or affinity of the Pod says so"
+                return f"its nodes have {key}={nodes.only(key)}, and the Pod doesn't select them"
         return ""
 
 

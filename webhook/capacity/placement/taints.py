@@ -26,7 +26,7 @@ class TaintMeaning(Enum):
     """Name the meanings that a taint of a spot node can have."""
 
     FORBIDDEN = "must never be tolerated"
-    PASSING = "is there for a while"
+    PASSING = "is temporary"
     SPOT = "marks spot nodes"
     PLATFORM = "names the architecture or the operating system"
     ACCELERATOR = "is for Pods that request an accelerator"

@@ -119,8 +119,8 @@ class NotTargeting(msgspec.Struct, frozen=True):
 
 _PREFERS: Final = "its own affinity prefers spot, and it tolerates a spot taint"
 _ON_DEMAND: Final = NotTargeting(f"label {CAPACITY_LABEL}: {ON_DEMAND}")
-_NO_CAPACITY: Final = NotTargeting(f"label {CAPACITY_LABEL} has a value that means nothing")
-_SILENT: Final = NotTargeting("nothing says that it targets spot")
+_NO_CAPACITY: Final = NotTargeting(f"label {CAPACITY_LABEL} has an unknown value")
+_SILENT: Final = NotTargeting("it doesn't ask for spot")
 _NO_SPOT_POOL: Final = NotTargeting(f"annotation {NODE_POOL_ANNOTATION} names no spot pool")
 _UNKNOWN: Final = NotTargeting("it selects a node pool, and the node pools are unknown", unknown=True)
 
@@ -144,7 +144,7 @@ def target_of(
         return NotTargeting(never, untouchable=True)
     capacity_label = pod.labels.get(CAPACITY_LABEL)
     if key := _chooses_by(pod, providers):
-        because = f"it selects nodes by {key}, which chooses spot or not by rules of its own"
+        because = f"it selects nodes by {key}, which has its own rules for spot"
         return NotTargeting(because, untouchable=True, chosen=_chosen(pod, key, view))
     if capacity_label is not None and capacity_label not in _ASKS_FOR_SPOT:
         return _ON_DEMAND if capacity_label == ON_DEMAND else _NO_CAPACITY
@@ -265,13 +265,13 @@ def is_pinned(pod: Pod, target: Target, supply: Supply, providers: Mapping[str, 
 def _why_untouchable(pod: Pod, providers: Mapping[str, Provider]) -> str:
     """Return why spotgate never changes a Pod, as a phrase. Return an empty string if it may."""
     if pod.spec.nodeName:
-        return "it is bound to a node already"
+        return "it is already bound to a node"
     owner = pod.controller
     if owner is not None and owner.kind == "DaemonSet":
         return "a DaemonSet places it"
     scheduler = pod.spec.schedulerName
     if scheduler and _hands_off(providers)[0].match(scheduler):
-        return f"scheduler {scheduler} places and stops it by rules of its own"
+        return f"scheduler {scheduler} has its own rules to place and stop it"
     return ""
 
 
@@ -325,7 +325,7 @@ def own_field(pod: Pod, because: str = "") -> str:
 
 def _own_selector(terms: tuple[Term, ...], supply: Supply, providers: Mapping[str, Provider]) -> str | NotTargeting:
     if _demanded_providers(terms, providers):
-        return "its own nodeSelector or affinity demands a spot label"
+        return "its own nodeSelector or affinity requires a spot label"
     if not supply.known:
         pool_labels = {key for each in providers.values() for key in each.pool_labels}
         return _UNKNOWN if terms and all(term.demands(pool_labels) for term in terms) else _SILENT

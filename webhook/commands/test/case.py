@@ -254,7 +254,7 @@ def silent_policies(manifest: Manifest, judgement: Judgement, index: Index, name
         if names and policy.name not in names:
             continue
         if policy.name in left_out:
-            if why := left_out[policy.name] or (names and f"it never looks at {_resource(trace.request)}"):
+            if why := left_out[policy.name] or (names and f"it never matches {_resource(trace.request)}"):
                 yield f"{policy.name} {SKIPS}: {why}"
             continue
         verdict = verdict_on(policy, steps, manifest, judgement, trace)

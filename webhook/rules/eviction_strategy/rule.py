@@ -127,12 +127,11 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
         if interruptible and graceful:
             yield Violation(
                 id="contradiction",
-                reason="two eviction strategies contradict each other: which of them a node action follows is not "
-                "defined",
+                reason="two eviction strategies contradict each other, and CoreWeave doesn't define which one applies",
                 field=_label(keys[0]),
-                detail=f"{keys[0]} lets the Pod be deleted at once, {keys[1]} makes the node wait for its grace "
+                detail=f"With {keys[0]}, the Pod is deleted at once. With {keys[1]}, the node waits for its grace "
                 "period.",
-                fix=f"keep one label, without {keys[0]} or without this one",
+                fix=f"remove {keys[0]} or this label",
                 yaml=_labels(self.spec.graceful),
             )
         if graceful:
@@ -142,19 +141,19 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                 id="interrupted-state",
                 reason=f"{held}, and interruptible Pods are deleted without their grace period",
                 field=_label(keys[0]),
-                detail="CoreWeave says never to make distributed training, single-instance databases or stateful "
-                "services interruptible. Without either label they are never evicted.",
-                fix=f"set no label, or, if it can save its work, this instead of {keys[0]}",
+                detail="CoreWeave advises against interruptible distributed training, single-instance databases, and "
+                "stateful services. Pods without either label are never evicted.",
+                fix=f"remove {keys[0]}; if the Pod can save its work, use this label instead",
                 yaml=_labels(self.spec.graceful),
             )
         elif (seconds := pod.grace_seconds) > self.spec.drain_timeout_seconds:
             yield Violation(
                 id="grace-period",
-                reason=f"a grace period of {seconds} s is not granted to interruptible Pods: what is not saved is lost",
+                reason=f"interruptible Pods don't get a grace period of {seconds} s: unsaved work is lost",
                 field="spec.terminationGracePeriodSeconds",
                 detail="CoreWeave does not wait for the full grace period of interruptible Pods, and a drain ends "
                 f"after {self.spec.drain_timeout_seconds} s.",
-                fix=f"make it gracefully interruptible, without {keys[0]}",
+                fix=f"make the Pod gracefully interruptible, and remove {keys[0]}",
                 yaml=_labels(self.spec.graceful),
             )
 
@@ -171,22 +170,22 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                     label,
                     f"{label.key} says {json.dumps(value[:_SHOWN])}, not {right}: it may have no effect",
                     _label(label.key),
-                    f"CoreWeave documents {right} alone. A Pod without a strategy holds up its node.",
+                    f"CoreWeave documents only {right}. A Pod without a strategy blocks the maintenance of its node.",
                     "remove it, or write",
                 )
             if value is None and label.key in pod.annotations:
                 yield _no_effect(
                     label,
-                    f"{label.key} has no effect as an annotation: the Pod is never evicted, and holds up its node",
+                    f"{label.key} has no effect as an annotation: the Pod is never evicted, and blocks its node",
                     f'metadata.annotations["{label.key}"]',
-                    "CoreWeave reads it among the labels.",
+                    "CoreWeave reads only labels.",
                     "move it to the labels",
                 )
         for key in islice(alike, _COMPARED_AT_MOST):
             if key not in self.keys and (meant := self._intended_label(key)) is not None:
                 yield _no_effect(
                     meant,
-                    f"label {key[:_SHOWN]} has no effect: the Pod is never evicted, and holds up its node",
+                    f"label {key[:_SHOWN]} has no effect: the Pod is never evicted, and blocks its node",
                     _label(key),
                     f"CoreWeave reads {meant.key}.",
                     f"write this instead of {key[:_SHOWN]}",
@@ -197,7 +196,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                     label,
                     f"{label.key} is on the {subject.request.kind.kind} and not on its Pods: they are never evicted",
                     "metadata.labels",
-                    "CoreWeave reads the labels of Pods, which come from the pod template. Pods without one hold up "
+                    "CoreWeave reads the labels of Pods, which come from the pod template. Pods without one block "
                     "their node.",
                     "set it on the pod template",
                 )
@@ -224,7 +223,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             where, lead = f"it tolerates {taint.key}", "tolerate only what is needed"
             if not toleration.key:
                 where = f"tolerating everything includes {taint.key}"
-                lead = "name each taint that it is to tolerate"
+                lead = "list each taint that the Pod must tolerate"
                 stay.append({"key": "KEY", "operator": _EXISTS})
             this = ", ".join(f"{name}: {value}" for name, value in msgspec.to_builtins(toleration).items())
             yield Violation(
@@ -274,8 +273,8 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                 id="sunk-tolerations",
                 reason="a DaemonSet on SUNK nodes lacks their tolerations: its Pods are evicted there, or never start",
                 field="spec.tolerations",
-                detail=f"Missing: {', '.join(map(_shown, missing))}. A Slurm job does not start before every Pod is "
-                "gone that does not tolerate SUNK's lock.",
+                detail=f"Missing: {', '.join(map(_shown, missing))}. A Slurm job waits until all Pods that don't "
+                "tolerate SUNK's lock are gone.",
                 fix="add these",
                 yaml={"spec": {"tolerations": list(map(_tolerating, missing))}},
             )

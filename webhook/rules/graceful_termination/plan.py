@@ -77,7 +77,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
                 id="unknown-class",
                 reason=f"unknown workload class `{self.unknown_class}`{did_you_mean(self.unknown_class, classes)}",
                 field=f'metadata.labels["{CLASS_LABEL}"]',
-                detail=f"The Pod is treated as `{self.workload_class}`. The policy has: {known}.",
+                detail=f"The Pod gets the settings of class `{self.workload_class}`. Known classes: {known}.",
                 fix="name one of these, or add the class to the policy's `classes`",
             )
         if unknown := self.keeps.difference(KEEP_WORDS):
@@ -87,8 +87,8 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
                 id="unknown-keep-word",
                 reason=f"unknown word `{word}`{did_you_mean(word, KEEP_WORDS)}",
                 field=f'metadata.annotations["{KEEP_ANNOTATION}"]',
-                detail=f"The word has no effect. There are: {known}.",
-                fix=f"write `{KEEP_ANNOTATION}` as a list of these words, with commas between them",
+                detail=f"The word has no effect. Known words: {known}.",
+                fix=f"write `{KEEP_ANNOTATION}` as a list of these words, separated by commas",
             )
         current = pod.grace_seconds
         if self.grace != current:
@@ -108,7 +108,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
                 id="no-grace-period",
                 reason="a grace period of 0 s kills the Pod without SIGTERM",
                 field=_GRACE,
-                detail="A reclaim, like every other deletion, ends it at once: it saves nothing, and no preStop hook "
+                detail="A reclaim, like every deletion, kills the Pod at once. It saves nothing, and no preStop hook "
                 "runs.",
                 fix=f"remove `terminationGracePeriodSeconds: 0`, {self._or_keep('grace-period')}",
             )
@@ -124,21 +124,21 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
         budget = self.budget
         early = self.grace - budget.limit
         lost = (
-            f"SIGKILL comes {early} s before your grace period ends: what is not saved by then is lost."
+            f"SIGKILL comes {early} s before your grace period ends, and unsaved work is lost."
             if early > 0
             else f"Only {-early} s of the safety margin are left for a drain that begins late."
         )
-        fix = f"set `terminationGracePeriodSeconds: {budget.seconds}` and save within that"
+        fix = f"set `terminationGracePeriodSeconds: {budget.seconds}` and save within this time"
         longest = longest_sleep(pod)
         if longest >= budget.seconds:
             lost += f" A lifecycle hook alone sleeps {spelled(longest)}."
             fix = f"sleep less, {fix}"
         elif name := unknown_hook(pod):
-            lost += f" The preStop hook of `{name}` may take the whole of it, so spotgate never lowers it."
+            lost += f" The preStop hook of `{name}` may take the whole grace period, so spotgate never shortens it."
             fix = f"let the hook end in time, {fix}"
         return warning(
             id="over-budget",
-            reason=f"a grace period of {self.grace} s is {self.grace - budget.seconds} s over what a reclaim leaves",
+            reason=f"a grace period of {self.grace} s is {self.grace - budget.seconds} s longer than a reclaim leaves",
             field=_GRACE,
             detail=f"{budget}. {lost}",
             fix=f"{fix}, or run it on-demand: {run_on_demand(self.subject, self.target)}",
@@ -147,9 +147,9 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     def _no_time_left(self, sleep: HookSleep) -> Violation:
         detail = (
-            "preStop runs inside the grace period: SIGTERM comes when the sleep is over, and SIGKILL right after it."
+            "preStop is part of the grace period: SIGTERM comes after the sleep, and SIGKILL right after SIGTERM."
             if sleep.hook == "preStop"
-            else "A Pod that is stopped while it starts is killed before the hook has ended."
+            else "If the Pod is stopped while it starts, it is killed before the hook ends."
         )
         if sleep.native and sleep.seconds > self.grace:
             detail += " The API server refuses a `sleep` that is longer than the grace period."
@@ -177,6 +177,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
             id="pre-stop-impossible" if handler is None else "pre-stop-missing",
             reason=reason,
             field=f"spec.containers[{self.sleepless[0]}].lifecycle",
-            detail=f"Requests still arrive while a Pod begins to stop; SIGTERM comes at once to {names}.{why}",
+            detail=f"Requests still arrive when a Pod starts to stop. Without the sleep, SIGTERM comes at once to "
+            f"{names}.{why}",
             fix=f"{fix}, {self._or_keep('pre-stop')}",
         )

@@ -103,12 +103,12 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         if isinstance(target, NotTargeting):
             budget, gpu = self.budgets.of_pools(target.chosen), any(pool.gpu is Gpu.YES for pool in target.chosen)
         elif target.pools is not None and not target.nodes:
-            say("left alone: it targets spot (%s), and there is no spot pool that it can land on", target.because)
+            say("unchanged: it targets spot (%s), and no spot pool can run it", target.because)
             return None
         else:
             budget, gpu = self.budgets.of(target), target.gpu is True
         if budget is None:
-            say("left alone, no budget is known: %s", target.because)
+            say("unchanged, because the reclaim time is unknown: %s", target.because)
             return None
         say("may run on spot: %s", target.because)
         return self._within(budget, target, subject, context, gpu=gpu)

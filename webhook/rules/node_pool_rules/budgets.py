@@ -68,7 +68,7 @@ def _malformed(where: str, said: str, example: Mapping[str, Any], filling: str =
         field=where,
         detail="Karpenter's CRD rejects it."
         if not where.endswith(".schedule")
-        else "Karpenter can't tell when the budget is active, and then disrupts nothing at any time.",
+        else "Karpenter can't tell when the budget is active, so it never disrupts a node.",
         fix=filling or f"for example:\n{as_yaml(BUDGETS.text, [dict(example)])}",
         unknown=bool(filling),
     )
@@ -142,11 +142,11 @@ def judge_pool_budgets(written: object) -> Iterator[Violation]:
         if stricter is not None:
             yield Violation(
                 id="budget-no-effect",
-                reason=f"the budget of {budget} never has effect",
+                reason=f"the budget of {budget} never takes effect",
                 field=f"{BUDGETS.text}[{budget.index}]",
-                detail=f"The most restrictive active budget wins, and the one of {stricter} is always active, as it "
-                "has no schedule. A schedule can only allow less.",
-                fix="give the other budget a schedule for the hours in which less may be disrupted, or remove this one",
+                detail=f"The most restrictive active budget wins, and the one of {stricter} is always active, "
+                "because it has no schedule. A schedule can only make the limit stricter.",
+                fix="give the other budget a schedule for the hours with the stricter limit, or remove this one",
             )
 
 
@@ -163,10 +163,11 @@ def _always_blocked(zero: _Budget, others: list[_Budget]) -> Violation:
         id="budget-blocks",
         reason="a budget of 0 nodes without a schedule always blocks voluntary disruption",
         field=f"{BUDGETS.text}[{zero.index}]",
-        detail=f"The most restrictive active budget wins, and this one is always active, as it has no schedule{idle}. "
-        "Nodes are neither consolidated nor replaced when they drift; a reclaim is not held up.",
-        fix="give the budget of 0 the hours in which nothing may be disrupted. With this one it may be from 9 to 17 h "
-        f"UTC on weekdays:\n{example}",
+        detail=f"The most restrictive active budget wins, and this one is always active, because it has no "
+        f"schedule{idle}. "
+        "Nodes are neither consolidated nor replaced when they drift. A reclaim isn't affected.",
+        fix="give the budget of 0 a schedule for the hours without disruption. This example allows disruption from "
+        f"9:00 to 17:00 UTC on weekdays:\n{example}",
     )
 
 

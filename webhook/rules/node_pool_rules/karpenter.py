@@ -77,7 +77,7 @@ def _judge_requirements(value: Mapping[str, Any], pool: Pool, wanted: Diversity)
             detail="All requirements on one label, and the pool's own labels, must hold together; these contradict "
             "each other, and Karpenter never launches a node.",
             fix="leave one requirement on the label, for example:\n"
-            + as_yaml(_REQUIREMENTS.text, [{"key": key, "operator": "In", "values": ["<a value that is meant>"]}]),
+            + as_yaml(_REQUIREMENTS.text, [{"key": key, "operator": "In", "values": ["<the intended value>"]}]),
         )
     elif pool.spot:
         group = _CLASS_GROUP(value) or _AWS_DOMAINS[0]
@@ -97,7 +97,7 @@ def _judge_diversity(requirements: Requirements, domain: str, wanted: Diversity)
     }
     if not short:
         return
-    fix = f"admit more {'s, '.join(short)}s: list more values, or leave the requirement out"
+    fix = f"admit more {'s, '.join(short)}s: list more values, or remove the requirement"
     if domain and list(short) != ["zone"]:
         listed = requirements.of(TYPE_LABEL).values or requirements.of(f"{domain}/instance-family").values or ()
         categories = {match["category"] for name in listed if (match := _AWS_TYPE.fullmatch(name)) is not None}

@@ -42,7 +42,7 @@ def judge_pool(
             reason=f"{pool} can't be spot: {pool.instance_type} is a superchip",
             field=where.field,
             detail=f"{provider.title} has no spot capacity of this type: the pool would stay empty.",
-            fix=f"take another instance type, or make the pool on-demand{example}",
+            fix=f"choose another instance type, or make the pool on-demand{example}",
         )
     # Where nothing in the object could name a taint, the nodes may have one all the same.
     if reader.taints is not None and _is_untainted(provider, pool) and not _is_untainted(provider, before):
@@ -55,7 +55,8 @@ def judge_pool(
             id="diversification",
             reason=f"a spot pool of one instance type is reclaimed all at once: {pool.instance_type}",
             field=reader.instance_type.place(value) if reader.instance_type is not None else "",
-            detail="Spot capacity is reclaimed by instance type and zone. With several, nodes of the others stay.",
+            detail="Spot capacity is reclaimed by instance type and zone. With several types, the nodes of the other "
+            "types stay.",
             fix="list several types of the same size, as many as its Pods can run on",
         )
     new = [problem for problem in pool.problems if problem not in was and problem.partition(" ")[0] not in reported]
@@ -66,8 +67,9 @@ def judge_pool(
             id="unreadable",
             reason=f"{pool} can't be read in full",
             field=new[0].partition(" ")[0],
-            detail=f"{'; '.join(new)}. The rest of it is judged; what depends on these counts as unknown.",
-            fix=filling_in(new) or f"give the fields the types and values that the schema of {pool.kind} has",
+            detail=f"{'; '.join(new)}. spotgate judges the rest of the pool. Facts that depend on these fields are "
+            "unknown.",
+            fix=filling_in(new) or f"use the types and values from the schema of {pool.kind}",
             unknown=bool(placeholder_in(new)),
         )
 
@@ -92,17 +94,17 @@ def _is_untainted(provider: Provider, pool: Pool | None) -> bool:
 
 
 def _without_taint(where: Query, reader: PoolReader, provider: Provider, pool: Pool) -> Violation:
-    fix = "give its nodes a taint of your own; SpotPlacement lets the Pods that ask for spot tolerate it"
+    fix = "add a taint to its nodes; SpotPlacement adds the toleration to Pods that ask for spot"
     if where.plain:
         effect = next((name for name, meant in reader.taint_effects.items() if meant == "NoSchedule"), "NoSchedule")
         taint = {"key": "example.com/spot", "value": "true", "effect": effect}
         fix = f"{fix}:\n{as_yaml(reader.written_path(where), [taint])}"
     return Violation(
         id="spot-without-taint",
-        reason=f"no taint keeps Pods that did not ask for spot off {pool}",
+        reason=f"{pool} has no taint that repels Pods that don't ask for spot",
         field=where.field,
-        detail=f"{provider.title} gives it none of its own. Critical Pods are scheduled there too, and are killed with "
-        "the node when it is reclaimed.",
+        detail=f"{provider.title} adds no taint. The scheduler can place critical Pods there, and a reclaim kills "
+        "them.",
         fix=fix,
     )
 
@@ -134,13 +136,13 @@ def _unknown(
 ) -> Violation:
     several = len(names) > 1
     field = reader.instance_type or reader.requirements
-    right = "they are right, add them" if several else "it is right, add it"
+    right = "the names are correct, add them" if several else "the name is correct, add it"
     add = filling_in(names) or f"If {right} to the {where} of CapacityProvider {pool.provider}"
     return Violation(
         id="unknown-instance-type",
-        reason=f"nobody knows {what} {some(names)}: {'they are' if several else 'it is'} in no list",
+        reason=f"unknown {what} {some(names)}: no list contains {'them' if several else 'it'}",
         field=field.field if field is not None else "",
-        detail="As spot it counts as GPU and needs an on-demand fallback, as on-demand it is no GPU fallback. The "
-        "provider may accept the name, and never deliver a node.",
+        detail="A spot pool of an unknown type counts as GPU and needs an on-demand fallback. An on-demand pool of "
+        "an unknown type is no GPU fallback. The provider may accept a wrong name and never deliver a node.",
         fix=" ".join(filter(None, (meant.removeprefix(", "), add))),
     )

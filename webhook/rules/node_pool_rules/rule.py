@@ -80,7 +80,7 @@ class NodePoolRules(msgspec.Struct, frozen=True):
         """Yield the violations of the object in the fields that the request changes."""
         value, old = subject.object, subject.old_object
         if value is None or subject.request.sub_resource:
-            subject.trace.say("nothing of a pool is written by this request")
+            subject.trace.say("the request changes no pool")
             return
         key = (subject.request.resource.group, subject.request.resource.resource)
         checks, readers = self.checks.get(key), self.readers.get(key)
@@ -120,9 +120,9 @@ def _compile(spec: NodePoolRulesSpec, facts: Facts) -> NodePoolRules:
         if not any(is_named(rule, *key) for rule in rules):
             known = [f"{name} of {group}" for rule in rules for group in rule.api_groups for name in rule.resources]
             hint = did_you_mean(f"{item.resource} of {item.group}", known)
-            problem = f"the policy never looks at {item.resource} of {item.group or 'the core group'}{hint}"
+            problem = f"the policy never matches {item.resource} of {item.group or 'the core group'}{hint}"
         elif key in checks:
-            problem = f"{item.resource} of {item.group or 'the core group'} is there already: put both into one"
+            problem = f"{item.resource} of {item.group or 'the core group'} is already listed: merge both entries"
         if problem:
             raise SpecError(("resources", number, "resource"), problem)
         where = f"resources[{number}]"
@@ -132,7 +132,7 @@ def _compile(spec: NodePoolRulesSpec, facts: Facts) -> NodePoolRules:
         )
         checks[key] = ResourceChecks(tuple(fields), tuple(_checks(item.checks, where)))
     own = (ResourceRule(api_groups=(group,), resources=(name,), operations=_OPERATIONS) for group, name in checks)
-    what = "node pools that a CapacityProvider reads, and at what its own `resources` describes"
+    what = "node pools that a CapacityProvider reads, and what its own `resources` describes"
     expect_judged(spec.match, (*_rules(facts), *own), what)
     karpenter, diversity = spec.karpenter, spec.karpenter.diversification
     return NodePoolRules(

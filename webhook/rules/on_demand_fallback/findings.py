@@ -61,28 +61,31 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             reason=f"{spot} can't be spot: {spot.instance_type} is a superchip",
             field=change.field,
             detail=f"{self.fallbacks.title(spot)} has no spot capacity of this type: the pool would stay empty.",
-            fix="make the pool on-demand, or take another instance type",
+            fix="make the pool on-demand, or choose another instance type",
         )
 
     def uncovered(self, change: PoolChange, spot: Pool, need: FallbackNeed, pools: Sequence[Pool]) -> Violation:
         """Return the violation for a request that makes a spot pool without the fallback it needs."""
         title = self.fallbacks.title(spot)
         detail = [
-            need.because or f"When {title} reclaims its nodes, Pods stay pending unless another pool takes them.",
-            f"The policy wants {_WANTED[need.require]}, and there is none that can be used.",
+            need.because or f"When {title} reclaims its nodes, Pods stay pending unless another pool can run them.",
+            f"The policy requires {_WANTED[need.require]}, and the cluster has none.",
         ]
         unlisted = change.reader.machines.unlisted(spot)
         if unlisted:
-            detail.append(f"In no list of CapacityProvider {spot.provider}, and so GPU: {', '.join(unlisted)}.")
+            detail.append(
+                f"CapacityProvider {spot.provider} doesn't list these instance types, so they count as "
+                f"GPU: {', '.join(unlisted)}."
+            )
         elif spot.gpu is Gpu.UNKNOWN and change.reader.machines.classify(spot.instance_type.split(", ")) is Gpu.ANY:
-            detail.append(f"Some of its instance types have GPUs, and {title} takes which it likes.")
+            detail.append(f"Some of its instance types have GPUs, and {title} can choose any of them.")
         if spot.problems:
             detail.append(f"Not readable: {'; '.join(spot.problems)}.")
         fix = f"create an on-demand pool first{self._example(spot, need)}"
         if spot.chosen_by:
             fix = f"add on-demand capacity to {spot}: Pods that choose it run on no other nodes"
         if change.reader.is_cluster:
-            fix = "let the cluster begin with an on-demand pool without GPUs, and declare this pool by itself, after it"
+            fix = "create the cluster with an on-demand pool without GPUs, and add this pool afterwards"
         if spot.capacity is CapacityType.UNKNOWN:
             fix = f"{_capacity_remedy(change.reader)}; if the pool is spot, {fix}"
         elif need.require == "gpu" and unlisted:
@@ -110,7 +113,7 @@ class FallbackFindings(msgspec.Struct, frozen=True):
         because = [need.because] if need.because else []
         if change.field == OWNERS:
             because.append("The garbage collector deletes an object when its owners are gone.")
-            fix.insert(0, "leave it without an owner")
+            fix.insert(0, "remove its owner references")
         return Violation(
             id="last-fallback",
             reason=f"{change.before} is the last {_named(need)} of {_spot_pools(left)}",
@@ -132,7 +135,8 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             id="other-zone",
             reason=f"{_spot_pools(spots)} can only fall back to another zone",
             field=change.field,
-            detail=f"{spot} is in {_zones([spot])}, {_names(fallbacks)} in {theirs}: volumes of one zone can't follow.",
+            detail=f"{spot} is in {_zones([spot])}, {_names(fallbacks)} in {theirs}: volumes can't move to another "
+            "zone.",
             fix=f"create an on-demand pool in {_zones([spot])} too",
             outcome=Outcome.WARN,
         )
@@ -146,7 +150,7 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             and pool.identity != spot.identity
             and (why := self.fallbacks.why_not(spot, pool, need.require))
         ]
-        return [f"What does not count: {_some(said, '; ')}."] if said else []
+        return [f"These pools don't count: {_some(said, '; ')}."] if said else []
 
     def _example(self, spot: Pool, need: FallbackNeed) -> str:
         """Return a pool that the spot pool needs: as YAML, or in words if no reader knows how to write it."""
@@ -166,7 +170,7 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             )
         if manifest is not None:
             return ", for example:\n" + dump(manifest)
-        return f": a pool of kind {spot.kind} {what} that is not spot and may have at least 1 node"
+        return f": a pool of kind {spot.kind} {what} that is not spot and can have at least 1 node"
 
 
 def _is_open(spot: Pool, pools: Iterable[Pool]) -> bool:
@@ -193,9 +197,9 @@ def unknown_template(reader: PoolReader, pool: Pool) -> Violation:
     named = f"{kind} {name}" if kind and name else "the template of its machines"
     return Violation(
         id="template-unknown",
-        reason=f"can't tell whether {pool} is spot: {named} is not known",
+        reason=f"can't tell whether {pool} is spot: {named} is unknown",
         field=reader.capacity_query.field,
-        detail="It can have no machines without the template; OnDemandFallback judges it when the template is created.",
+        detail="The pool gets no machines without the template. spotgate judges it when the template is created.",
         fix=f"create {named} in the same namespace, or pass it with --state",
         outcome=Outcome.WARN,
         unknown=True,
@@ -206,14 +210,14 @@ def _capacity_remedy(reader: PoolReader) -> str:
     if reader.template is not None:
         return "correct its template"
     if not reader.capacity_query.plain:
-        return "correct what can't be read"
+        return "correct the fields that can't be read"
     return f"write one of: {', '.join(reader.capacity.values)}"
 
 
 def _gpu_remedy(spot: Pool) -> str:
     """Return how to make known whether the pool has GPUs. Return an empty string if what it says leaves that open."""
     if spot.problems:
-        return "correct what can't be read"
+        return "correct the fields that can't be read"
     if spot.requirements is None and not spot.instance_type:
         return "name its instance types in the pool itself, and not in a launch template or by a selector"
     return ""

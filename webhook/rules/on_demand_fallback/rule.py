@@ -79,7 +79,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         request = subject.request
         key = (request.resource.group, request.resource.resource)
         if request.sub_resource == "scale" and (replicas := _replicas(subject)) > 0:
-            subject.trace.say("scaling to %s nodes takes no fallback away", replicas)
+            subject.trace.say("scaling to %s nodes removes no fallback", replicas)
         elif key in self.sizers:
             yield from self._size(subject, self.sizers[key], context.view)
         elif key in self.readers:
@@ -331,7 +331,7 @@ def _compile(spec: OnDemandFallbackSpec, facts: Facts) -> OnDemandFallback:
         if name not in facts.providers:
             problem = f"there is no CapacityProvider {name!r}{did_you_mean(name, facts.providers)}"
             raise SpecError(("requireByProvider", name), problem)
-    what = "node pools that a CapacityProvider reads, and at what sets their size"
+    what = "node pools that a CapacityProvider reads, and what sets their size"
     expect_judged(spec.match, _rules(facts), what)
     providers = facts.providers.values()
     fallbacks = Fallbacks(spec.require, spec.require_by_provider, facts.providers)

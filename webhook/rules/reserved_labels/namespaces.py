@@ -45,19 +45,21 @@ def claims(
             if provider.name in playing:
                 yield Violation(
                     id="provider-namespace",
-                    reason=f"{what} is for namespaces of {provider.title}'s own",
+                    reason=f"{what} is reserved for namespaces of {provider.title}",
                     field=field,
-                    detail="Nothing is judged in such a namespace.",
+                    detail="spotgate judges nothing in these namespaces.",
                     fix="choose another name" if field == "metadata.name" else "remove it",
                 )
             elif view.pools is None:
                 yield Violation(
                     id="provider-namespace-unknown",
-                    reason=f"can't tell whether {what} is for namespaces of {provider.title}'s own",
+                    reason=f"can't tell whether {what} is reserved for namespaces of {provider.title}",
                     field=field,
                     detail=view.why_unknown,
                     fix=view.remedy,
                     unknown=True,
                 )
             else:
-                subject.trace.say("%s would be for namespaces of %s's own, which is not here", what, provider.title)
+                subject.trace.say(
+                    "%s is reserved for namespaces of %s, which this cluster doesn't use", what, provider.title
+                )

@@ -39,7 +39,7 @@ LISTED: Final = 5
 """Pools that a finding names before it only counts the rest."""
 _LONGEST: Final = 63
 """Characters of an unknown value that a finding repeats: an annotation may have 256 KiB."""
-UNCHANGED: Final = "Nothing was changed about where it may run."
+UNCHANGED: Final = "spotgate injected nothing."
 
 
 class PlacementPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +78,7 @@ def not_targeting(
             id="on-demand-and-spot",
             reason=f"label {CAPACITY_LABEL}: {ON_DEMAND} contradicts the selected {pool}, which has spot nodes",
             field=own_field(pod),
-            detail="The label has no effect on where the Pod runs: what it selects may place it on spot nodes.",
+            detail="The label has no effect on where the Pod runs: the selected pool may place it on spot nodes.",
             fix=f"select a {pool.kind} without spot nodes, or remove the label",
         )
     if target.untouchable:
@@ -94,8 +94,9 @@ def not_targeting(
             id="unknown-capacity",
             reason=f"{whose} {CAPACITY_LABEL} has the unknown value `{shown}`{did_you_mean(shown, CAPACITIES)}",
             field="" if said is None else _LABEL,
-            detail=f"It has no effect: the Pod is not placed on spot by it. There are: {', '.join(CAPACITIES)}.",
-            fix=f"write `{CAPACITY_LABEL}: spot`, or one of the others",
+            detail=f"It has no effect, so spotgate doesn't place the Pod on spot. Known values: "
+            f"{', '.join(CAPACITIES)}.",
+            fix=f"set `{CAPACITY_LABEL}: spot`, or another known value",
         )
     if said == ON_DEMAND:
         own = own_choice(pod, terms_of(pod.spec), supply_of(view, providers), providers)
@@ -104,7 +105,7 @@ def not_targeting(
                 id="on-demand-and-spot",
                 reason=f"label {CAPACITY_LABEL}: {ON_DEMAND} contradicts the Pod's own choice of spot",
                 field=own_field(pod, own),
-                detail=f"The label holds, and nothing is injected; but {own}. On tainted spot nodes the Pod stays "
+                detail=f"The label wins, and spotgate injects nothing; but {own}. On tainted spot nodes the Pod stays "
                 "pending, unless it tolerates their taints.",
                 fix=f"remove the choice of spot, or set `{CAPACITY_LABEL}: spot`",
             )
@@ -118,11 +119,11 @@ def bound_by_hand(view: ClusterView, supply: Supply) -> Iterator[Violation]:
         return
     yield warning(
         id="bound-by-hand",
-        reason="spec.nodeName binds the Pod to a node by hand",
+        reason="spec.nodeName binds the Pod to a node",
         field="spec.nodeName",
-        detail="No scheduler looks at its constraints or at the node's taints, and nothing is injected: on a spot "
-        "node it is killed with the node.",
-        fix="leave spec.nodeName to the scheduler; `kubernetes.io/hostname` in a nodeSelector names a node, too",
+        detail="The Pod bypasses the scheduler and the node's taints, and spotgate injects nothing. On a spot node, "
+        "a reclaim kills the Pod.",
+        fix="remove spec.nodeName; to choose a node, use `kubernetes.io/hostname` in a nodeSelector",
     )
 
 
@@ -143,26 +144,26 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
             reason=f"can't tell whether node pool `{shown}` is spot: pools of "
             f"{listed(provider.title for provider in unseen)} can't be seen here{hint}",
             field=_ANNOTATION,
-            detail=f"No object describes these pools, and no Node of a pool of that name is there. {UNCHANGED}",
+            detail=f"The cluster has no object for these pools, and no Node of a pool with this name. {UNCHANGED}",
             fix=f"name a pool that has Nodes; or, instead of the annotation, write the label `{CAPACITY_LABEL}: spot` "
             f"and the nodeSelector {selectors}",
         )
         return
     reason = f"there is no node pool `{shown}`{hint}"
-    takers, fix = "No spot pool of this cluster takes Pods.", "remove the annotation"
+    takers, fix = "No spot pool of this cluster admits Pods.", "remove the annotation"
     if usable:
-        takers = f"Spot pools that take Pods: {listed(pool.name for pool in usable)}."
+        takers = f"Spot pools that admit Pods: {listed(pool.name for pool in usable)}."
         fix = "name one of these pools, or remove the annotation"
     if known is not None and known.elsewhere:
         reason = f"{known} belongs to another cluster, {known.cluster_id}"
-        fix = f"if that is this cluster, {this_cluster([known.cluster_id])}; else {fix}"
+        fix = f"if that is this cluster, {this_cluster([known.cluster_id])}; otherwise, {fix}"
     elif known is not None:
         reason = f"{known} is not a spot pool: its capacity is {known.capacity}"
     yield warning(
         id="no-such-spot-pool",
         reason=reason,
         field=_ANNOTATION,
-        detail=f"The annotation names the spot pool that a Pod is to run on. {takers} {UNCHANGED}",
+        detail=f"The annotation must name the spot pool on which the Pod runs. {takers} {UNCHANGED}",
         fix=fix,
     )
 
@@ -175,14 +176,14 @@ def other_clusters(view: ClusterView) -> list[str]:
 def this_cluster(names: list[str]) -> str:
     """Return how to say which cluster this is, as an instruction."""
     name = names[0] if len(names) == 1 else "NAME"
-    return f"say so: `--cluster {name}`, or `thisCluster: {name}` in the CapacityProvider"
+    return f"set `--cluster {name}`, or `thisCluster: {name}` in the CapacityProvider"
 
 
 def pools_unknown(field: str, view: ClusterView) -> Violation:
     """Return the violation for a Pod that targets spot by this field while the node pools are unknown."""
     return Violation(
         id="pools-unknown",
-        reason="the node pools are unknown: it can't be told on which spot pools the Pod can run",
+        reason="the node pools are unknown, so spotgate can't tell which spot pools can run the Pod",
         field=field,
         detail=f"{view.why_unknown} {UNCHANGED}",
         fix=view.remedy,
@@ -198,10 +199,10 @@ def not_told_apart(subject: Subject, target: Target) -> Violation:
     annotate = f", or annotate {pod_noun(subject)} `{NODE_POOL_ANNOTATION}: POOL`" if named else ""
     return warning(
         id="no-common-label",
-        reason="the Pod targets spot, and no label tells its spot pools from the others",
+        reason="the Pod targets spot, and no label distinguishes its spot pools from other pools",
         field=target.field,
-        detail=f"It can land on {listed(where)}. {UNCHANGED}",
-        fix=f"let these pools, and no others, give their nodes one label of the same value{annotate}",
+        detail=f"It can run on {listed(where)}. {UNCHANGED}",
+        fix=f"give the nodes of these pools, and no others, a common label{annotate}",
     )
 
 
@@ -233,9 +234,9 @@ def not_placed(plan: PlacementPlan) -> Violation:
             missing.append(f"{kind} `{_demand(requirement)}`")
     return warning(
         id="not-placed",
-        reason="the Pod targets spot, and lacks what it needs to run there",
+        reason="the Pod targets spot, and lacks the tolerations or the selector for spot nodes",
         field="spec.tolerations" if plan.tolerations else "spec",
-        detail=f"It targets spot by {plan.because}. The mutating webhook was skipped, or something undid its change, "
+        detail=f"It targets spot: {plan.because}. The mutating webhook was skipped, or something undid its change, "
         "or the policy only audits.",
         fix=f"add {listed(missing)}",
     )

@@ -75,7 +75,7 @@ def has_gate(pod: Pod) -> bool:
 def without_spot(pod: Pod, because: str) -> Iterator[Violation]:
     """Yield a violation for the floor of a Pod that doesn't target spot."""
     if FLOOR_ANNOTATION in pod.annotations:
-        reason = f"the on-demand floor has no effect, as the Pod doesn't target spot: {because}"
+        reason = f"the on-demand floor has no effect, because the Pod doesn't target spot: {because}"
         fix = f"label the Pod template `{CAPACITY_LABEL}: spot-preferred`, or remove the annotation"
         yield warning(id="floor-no-effect", reason=reason, field=_FIELD, fix=fix)
 
@@ -148,7 +148,7 @@ def _ordinal(subject: Subject, floor: Floor, view: ClusterView) -> FloorCase:
         label, read = _INDEX, view.ordinal_starts.get(f"{subject.request.namespace}/{owner.name}")
         if read is None:
             reason = f"the first ordinal of StatefulSet {owner.name} can't be read: its on-demand floor is undecided"
-            fix = "let the ServiceAccount of spotgate get statefulsets.apps"
+            fix = "allow spotgate's ServiceAccount to get statefulsets.apps"
             return _preferring(warning(id="floor-undecided", reason=reason, field=_FIELD, detail=_PREFERS, fix=fix))
         start = read
     index = pod.labels.get(label, "")
@@ -178,7 +178,7 @@ def _counted(pod: Pod, context: Context) -> FloorCase:
         return FloorCase(FloorAssignment.GATED)  # what was gated stays gated, even if the controller has died since
     else:
         why = "`spotgate controller` doesn't run"
-        fix = "install the component on-demand-floor, or look at its Pods"
+        fix = "install the component on-demand-floor, or check its Pods"
     reason = f"the on-demand floor is not kept: {why}"
     return _preferring(warning(id="floor-not-kept", reason=reason, field=_FIELD, detail=_PREFERS, fix=fix))
 

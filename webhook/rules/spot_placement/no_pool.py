@@ -59,9 +59,9 @@ def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Su
         return _no_spot_pool(target, view, supply, on_demand)
     return warning(
         id="no-pool-fits",
-        reason="the Pod targets spot, and there is no spot pool that it can land on",
+        reason="the Pod targets spot, and no spot pool can run it",
         field=target.field,
-        detail=f"It targets spot by {target.because}. {_reasons(target.rejected)} {UNCHANGED}",
+        detail=f"It targets spot: {target.because}. {_reasons(target.rejected)} {UNCHANGED}",
         fix=f"change the Pod so that it fits one of these pools, or {on_demand}",
     )
 
@@ -74,7 +74,7 @@ def _one_unfit(pod: Pod, target: Target) -> Violation | None:
     if target.gpu and nodes.gpu is Gpu.NO:
         return warning(
             id="pool-without-gpus",
-            reason=f"{nodes.pool} has no GPUs, and the Pod requests some",
+            reason=f"{nodes.pool} has no GPUs, and the Pod requests GPUs",
             field=own_field(pod),
             detail=f"The Pod names this pool, and none of its nodes can run it. {UNCHANGED}",
             fix="name a pool with GPUs, or remove the GPU request",
@@ -82,10 +82,10 @@ def _one_unfit(pod: Pod, target: Target) -> Violation | None:
     if not target.gpu and (taint := guarding_taint(pod, nodes, target.requested)) is not None:
         return warning(
             id="pool-for-gpus-only",
-            reason=f"{nodes.pool} takes only Pods that request GPUs, and this one requests none",
+            reason=f"{nodes.pool} admits only Pods that request GPUs, and this Pod requests none",
             field=own_field(pod),
-            detail=f"Its taint {taint} keeps other Pods off GPU nodes. A toleration for it is injected only with a GPU "
-            f"request. {UNCHANGED}",
+            detail=f"Its taint {taint} keeps other Pods off GPU nodes. spotgate injects a toleration for it only if "
+            f"the Pod requests GPUs. {UNCHANGED}",
             fix="request GPUs (`resources.limits`), name a pool without them, or add the toleration yourself",
         )
     return None
@@ -93,21 +93,23 @@ def _one_unfit(pod: Pod, target: Target) -> Violation | None:
 
 def _no_spot_pool(target: Target, view: ClusterView, supply: Supply, on_demand: str) -> Violation:
     """Return the violation for a Pod that targets spot in a cluster without spot pools."""
-    because = f"It targets spot by {target.because}. {UNCHANGED}"
+    because = f"It targets spot: {target.because}. {UNCHANGED}"
     reason, fix = "the Pod targets spot, and the cluster has no spot pool", f"create a spot pool, or {on_demand}"
     if others := other_clusters(view):
         because = f"There are spot pools of {listed(others)}. {because}"
         reason = "the Pod targets spot, and all spot pools belong to other clusters"
-        fix = f"if this cluster is among them, {this_cluster(others)}; else {fix}"
+        fix = f"if this cluster is among them, {this_cluster(others)}; otherwise, {fix}"
     elif mixed := [pool for pool in supply.pools if pool.capacity is CapacityType.BOTH]:
-        reason = "the Pod targets spot, and no label tells the spot nodes of a mixed pool from its on-demand nodes"
+        reason = (
+            "the Pod targets spot, and no label distinguishes the spot nodes of a mixed pool from its on-demand nodes"
+        )
         because = f"Mixed: {listed(map(str, mixed))}. {because}"
-        fix = f"create a pool that is only spot, or {on_demand}"
+        fix = f"create a pool with only spot capacity, or {on_demand}"
     elif not supply.pools and not view.providers:
-        because = f"It shows no node pool, and no Node, of a provider that spotgate knows. {because}"
+        because = f"It has no node pool, and no Node, of a provider that spotgate knows. {because}"
         fix = (
-            "if it has a spot pool, name its provider in `spec.provider` of the SpotPlacement policy, or describe that "
-            f"in a CapacityProvider of your own; else {fix}"
+            "if it has a spot pool, name its provider in `spec.provider` of the SpotPlacement policy, or describe "
+            f"the provider in your own CapacityProvider; otherwise, {fix}"
         )
     return warning(id="no-spot-pool", reason=reason, field=target.field, detail=because, fix=fix)
 
@@ -139,15 +141,15 @@ def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: s
     if any(rejected.nodes.pool is not None and rejected.nodes.pool.kind == NODE_GROUP for rejected in target.rejected):
         closed += " Pools that are scaled to 0 have no Nodes to show their labels; such a one may take the Pod."
         fix = f"{fix}; for a pool without Nodes, write its tolerations yourself"
-    which = "every spot pool that could take it" if others else "every spot pool"
+    which = "every spot pool that could run it" if others else "every spot pool"
     if NODE_POOL_ANNOTATION in pod.annotations:
         which = "the pool that its annotation names"
     return warning(
         id="own-selector-excludes",
         reason=f"the Pod targets spot, and its own nodeSelector or affinity excludes {which}",
         field=field,
-        detail=f"It targets spot by {target.because}, and demands "
-        f"`{demand}`{_hint(demand, supply) or '.'}{closed} {UNCHANGED}",
+        detail=f"It targets spot: {target.because}, and requires `{demand}`{_hint(demand, supply) or '.'}{closed} "
+        f"{UNCHANGED}",
         fix=fix,
     )
 
@@ -170,15 +172,16 @@ def _pool_dedicated(subject: Subject, target: Target, nodes: SpotNodes, taint: T
     means = f"if the taint only marks spot nodes, add `- {pattern}` to `spec.spotTaints` of the "
     means += "SpotPlacement policy"
     if target.gpu and nodes.gpu is Gpu.YES:
-        means = f"if the taint only keeps Pods without GPUs off, add `- {pattern}` to "
+        means = f"if the taint only repels Pods without GPUs, add `- {pattern}` to "
         means += f"`spec.gpu.taints` of CapacityProvider {nodes.provider.name}"
     return warning(
         id="pool-dedicated",
         reason=f"the Pod targets spot, and taint {taint} dedicates {nodes.pool} to others",
         field=target.field,
-        detail=f"It targets spot by {target.because}. A taint is taken for dedication unless it is known to mean spot. "
+        detail=f"It targets spot: {target.because}. spotgate assumes that a taint dedicates a pool unless it means "
+        "spot. "
         f"{_reasons(target.rejected)} {UNCHANGED}",
-        fix=f"{means}; if the Pod belongs there, let {noun} tolerate it{named}",
+        fix=f"{means}; if the Pod belongs there, add a toleration to {noun}{named}",
     )
 
 

@@ -150,7 +150,7 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
             return PlacementPlan(violations=(*silent, *without_spot(pod, target.because)))
         trace.say("targets spot: %s", target.because)
         if target.by_preference:
-            trace.say("it is left where its own affinity and tolerations place it")
+            trace.say("unchanged: its own affinity and tolerations place it")
             return PlacementPlan()
         supply = supply_of(view, self.providers)
         if supply.assumed:

@@ -79,8 +79,8 @@ def job_leader(case: SuitabilityCase, name: str) -> Violation:
     """Return the violation for a Pod that leads the work of others."""
     return case.finding(
         "driver",
-        f"the {name[:_SHOWN]} holds the state of the whole job: one reclaimed node ends all of it",
-        "Workers are made again and go on as long as it lives: they belong on spot, it belongs on demand.",
+        f"the {name[:_SHOWN]} holds the state of the whole job: one reclaimed node ends the job",
+        "The job survives the loss of workers, so you can run the workers on spot.",
         "run it on demand",
     )
 
@@ -91,10 +91,10 @@ def bare_pod(case: SuitabilityCase) -> Violation:
     name = metadata.generateName.rstrip("-") or metadata.name or "NAME"
     return Violation(
         id="bare-pod",
-        reason="nothing makes this Pod again: when its spot node is reclaimed, it is gone for good",
+        reason="nothing creates this Pod again after its spot node is reclaimed",
         field="metadata.ownerReferences",
-        detail="It has no controller. A Job restarts work that ends by itself, a Deployment work that always runs.",
-        fix="let a Job or a Deployment make it, of this Pod's metadata and spec",
+        detail="It has no controller. Use a Job for work that ends, and a Deployment for work that always runs.",
+        fix="create a Job or a Deployment with this Pod's metadata and spec",
         other=case.object("batch/v1", "Job", name, {"template": {"spec": {"restartPolicy": "Never"}}}),
     )
 
@@ -104,7 +104,8 @@ def stateful_singleton(case: SuitabilityCase, state: str) -> Violation:
     return case.finding(
         "stateful-singleton",
         "its only replica holds state: a reclaim stops it until its volume is attached to another node",
-        f"There is no other replica, and {state}. Until it is back nothing serves, and what was not written is lost.",
+        f"There is no other replica, and {state}. The service is down until the replica is back, and unwritten data "
+        "is lost.",
         "run it on demand",
     )
 
@@ -124,19 +125,19 @@ def judge_replicas(case: SuitabilityCase) -> Iterator[Violation]:
         id="readiness-probe",
         reason="no container has a readiness probe: after a reclaim, Pods get requests before they can answer",
         field=f"spec.containers[{index}].readinessProbe",
-        detail="A PodDisruptionBudget counts them as healthy, too, and lets the next node be drained.",
-        fix="say when it is ready, and how long a cold start takes",
+        detail="A PodDisruptionBudget also counts them as healthy, and allows the drain of the next node.",
+        fix="add a readiness probe, and set how long a cold start takes",
         yaml={"spec": {"containers": [{"name": name, "readinessProbe": probe}]}},
     )
 
 
 def _few_replicas(case: SuitabilityCase, count: str) -> Violation:
     """Return the violation for a service with fewer replicas than the policy's minimum; ``count`` is a phrase."""
-    scaler, detail = case.autoscaler, f"On spot, {case.minimum} or more replicas can do without one."
+    scaler, detail = case.autoscaler, f"With {case.minimum} or more replicas, a service on spot can lose one."
     if scaler is None:
         at, field = case.subject.request.kind.kind, "replicas"
         reason = f"it has {count}: unless an autoscaler keeps more, one reclaim may stop the service"
-        detail += " spotgate knows only autoscalers among its files, not those of a live cluster."
+        detail += " spotgate reads autoscalers only from files, not from a live cluster."
     else:
         at, field = f"{scaler.kind} {scaler.name[:_SHOWN]}", scaler.field
         reason = f"{at} may leave it {count}: one reclaim may stop the service"
@@ -159,9 +160,9 @@ def judge_budgets(case: SuitabilityCase, context: Context) -> Iterator[Violation
         if wanted:
             yield finding(
                 id="disruption-budget-unknown",
-                reason="it is not known whether a PodDisruptionBudget covers its Pods",
-                detail="Without one, nodes that are drained together stop all of them at once.",
-                fix="pass the PodDisruptionBudgets along with the workload, or the cluster's manifests with --state"
+                reason="can't tell whether a PodDisruptionBudget covers its Pods",
+                detail="Without one, all Pods stop at once when several nodes are drained together.",
+                fix="pass the PodDisruptionBudgets with the workload, or with --state"
                 if context.offline
                 else "allow spotgate's ServiceAccount to list and watch poddisruptionbudgets.policy",
                 outcome=Outcome.WARN,
@@ -176,29 +177,29 @@ def judge_budgets(case: SuitabilityCase, context: Context) -> Iterator[Violation
         names = ", ".join(budget.name for budget in covering[:5])
         yield finding(
             id="disruption-budget-several",
-            reason=f"{len(covering)} PodDisruptionBudgets cover its Pods: a reclaim kills them unprepared",
-            detail=f"The API server refuses to evict a Pod that several cover ({names}), so the drain of a reclaimed "
-            "node stops none of them in time.",
-            fix="delete all but one, or narrow their selectors; this one covers these Pods alone",
+            reason=f"{len(covering)} PodDisruptionBudgets cover its Pods: a reclaim kills them without SIGTERM",
+            detail=f"The API server doesn't evict a Pod that several budgets cover ({names}), so the drain of a "
+            "reclaimed node can't stop the Pods in time.",
+            fix="delete all but one, or narrow their selectors; this selector covers only these Pods",
             other={"spec": {"selector": case.selector}},
         )
     elif covering and covering[0].blocks(replicas):
         budget, of = covering[0], "" if case.replicas is None else f" of {case.replicas}"
         yield finding(
             id="disruption-budget-blocks",
-            reason=f"PodDisruptionBudget {budget.name} blocks every eviction: a reclaim kills the Pods unprepared",
-            detail=f"`{budget.bound}`{of} lets none go. The drain of a reclaimed node is refused until the node is "
-            "removed, and neither preStop nor SIGTERM comes.",
-            fix=f"let {budget.name} allow an eviction, instead of `{budget.bound}`",
+            reason=f"PodDisruptionBudget {budget.name} blocks every eviction: a reclaim kills the Pods without SIGTERM",
+            detail=f"`{budget.bound}`{of} allows no eviction. It blocks the drain of a reclaimed node until the node "
+            "is removed, so the Pods get neither preStop nor SIGTERM.",
+            fix=f"in {budget.name}, allow an eviction instead of `{budget.bound}`",
             other={"spec": {"maxUnavailable": 1}},
         )
     elif wanted and not covering:
         spec = {"selector": case.selector, "minAvailable": "50%"}
         yield finding(
             id="disruption-budget-missing",
-            reason="no PodDisruptionBudget covers its Pods: nodes that are drained together stop all of them at once",
-            detail="A budget makes a drain wait until replacements are ready, for as long as the node is there.",
-            fix="apply one",
+            reason="no PodDisruptionBudget covers its Pods: all stop at once when several nodes are drained together",
+            detail="With a budget, a drain waits until replacements are ready, or until the node is removed.",
+            fix="create a PodDisruptionBudget",
             other=case.object("policy/v1", "PodDisruptionBudget", case.workload.name, spec),
         )
 
@@ -213,7 +214,8 @@ def judge_protections(case: SuitabilityCase, protections: Mapping[str, str]) -> 
             yield case.finding(
                 "protection",
                 f"{key} blocks its eviction{during}: a reclaim kills it without SIGTERM",
-                "The drain skips it and waits for it; critical Pods come after it. Exceptions: the NodePool has "
+                "The drain waits for this Pod without evicting it, and evicts critical Pods afterwards. Exceptions: "
+                "the NodePool has "
                 "a `terminationGracePeriod` that ends before the machine; or its kubelet shuts down gracefully (AL2023 "
                 "from Kubernetes 1.34). A duration needs Karpenter 1.12.",
                 "remove the annotation, or run it on demand",
@@ -222,9 +224,9 @@ def judge_protections(case: SuitabilityCase, protections: Mapping[str, str]) -> 
         elif annotations.get(key) == value:
             yield case.finding(
                 "protection",
-                f"{key} does not stop a reclaim: the provider takes the node all the same",
+                f"{key} does not stop a reclaim",
                 f"`{key}: {value}` only keeps the autoscaler from moving the Pod.",
-                "let it save its work when SIGTERM comes, or run it on demand",
+                "save the work of the Pod when SIGTERM arrives, or run it on demand",
                 f'metadata.annotations["{key}"]',
             )
 
@@ -241,10 +243,10 @@ def judge_volumes(pod: Pod, data: Globs, scratch: Globs) -> Iterator[Violation]:
         claim = {"name": volume.name, "persistentVolumeClaim": {"claimName": volume.name}}
         yield Violation(
             id="data-on-node",
-            reason=f"what is written to {mounts[0][:_SHOWN]} is lost with the spot node: `{volume.name}` is a hostPath",
+            reason=f"data in {mounts[0][:_SHOWN]} is lost with the spot node: `{volume.name}` is a hostPath",
             field=f"spec.volumes[{index}].hostPath",
-            detail="A reclaimed node does not come back. The replacement begins with an empty folder on another one.",
-            fix="keep it in a PersistentVolumeClaim",
+            detail="The replacement starts with an empty folder on another node.",
+            fix="store the data in a PersistentVolumeClaim",
             yaml={"spec": {"volumes": [claim]}},
         )
 
@@ -259,7 +261,7 @@ def judge_handlers(pod: Pod, handlers: Sequence[str]) -> Iterator[Violation]:
                 "Terminating",
                 field=f"spec.containers[{index}].image",
                 detail=f"The cluster has Karpenter's nodes, and `{container.image[:_SHOWN]}` drains them too. "
-                "Karpenter does all of it with its interruption queue.",
-                fix="remove this workload, and let Karpenter do it, in the values of its Helm chart",
+                "With its interruption queue, Karpenter handles reclaims itself.",
+                fix="remove this workload, and set the queue in the values of Karpenter's Helm chart",
                 other={"settings": {"interruptionQueue": "QUEUE"}},
             )

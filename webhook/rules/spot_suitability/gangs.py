@@ -79,10 +79,10 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
             if gang.restarts:
                 yield Violation(
                     id="gang-split",
-                    reason=f"{SPOT_PREFERRED} spreads one gang over spot and on-demand nodes",
+                    reason=f"{SPOT_PREFERRED} can split one gang between spot and on-demand nodes",
                     field=target.field,
-                    detail=f"{gang.name}: its Pods work only together. A reclaimed node stops those on demand, too.",
-                    fix="let the whole gang run on spot, or all of it on demand",
+                    detail=f"{gang.name}: its Pods work only together. A reclaimed node also stops the Pods on demand.",
+                    fix="run the whole gang on spot, or all of it on demand",
                     yaml={"metadata": {"labels": {CAPACITY_LABEL: "spot"}}},
                 )
             return
@@ -93,9 +93,9 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
                     id="gang-split",
                     reason=f"this part of the gang is on spot, and {field_path(other.path)[:_SHOWN]} is not",
                     field=target.field,
-                    detail=f"{gang.name}: its parts run together. While one waits for spot nodes, the other does no "
-                    "work.",
-                    fix=f"give all parts the same `{CAPACITY_LABEL}`; only what leads the others may stay on demand",
+                    detail=f"{gang.name}: its parts run together. While one part waits for spot nodes, the other "
+                    "can't work.",
+                    fix=f"give all parts the same `{CAPACITY_LABEL}`; only the leader can stay on demand",
                 )
                 return
 

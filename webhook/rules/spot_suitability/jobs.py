@@ -39,9 +39,9 @@ def job_violations(subject: Subject) -> Iterator[Violation]:
                     reason="backoffLimit is 0: one reclaimed node fails the whole Job",
                     field=field_path((*subject.path[:-1], "backoffLimit")),
                     outside=True,
-                    detail="A Pod that is removed with its node counts as a failed one, unless a podFailurePolicy "
+                    detail="A Pod that is removed with its node counts as failed, unless a podFailurePolicy "
                     "ignores it.",
-                    fix="let the Job ignore disruptions, and still fail when its program does",
+                    fix="add a podFailurePolicy that ignores disruptions; the Job still fails if its program does",
                     other=_policy(subject),
                 )
             elif around.get("podFailurePolicy") is None and pod.spec.restartPolicy == "Never":
@@ -50,7 +50,7 @@ def job_violations(subject: Subject) -> Iterator[Violation]:
                     reason="each reclaim counts against backoffLimit: no podFailurePolicy ignores disruptions",
                     field="spec.restartPolicy",
                     detail="After a few reclaimed nodes the Job fails, although its program never did.",
-                    fix="let the Job ignore disruptions",
+                    fix="add a podFailurePolicy that ignores disruptions",
                     other=_policy(subject),
                     outcome=Outcome.AUDIT,
                 )
@@ -61,8 +61,8 @@ def job_violations(subject: Subject) -> Iterator[Violation]:
             id="late-replacement",
             reason=f"a reclaimed Pod is replaced up to {pod.grace_seconds} s late: podReplacementPolicy is {policy}",
             field="spec.terminationGracePeriodSeconds",
-            detail="The replacement is made when the old Pod has ended, and not when it begins to.",
-            fix="shorten the grace period, or let the replacement start at once, with podReplacementPolicy: "
+            detail="The replacement is created when the old Pod has ended, not when it starts to terminate.",
+            fix="shorten the grace period, or start the replacement at once, with podReplacementPolicy: "
             + ("TerminatingOrFailed" if policy == "Failed" else "TerminationStarted"),
             outcome=Outcome.AUDIT,
         )

@@ -133,14 +133,14 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         workload = subject.workload if subject.template else WorkloadFields()
         controller = workload.controller if subject.template else pod.controller
         if controller is not None and (controller.group, controller.kind) in self.reported_kinds:
-            say("left alone: the findings are on the %s that makes it", controller.kind)
+            say("not evaluated: the findings are on the %s that creates it", controller.kind)
             return
         target = self.targeting.target(subject, context.view)
         if isinstance(target, NotTargeting):
-            say("left alone: %s", target.because)
+            say("not evaluated: %s", target.because)
             return
         if target.pools == ():
-            say("left alone: it can land on no spot pool")
+            say("not evaluated: no spot pool can run it")
             return
         say("targets spot: %s", target.because)
         case = self._case(subject, target, workload, context)

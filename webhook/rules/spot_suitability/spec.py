@@ -35,7 +35,7 @@ class DriverSpec(Model):
     @model_validator(mode="after")
     def _says_which(self) -> Self:
         if self.label is None and not self.member:
-            raise ValueError("say which Pods are meant: `label`, `member`, or both")
+            raise ValueError("set `label`, `member`, or both")
         return self
 
 
@@ -78,7 +78,7 @@ class GangSpec(Model):
     @model_validator(mode="after")
     def _says_which(self) -> Self:
         if not (self.kinds or self.key):
-            raise ValueError("say which objects are meant: `kinds`, `key`, or both")
+            raise ValueError("set `kinds`, `key`, or both")
         return self
 
 

@@ -35,9 +35,9 @@ def judge_spread(
     if index is not None and not preferred:
         yield Violation(
             id="topology-spread-capacity",
-            reason=f"it spreads over {key}, but spot is demanded: all its Pods are on spot",
+            reason=f"it spreads over {key}, but all its Pods must run on spot",
             field=f"spec.topologySpreadConstraints[{index}].topologyKey",
-            detail="Only nodes that the Pod may run on count for a spread, so no Pod stays on demand.",
+            detail="A spread counts only nodes on which the Pod can run, so it keeps no Pod on demand.",
             fix="remove the constraint; or, to keep a part on demand, ask for spot with the label "
             f"`{CAPACITY_LABEL}: {SPOT_PREFERRED}` alone",
         )
@@ -49,7 +49,7 @@ def judge_spread(
     if index is not None:
         yield Violation(
             id="topology-spread-rollout",
-            reason="a rollout may leave its Pods unevenly spread: the Pods that it replaces count, too",
+            reason="a rollout can leave its Pods unevenly spread, because the old Pods also count",
             field=f"spec.topologySpreadConstraints[{index}]",
             detail="The scheduler also counts the Pods of the old ReplicaSet, which are gone after the rollout. One "
             "reclaim then takes more Pods than the constraint allows.",

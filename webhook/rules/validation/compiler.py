@@ -114,7 +114,7 @@ class Compiler:
         name = shown_name(error.name)
         problem = error.problem.replace(f"`{error.name}`", f"`{name}`")
         if name in self._all:
-            return f"{problem} yet: a variable reads those that are written before it"
+            return f"{problem} yet: a variable can read only the variables before it"
         return problem + (did_you_mean(name, error.known or self._known(name)) or error.hint)
 
     def _known(self, name: str) -> list[str]:

@@ -112,13 +112,13 @@ def _no_result(error: EvaluationError, of: _Condition, context: Context) -> Viol
     if error.unknown == "pools":
         why, remedy = context.view.why_unknown, context.view.remedy
     elif error.unknown == "request.userInfo":
-        why, remedy = "Nothing says who asks.", "pass --user and --group"
+        why, remedy = "The user is unknown.", "pass --user and --group"
     elif error.unknown == "oldObject":
-        why, remedy = "Nothing says what the object was before.", "pass the object as it is in the cluster with --state"
+        why, remedy = "The old object is unknown.", "pass the object as it is in the cluster with --state"
     else:
-        why = "Of the namespace of the request only the name is known."
+        why = "Only the name of the request's namespace is known."
         remedy = "pass the namespace's manifest with --state" if context.offline else ""
-    reason = f"{error.unknown} is not known: {of.where} was not decided"
+    reason = f"can't evaluate {of.where}: {error.unknown} is unknown"
     return Violation(id="unknown", reason=reason, detail=why, fix=remedy, unknown=True)
 
 
