@@ -63,7 +63,7 @@ ID = " [on-demand-fallback/last-fallback]"
 BROKEN = f"""\
 [on-demand-fallback] {LAST}
    {ID}
-  Left without: NodePool h100-spot. What does not count: NodePool cpu-control-plane: it has no GPUs. Not denied:
+  Left without: NodePool h100-spot. These pools don't count: NodePool cpu-control-plane: it has no GPUs. Not denied:
     break-glass by erin: incident 42.
   Fix: delete the spot pools first, or create another on-demand pool first, for example: \
 {{apiVersion: compute.coreweave.com/v1alpha1, kind: NodePool, metadata: {{name: h100-spot-fallback}}, \

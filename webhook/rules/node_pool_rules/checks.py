@@ -160,9 +160,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     def _undecided(self, field: str, problem: str) -> Violation:
         return Violation(
             id="check-failed",
-            reason=f"a check of {field} can't be made: {problem}",
+            reason=f"can't evaluate a check of {field}: {problem}",
             field=problem.partition(" ")[0],
-            detail=f"`{on_one_line(self.when.text)}` fails on what is there.",
+            detail=f"`{on_one_line(self.when.text)}` fails on the object.",
             fix="give the field the type that its schema has, or correct the check",
             outcome=self.outcome,
             unknown=True,

@@ -26,7 +26,7 @@ def lint(spec: ReservedLabelsSpec, workloads: Collection[Workload]) -> Iterator[
         for place, resource in enumerate(rule.resources):
             if any(name == resource and is_named(rule, group, name) for group, name in named):
                 text = (
-                    f"never looks at the pod templates of {resource}, only at their own labels: name pods too "
+                    f"never matches the pod templates of {resource}, only their own labels: also list pods "
                     f'(apiGroups: [""], resources: [pods]), and the templates are judged with them'
                 )
                 yield SpecWarning(("match", "resourceRules", number, "resources", place), text)

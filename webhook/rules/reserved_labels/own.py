@@ -70,9 +70,9 @@ def _misplaced(key: str, role: Role, member: MetadataMember, field: str) -> Viol
     elif key in _OF_PODS:
         why = f"has no effect on {role.name}, only on {'its Pods' if role.pods else 'Pods'}"
     else:
-        why = f"has no effect on {role.name}, only on the object that is applied"
+        why = f"has no effect on {role.name}, only on the object that you apply"
     of_pods = " and ".join(f"`{path}.{right}`" for path in role.pods)
-    applied = f"`metadata.{right}`" + ("" if role.applied else " of the object that is applied")
+    applied = f"`metadata.{right}`" + ("" if role.applied else " of the object that you apply")
     where = of_pods if key in _OF_PODS else applied
     return Violation(
         id="misplaced-spotgate-key",

@@ -137,14 +137,14 @@ class ReservedLabels(msgspec.Struct, frozen=True):
             meant = self._intended_key(key, resource)
             prefix, _, name = key.partition("/")
             domain = next(domain for domain in self.domains if f".{prefix}".endswith(f".{domain}"))
-            remove = f"remove it, or use a domain of your own, e.g. example.com/{name}"
+            remove = f"remove it, or use your own domain, e.g. example.com/{name}"
             yield Violation(
                 id="reserved",
                 reason=f"label {key} is in the reserved domain {domain}",
                 field=f'{field}["{key}"]',
                 detail=f"The platform reserves labels in {domain} and its subdomains, and rejects those that users "
                 "set.",
-                fix=f"did you mean {meant}? Otherwise {remove}" if meant else remove,
+                fix=f"did you mean {meant}? Otherwise, {remove}" if meant else remove,
             )
 
     def _intended_key(self, key: str, resource: str) -> str:
