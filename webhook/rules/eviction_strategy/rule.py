@@ -220,7 +220,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             if taint is None:
                 continue
             stay = [msgspec.to_builtins(other) for number, other in enumerate(tolerations) if number != index][:_LISTED]
-            where, lead = f"it tolerates {taint.key}", "tolerate only what is needed"
+            where, lead = f"it tolerates {taint.key}", "tolerate only the necessary taints"
             if not toleration.key:
                 where = f"tolerating everything includes {taint.key}"
                 lead = "list each taint that the Pod must tolerate"

@@ -223,7 +223,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             among = pools if gives_less or after is None else [after]
             worse = self.fallbacks.lost_coverage([*others, before] if before is not None else others, pools, among)
             if not worse:
-                subject.trace.say("no GPU spot pool is left with less to fall back on")
+                subject.trace.say("no GPU spot pool loses a fallback")
             for need in dict.fromkeys(loss.need for loss in worse):
                 yield from self._violations_about(change, need, [loss for loss in worse if loss.need == need], pools)
         told = any(loss.spot is after and loss.coverage is Coverage.NONE for loss in worse)

@@ -213,7 +213,7 @@ def too_many_terms(subject: Subject, target: Target, most: int) -> Violation:
         id="too-many-terms",
         reason=f"the Pod targets spot, and the {terms} terms of its own affinity are too many to add a selector to",
         field=f"{REQUIRED}.nodeSelectorTerms",
-        detail=f"It can land on pools of {titles}, which have no label in "
+        detail=f"It can run on pools of {titles}, which have no label in "
         f"common: each term would become one for each provider, and at most {most} can. {UNCHANGED}",
         fix=f"write fewer terms, or annotate {pod_noun(subject)} `{NODE_POOL_ANNOTATION}: POOL`",
     )

@@ -137,9 +137,9 @@ def _excluded_alone(target: Target, supply: Supply) -> Iterator[SpotNodes]:
 
 def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: str, fix: str) -> Violation:
     others = tuple(rejected for rejected in target.rejected if rejected.because != EXCLUDED)
-    closed = f" The others do not take it either: {_reasons(others)}" if others else ""
+    closed = f" The other pools can't run it either: {_reasons(others)}" if others else ""
     if any(rejected.nodes.pool is not None and rejected.nodes.pool.kind == NODE_GROUP for rejected in target.rejected):
-        closed += " Pools that are scaled to 0 have no Nodes to show their labels; such a one may take the Pod."
+        closed += " Pools that are scaled to 0 have no Nodes that show their labels, so one of these pools may fit."
         fix = f"{fix}; for a pool without Nodes, write its tolerations yourself"
     which = "every spot pool that could run it" if others else "every spot pool"
     if NODE_POOL_ANNOTATION in pod.annotations:

@@ -154,7 +154,7 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
             return PlacementPlan()
         supply = supply_of(view, self.providers)
         if supply.assumed:
-            trace.say("cluster %s is taken for this one: the files describe no other, and no Nodes", supply.assumed)
+            trace.say("cluster %s is assumed to be this one: the files describe no other, and no Nodes", supply.assumed)
         for rejected in target.rejected:
             trace.say("%s: %s", rejected.nodes.pool, rejected.because)
         case = floor_case(subject, target, supply, context)

@@ -81,7 +81,7 @@ class Compiler:
                 words |= self._variables[name].words
                 bound |= self._variables[name].bound
         if "params" in words and not self._given:
-            raise ExpressionError("there are no `params`: they stand in the policy, as `spec.params`")
+            raise ExpressionError("the policy has no `spec.params`")
         bound |= {bound_name(name): variable.text for name, variable in self._variables.items() if name in read}
         return {"params": self._params, **bound} if "params" in words else bound
 

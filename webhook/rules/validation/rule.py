@@ -157,7 +157,9 @@ def _compile(spec: ValidationSpec, facts: Facts) -> Validation:  # noqa: ARG001 
             where, text = f"validations[{number}]", spec_rule.expression.strip()
             rules.append(_Rule(where, text, expression, spec_rule.message.strip(), message))
     if spec.match.resource_rules is None:
-        compiler.mistakes.append(SpecError(("match", "resourceRules"), "is missing: say what the policy looks at"))
+        compiler.mistakes.append(
+            SpecError(("match", "resourceRules"), "is required: it selects the objects that the policy evaluates")
+        )
     if sum(condition.expression.least for condition in (*conditions, *rules)) > BUDGET_NS:
         text = f"together they may take more than {BUDGET_NS // 1_000_000} ms on every object: simplify them"
         compiler.mistakes.append(SpecError(("validations",), text))
