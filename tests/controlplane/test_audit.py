@@ -178,7 +178,7 @@ def test_the_component_may_read_what_it_needs_and_what_it_may_not_read_is_named(
     assert (partial.code, partial.denied) == (2, DENIED)  # the rest is judged all the same
     assert set(partial.at_risk) == {"patient", "web", "bare"}
     assert "statefulsets.apps can't be read: 403 Forbidden" in partial.said
-    assert "  - apiGroups: [apps]\n    resources: [statefulsets]\n    verbs: [list]" in partial.said
+    assert "- apiGroups: [apps]\n  resources: [statefulsets]\n  verbs: [list]" in partial.said
 
 
 def test_reports_are_written_pruned_and_never_taken_from_others(things: Cluster, auditor: Path) -> None:

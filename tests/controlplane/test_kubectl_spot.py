@@ -21,7 +21,7 @@ NO_BUDGET = """\
 [spot-suitability] no PodDisruptionBudget covers its Pods: all stop at once when several nodes are drained together (at
     spec.template.metadata.labels) [spot-suitability/disruption-budget-missing]
   With a budget, a drain waits until replacements are ready, or until the node is removed.
-  Fix: apply one: {{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {{name: web, namespace: {namespace}}}, \
+  Fix: create a PodDisruptionBudget: {{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {{name: web, namespace: {namespace}}}, \
 spec: {{selector: {{matchLabels: {{app: web}}}}, minAvailable: "50%"}}}}
 """
 
