@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import FINE, CannotJudgeError
 from webhook.base.terminal import complain
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from webhook.capacity.view import ClusterView
     from webhook.cluster.api import Api
     from webhook.engine.bundle import Bundle
-    from webhook.policy.errors import Problem
 
 DESCRIPTION: Final = """\
 Print policies as Kubernetes' own policies with their bindings, which also apply while the webhook
@@ -88,13 +87,18 @@ def run(options: Namespace) -> int:
     bundle = read_policies(options.policies, own_namespace=options.namespace, cluster=options.cluster)
     if problems := list(too_wide(bundle)):
         raise CannotJudgeError("\n".join(map(str, problems)))
+    of, alone = "", list[str]()
     if options.what == "map":
+        from webhook.commands.export.mutating_policy.export import export as export_mutating  # noqa: PLC0415 - for map
+
         view = _live_view(options, bundle) if live else read_state(options.state, bundle)
-        exported, left_out, alone = _mutating(options, bundle, view)
         of = f" and {len(view.pools or ())} node pools"
+        if not supply_of(view, bundle.providers).spot:
+            complain("warning: no node pool and no Node that was read is spot: is it the right cluster?")
+        context = Context(phase=Phase.MUTATE, now=utc_now()).seeing(view, options.kubernetes_version)
+        exported, left_out, alone = export_mutating(bundle, context)
     else:
         exported, left_out = export(bundle, utc_now().date())
-        alone, of = [], ""
     print(f"# Exported by `spotgate export {options.what}` from policies {bundle.hash}{of}.")
     for problem in left_out:
         where = f" ({problem.field})" if problem.field else ""
@@ -107,26 +111,13 @@ def run(options: Namespace) -> int:
     return FINE
 
 
-def _mutating(
-    options: Namespace, bundle: Bundle, view: ClusterView
-) -> tuple[list[dict[str, Any]], list[Problem], list[str]]:
-    from webhook.commands.export.mutating_policy.export import SINCE, export  # noqa: PLC0415 - for map alone
-
-    if view.api_server is not None and view.api_server < SINCE:
-        version = ".".join(map(str, view.api_server))
-        complain(f"warning: the cluster has Kubernetes {version}; v1 of MutatingAdmissionPolicies came with 1.36")
-    if not supply_of(view, bundle.providers).spot:
-        complain("warning: no node pool and no Node that was read is spot: is it the right cluster?")
-    return export(bundle, Context(phase=Phase.MUTATE, now=utc_now()).seeing(view, options.kubernetes_version))
-
-
 def _live_view(options: Namespace, bundle: Bundle) -> ClusterView:
     async def read(api: Api) -> ClusterView:
         from webhook.cluster.resources import read_cluster  # noqa: PLC0415 - as in `run_on_cluster`
 
         reading = await read_cluster(api, bundle.providers, budgets=False, seconds=_ANSWER)
         if reading.problems:
-            problems = (f"error: {api.url}: {each}" for each in reading.problems)
+            problems = (f"error: {api.url}: {problem}" for problem in reading.problems)
             raise CannotJudgeError("\n".join([*problems, *missing_rules(reading.forbidden)]))
         return reading.view
 

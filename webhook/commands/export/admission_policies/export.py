@@ -8,10 +8,10 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-import msgspec
+from msgspec.structs import replace
 
 from webhook.commands.export.admission_policies import labels, validation
-from webhook.commands.export.admission_policies.matching import ExportedPolicy, Part, as_rule, exported_policies, merged
+from webhook.commands.export.admission_policies.matching import WRITES, ExportedPolicy, Part, exported_policies
 from webhook.engine.break_glass import FIELD
 from webhook.policy.terms import BREAK_GLASS
 from webhook.registration.cel import JSON, any_glob_matches, policy_and_binding, quoted
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from webhook.engine.bundle import Bundle
     from webhook.policy.errors import Problem
 
-_WRITES: Final = ("CREATE", "UPDATE")
 _OF_CONTROLLERS: Final = (
     "!object.?metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false))"
 )
@@ -34,33 +33,25 @@ def _break_glass(exported: ExportedPolicy) -> Iterator[Part]:
     if not exported.policy.break_glass:
         return
     exported.leave_out(("breakGlass",), "it holds past `until`, too: Kubernetes has no clock")
-    globs = dict.fromkeys(glob for each in exported.bundle.policies for glob in each.break_glass.patterns)
-    rules: list[JSON] = []
-    for rule in exported.policy.rules:
-        resources = tuple(path for path in rule.resources if "/" not in path)
-        if resources:
-            narrow = msgspec.structs.replace(rule, resources=resources, operations=_WRITES)
-            rules.append(as_rule(narrow))
+    rules = [
+        replace(rule, resources=resources, operations=WRITES)
+        for rule in exported.policy.rules
+        if (resources := tuple(path for path in rule.resources if "/" not in path))
+    ]
     if not rules:
         return
+    globs = dict.fromkeys(glob for policy in exported.bundle.policies for glob in policy.break_glass.patterns)
     written = f"[?{quoted(BREAK_GLASS)}].orValue('')"
     after = f"object.?metadata.?annotations{written}"
     before = f"(oldObject == null ? '' : oldObject.?metadata.?annotations{written})"
-    member = f"request.userInfo.?groups.orValue([]).exists(group, {any_glob_matches('group', list(globs))})"
-    says = f"only members of these groups may write {FIELD}: {', '.join(globs)}"
-    yield Part(
-        name="break-glass",
-        rules=merged(rules),
-        outcome=exported.policy.enforcement,
-        conditions={"spotgate.dev/no-copies": _OF_CONTROLLERS},
-        validations=[
-            {
-                "expression": f"{after} == '' || {after} == {before} || {member}",
-                "message": says,
-                "reason": "Forbidden",
-            }
-        ],
-    )
+    member = f"request.userInfo.?groups.orValue([]).exists(group, {any_glob_matches('group', globs)})"
+    only_members = {
+        "expression": f"{after} == '' || {after} == {before} || {member}",
+        "message": f"only members of these groups may write {FIELD}: {', '.join(globs)}",
+        "reason": "Forbidden",
+    }
+    conditions = {"spotgate.dev/no-copies": _OF_CONTROLLERS}
+    yield Part(name="break-glass", rules=rules, conditions=conditions, validations=[only_members])
 
 
 _PARTS: Final[Mapping[str, Callable[[ExportedPolicy], Iterator[Part]]]] = {
@@ -88,7 +79,7 @@ def export(bundle: Bundle, today: date) -> tuple[list[JSON], list[Problem]]:
                     "variables": part.variables,
                     "validations": part.validations,
                 }
-                binding = {"validationActions": [str(part.outcome).capitalize()]}
+                binding = {"validationActions": [str(policy.enforcement).capitalize()]}
                 name = f"{policy.name}.{part.name}.spotgate.dev"
                 printed += policy_and_binding("ValidatingAdmissionPolicy", name, spec, binding)
         else:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
 from webhook.base.globs import Globs
 from webhook.capacity.providers.provider import readers_by_resource
-from webhook.commands.export.admission_policies.matching import Part, as_rule, exemption, merged
+from webhook.commands.export.admission_policies.matching import WRITES, Part, exemption, templates_of
 from webhook.policy.match import ResourceRule
 from webhook.registration.cel import JSON, Fields, any_glob_matches, literal, quoted, selects
 from webhook.rules.reserved_labels.places import PODS
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from webhook.commands.export.admission_policies.matching import ExportedPolicy
     from webhook.rules.reserved_labels.rule import ReservedLabels
 
-_WRITES: Final = ("CREATE", "UPDATE")
 _OWN_LABELS: Final = "metadata.labels"
 
 
@@ -32,44 +31,39 @@ class _Place(msgspec.Struct, frozen=True):
     allowed: tuple[str, ...]
 
 
-_Group = dict[tuple[_Place, ...], list[tuple[str, JSON]]]
-"""Places -> the resources that have labels there, each with its rule."""
+_Groups = dict[tuple[int, tuple[_Place, ...]], list[tuple[str, ResourceRule]]]
+"""Sort and places -> the resources that have labels there, each with its rule."""
+
+_OBJECTS, _NAMESPACES, _TEMPLATES = range(3)
+"""The sorts of parts: for the own labels of objects, for those of Namespaces, and for those of pod templates."""
 
 
 def parts(exported: ExportedPolicy) -> Iterator[Part]:
     """Yield parts for the own labels of objects, then for those of pod templates."""
     exported.leave_out((), "keys of spotgate.dev that have no effect are not looked for: they are only ever warned of")
-    own: _Group = {}
-    namespaces: _Group = {}
+    groups: _Groups = {}
     for rule in exported.policy.rules:
-        for group in rule.api_groups:
-            for path in rule.resources:
-                of_namespaces = (group, path.partition("/")[0]) == ("", "namespaces")
-                _add(exported, namespaces if of_namespaces else own, rule, group, path)
-    if namespaces and (
-        globs := [g for p in exported.bundle.providers.values() for g in p.system_namespaces.names.patterns]
-    ):
-        why = f"names of namespaces in {', '.join(globs)} are admitted: Kubernetes doesn't know the cluster's provider"
+        for group, path in product(rule.api_groups, rule.resources):
+            _add(exported, groups, rule, group, path)
+    system = [glob for p in exported.bundle.providers.values() for glob in p.system_namespaces.names.patterns]
+    if system and any(sort == _NAMESPACES for sort, _ in groups):
+        why = f"names of namespaces in {', '.join(system)} are admitted: Kubernetes doesn't know the cluster's provider"
         exported.leave_out((), why)
-    templates: _Group = {}
     allowed = _allowed(exported, PODS)
     for workload in exported.bundle.index.workloads.values() if exported.policy.judges_templates() else ():
-        of_it = tuple(_Place(f"{path.metadata}.labels", allowed) for path in workload.paths)
-        name = f"templates.{workload.resource}" + (f".{workload.group}" if workload.group else "")
-        written = ResourceRule(api_groups=(workload.group,), resources=(workload.resource,), operations=_WRITES)
-        templates.setdefault(of_it, []).append((name, as_rule(written)))
-    if "*" in str([*own, *templates]):
+        places = tuple(_Place(f"{path.metadata}.labels", allowed) for path in workload.paths)
+        groups.setdefault((_TEMPLATES, places), []).append(templates_of(workload))
+    if any("*" in place.field for _, places in groups for place in places):
         exported.leave_out((), "labels in lists or maps, such as those of a RayCluster's worker groups, are left out")
-    for groups in (own, namespaces, templates):
-        for places, of in groups.items():
-            part = _part(exported, of[0][0], places, [rule for _, rule in of], template=groups is templates)
-            yield replace(part, guards_namespaces=groups is namespaces)
+    for (sort, places), named in sorted(groups.items(), key=lambda group: group[0][0]):
+        (name, *_), rules = zip(*named, strict=True)
+        yield _part(exported, name, places, list(rules), sort)
 
 
-def _add(exported: ExportedPolicy, own: _Group, rule: ResourceRule, group: str, path: str) -> None:
+def _add(exported: ExportedPolicy, groups: _Groups, rule: ResourceRule, group: str, path: str) -> None:
     """Add one resource of one rule to its group."""
     resource, _, subresource = path.partition("/")
-    operations = tuple(each for each in _WRITES if {each, "*"} & set(rule.operations))
+    operations = tuple(each for each in WRITES if {each, "*"} & set(rule.operations))
     if group == "*":
         why = f"{path} of all API groups: where labels are depends on the resource; name the groups"
         exported.leave_out(("match", "resourceRules"), why)
@@ -77,10 +71,10 @@ def _add(exported: ExportedPolicy, own: _Group, rule: ResourceRule, group: str, 
     readers = readers_by_resource(exported.bundle.providers.values()).get((group, resource))
     if not operations or (readers is not None and readers.any.listed_in is not None):  # no API server has the latter
         return
-    places = tuple(_places(exported, group, resource))
-    named = ".".join(filter(None, (resource, subresource.replace("*", "all"), group)))
+    sort = _NAMESPACES if (group, resource) == ("", "namespaces") else _OBJECTS
+    name = ".".join(filter(None, (resource, subresource.replace("*", "all"), group)))
     narrow = msgspec.structs.replace(rule, api_groups=(group,), resources=(path,), operations=operations)
-    own.setdefault(places, []).append((named, as_rule(narrow)))
+    groups.setdefault((sort, tuple(_places(exported, group, resource))), []).append((name, narrow))
 
 
 def _places(exported: ExportedPolicy, group: str, resource: str) -> Iterator[_Place]:
@@ -110,7 +104,7 @@ def _allowed(exported: ExportedPolicy, resource: str) -> tuple[str, ...]:
 
 
 def _part(
-    exported: ExportedPolicy, name: str, places: tuple[_Place, ...], rules: list[JSON], *, template: bool
+    exported: ExportedPolicy, name: str, places: tuple[_Place, ...], rules: list[ResourceRule], sort: int
 ) -> Part:
     fields = Fields()
     added: dict[str, str] = {}
@@ -122,15 +116,15 @@ def _part(
         path = place.field.split(".")
         added[f"labels{of}"], added[f"before{of}"] = fields.map(path), fields.map(path, old=True)
         judged = f"variables.labels{of}"
-        added[f"added{of}"] = f"{judged}.filter(key, {_wrong(exported, place, of, template=template)})"
+        added[f"added{of}"] = f"{judged}.filter(key, {_wrong(exported, place, of, template=sort == _TEMPLATES)})"
         validations.append(_validation(exported, place, f"variables.added{of}"))
     return Part(
         name=name,
-        rules=merged(rules),
-        outcome=exported.policy.enforcement,
+        rules=rules,
         validations=validations,
         variables={**fields.variables, **added},
-        template_labels=None if template else "",
+        template_labels=None if sort == _TEMPLATES else "",
+        guards_namespaces=sort == _NAMESPACES,
     )
 
 

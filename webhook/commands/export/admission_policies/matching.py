@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
+from msgspec.structs import replace
 
 from webhook.base.globs import Globs, is_glob
 from webhook.engine.enforcement import BUILT_IN_CONTROLLERS, NEVER_DENIED
 from webhook.model.decision import Outcome
+from webhook.offline.report import alike
 from webhook.policy.document import EXEMPTION
-from webhook.policy.match import SAME_OBJECT, SERVICE_ACCOUNT, resource_matches
+from webhook.policy.match import SAME_OBJECT, SERVICE_ACCOUNT, ResourceRule, resource_matches
 from webhook.policy.terms import BREAK_GLASS
 from webhook.registration.cel import JSON, any_glob_matches, literal, quoted, selects
 from webhook.registration.configurations import NO_MIRROR_PODS, without_system_namespaces
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 
     from webhook.engine.bundle import Bundle
     from webhook.engine.index import Policy
+    from webhook.kube.templates import Workload
     from webhook.policy.common import ExemptSpec, LabelSelectorSpec
     from webhook.policy.document import PolicyDocument
     from webhook.policy.errors import Problem
-    from webhook.policy.match import ResourceRule
 
 LABELS_OF_OBJECT: Final = "(object == null ? oldObject : object).?metadata.?labels.orValue({})"
 _ANNOTATIONS: Final = "(object == null ? oldObject : object).?metadata.?annotations"
@@ -36,6 +37,7 @@ _NAME: Final = "request.?name.orValue('')"
 _GROUPS: Final = "request.userInfo.?groups.orValue([])"
 _USER: Final = "request.userInfo.username"
 _HAS_ITS_OBJECT: Final = f"request.?subResource.orValue('') in {literal(sorted(SAME_OBJECT))}"
+WRITES: Final = ("CREATE", "UPDATE")
 OWN: Final = "spotgate.dev/"
 """The prefix of the names of spotgate's conditions."""
 
@@ -53,9 +55,8 @@ class Part:
     """
 
     name: str
-    rules: list[JSON]
-    outcome: Outcome
-    validations: list[JSON]
+    rules: list[ResourceRule]
+    validations: list[JSON] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
     conditions: dict[str, str] = field(default_factory=dict)
     template_labels: str | None = ""
@@ -76,7 +77,7 @@ class ExportedPolicy:
     def leave_out(self, path: tuple[str | int, ...], why: str) -> None:
         """Record that a field of ``spec`` is left out, and why; () is the whole ``spec``."""
         problem = self.document.problem(("spec", *path) if path else (), why)
-        self.left_out.append(msgspec.structs.replace(problem, text=f"{self.policy.name}: {why}"))
+        self.left_out.append(replace(problem, text=f"{self.policy.name}: {why}"))
 
     def _entries(self, today: date) -> Iterator[ExemptSpec]:
         """Yield all exemptions. One that ends holds until the next export, so as not to deny what spotgate admits."""
@@ -110,13 +111,13 @@ class ExportedPolicy:
             namespaces = {**own, "matchExpressions": expressions}
         constraints: JSON = {
             "matchPolicy": self._match_policy(part),
-            "resourceRules": part.rules,
+            "resourceRules": [_as_rule(rule) for rule in _merged(part.rules)],
             "namespaceSelector": namespaces,
         }
         if self.policy.exclude:
             # Of all versions, as with `Equivalent`, which is not always the policy.
-            excluded = [msgspec.structs.replace(each, api_versions=("*",)) for each in self.policy.exclude]
-            constraints["excludeResourceRules"] = [as_rule(each) for each in excluded]
+            excluded = [replace(each, api_versions=("*",)) for each in self.policy.exclude]
+            constraints["excludeResourceRules"] = [_as_rule(each) for each in excluded]
         if match.object_selector is not None and part.template_labels == "":
             constraints["objectSelector"] = _as_selector(match.object_selector)
         return constraints
@@ -125,17 +126,16 @@ class ExportedPolicy:
         """Return `Exact` if the webhook gets versions that the rules don't name, for another policy."""
         matched = matched_resources(self.bundle, Phase.VALIDATE).items()
         for rule in part.rules:
-            groups, versions = set(rule["apiGroups"]), set(rule["apiVersions"])
-            for (group, path), of_it in matched if "*" not in versions else ():
-                named = not {"*", group}.isdisjoint(groups) and any(_overlap(path, each) for each in rule["resources"])
-                if named and not of_it.versions <= versions:
+            for (group, path), resource in matched if "*" not in rule.api_versions else ():
+                named = not {"*", group}.isdisjoint(rule.api_groups) and any(_overlap(path, r) for r in rule.resources)
+                if named and not resource.versions <= set(rule.api_versions):
                     return "Exact"
         return "Equivalent"
 
     def conditions(self, part: Part) -> dict[str, str]:
         """Return ``matchConditions``: namespaces, exemptions and break-glass."""
         found = part.conditions | self._namespaces(part)
-        resources = {path.partition("/")[0] for rule in part.rules for path in rule["resources"]}
+        resources = {path.partition("/")[0] for rule in part.rules for path in rule.resources}
         if "pods" in resources:
             found[f"{OWN}{NO_MIRROR_PODS['name']}"] = NO_MIRROR_PODS["expression"]
         if "namespaces" in resources:
@@ -143,11 +143,11 @@ class ExportedPolicy:
         selector = self.spec.match.object_selector
         if selector is not None and part.template_labels:
             found[f"{OWN}object-selector"] = selects(selector, part.template_labels)
-        if part.outcome is Outcome.DENY:
+        if part.validations and self.policy.enforcement is Outcome.DENY:
             found |= self._not_denied()
         labels = LABELS_OF_OBJECT if part.template_labels == "" else part.template_labels
         # Whether it judges subresources whose object is not that of the resource.
-        others = any(path.partition("/")[2] not in SAME_OBJECT for rule in part.rules for path in rule["resources"])
+        others = any(path.partition("/")[2] not in SAME_OBJECT for rule in part.rules for path in rule.resources)
         for number, spec in enumerate(self.exempt, start=1):
             if spec.object_selector is None or labels is not None:
                 of_object = f"{_HAS_ITS_OBJECT} && " if spec.object_selector is not None and others else ""
@@ -186,6 +186,12 @@ class ExportedPolicy:
         return found
 
 
+def templates_of(workload: Workload) -> tuple[str, ResourceRule]:
+    """Return the name of the part for the pod templates of a workload, and the rule for the workload."""
+    rule = ResourceRule(api_groups=(workload.group,), resources=(workload.resource,), operations=WRITES)
+    return ".".join(filter(None, ("templates", workload.resource, workload.group))), rule
+
+
 def exported_policies(bundle: Bundle, today: date) -> Iterator[ExportedPolicy]:
     """Yield the policies by kind and name."""
     documents = {each.name: each for each in bundle.documents if each.is_policy}
@@ -213,7 +219,7 @@ def exemption(spec: ExemptSpec, labels: str) -> str:
     return " && ".join(parts)
 
 
-def as_rule(rule: ResourceRule) -> JSON:
+def _as_rule(rule: ResourceRule) -> JSON:
     """Return one of ``resourceRules``, with the API server's defaults: else each apply would change it."""
     written: JSON = {
         "apiGroups": list(rule.api_groups),
@@ -227,14 +233,10 @@ def as_rule(rule: ResourceRule) -> JSON:
     return written
 
 
-def merged(rules: Iterable[JSON]) -> list[JSON]:
+def _merged(rules: Iterable[ResourceRule]) -> Iterator[ResourceRule]:
     """Merge rules that differ only in their resources."""
-    found: dict[str, JSON] = {}
-    for rule in rules:
-        alike = str({**rule, "resources": None})
-        same = found.setdefault(alike, {**rule, "resources": []})
-        same["resources"] += [each for each in rule["resources"] if each not in same["resources"]]
-    return list(found.values())
+    for rule, same in alike(rules, lambda rule: replace(rule, resources=())).items():
+        yield replace(rule, resources=tuple(dict.fromkeys(path for each in same for path in each.resources)))
 
 
 def _overlap(one: str, other: str) -> bool:
@@ -242,12 +244,4 @@ def _overlap(one: str, other: str) -> bool:
 
 
 def _as_selector(spec: LabelSelectorSpec) -> JSON:
-    selector: JSON = {}
-    if spec.match_labels:
-        selector["matchLabels"] = dict(spec.match_labels)
-    if spec.match_expressions:
-        selector["matchExpressions"] = [
-            {"key": each.key, "operator": each.operator, **({"values": list(each.values)} if each.values else {})}
-            for each in spec.match_expressions
-        ]
-    return selector
+    return spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)

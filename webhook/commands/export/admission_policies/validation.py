@@ -6,14 +6,16 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from webhook.cel.text import Text, substituted, without_strings
-from webhook.commands.export.admission_policies.matching import OWN, Part, as_rule
-from webhook.policy.match import ResourceRule
+from webhook.commands.export.admission_policies.matching import OWN, Part, templates_of
+from webhook.offline.report import alike
 from webhook.registration.cel import JSON, literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from webhook.commands.export.admission_policies.matching import ExportedPolicy
+    from webhook.kube.templates import Workload
+    from webhook.policy.match import ResourceRule
 
 _BUILT_IN: Final = frozenset({"", "apps", "batch"})
 _ON_TEMPLATES: Final = {
@@ -38,7 +40,7 @@ def parts(exported: ExportedPolicy) -> Iterator[Part]:
     validations = list(export.exportable())
     if not validations:
         return
-    yield export.part("objects", [as_rule(each) for each in exported.policy.rules], validations, {})
+    yield export.part("objects", exported.policy.rules, validations, {})
     if exported.policy.judges_templates():
         yield from export.of_templates(validations)
 
@@ -47,10 +49,10 @@ class _Export:
     def __init__(self, exported: ExportedPolicy) -> None:
         self.exported = exported
         self.spec = exported.spec
-        self.variables: dict[str, str] = {}
+        self.variables = {variable.name: variable.expression for variable in self.spec.variables}
         self.foreign: dict[str, str] = {}
-        for each in self.spec.variables:
-            self.variables[each.name], self.foreign[each.name] = each.expression, self.why_not(each.expression)
+        for name, expression in self.variables.items():
+            self.foreign[name] = self.why_not(expression)
         self.params = "params"
         while self.params in self.variables:
             self.params += "_"
@@ -76,16 +78,20 @@ class _Export:
             yield {**written, "reason": each.reason or "Forbidden"}
 
     def part(
-        self, name: str, rules: list[JSON], validations: Iterable[JSON], given: Mapping[str, str], labels: str = ""
+        self,
+        name: str,
+        rules: Sequence[ResourceRule],
+        validations: Iterable[JSON],
+        given: Mapping[str, str],
+        labels: str = "",
     ) -> Part:
         """Return one part. `given` maps names in the expressions to what replaces them."""
         params = f"dyn({literal(self.spec.params)})"
         inside = {**given, "params": f"variables.{self.params}"}
         before = {**given, "params": f"({params})"}
+        own_variables = {name: text for name, text in self.variables.items() if not self.foreign[name]}
         variables = {self.params: params} if self.spec.params else {}
-        for each, text in self.variables.items():
-            if not self.foreign[each]:
-                variables[each] = substituted(text, inside)
+        variables |= {name: substituted(text, inside) for name, text in own_variables.items()}
         own = {each.name: each.expression.strip() for each in self.spec.match_conditions}
         conditions, guard = {name: substituted(text, before) for name, text in own.items()}, ""
         if any(not _NAME.fullmatch(name) or _reads_what_validations_have(text) for name, text in own.items()):
@@ -93,8 +99,7 @@ class _Export:
             conditions, guard = {}, " && ".join(f"({substituted(text, inside)})" for text in own.values())
         return Part(
             name=name,
-            rules=rules,
-            outcome=self.exported.policy.enforcement,
+            rules=list(rules),
             validations=[_written(each, inside, guard) for each in validations],
             variables=variables,
             conditions=conditions,
@@ -112,32 +117,21 @@ class _Export:
             why = "pod templates: it reads more of `object` or `request` than a template and a Pod have in common"
             self.exported.leave_out((), why)
             return
-        places: dict[str, list[tuple[str, str]]] = {}
-        others = []
+        plain: list[Workload] = []
+        others: list[Workload] = []
         for workload in self.exported.bundle.index.workloads.values():
-            paths = [each.text for each in workload.paths]
-            if workload.group in _BUILT_IN and len(paths) == 1 and not set("*[") & set(paths[0]):
-                places.setdefault(paths[0], []).append((workload.group, workload.resource))
-            else:
-                others.append(workload.resource)
+            path, *more = (path.text for path in workload.paths) if workload.group in _BUILT_IN else ("*",)
+            (others if more or set("*[") & set(path) else plain).append(workload)
         if others:
-            self.exported.leave_out((), f"pod templates of {', '.join(others)}: they may lack what every Pod has")
-        for path, resources in places.items():
+            names = ", ".join(workload.resource for workload in others)
+            self.exported.leave_out((), f"pod templates of {names}: they may lack what every Pod has")
+        for path, workloads in alike(plain, lambda workload: workload.paths[0].text).items():
             template, old = f"object.{path}", f"oldObject.{path}"
-            by_group: dict[str, list[str]] = {}
-            for group, resource in resources:
-                by_group.setdefault(group, []).append(resource)
-            rules = [
-                as_rule(ResourceRule(api_groups=(group,), resources=tuple(listed), operations=("CREATE", "UPDATE")))
-                for group, listed in by_group.items()
-            ]
-            group, resource = resources[0]
-            name = ".".join(filter(None, ("templates", resource, group)))
+            (name, *_), rules = zip(*map(templates_of, workloads), strict=True)
             given = {"object": template, "oldObject": "dyn(null)"}
             part = self.part(name, rules, validations, given, f"{template}.?metadata.?labels.orValue({{}})")
             # One that the request leaves as it is says nothing new.
-            changed = {f"{OWN}changed": f"has({template}) && (oldObject == null || {template} != {old})"}
-            part.conditions.update(changed)
+            part.conditions[f"{OWN}changed"] = f"has({template}) && (oldObject == null || {template} != {old})"
             yield part
 
 

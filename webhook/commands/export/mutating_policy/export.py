@@ -7,27 +7,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
+from msgspec.structs import replace
+
 from webhook.base.exits import CannotJudgeError
-from webhook.commands.export.admission_policies.matching import ExportedPolicy, Part, as_rule, exported_policies, merged
+from webhook.commands.export.admission_policies.matching import ExportedPolicy, Part, exported_policies
 from webhook.commands.export.mutating_policy.expressions import MUTATION, variables
-from webhook.commands.export.mutating_policy.shapes import answers_of, vocabulary
+from webhook.commands.export.mutating_policy.shapes import answers_of
+from webhook.commands.export.mutating_policy.traits import traits_of
 from webhook.model.decision import Outcome
 from webhook.policy.match import PODS_CREATE
 from webhook.registration.cel import JSON, policy_and_binding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from webhook.commands.export.mutating_policy.shapes import Answers
     from webhook.engine.bundle import Bundle
     from webhook.engine.index import Policy
     from webhook.policy.errors import Problem
     from webhook.rules.context import Context
     from webhook.rules.graceful_termination.rule import GracefulTermination
     from webhook.rules.spot_placement.rule import SpotPlacement
-
-SINCE: Final = (1, 36)
-"""The version since which Kubernetes serves MutatingAdmissionPolicies as v1, and by default."""
 
 NAME: Final = "pods.spotgate.dev"
 _PLACEMENT: Final = "SpotPlacement"
@@ -68,65 +65,59 @@ def export(bundle: Bundle, context: Context) -> tuple[list[JSON], list[Problem],
         found[policy.kind.name] = exported
     if not found:
         return [], left_out, []
-    placement, termination = found.get(_PLACEMENT), found.get(_TERMINATION)
     constraints, common, own = _matching(found)
-    left_out += [problem for each in found.values() for problem in each.left_out]
-    rules = (
-        cast("SpotPlacement | None", placement and placement.policy.mutator),
-        cast("GracefulTermination | None", termination and termination.policy.mutator),
-    )
-    words = vocabulary(context, bundle.providers, (name for each in found.values() for name in each.spec.provider))
-    answers = answers_of(words, *rules, context)
-    schedulers = [glob for each in bundle.providers.values() for glob in each.hands_off_schedulers.patterns]
-    written = variables(
-        words,
-        answers,
-        schedulers=list(dict.fromkeys(schedulers)),
-        placing=own.get(_PLACEMENT, "false"),
-        termination=rules[1],
-        stopping=own.get(_TERMINATION, "false"),
-    )
+    left_out += [problem for exported in found.values() for problem in exported.left_out]
+    mutators = {kind: exported.policy.mutator for kind, exported in found.items()}
+    placement = cast("SpotPlacement | None", mutators.get(_PLACEMENT))
+    termination = cast("GracefulTermination | None", mutators.get(_TERMINATION))
+    named = [name for exported in found.values() for name in exported.spec.provider]
+    traits, accelerators = traits_of(context, bundle.providers, named)
+    answers = answers_of(traits, placement, termination, context)
     spec: JSON = {
         "failurePolicy": "Ignore",
         "reinvocationPolicy": "IfNeeded",
         "matchConstraints": constraints,
         "matchConditions": common,
-        "variables": written,
+        "variables": variables(
+            traits,
+            answers,
+            accelerators=accelerators,
+            providers=bundle.providers.values(),
+            placing=own.get(_PLACEMENT, "false"),
+            termination=termination,
+            stopping=own.get(_TERMINATION, "false"),
+        ),
         "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": MUTATION}}],
     }
-    printed = list(policy_and_binding("MutatingAdmissionPolicy", NAME, spec, {}))
-    return printed, left_out, list(_left_alone(answers))
+    alone = ["Pods that need more than a table of node pools, listed in docs/cli/export.md, and all warnings"]
+    if answers.left_out:
+        alone.append(f"Pods of {answers.left_out} rare kinds: the table is full, as there are many node pools")
+    return list(policy_and_binding("MutatingAdmissionPolicy", NAME, spec, {})), left_out, alone
 
 
 def _matching(found: dict[str, ExportedPolicy]) -> tuple[JSON, dict[str, str], dict[str, str]]:
     """Return constraints, the match conditions that all policies have, and the rest of each by its kind."""
-    parts = {kind: _part(each.policy) for kind, each in found.items()}
-    first, *others = (each.constraints(parts[kind]) for kind, each in found.items())
-    if any(each != first for each in others):
-        both = " and ".join(each.policy.name for each in found.values())
+    parts = {kind: _part(exported.policy) for kind, exported in found.items()}
+    constraints, *others = (exported.constraints(parts[kind]) for kind, exported in found.items())
+    if any(other != constraints for other in others):
+        both = " and ".join(exported.policy.name for exported in found.values())
         raise CannotJudgeError(
             f"error: `match` of {both} differs in resourceRules or selectors, which a MutatingAdmissionPolicy has "
             "once; give them the same, or export one of them, with --policies"
         )
-    conditions = {kind: each.conditions(parts[kind]) for kind, each in found.items()}
-    every = next(iter(conditions.values()))
-    common = {name: text for name, text in every.items() if all(each.get(name) == text for each in conditions.values())}
+    conditions = {kind: exported.conditions(parts[kind]).items() for kind, exported in found.items()}
+    common = dict(item for item in conditions[next(iter(found))] if all(item in given for given in conditions.values()))
     own = {
-        kind: " && ".join(f"({text})" for name, text in each.items() if name not in common) or "true"
-        for kind, each in conditions.items()
+        kind: " && ".join(f"({text})" for name, text in given if name not in common) or "true"
+        for kind, given in conditions.items()
     }
-    return first, common, own
+    return constraints, common, own
 
 
 def _part(policy: Policy) -> Part:
-    rules = [each for each in policy.rules if each.names(*_POD)]
-    narrow = [as_rule(each) | {key: as_rule(PODS_CREATE)[key] for key in ("resources", "operations")} for each in rules]
-    # What lowers a denial to a warning changes nothing of what is injected.
-    return Part(name="pods", rules=merged(narrow), outcome=Outcome.WARN, validations=[])
-
-
-def _left_alone(answers: Answers) -> Iterator[str]:
-    """Yield which Pods are left alone although the webhook may change them."""
-    yield "Pods that need more than a table of node pools, listed in docs/cli/export.md, and all warnings"
-    if answers.left_out:
-        yield f"Pods of {answers.left_out} rare kinds: the table is full, as there are many node pools"
+    rules = (
+        replace(rule, resources=PODS_CREATE.resources, operations=PODS_CREATE.operations)
+        for rule in policy.rules
+        if rule.names(*_POD)
+    )
+    return Part(name="pods", rules=list(rules))

@@ -1,7 +1,7 @@
-"""Write the CEL of a MutatingAdmissionPolicy: recognise a Pod's shape, look up the answer, and apply it.
+"""Write the CEL of a MutatingAdmissionPolicy: recognize a Pod's shape, look up the answer, and apply it.
 
 A JSONPatch, and not an ApplyConfiguration: a Pod's tolerations are an atomic list for server-side apply, which an
-ApplyConfiguration may not change. Everything is one expression, as one mutation sees what the one before it has done.
+ApplyConfiguration may not change. Everything is one expression, as one mutation sees the changes of those before it.
 
 Source: https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/
 """
@@ -12,30 +12,22 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.base.bounds import LEAST
 from webhook.capacity.placement.floor import FLOOR_ANNOTATION
-from webhook.capacity.placement.target import (
-    CAPACITY_LABEL,
-    KEEP_ANNOTATION,
-    NODE_POOL_ANNOTATION,
-    SPOT,
-    SPOT_PREFERRED,
-)
+from webhook.capacity.placement.target import KEEP_ANNOTATION
 from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, CLASS_LABEL, QUEUE_WORKER, STATELESS
-from webhook.commands.export.mutating_policy.shapes import ASKED
+from webhook.commands.export.mutating_policy.traits import COVERS, more_than_zero
 from webhook.kube.containers import DEVICE_CLASS_RESOURCES
 from webhook.kube.edit import as_json, exec_sleep
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
 from webhook.registration.cel import any_glob_matches, literal, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
-    from webhook.commands.export.mutating_policy.shapes import Answers, Vocabulary
+    from webhook.capacity.providers.provider import Provider
+    from webhook.commands.export.mutating_policy.shapes import Answers
+    from webhook.commands.export.mutating_policy.traits import Trait
     from webhook.rules.graceful_termination.rule import GracefulTermination
 
-_NO_SHAPE: Final = "x"
-"""A part of a key that is in no table."""
-
-_NOT_ZERO: Final = "^[-+0.]*[1-9]"
 _ALL_OF_BUDGET: Final = -1
 
 _POD: Final = {
@@ -54,26 +46,8 @@ _HAS_HOOK: Final = (
     "(has(each.lifecycle.preStop) || has(each.lifecycle.postStart)))"
 )
 
-_EFFECT: Final = "each.?effect.orValue('')"
-_OPERATOR: Final = "each.?operator.orValue('')"
-_KEY: Final = "each.?key.orValue('')"
-_VALUE: Final = "each.?value.orValue('')"
-_EQUALS: Final = f"({_OPERATOR} == '' || {_OPERATOR} == 'Equal')"
-
-# As `webhook.kube.tolerations` has it: whether `each` covers the wanted toleration, and whether it tolerates the taint.
-_COVERS: Final = (
-    f"({_EFFECT} == '' || {_EFFECT} == wanted.effect) && !has(each.tolerationSeconds) && "
-    f"({_OPERATOR} == 'Exists' ? ({_KEY} == '' || {_KEY} == wanted.key) : "
-    f"{_EQUALS} && wanted.operator == 'Equal' && {_KEY} == wanted.key && {_VALUE} == wanted.?value.orValue(''))"
-)
-_TOLERATES: Final = (
-    f"({_EFFECT} == '' || {_EFFECT} == taint.effect) && "
-    f"({_OPERATOR} == 'Exists' ? ({_KEY} == '' || {_KEY} == taint.key) : "
-    f"{_EQUALS} && {_KEY} == taint.key && {_VALUE} == taint.value)"
-)
-
 _MISSING: Final = (
-    f"variables.placement.?tolerations.orValue([]).filter(wanted, !variables.tolerations.exists(each, {_COVERS}))"
+    f"variables.placement.?tolerations.orValue([]).filter(wanted, !variables.tolerations.exists(each, {COVERS}))"
 )
 
 MUTATION: Final = """\
@@ -113,10 +87,11 @@ variables.silent || !variables.expressible || variables.answer.size() == 0 ||
 
 
 def variables(
-    words: Vocabulary,
+    traits: Iterable[Trait],
     answers: Answers,
     *,
-    schedulers: Collection[str],
+    accelerators: list[str],
+    providers: Collection[Provider],
     placing: str,
     termination: GracefulTermination | None,
     stopping: str,
@@ -128,8 +103,10 @@ def variables(
     """
     return {
         **_POD,
-        "expressible": _expressible(words, schedulers),
-        **_key(words),
+        "expressible": _expressible(accelerators, providers),
+        **{name: text for trait in traits for name, text in trait.variables.items()},
+        "key": "variables.asked + [variables.selected, variables.named, variables.requested, variables.tolerated]"
+        ".join('.')",
         "number": f"{literal(answers.table)}[?variables.key].orValue(-1)",
         "answer": f"variables.number < 0 ? dyn({{}}) : dyn({literal(answers.answers)}[variables.number])",
         "kept": "('node-selector' in variables.keeps ? 'n' : '') + ('tolerations' in variables.keeps ? 't' : '')",
@@ -142,10 +119,12 @@ def variables(
     }
 
 
-def _expressible(words: Vocabulary, schedulers: Collection[str]) -> str:
+def _expressible(known: list[str], providers: Collection[Provider]) -> str:
     """Return an expression that is true if nothing of the Pod matters that no shape has, and it is of ordinary size."""
-    known, devices = literal(list(words.resources)), (*words.accelerators, DEVICE_CLASS_RESOURCES)
-    others = f"!(name in {known}) && {any_glob_matches('name', devices)} && {_more_than_zero('some[name]')}"
+    devices = [glob for provider in providers for glob in provider.gpu.resources.patterns]
+    devices.append(DEVICE_CLASS_RESOURCES)
+    schedulers = [glob for provider in providers for glob in provider.hands_off_schedulers.patterns]
+    others = f"!(name in {literal(known)}) && {any_glob_matches('name', devices)} && {more_than_zero('some[name]')}"
     maps = "[each.?resources.?limits.orValue({}), each.?resources.?requests.orValue({})]"
     sizes = [
         *(f"variables.{name}.size()" for name in ("labels", "annotations", "containers", "tolerations", "selector")),
@@ -166,52 +145,6 @@ def _expressible(words: Vocabulary, schedulers: Collection[str]) -> str:
         scheduler = "object.spec.?schedulerName.orValue('')"
         lines.append(f"!({any_glob_matches(scheduler, schedulers)})")
     return " &&\n".join(lines)
-
-
-def _more_than_zero(quantity: str) -> str:
-    return f"string({quantity}).matches({quoted(_NOT_ZERO)})"
-
-
-def _key(words: Vocabulary) -> dict[str, str]:
-    """Return variables for the key of the Pod's shape, as `PodShape.key` makes it."""
-    letters = {each: ASKED[each] for each in (SPOT, SPOT_PREFERRED)}
-    label = quoted(CAPACITY_LABEL)
-    inherited = f"namespaceObject.?metadata.?labels[?{label}].orValue('')"
-    selectors = {f"{key}={value}": str(index) for index, (key, value) in enumerate(words.selectors)}
-    known = {name: str(index) for index, name in enumerate(words.names)}
-    annotation = quoted(NODE_POOL_ANNOTATION)
-    requested = [
-        f"variables.containers.exists(each, {' || '.join(map(_more_than_zero, members))}) ? [{quoted(str(index))}] : []"
-        for index, each in enumerate(words.resources)
-        for members in [[f"each.?resources.?{of}[?{quoted(each)}].orValue('0')" for of in ("limits", "requests")]]
-    ]
-    taints = [
-        {"key": each.key, "value": each.value, "effect": each.effect, "number": str(index)}
-        for index, each in enumerate(words.taints)
-    ]
-    tolerated = f"{literal(taints)}.filter(taint, variables.tolerations.exists(each, {_TOLERATES}))"
-    return {
-        "asked": f"{label} in variables.labels ? "
-        f"{literal(letters)}[?variables.labels[{label}]].orValue({quoted(_NO_SHAPE)}) : "
-        f"{literal(letters)}[?{inherited}].orValue({quoted(ASKED[''])})",
-        "selected": f"variables.selector.size() == 0 ? '' : variables.selector.size() > 1 ? {quoted(_NO_SHAPE)} : "
-        f"{literal(selectors)}[?variables.selector.map(key, key + '=' + variables.selector[key])[0]]"
-        f".orValue({quoted(_NO_SHAPE)})",
-        "named": f"!({annotation} in variables.annotations) ? '' : "
-        f"{literal(known or {'': ''})}[?variables.annotations[{annotation}]].orValue({quoted(_NO_SHAPE)})",
-        "silent": f"variables.asked == {quoted(ASKED[''])} && variables.selected == '' && variables.named == ''",
-        "requests": " + ".join(f"({each})" for each in requested) or "[]",
-        "requested": _only("variables.requests"),
-        "opening": f"{tolerated}.map(taint, taint.number)" if taints else "[]",
-        "tolerated": _only("variables.opening"),
-        "key": "variables.asked + [variables.selected, variables.named, variables.requested, variables.tolerated]"
-        ".join('.')",
-    }
-
-
-def _only(numbers: str) -> str:
-    """Return an expression for the only item of a list; empty if there is none; no shape has several."""
-    return f"{numbers}.size() == 0 ? '' : {numbers}.size() > 1 ? {quoted(_NO_SHAPE)} : string({numbers}[0])"
 
 
 def _termination(rule: GracefulTermination | None, stopping: str) -> dict[str, str]:
