@@ -1,4 +1,4 @@
-"""Node groups of eksctl's ClusterConfig, a file of several pools, in the shapes of eksctl's own examples."""
+"""Node groups of eksctl's ClusterConfig, a file of several pools; pools/eks.yaml has how each is read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.rules.conftest import shipped_provider
 from webhook.capacity.placement.selector import select
 from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.placement.target import Target, target_of
-from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
+from webhook.capacity.providers.pool import CapacityType, Pool
 from webhook.kube.pod import Requirement
 from webhook.offline.manifests.objects import read_manifests
 from webhook.offline.manifests.state import ListedPool, list_problems, view_of, with_listed_pools
@@ -20,7 +20,6 @@ from webhook.offline.manifests.state import ListedPool, list_problems, view_of, 
 if TYPE_CHECKING:
     from pathlib import Path
 
-SPOT, ON_DEMAND, BOTH, UNKNOWN = CapacityType.SPOT, CapacityType.ON_DEMAND, CapacityType.BOTH, CapacityType.UNKNOWN
 EKS = {"eks": shipped_provider("eks")}
 
 
@@ -36,50 +35,14 @@ def pools(*files: Path) -> dict[str, Pool]:
     return {f"{each.namespace}/{each.name}": each for each in found}
 
 
-def managed(folder: Path, **group: Any) -> Pool:
-    (pool,) = pools(config(folder, managedNodeGroups=[{"name": "a", **group}])).values()
-    return pool
-
-
-def unmanaged(folder: Path, **group: Any) -> Pool:
-    (pool,) = pools(config(folder, nodeGroups=[{"name": "a", **group}])).values()
-    return pool
-
-
 def test_each_group_is_a_pool_of_the_cluster_that_the_file_names(tmp_path: Path) -> None:
     blue = config(tmp_path, managedNodeGroups=[{"name": "a"}, {"name": "b", "spot": True}], nodeGroups=[{"name": "c"}])
     green = config(tmp_path, "green", managedNodeGroups=[{"name": "a"}])
     found = pools(blue, green)
     assert set(found) == {"blue/a", "blue/b", "blue/c", "green/a"}
     assert {each.cluster for each in found.values()} == {"blue", "green"}
-    assert found["blue/b"].capacity is SPOT
+    assert found["blue/b"].capacity is CapacityType.SPOT
     assert all(each.assumed_here for each in pools(blue).values())
-
-
-def test_a_managed_group_is_read_in_full(tmp_path: Path) -> None:
-    pool = managed(
-        tmp_path,
-        spot=True,
-        instanceTypes=["g5.xlarge", "g6.xlarge"],
-        minSize=1,
-        maxSize=5,
-        labels={"tier": "gpu"},
-        taints=[{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}],
-        availabilityZones=["us-east-1a"],
-    )
-    assert (pool.capacity, pool.gpu, pool.instance_type) == (SPOT, Gpu.YES, "g5.xlarge, g6.xlarge")
-    assert (pool.desired, pool.autoscaling, pool.maximum) == (1, True, 5)
-    assert pool.taints == (Taint("nvidia.com/gpu", "true", "NoSchedule"),)
-    assert pool.labels == {
-        "tier": "gpu",
-        "eks.amazonaws.com/nodegroup": "a",
-        "alpha.eksctl.io/nodegroup-name": "a",
-        "alpha.eksctl.io/cluster-name": "blue",
-        "kubernetes.io/os": "linux",
-        "kubernetes.io/arch": "amd64",
-    }
-    assert pool.zones == {"us-east-1a"}
-    assert (pool.marked, pool.problems) == (True, ())
 
 
 @pytest.mark.parametrize(("group", "chosen"), [("web", ["web"]), ("base", None)])
@@ -90,57 +53,6 @@ def test_pods_may_choose_a_group_by_the_label_that_eksctl_gives_it(
     view = view_of(read_manifests([config(tmp_path, managedNodeGroups=groups)]).objects, EKS, complete=True)
     found = target_of(pod_of(selector={"alpha.eksctl.io/nodegroup-name": group}), {}, view, EKS)
     assert ((isinstance(found, Target) and [each.name for each in found.pools or ()]) or None) == chosen
-
-
-@pytest.mark.parametrize(
-    ("group", "expected"),
-    [
-        ({}, (ON_DEMAND, Gpu.NO, 2, False)),  # eksctl makes two of m5.large
-        ({"spot": True, "instanceType": "c6g.large", "desiredCapacity": 3}, (SPOT, Gpu.NO, 3, False)),
-        ({"instanceType": "g5.xlarge", "desiredCapacity": 1, "maxSize": 4}, (ON_DEMAND, Gpu.YES, 1, True)),
-        ({"spot": True, "launchTemplate": {"id": "lt-1"}}, (SPOT, Gpu.UNKNOWN, 2, False)),
-        ({"spot": True, "instanceSelector": {"vCPUs": 2}}, (SPOT, Gpu.UNKNOWN, 2, False)),
-        ({"spot": True, "instanceSelector": {"vCPUs": 2, "gpus": 0}}, (SPOT, Gpu.NO, 2, False)),
-        ({"spot": True, "instanceSelector": {"gpus": 1}}, (SPOT, Gpu.YES, 2, False)),
-    ],
-)
-def test_what_a_managed_group_leaves_out_is_as_eksctl_has_it(
-    tmp_path: Path, group: dict[str, Any], expected: tuple[object, ...]
-) -> None:
-    pool = managed(tmp_path, **group)
-    assert (pool.capacity, pool.gpu, pool.desired, pool.autoscaling, pool.problems) == (*expected, ())
-
-
-@pytest.mark.parametrize(
-    ("distribution", "capacity", "lifecycle"),
-    [
-        (None, ON_DEMAND, None),
-        ({}, ON_DEMAND, None),
-        ({"maxPrice": 0.5}, ON_DEMAND, "on-demand"),
-        ({"onDemandPercentageAboveBaseCapacity": 0}, SPOT, "spot"),
-        ({"onDemandBaseCapacity": 0, "onDemandPercentageAboveBaseCapacity": 0}, SPOT, "spot"),
-        ({"onDemandBaseCapacity": 1, "onDemandPercentageAboveBaseCapacity": 0}, BOTH, None),
-        ({"onDemandPercentageAboveBaseCapacity": 50}, BOTH, None),
-        ({"onDemandPercentageAboveBaseCapacity": "0"}, UNKNOWN, None),
-        ({"onDemandBaseCapacity": "0", "onDemandPercentageAboveBaseCapacity": 0}, UNKNOWN, None),
-    ],
-)
-def test_a_group_is_spot_where_nothing_of_it_is_on_demand(
-    tmp_path: Path, distribution: dict[str, Any] | None, capacity: CapacityType, lifecycle: str | None
-) -> None:
-    group = {} if distribution is None else {"instancesDistribution": {"instanceTypes": ["t3.small"], **distribution}}
-    pool = unmanaged(tmp_path, amiFamily="AmazonLinux2", **group)
-    assert (pool.capacity, pool.marked, pool.pool_name, pool.gpu) == (capacity, False, "", Gpu.NO)
-    if lifecycle:
-        assert pool.labels["node-lifecycle"] == lifecycle
-
-
-def test_taints_may_be_a_map(tmp_path: Path) -> None:
-    taints = {"nvidia.com/gpu": "true:NoSchedule", "spot": ":NoExecute"}
-    assert unmanaged(tmp_path, taints=taints).taints == (
-        Taint("nvidia.com/gpu", "true", "NoSchedule"),
-        Taint("spot", "", "NoExecute"),
-    )
 
 
 def test_fields_are_named_as_the_file_has_them(tmp_path: Path) -> None:
@@ -173,17 +85,6 @@ def test_what_is_no_list_of_groups_is_said(tmp_path: Path, groups: object, said:
     assert all(isinstance(each, Pool) for each in pools(file).values())
     problems = list_problems(read_manifests([file]).objects, EKS.values())
     assert [f"{each.field}: {each.text}" for each in problems] == said
-
-
-@pytest.mark.parametrize("family", [None, "AmazonLinux2023", "Bottlerocket"])
-def test_groups_of_image_families_that_do_not_label_their_nodes_have_no_lifecycle(
-    tmp_path: Path, family: str | None
-) -> None:
-    named = {} if family is None else {"amiFamily": family}
-    spot = unmanaged(tmp_path, instancesDistribution={"onDemandPercentageAboveBaseCapacity": 0}, **named)
-    mixed = unmanaged(tmp_path, instancesDistribution={"onDemandPercentageAboveBaseCapacity": 50}, **named)
-    assert "node-lifecycle" not in spot.labels
-    assert (mixed.capacity, mixed.own_marks) == (BOTH, ())
 
 
 def test_the_spot_nodes_of_a_mixed_group_are_told_from_its_others(tmp_path: Path) -> None:

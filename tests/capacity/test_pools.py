@@ -2,21 +2,47 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
 from tests.objects import BUNDLE
-from webhook.capacity.providers.pool import CapacityType, Gpu, Taint
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
+from webhook.documents import Document
+from webhook.offline.manifests.objects import Manifest
+from webhook.offline.manifests.state import view_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from webhook.capacity.providers.provider import Provider
 
 JSON = dict[str, Any]
+
+
+def rows_of(written: JSON) -> Iterator[JSON]:
+    """Yield the row, or the rows of a table: each has its value of the field `at`, or these members of a map there."""
+    if "rows" not in written:
+        yield written
+        return
+    shared = {key: value for key, value in written.items() if key not in {"at", "rows"}}
+    for row in written["rows"]:
+        result = place = copy.deepcopy(shared)
+        *parents, last = written["at"].split(".")
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = {**place.get(last, {}), **row["is"]} if isinstance(row["is"], dict) else row["is"]
+        yield {**result, "read": row["read"]}
+
 
 ROWS: list[tuple[str, JSON]] = [
     (file.stem, row)
     for file in sorted(Path(__file__).with_name("pools").glob("*.yaml"))
-    for row in yaml.load(file.read_text(), yaml.CSafeLoader)
+    for written in yaml.load(file.read_text(), yaml.CSafeLoader)
+    for row in rows_of(written)
 ]
 
 
@@ -29,16 +55,35 @@ def plain(value: Any) -> Any:
     return str(value) if isinstance(value, Taint | CapacityType | Gpu) else value
 
 
+def joined(provider: Provider, *values: JSON) -> Pool:
+    """Return the one pool that these objects describe together."""
+    groups = {reader.kind: reader.group for reader in provider.readers}
+    groups |= {reader.listed_in.kind: reader.group for reader in provider.readers if reader.listed_in is not None}
+    groups |= {reader.sizer.kind: reader.sizer.group for reader in provider.readers if reader.sizer is not None}
+    manifests = [
+        Manifest(Document("pools.yaml", 1, value), (), f"{groups[value['kind']]}/v1", value["kind"], value)
+        for value in ({"metadata": {"name": "a", "namespace": "team"}, **each} for each in values)
+    ]
+    (pool,) = view_of(manifests, {provider.name: provider}, complete=True).pools or ()
+    return pool
+
+
 def test_every_provider_has_rows() -> None:
     assert {provider for provider, _ in ROWS} == BUNDLE.providers.keys()
 
 
-@pytest.mark.parametrize(("provider", "row"), ROWS)
-def test_a_node_pool_is_read_as_its_row_says(provider: str, row: JSON) -> None:
-    """A row has a kind of the provider, with its API where several have it; `read` has the fields that it is about."""
+@pytest.mark.parametrize(("name", "row"), ROWS)
+def test_a_node_pool_is_read_as_its_row_says(name: str, row: JSON) -> None:
+    """A row has a kind of the provider, with its API where several have it; `read` has the fields that it is about.
+
+    `with` has the objects that say more of the pool, such as its template.
+    """
+    provider = BUNDLE.providers[name]
     group = row.get("apiVersion", "").partition("/")[0]
-    (reader,) = (
-        each for each in BUNDLE.providers[provider].readers if each.kind == row["kind"] and group in {"", each.group}
-    )
-    pool = reader.read({"metadata": {"name": "a", "namespace": "team"}, **row})
+    readers = [reader for reader in provider.readers if reader.kind == row["kind"] and group in {"", reader.group}]
+    if "with" in row or not readers:
+        pool = joined(provider, row, *row.get("with", ()))
+    else:
+        (reader,) = readers
+        pool = reader.read({"metadata": {"name": "a", "namespace": "team"}, **row})
     assert {field: plain(getattr(pool, field)) for field in row["read"]} == row["read"]

@@ -282,13 +282,3 @@ def test_deprecated_keys_are_those_that_replaced_them(alias: str, key: str) -> N
     assert read_requirements(both, "spec.requirements", {}).of(key).values == frozenset({"b"})
     assert read_requirements([], "spec.requirements", {alias: "a"}).of(key).values == frozenset({"a"})
     assert read_requirements([{"key": alias, "operator": "?"}], "spec.requirements", {}).is_unreadable(key)
-
-
-@pytest.mark.parametrize("odd", ["preemptible", "Spot"])
-def test_a_capacity_type_that_there_is_not_is_said(odd: str) -> None:
-    spec = {"requirements": [{"key": CAPACITY, "operator": "In", "values": [odd]}]}
-    found = READER.read({"metadata": {"name": "a"}, "spec": {"template": {"spec": spec}}})
-    assert found.capacity is CapacityType.UNKNOWN
-    assert found.problems == (
-        f"spec.template.spec.requirements has {CAPACITY} {odd!r}, not one of spot, on-demand, reserved",
-    )

@@ -114,52 +114,6 @@ def test_a_Pod_of_a_compute_class_has_its_time_to_stop_where_it_may_be_spot(
     assert found.chosen == ((its,) if chooses else ())
 
 
-def test_several_providers_in_one_cluster_are_all_in_play() -> None:
-    found = target(pod_of(SPOT), karpenter("general", "spot", "on-demand"), shown=("eks",))
-    assert isinstance(found, Target)
-    assert found.pools is not None
-    assert [pool.name for pool in found.pools] == ["general"]
-    own = target(
-        pod_of(nodeSelector={"eks.amazonaws.com/capacityType": "SPOT"}), karpenter("general", "spot"), shown=("eks",)
-    )
-    assert isinstance(own, Target)
-    assert ([each.name for each in own.providers], own.pools) == (["eks"], None)
-    assert (seconds(found), seconds(own)) == (105, 105)
-
-
-def test_pools_of_another_cluster_place_no_Pods_here() -> None:
-    elsewhere = msgspec.structs.replace(gke("spot"), cluster="infra/prod")
-    found = target(pod_of(SPOT), elsewhere)
-    assert isinstance(found, Target)
-    assert (found.pools, found.nodes, found.providers) == ((), (), ())
-
-
-@pytest.mark.parametrize(
-    ("pools", "left"),
-    [
-        ((karpenter("a", "spot"),), 105),
-        ((karpenter("a", "spot", group="eks.amazonaws.com"),), 105),
-        ((karpenter("a", "spot", group="karpenter.azure.com"),), 25),
-        ((karpenter("a", "spot", terminationGracePeriod="60s"),), 60),
-        ((karpenter("a", "spot", terminationGracePeriod="24h"),), 105),
-        ((karpenter("a", "spot", group="karpenter.azure.com", terminationGracePeriod="10s"),), 10),
-        ((karpenter("a", "spot"), karpenter("b", "spot", terminationGracePeriod="90s")), 90),
-        ((gke("a"),), 15),
-        (
-            (
-                gke(
-                    "a", kubeletConfig={"shutdownGracePeriodSeconds": 120, "shutdownGracePeriodCriticalPodsSeconds": 20}
-                ),
-            ),
-            100,
-        ),
-        ((gke("a"), gke("b", kubeletConfig={"shutdownGracePeriodSeconds": 120})), 15),
-    ],
-)
-def test_the_strictest_pool_says_how_long_a_Pod_has(pools: tuple[Pool, ...], left: int) -> None:
-    assert seconds(target(pod_of(SPOT), *pools)) == left
-
-
 @pytest.mark.parametrize(
     ("provider", "stands_in"), [("karpenter", False), ("cks", False), ("gke", True), ("eks", True), ("aks", True)]
 )

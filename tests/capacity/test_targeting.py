@@ -487,18 +487,6 @@ def test_the_providers_in_play_are_those_that_the_cluster_shows_or_else_the_name
     assert (None if found.pools is None else [pool.name for pool in found.pools]) == pools
 
 
-def test_a_selector_that_demands_a_spot_label_speaks_for_itself() -> None:
-    own = {"cloud.google.com/gke-spot": "true"}
-    for view in (view_of(*CLUSTER), view_of(), ClusterView()):
-        pod = pod_of(selector=own)
-        found = target(pod, providers=ALL, view=view)
-
-        assert isinstance(found, Target)
-        assert found.because == "its own nodeSelector or affinity requires a spot label"
-        assert (names(found), found.pools) == (["gke"], None)
-        assert is_pinned(pod, found, supply_of(view, ALL), ALL)
-
-
 def test_either_spot_label_in_every_term_speaks_for_both_providers() -> None:
     gke = expression("cloud.google.com/gke-provisioning", "In", "spot")
     karpenter = expression("karpenter.sh/capacity-type", "In", "spot")
