@@ -24,7 +24,16 @@ ETCD_AND_KWOK = ("etcd", "kwok")
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return an empty cache, and none of this machine's programs beside it."""
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
-    return tmp_path / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "spotgate" / "controlplane"
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the lines about work that takes long, as they come."""
+    lines: list[str] = []
+    monkeypatch.setattr(binaries, "report", lines.append)
+    return lines
 
 
 @pytest.fixture
@@ -48,35 +57,29 @@ def install_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> 
     monkeypatch.setenv("PATH", str(go.parent), prepend=":")
 
 
-def ignore(_line: str) -> None: ...
-
-
 def test_programs_are_taken_from_kubebuilder_assets_if_all_are_there(
-    cache: Path, calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cache: Path, calls: Path, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "assets").mkdir()
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
     (tmp_path / "assets" / "etcd").touch(mode=0o755)
-    assert find_or_build(["etcd"], cache=cache) == {"etcd": tmp_path / "assets" / "etcd"}
+    assert find_or_build(["etcd"]) == {"etcd": tmp_path / "assets" / "etcd"}
     assert calls.read_text() == ""
-    said: list[str] = []
-    assert find_or_build(ETCD_AND_KWOK, cache=cache, say=said.append)["etcd"].is_relative_to(cache)
+    assert find_or_build(ETCD_AND_KWOK)["etcd"].is_relative_to(cache)
     assert said[0] == f"KUBEBUILDER_ASSETS is not used: {tmp_path}/assets lacks some of etcd, kwok"
 
 
-def test_what_is_built_is_found_from_then_on_without_go(
-    cache: Path, calls: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    built = find_or_build(ETCD_AND_KWOK, cache=cache, say=ignore)
+@pytest.mark.usefixtures("cache")
+def test_what_is_built_is_found_from_then_on_without_go(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = find_or_build(ETCD_AND_KWOK)
     assert {name: path.read_text() for name, path in built.items()} == {"etcd": "program\n", "kwok": "program\n"}
     monkeypatch.setenv("PATH", "")
-    assert find_or_build(ETCD_AND_KWOK, cache=cache) == built
+    assert find_or_build(ETCD_AND_KWOK) == built
     assert calls.read_text().splitlines() == ["go.etcd.io/etcd/server/v3", "sigs.k8s.io/kwok/cmd/kwok"]
 
 
-def test_of_several_who_need_it_at_once_one_builds(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("cache")
+def test_of_several_who_need_it_at_once_one_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, waited_for = tmp_path / "calls", tmp_path / "waited for"
     install_go(
         tmp_path,
@@ -89,8 +92,9 @@ def test_of_several_who_need_it_at_once_one_builds(
         if line == "waiting for another process that is building programs":
             waited_for.touch()
 
+    monkeypatch.setattr(binaries, "report", say)
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: find_or_build(["etcd"], cache=cache, say=say), range(4)))
+        found = list(pool.map(lambda _: find_or_build(["etcd"]), range(4)))
     assert len({path["etcd"] for path in found}) == 1
     assert log.read_text() == "go.etcd.io/etcd/server/v3\n"
 
@@ -102,31 +106,32 @@ def test_a_failed_build_says_what_go_said_and_leaves_nothing(
     with pytest.raises(
         BinariesError, match=r"^etcd v\S+ could not be built.* exited with 1. It said last:\nno space left"
     ):
-        find_or_build(["etcd"], cache=cache, say=ignore)
+        find_or_build(["etcd"])
     assert [path.name for path in cache.iterdir()] == ["lock"]
 
 
+@pytest.mark.usefixtures("cache")
 def test_a_build_that_breaks_off_goes_on_with_what_is_not_there(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_go(
         tmp_path,
         monkeypatch,
         'while [ "$1" != -o ]; do shift; done; case $2 in */kubectl) exit 1;; esac; echo program > "$2"; chmod +x "$2"',
     )
-    said: list[str] = []
     for built in (4, 1):
         said.clear()
         with pytest.raises(BinariesError, match=r"^kubectl v\S+ could not be built"):
-            find_or_build(["kube-apiserver"], cache=cache, say=said.append)
+            find_or_build(["kube-apiserver"])
         assert len(said) == built
 
 
-def test_without_go_it_is_said_where_to_get_it(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("cache")
+def test_without_go_it_is_said_where_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(BinariesError, match=r"there is no `go`: install Go 1\.26 or newer"):
-        find_or_build(cache=cache)
+        find_or_build()
 
 
 def test_kubernetes_is_told_its_version() -> None:

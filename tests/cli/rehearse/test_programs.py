@@ -129,7 +129,7 @@ def test_without_the_version_of_a_cluster_a_rehearsal_builds_the_newest(
 def test_without_go_programs_are_taken_out_of_images(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
-    write(tmp_path / "bin" / "docker", "#!/bin/sh\necho no daemon >&2; exit 1\n")
+    monkeypatch.setattr(images, "ENGINES", ("absent", "podman"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     if engine == "scripted":
         script = SCRIPTED.format(calls=tmp_path / "calls", program="#!/bin/sh\\necho Kubernetes v1.35.2\\n")

@@ -6,7 +6,6 @@ next to this file. `spotgate rehearse --prepare` does only that. Rehearsals also
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import hashlib
 import os
@@ -17,11 +16,12 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 MODULES: Final = Path(__file__).parent / "modules"
 PLATFORM: Final = f"{sys.platform}-{platform.machine()}"
@@ -107,11 +107,7 @@ def cache_directory() -> Path:
 
 
 def find_or_build(
-    names: Collection[str] = EVERYTHING,
-    *,
-    modules: Collection[Module] = CONTROL_PLANE,
-    cache: Path | None = None,
-    say: Callable[[str], None] = report,
+    names: Collection[str] = EVERYTHING, *, modules: Collection[Module] = CONTROL_PLANE
 ) -> dict[str, Path]:
     """Return the path of each named program of these modules. May build, which takes minutes, once.
 
@@ -120,18 +116,19 @@ def find_or_build(
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if assets and has_programs(Path(assets), names):
         return {name: Path(assets) / name for name in names}
-    cache = cache or cache_directory()
+    cache = cache_directory()
     needed = [module for module in modules if not module.packages.keys().isdisjoint(names)]
     if not all(has_programs(cache / module.key, module.packages) for module in needed):
         if assets:
-            say(f"KUBEBUILDER_ASSETS is not used: {assets} lacks some of {', '.join(sorted(names))}")
+            report(f"KUBEBUILDER_ASSETS is not used: {assets} lacks some of {', '.join(sorted(names))}")
         go = find_go()
-        with locked(cache, say):
-            for module in needed:
-                for name, package in module.packages.items():
-                    with filling(cache / module.key / name) as part:
-                        if part is not None:
-                            _build(go, module, package, part, say)
+        fill_cache(
+            {
+                f"{module.key}/{name}": partial(_build, go, module, package)
+                for module in needed
+                for name, package in module.packages.items()
+            }
+        )
     return {name: cache / module.key / name for module in needed for name in module.packages if name in names}
 
 
@@ -152,37 +149,35 @@ def find_go() -> str:
     return go
 
 
-@contextlib.contextmanager
-def locked(cache: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Lock the cache while the block runs; the kernel releases the lock if the process ends. Raise BinariesError."""
+def fill_cache(sources: Mapping[str, Callable[[Path], None]]) -> None:
+    """Add the programs that the cache lacks; one process does that at a time. Raise BinariesError.
+
+    ``sources`` maps a program's path in the cache to what writes the program to a file. The kernel releases the lock if
+    the process ends.
+    """
+    cache = cache_directory()
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with (cache / "lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                say("waiting for another process that is building programs")
+                report("waiting for another process that is building programs")
                 fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+            for place, write in sources.items():
+                program = cache / place
+                if not has_programs(program.parent, [program.name]):
+                    with tempfile.TemporaryDirectory(prefix="spotgate-", dir=cache) as folder:
+                        part = Path(folder) / program.name
+                        write(part)
+                        program.parent.mkdir(exist_ok=True)
+                        part.rename(program)
     except OSError as error:
-        raise BinariesError(f"no programs can be put into {cache}: {error}; set XDG_CACHE_HOME") from error
+        raise BinariesError(f"can't write programs to {cache}: {error}; set XDG_CACHE_HOME") from error
 
 
-@contextlib.contextmanager
-def filling(program: Path) -> Iterator[Path | None]:
-    """Yield where to write a program: it takes its place when the block ends well. Yield None if it is there."""
-    if has_programs(program.parent, [program.name]):
-        yield None
-        return
-    with tempfile.TemporaryDirectory(prefix="spotgate-", dir=program.parent.parent) as folder:
-        part = Path(folder) / program.name
-        yield part
-        program.parent.mkdir(exist_ok=True)
-        part.rename(program)
-
-
-def _build(go: str, module: Module, package: str, target: Path, say: Callable[[str], None]) -> None:
-    say(f"building {target.name} {module.version} (once; minutes, 2 GB of memory, and up to 6 GB in Go's caches)")
+def _build(go: str, module: Module, package: str, target: Path) -> None:
+    report(f"building {target.name} {module.version} (once; minutes, 2 GB of memory, and up to 6 GB in Go's caches)")
     command = ["nice", "-n", "10", go, "build", *module.flags(), "-o", str(target), package]
     done = subprocess.run(  # noqa: S603 - Go
         command,

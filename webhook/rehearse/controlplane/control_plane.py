@@ -4,18 +4,14 @@
         plane.start_etcd()
         plane.start_api_server()
 
-When the block is left every process and file is gone. When the whole program is killed the processes are gone, too
-(on Linux), and its files go when the next control plane starts. Start it from a thread that lives as long: the kernel
-takes the end of that thread for the end of the program.
+When the block ends, no process and no file is left. If the program is killed, the kernel (of Linux) ends the processes.
+Start it from a thread that lives as long: the kernel takes the end of that thread for the end of the program.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import http.client
-import os
-import shutil
 import ssl
 import tempfile
 import time
@@ -37,7 +33,6 @@ T = TypeVar("T")
 START_SECONDS: Final = 90.0
 POLL_SECONDS: Final = 0.1
 _ANSWER_SECONDS: Final = 5.0
-_PREFIX: Final = "spotgate-control-plane-"
 
 
 class ControlPlaneError(Exception):
@@ -69,8 +64,9 @@ class ControlPlane:
     def start(self, name: str, flags: Sequence[str], program: str = "") -> None:
         """Start a program, by default the one of this name; it ends with the control plane."""
         command = [str(self.binaries[program or name]), *flags]
-        self.processes[name] = Process(name, command, self.directory / f"{name}.log")
-        self.processes[name].start()
+        process = Process(name, command, self.directory / f"{name}.log")
+        process.start()
+        self.processes[name] = process
 
     def start_etcd(self) -> None:
         """Start etcd, which keeps nothing."""
@@ -112,9 +108,7 @@ class ControlPlane:
 def reserve_control_plane(binaries: Mapping[str, Path]) -> Iterator[ControlPlane]:
     """Yield a control plane with its credentials and ports, and nothing started yet."""
     with contextlib.ExitStack() as stack:
-        _remove_abandoned()
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=_PREFIX)))
-        fcntl.flock(stack.enter_context(_opened(directory)), fcntl.LOCK_EX)
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spotgate-kubernetes-")))
         port, etcd_port, peer_port = (stack.enter_context(reserve_port()).getsockname()[1] for _ in range(3))
         plane = ControlPlane(binaries, directory, create_credentials(directory, port=port), port, etcd_port, peer_port)
         try:
@@ -122,25 +116,6 @@ def reserve_control_plane(binaries: Mapping[str, Path]) -> Iterator[ControlPlane
         finally:
             for process in reversed(plane.processes.values()):
                 process.kill()
-
-
-def _remove_abandoned() -> None:
-    """Remove the folders of killed programs, whose locks are free."""
-    for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError), _opened(directory) as descriptor:  # another's, still in use, or just gone
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Another process may be about to lock an empty one.
-            if os.fstat(descriptor).st_uid == os.geteuid() and any(directory.iterdir()):
-                shutil.rmtree(directory)
-
-
-@contextlib.contextmanager
-def _opened(directory: Path) -> Iterator[int]:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def answer_of(url: str, tls: ssl.SSLContext | None = None) -> str | None:

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-
 from certs.authority import create_authority, issue_leaf
 
 if TYPE_CHECKING:
@@ -34,8 +31,7 @@ class Credentials:
         url: the address of the API server.
         tokens: the token of each user of GROUPS.
         authority: the CA that the API server's certificate is verified with.
-        certificate, key: the API server's own.
-        service_account_key: the key that ServiceAccount tokens are signed and verified with.
+        certificate, key: the API server's own, which also sign and verify ServiceAccount tokens.
         token_file: the tokens as `--token-auth-file` wants them.
     """
 
@@ -45,7 +41,6 @@ class Credentials:
     authority: Path
     certificate: Path
     key: Path
-    service_account_key: Path
     token_file: Path
 
     def kubeconfig(self, user: str) -> Path:
@@ -69,7 +64,7 @@ class Credentials:
 def create_credentials(directory: Path, *, port: int) -> Credentials:
     """Make everything new in `directory`, which exists and which others may not read."""
     tokens = {user: secrets.token_hex(16) for user in GROUPS}
-    names = ("ca.crt", "apiserver.crt", "apiserver.key", "service-accounts.key", "tokens.csv")
+    names = ("ca.crt", "apiserver.crt", "apiserver.key", "tokens.csv")
     credentials = Credentials(directory, f"https://127.0.0.1:{port}", tokens, *(directory / name for name in names))
     for user, token in tokens.items():
         credentials.write_kubeconfig(credentials.kubeconfig(user), {"token": token})
@@ -82,10 +77,4 @@ def create_credentials(directory: Path, *, port: int) -> Credentials:
     credentials.authority.write_bytes(authority.certificate_pem)
     credentials.certificate.write_bytes(leaf.certificate_pem)
     credentials.key.write_bytes(leaf.key_pem)
-
-    # The API server finds the public key in a private one only if that has the older PEM form.
-    key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
-    )
-    credentials.service_account_key.write_bytes(key)
     return credentials

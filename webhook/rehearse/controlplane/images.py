@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from webhook.rehearse.controlplane.binaries import KWOK, PLATFORM, BinariesError, filling, locked
+from webhook.rehearse.controlplane.binaries import KWOK, PLATFORM, BinariesError, fill_cache, report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 ENGINES: Final = ("docker", "podman", "nerdctl")
@@ -55,35 +55,27 @@ def _reference(image: str) -> str:
     return f"{REGISTRY}/{image.partition(':')[0]}@{digest}" if digest else f"{REGISTRY}/{image}"
 
 
-def copy_from_images(version: str, cache: Path, say: Callable[[str], None]) -> None:
+def copy_from_images(version: str) -> None:
     """Copy what the cache lacks for this version of Kubernetes out of images. Raise BinariesError."""
     if sys.platform != "linux":
         raise BinariesError("container images have programs for Linux alone, so they can't be used here")
-    engine = _engine()
-    with locked(cache, say):
-        for folder, images in folders_of(version).items():
-            for program, image in images.items():
-                with filling(cache / folder / program) as part:
-                    if part is not None:
-                        say(f"copying {program} from {image} with {engine}")
-                        _copy(engine, image, part)
-
-
-def _engine() -> str:
-    """Return the first engine that works: a docker without its daemon does not."""
-    why = f"there is none of {', '.join(ENGINES)}"
-    for engine in filter(shutil.which, ENGINES):
-        try:
-            _run(engine, "info")
-        except BinariesError as error:
-            why = str(error)
-        else:
-            return engine
-    raise BinariesError(f"the programs can't be copied from container images: {why}")
+    engine = next(filter(shutil.which, ENGINES), None)
+    if engine is None:
+        raise BinariesError(
+            f"the programs can't be copied from container images: there is none of {', '.join(ENGINES)}"
+        )
+    fill_cache(
+        {
+            f"{folder}/{program}": partial(_copy, engine, image)
+            for folder, images in folders_of(version).items()
+            for program, image in images.items()
+        }
+    )
 
 
 def _copy(engine: str, image: str, target: Path) -> None:
     """Copy a program out of the `/usr/local/bin` of an image."""
+    report(f"copying {target.name} from {image} with {engine}")
     container = _run(engine, "create", image, target.name).split()[-1]
     try:
         _run(engine, "cp", f"{container}:/usr/local/bin/{target.name}", str(target))

@@ -35,22 +35,17 @@ class Process:
     name: str
     command: Sequence[str]
     log: Path
-    _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _child: subprocess.Popen[bytes] = field(init=False)
 
     @property
     def pid(self) -> int:
         """Return its process id; it has been started."""
-        return self._started().pid
+        return self._child.pid
 
     @property
     def exit_code(self) -> int | None:
         """Return what it ended with. Return None while it runs."""
-        return self._started().poll()
-
-    def _started(self) -> subprocess.Popen[bytes]:
-        if self._child is None:
-            raise RuntimeError(f"{self.name} has not been started")
-        return self._child
+        return self._child.poll()
 
     def start(self) -> None:
         """Start it, again if it was killed; its output goes to the end of `log`."""
@@ -63,8 +58,6 @@ class Process:
 
     def kill(self) -> None:
         """End it and whatever it started at once: nothing that it holds is kept."""
-        if self._child is None:
-            return
         if self._child.poll() is None:
             os.killpg(self._child.pid, signal.SIGKILL)
         self._child.wait()

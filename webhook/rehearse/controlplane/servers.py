@@ -41,8 +41,8 @@ def api_server(credentials: Credentials, *, port: int, etcd_url: str) -> list[st
         f"--token-auth-file={credentials.token_file}",
         "--authorization-mode=RBAC",
         "--service-account-issuer=https://kubernetes.default.svc",
-        f"--service-account-signing-key-file={credentials.service_account_key}",
-        f"--service-account-key-file={credentials.service_account_key}",
+        f"--service-account-signing-key-file={credentials.key}",
+        f"--service-account-key-file={credentials.certificate}",
         "--service-cluster-ip-range=10.96.0.0/16",
         "--endpoint-reconciler-type=none",  # Endpoints may not hold a loopback address
     ]
@@ -53,7 +53,7 @@ def controller_manager(credentials: Credentials) -> list[str]:
     return [
         f"--kubeconfig={credentials.kubeconfig('system:kube-controller-manager')}",
         "--use-service-account-credentials",
-        f"--service-account-private-key-file={credentials.service_account_key}",
+        f"--service-account-private-key-file={credentials.key}",
         f"--root-ca-file={credentials.authority}",
         # At the default of 20 requests per second they would take 5 s to start: each asks for its token first.
         "--kube-api-qps=500",

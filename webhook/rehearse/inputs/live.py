@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -12,15 +11,16 @@ from webhook.capacity.providers.provider import readers_by_resource
 from webhook.cluster.api import ApiError
 from webhook.cluster.connection import run_on_cluster
 from webhook.cluster.resources import api_server_release
-from webhook.cluster.source import pages
-from webhook.rehearse.inputs.resources import KINDS, NODE, POD, RehearsedKind, manifest_of
+from webhook.cluster.source import WatchedResource
+from webhook.rehearse.inputs.resources import KINDS, NODE, POD, manifest_of
 from webhook.rehearse.inputs.source import ClusterSource
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import Iterable
 
     from webhook.cluster.api import Api
     from webhook.cluster.connection import Connection
+    from webhook.cluster.source import ListedMetadata
     from webhook.engine.bundle import Bundle
     from webhook.offline.manifests.objects import Manifest
     from webhook.rehearse.inputs.resources import JSON
@@ -47,46 +47,35 @@ def live_version(connection: Connection) -> str:
 
 
 async def _read(api: Api, bundle: Bundle) -> ClusterSource:
-    release = await api_server_release(api, _ANSWER)
-    objects: list[JSON] = []
+    readers = readers_by_resource(bundle.providers.values())
+    sources: list[tuple[str, str, str, tuple[str, ...]]] = [
+        *((kind.group, kind.kind, kind.plural, ("v1",)) for kind in KINDS),
+        *((group, reader.any.kind, plural, reader.any.versions) for (group, plural), reader in readers.items()),
+    ]
+    manifests: list[Manifest] = []
     notes: list[str] = []
-    for kind in KINDS:
+    for group, kind, plural, versions in sources:
+        source = WatchedResource(group=group, versions=versions, resource=plural, read=_decoded, optional=True)
         try:
-            values = [without_environment(value) async for value in _list(api, kind)]
+            listing = await source.list(api, _ANSWER)
         except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:  # older clusters have no devices
-                if kind in {NODE, POD}:
-                    raise
-                notes.append(f"{kind.plural} can't be read, and are taken for none: {error}")
+            if kind in {NODE.kind, POD.kind}:
+                raise
+            notes.append(f"{plural} can't be read, and are taken for none: {error}")
             continue
-        objects += [value for value in values if kind is not POD or value["status"].get("phase") in _ALIVE]
-    for node in (each for each in objects if each["kind"] == NODE.kind):
-        node["status"] = {**node.get("status", {}), "allocatable": node.get("status", {}).get("allocatable") or _NONE}
-    objects += [each async for each in _pools(api, bundle)]
-    manifests = [manifest_of("the cluster", each) for each in objects]
-    return ClusterSource(manifests=manifests, live=True, notes=notes, version=release)
+        if listing is not None:  # older clusters have no devices, and most have one kind of node pools
+            api_version = f"{group}/{listing.version}" if group else listing.version
+            for value in listing.items.values():
+                if kind == NODE.kind:
+                    value["status"].setdefault("allocatable", _NONE)
+                if kind != POD.kind or value["status"].get("phase") in _ALIVE:
+                    manifests.append(manifest_of("the cluster", {"apiVersion": api_version, "kind": kind, **value}))
+    return ClusterSource(manifests=manifests, live=True, notes=notes, version=await api_server_release(api, _ANSWER))
 
 
-async def _pools(api: Api, bundle: Bundle) -> AsyncIterator[JSON]:
-    for (group, resource), readers in readers_by_resource(bundle.providers.values()).items():
-        for version in readers.any.versions:
-            try:
-                for each in [
-                    each async for each in _list(api, RehearsedKind(group, readers.any.kind, resource), version)
-                ]:
-                    yield each
-                break
-            except ApiError:
-                continue  # most clusters have one kind of node pools
-
-
-async def _list(api: Api, kind: RehearsedKind, version: str = "v1") -> AsyncIterator[JSON]:
-    """Yield the objects of a kind. Raise ApiError."""
-    api_version = f"{kind.group}/{version}" if kind.group else version
-    path = f"/apis/{api_version}/{kind.plural}" if kind.group else f"/api/{api_version}/{kind.plural}"
-    async for page in pages(lambda each: api.read(each, _ANSWER), path):
-        for item in page.items:
-            yield {"apiVersion": api_version, "kind": kind.kind, **msgspec.json.decode(item)}
+def _decoded(_: ListedMetadata, raw: msgspec.Raw) -> JSON:
+    value: JSON = without_environment(msgspec.json.decode(raw))
+    return value
 
 
 def without_environment(value: Any) -> Any:  # noqa: ANN401 - JSON

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from webhook.base.exits import CannotJudgeError
 from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
+from webhook.capacity.providers.nodes import HOSTNAME_LABEL, provider_of
 from webhook.documents.model import merge_patch
 from webhook.kube.quantity import amount_of
 from webhook.policy.errors import did_you_mean
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
     from webhook.rehearse.inputs.resources import JSON
 
-HOSTNAME: Final = "kubernetes.io/hostname"
 CREATED: Final = "2026-01-01T00:00:00Z"
 """When an object was made that does not say so; nothing depends on it."""
 
@@ -76,14 +76,11 @@ class RehearsedNode:
 def read_node(value: JSON, pools: Sequence[Pool], providers: Mapping[str, Provider]) -> RehearsedNode:
     """Return a Node with its provider and pool."""
     labels = value["metadata"]["labels"]
-    # Karpenter's Nodes have labels of EKS or AKS too: a provider whose pools are objects of the cluster comes first.
-    named = [each for each in providers.values() if each.pool_name_label in labels]
-    named.sort(key=lambda each: not each.pools_are_here)
-    marked = next((each for each in providers.values() if each.is_spot_node(labels)), None)
-    name = labels[named[0].pool_name_label] if named else ""
+    provider = provider_of(labels, providers.values())
+    name = labels.get(provider.pool_name_label, "") if provider is not None else ""
     pool = next((each for each in pools if each.is_named(name)), None)
-    spot = marked is not None or (pool is not None and pool.spot)
-    return RehearsedNode(value, name, named[0] if named else marked, pool, spot)
+    spot = any(each.is_spot_node(labels) for each in providers.values()) or (pool is not None and pool.spot)
+    return RehearsedNode(value, name, provider, pool, spot)
 
 
 def absent(flag: str, what: str, name: str, there: Sequence[str]) -> CannotJudgeError:
@@ -96,7 +93,7 @@ def absent(flag: str, what: str, name: str, there: Sequence[str]) -> CannotJudge
 def running_node(value: JSON, allocatable: Mapping[str, Any]) -> JSON:
     """Return a Node as the API server has one that runs, with what it offers."""
     metadata, status = stored_metadata(value["metadata"]), value.get("status") or {}
-    metadata["labels"] = {HOSTNAME: metadata["name"], **(metadata.get("labels") or {})}
+    metadata["labels"] = {HOSTNAME_LABEL: metadata["name"], **(metadata.get("labels") or {})}
     offered = {**_DEFAULTS, **allocatable}
     return {
         "apiVersion": "v1",
@@ -119,22 +116,19 @@ def stored_metadata(metadata: JSON) -> JSON:
 
 
 def nodes_of_pools(
-    sizes: Iterable[tuple[Pool, int]],
+    pools: Iterable[Pool],
     there: Sequence[RehearsedNode],
     providers: Mapping[str, Provider],
     allocatable: Mapping[str, Mapping[str, str]],
 ) -> list[RehearsedNode]:
-    """Return the Nodes of those pools that have none, as many as these sizes say. Raise CannotJudgeError."""
+    """Return the Nodes of those pools that have none, as many as each pool says. Raise CannotJudgeError."""
     names = {node.pool_name for node in there} - {""}
-    without = [(pool, size) for pool, size in sizes if names.isdisjoint({pool.name, pool.pool_name})]
+    without = [pool for pool in pools if names.isdisjoint({pool.name, pool.pool_name})]
     offered = {**_shown_by(there), **allocatable}
-    for pool, size in without:
-        _check_number(size, str(pool))
-    pools = [pool for pool, _ in without]
     return [
-        read_node(_node_of_pool(pool, number, providers, offered), pools, providers)
-        for pool, size in without
-        for number in range(size)
+        read_node(_node_of_pool(pool, number, providers, offered), without, providers)
+        for pool in without
+        for number in _numbers(size_of(pool), str(pool))
     ]
 
 
@@ -157,17 +151,16 @@ def grown_nodes(
     """
     grown: list[tuple[float, RehearsedNode]] = []
     for name, number, seconds in growth:
-        _check_number(number, f"--grow {name}")
         model = next((node.value for node in nodes if name in node.pool_names), None)
-        pool = next((pool for pool in pools if pool.is_named(name)), None)
-        if model is None and pool is None:
-            there = {pool.name for pool in pools}.union(*(node.pool_names for node in nodes))
-            raise absent(f"--grow {name}", "pool", name, sorted(there))
-        for index in range(number):
-            if model is None and pool is not None:
-                model = _node_of_pool(pool, index, providers, {**_shown_by(nodes), **allocatable})
+        if model is None:
+            pool = next((pool for pool in pools if pool.is_named(name)), None)
+            if pool is None:
+                there = {pool.name for pool in pools}.union(*(node.pool_names for node in nodes))
+                raise absent(f"--grow {name}", "pool", name, sorted(there))
+            model = _node_of_pool(pool, 0, providers, {**_shown_by(nodes), **allocatable})
+        for index in _numbers(number, f"--grow {name}"):
             named = f"{name}-grown-{index}"
-            own = {"name": named, "uid": str(uuid.uuid4()), "labels": {HOSTNAME: named}}
+            own = {"name": named, "uid": str(uuid.uuid4()), "labels": {HOSTNAME_LABEL: named}}
             new = merge_patch(model, {"metadata": own, "spec": {"unschedulable": None, "providerID": None}})
             grown.append((seconds, read_node(new, pools, providers)))
     return grown
@@ -179,12 +172,13 @@ def size_of(pool: Pool) -> int:
     return max(desired or 0, 0)
 
 
-def _check_number(number: int, whose: str) -> None:
-    """Raise CannotJudgeError if these are more nodes of one pool than a rehearsal can take."""
-    if number > _MOST_OF_ONE_POOL:
+def _numbers(size: int, whose: str) -> range:
+    """Return the numbers of so many nodes. Raise CannotJudgeError if a rehearsal can't take them."""
+    if size > _MOST_OF_ONE_POOL:
         raise CannotJudgeError(
-            f"spotgate rehearse: {whose}: {number} nodes are more than a rehearsal takes; at most {_MOST_OF_ONE_POOL}"
+            f"spotgate rehearse: {whose}: {size} nodes are more than a rehearsal takes; at most {_MOST_OF_ONE_POOL}"
         )
+    return range(size)
 
 
 def _node_of_pool(
@@ -193,7 +187,7 @@ def _node_of_pool(
     """Return a Node that the pool would have. Its zones take turns. Raise CannotJudgeError."""
     provider = providers[pool.provider]
     name = f"{pool.name}-{number}"
-    labels = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", HOSTNAME: name, **pool.labels}
+    labels = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", HOSTNAME_LABEL: name, **pool.labels}
     if provider.pool_name_label:
         labels.setdefault(provider.pool_name_label, pool.pool_name or pool.name)
     kind = pool.instance_type.partition(", ")[0]

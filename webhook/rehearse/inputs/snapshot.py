@@ -18,7 +18,7 @@ from webhook.model.review import MalformedObjectError
 from webhook.offline.manifests.state import view_of
 from webhook.rehearse.inputs.budgets import keep_counts
 from webhook.rehearse.inputs.gangs import pods_without_controller
-from webhook.rehearse.inputs.nodes import CREATED, nodes_of_pools, read_node, running_node, size_of, stored_metadata
+from webhook.rehearse.inputs.nodes import CREATED, nodes_of_pools, read_node, running_node, stored_metadata
 from webhook.rehearse.inputs.resources import (
     CLAIM,
     LIMIT_RANGE,
@@ -120,8 +120,8 @@ def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Mapping[str,
     if not source.live:
         created += _storage_classes_for([*existing, *(each.value for each in created)])
     nodes = [read_node(each, pools, bundle.providers) for each in existing if each["kind"] == NODE.kind]
-    empty = [(pool, size_of(pool)) for pool in pools if not source.live or source.has_added(pool)]
-    new = nodes_of_pools(empty, nodes, bundle.providers, allocatable)
+    described = [pool for pool in pools if not source.live or source.has_added(pool)]
+    new = nodes_of_pools(described, nodes, bundle.providers, allocatable)
     nodes += new
     existing += [each.value for each in new]
     _expect_nodes(nodes, existing)

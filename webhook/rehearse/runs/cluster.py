@@ -198,8 +198,8 @@ def _start_webhook(plane: ControlPlane, flags: Sequence[str], state: Sequence[JS
         ],
         plane.directory / "spotgate.log",
     )
-    plane.processes["spotgate"] = process
     process.start()
+    plane.processes["spotgate"] = process
     return plane.wait_for("spotgate", lambda: _port_in(process.log))
 
 

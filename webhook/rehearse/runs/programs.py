@@ -26,7 +26,7 @@ from webhook.rehearse.controlplane.binaries import (
 from webhook.rehearse.controlplane.images import copy_from_images
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 NEEDED: Final = EVERYTHING - {"kubectl"}
 OLDEST: Final = (1, 34)
@@ -77,7 +77,7 @@ def prepare(cluster: str | None) -> Programs:
     for obtain in (None, _build, copy_from_images):
         try:
             if obtain is not None:
-                obtain(version, cache_directory(), report)
+                obtain(version)
             if (programs := _found(version)) is not None:
                 return programs
         except BinariesError as error:
@@ -95,14 +95,14 @@ def _preferred(cluster: str | None) -> str:
     return release[0] if release and minor and newest and OLDEST <= minor < newest else KUBERNETES.version
 
 
-def _build(version: str, cache: Path, say: Callable[[str], None]) -> None:
+def _build(version: str) -> None:
     if version != KUBERNETES.version:
         raise BinariesError(
             f"spotgate builds only Kubernetes {KUBERNETES.version}; {version} comes from container images"
         )
     find_go()
-    say("building the programs of the control plane with Go takes 8 to 15 minutes on two cores, once")
-    find_or_build(NEEDED, cache=cache, say=say)
+    report("building the programs of the control plane with Go takes 8 to 15 minutes on two cores, once")
+    find_or_build(NEEDED)
 
 
 def _found(version: str) -> Programs | None:
