@@ -29,7 +29,6 @@ from webhook.rehearse.result import NO_SCHEDULER, Fix
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from webhook.engine.bundle import Bundle
     from webhook.rehearse.inputs.nodes import RehearsedNode
     from webhook.rehearse.inputs.resources import JSON
     from webhook.rehearse.inputs.snapshot import ClusterSnapshot
@@ -43,7 +42,7 @@ _BACKOFF_LIMIT: Final = 6
 _IGNORE_DISRUPTIONS: Final = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 
-def fixes_of(result: Rehearsal, snapshot: ClusterSnapshot, bundle: Bundle, *, startup: float) -> tuple[Fix, ...]:
+def fixes_of(result: Rehearsal, snapshot: ClusterSnapshot, *, startup: float) -> tuple[Fix, ...]:
     """Return fixes: each a change of one object that is there, or a new one.
 
     A drain waits ``startup`` seconds for each Pod that moves where a budget demands it.
@@ -68,24 +67,22 @@ def fixes_of(result: Rehearsal, snapshot: ClusterSnapshot, bundle: Bundle, *, st
             again = startup + (grace if workload.kind == "StatefulSet" else 0)
             rounds = 1 + math.floor(max(seconds - grace, 0) / again) if again else 1
             found += _of_budget(workload, value, objects, math.ceil(workload.lost / rounds))
-    return (*found, *_fallback_pools(result, snapshot, bundle, objects))
+    return (*found, *_fallback_pools(result, snapshot, objects))
 
 
-def with_fixes(
-    snapshot: ClusterSnapshot, fixes: Iterable[Fix], bundle: Bundle, allocatable: Mapping[str, Mapping[str, str]]
-) -> ClusterSnapshot:
+def with_fixes(snapshot: ClusterSnapshot, fixes: Iterable[Fix]) -> ClusterSnapshot:
     """Return the cluster with these fixes. Raise CannotJudgeError."""
     changes = [manifest_of("the fixes", dict(fix.manifest)) for fix in fixes]
-    return snapshot_of(snapshot.source.with_changes(changes), bundle, allocatable)
+    return snapshot_of(snapshot.source.with_changes(changes), snapshot.bundle, snapshot.allocatable)
 
 
-def growth_of(after: ClusterSnapshot, bundle: Bundle, seconds: float | None) -> list[tuple[str, int, float]]:
+def growth_of(after: ClusterSnapshot, seconds: float | None) -> list[tuple[str, int, float]]:
     """Return by how many nodes each new pool grows to its maximum, and when: by default as its provider provisions."""
     return [
         (
             pool.name,
             pool.maximum - size_of(pool),
-            bundle.providers[pool.provider].interruption.provisioning_seconds if seconds is None else seconds,
+            after.bundle.providers[pool.provider].interruption.provisioning_seconds if seconds is None else seconds,
         )
         for pool in after.pools
         if after.source.has_added(pool) and pool.autoscaling and pool.maximum
@@ -186,7 +183,7 @@ def _of_budget(
 
 
 def _fallback_pools(
-    result: Rehearsal, snapshot: ClusterSnapshot, bundle: Bundle, objects: Mapping[tuple[str, str, str], JSON]
+    result: Rehearsal, snapshot: ClusterSnapshot, objects: Mapping[tuple[str, str, str], JSON]
 ) -> Iterator[Fix]:
     """Propose an on-demand pool for each lost spot pool whose Pods stay pending, as large as they need."""
     nodes = {node.name: node for node in snapshot.nodes}
@@ -206,7 +203,7 @@ def _fallback_pools(
         if not like.spot and (pool is not None or provider is None or provider.spot_node_labels):
             continue
         number = _nodes_for(pods, _free_of(like, snapshot))
-        manifest = _on_demand(like, number, snapshot, bundle) if number else None
+        manifest = _on_demand(like, number, snapshot) if number else None
         if manifest is not None:
             yield Fix(
                 f"{pool or name}: {counted(len(pods), 'Pod')} of it can't be scheduled elsewhere; "
@@ -239,7 +236,7 @@ def _nodes_for(pods: Iterable[Counter[str]], offered: Counter[str]) -> int:
     return len(nodes)
 
 
-def _on_demand(like: RehearsedNode, number: int, snapshot: ClusterSnapshot, bundle: Bundle) -> JSON | None:
+def _on_demand(like: RehearsedNode, number: int, snapshot: ClusterSnapshot) -> JSON | None:
     """Return an on-demand pool like a node's or, where no object describes that, like the node."""
     name, namespace, kind, instance_type = like.pool_name, "", "", like.labels.get(TYPE_LABEL, "")
     provider = like.provider.name if like.provider is not None else ""
@@ -248,7 +245,9 @@ def _on_demand(like: RehearsedNode, number: int, snapshot: ClusterSnapshot, bund
         provider = pool.provider
     written = (each.value for each in snapshot.source.manifests if (each.kind, each.name) == (kind, name))
     old = next(written, None)
-    readers = (reader for reader in bundle.readers if reader.provider == provider and kind in {"", reader.kind})
+    readers = (
+        reader for reader in snapshot.bundle.readers if reader.provider == provider and kind in {"", reader.kind}
+    )
     pools = (
         on_demand_manifest(
             reader,

@@ -177,7 +177,7 @@ def rehearsed(*, replicas: Any = 6, **figures: Any) -> Rehearsal:
 def test_what_is_proposed(
     bundle: Bundle, tmp_path: Any, text: str, result: Rehearsal, proposed: list[dict[str, Any]]
 ) -> None:
-    fixes = fixes_of(result, snapshot(bundle, tmp_path, text), bundle, startup=30)
+    fixes = fixes_of(result, snapshot(bundle, tmp_path, text), startup=30)
     assert len(fixes) == len(proposed)
     for fix, part in zip(fixes, proposed, strict=True):
         manifest = yaml.safe_load(fix.yaml)
@@ -200,7 +200,7 @@ def test_the_cluster_with_the_fixes_has_them(bundle: Bundle, tmp_path: Any) -> N
         budget="web",
         reasons=("PodDisruptionBudget web allows no disruption",),
     )
-    after = with_fixes(before, fixes_of(result, before, bundle, startup=30), bundle, ALLOCATABLE)
+    after = with_fixes(before, fixes_of(result, before, startup=30))
     objects = {(each["kind"], each["metadata"]["name"]): each for each in after.objects}
     template = objects["Deployment", "web"]["spec"]["template"]
     assert template["metadata"]["labels"] == {"app": "web", "spotgate.dev/capacity": "spot-preferred"}
@@ -240,7 +240,7 @@ def test_a_job_that_fails_is_to_survive(bundle: Bundle, tmp_path: Any, restart: 
     result = rehearsed(reasons=("the Job has failed: BackoffLimitExceeded: too many",))
     job = structs.replace(result.workloads[0], api_version="batch/v1", kind="Job")
     failed = structs.replace(result, workloads=(job,))
-    (fix,) = fixes_of(failed, snapshot(bundle, tmp_path, JOB % restart), bundle, startup=30)
+    (fix,) = fixes_of(failed, snapshot(bundle, tmp_path, JOB % restart), startup=30)
     assert fix.manifest["spec"] == proposed
 
 
@@ -248,7 +248,7 @@ def test_a_fix_of_a_pod_template_says_that_a_job_that_exists_can_not_get_it(bund
     result = rehearsed(killed_early=Figure(2, 2))
     job = structs.replace(result.workloads[0], api_version="batch/v1", kind="Job")
     slow = (JOB % "Never").replace("restartPolicy", "terminationGracePeriodSeconds: 600, restartPolicy")
-    (fix,) = fixes_of(structs.replace(result, workloads=(job,)), snapshot(bundle, tmp_path, slow), bundle, startup=30)
+    (fix,) = fixes_of(structs.replace(result, workloads=(job,)), snapshot(bundle, tmp_path, slow), startup=30)
     assert fix.manifest["spec"]["template"]["spec"] == {"terminationGracePeriodSeconds": 300}
     assert fix.why.endswith("; create the Job again to change it")
 
@@ -313,7 +313,7 @@ def test_a_proposed_pool_has_labels_and_taints_and_grows_when_its_provider_provi
     (tmp_path / "cluster.yaml").write_text(f"{LABELLED_POOL}---{DEPLOYMENT % ('spot-preferred', 30)}")
     before = snapshot_of(ClusterSource(manifests=read_manifests([tmp_path]).objects), bundle, ALLOCATABLE)
     lost = rehearsed(pending=Figure(6, 6))
-    (fix,) = fixes_of(lost, before, bundle, startup=30)
+    (fix,) = fixes_of(lost, before, startup=30)
     assert fix.manifest["spec"] == {
         "computeClass": "default",
         "instanceType": "big",
@@ -323,10 +323,10 @@ def test_a_proposed_pool_has_labels_and_taints_and_grows_when_its_provider_provi
         "nodeLabels": {"team": "ml"},
         "nodeTaints": [{"key": "dedicated", "value": "ml", "effect": "NoSchedule"}],
     }
-    after = with_fixes(before, [fix], bundle, ALLOCATABLE)
+    after = with_fixes(before, [fix])
     assert [node.name for node in after.nodes] == ["spot-0", "spot-1"]
-    assert growth_of(after, bundle, None) == [("spot-fallback", 2, 1800)]
-    assert growth_of(after, bundle, 90) == [("spot-fallback", 2, 90)]
+    assert growth_of(after, None) == [("spot-fallback", 2, 1800)]
+    assert growth_of(after, 90) == [("spot-fallback", 2, 90)]
 
 
 def test_no_budget_is_proposed_that_blocks_or_that_is_there_already(bundle: Bundle, tmp_path: Any) -> None:
@@ -336,12 +336,12 @@ def test_no_budget_is_proposed_that_blocks_or_that_is_there_already(bundle: Bund
     cluster = snapshot(bundle, tmp_path, text)
     for replicas, expected in ((6, [{"minAvailable": None, "maxUnavailable": 2}]), (2, [])):
         result = rehearsed(killed_early=Figure(1, 1), budget="web", reasons=why, replicas=replicas)
-        assert [fix.manifest["spec"] for fix in fixes_of(result, cluster, bundle, startup=30)] == expected
+        assert [fix.manifest["spec"] for fix in fixes_of(result, cluster, startup=30)] == expected
     none_lost = structs.replace(result.workloads[0], lost=0, lost_on=(), budget="", lowest_ready=Figure(0, 0))
     no_room = structs.replace(none_lost, lost=6, pending=Figure(1, 1))
     for workload in (none_lost, no_room):
         harmless = structs.replace(result, workloads=(workload,))
-        assert not fixes_of(harmless, snapshot(bundle, tmp_path, text.partition("---")[0]), bundle, startup=30)
+        assert not fixes_of(harmless, snapshot(bundle, tmp_path, text.partition("---")[0]), startup=30)
 
 
 def test_each_fix_is_tried_without_the_others_until_the_time_is_over() -> None:

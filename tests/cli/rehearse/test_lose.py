@@ -36,7 +36,7 @@ def lost(*wanted: str) -> tuple[tuple[str, ...], set[str]]:
     snapshot = snapshot_of(
         ClusterSource(manifests=[manifest_of("here", each) for each in CLUSTER]), BUNDLE, ALLOCATABLE
     )
-    loss = loss_of(wanted, snapshot, BUNDLE.providers)
+    loss = loss_of(wanted, snapshot)
     assert sum(len(window.nodes) for window in loss.windows) == len(loss.nodes)  # none counts twice
     return loss.named, set(loss.nodes)
 
@@ -87,7 +87,7 @@ def test_a_name_of_several_pools_is_refused() -> None:
     manifests = [manifest_of("here", value) for value in (*CLUSTER, other)]
     snapshot = snapshot_of(ClusterSource(manifests=manifests), BUNDLE, ALLOCATABLE)
     with pytest.raises(CannotJudgeError, match="--lose odd: 2 pools have this name: NodePool odd, NodePool odd"):
-        loss_of(["odd"], snapshot, BUNDLE.providers)
+        loss_of(["odd"], snapshot)
 
 
 WRITE = (

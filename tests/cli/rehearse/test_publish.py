@@ -12,9 +12,9 @@ from webhook.base.exits import CannotJudgeError
 from webhook.commands import command_parser, main
 from webhook.commands.rehearse import publish as module
 from webhook.commands.rehearse.publish import publish, spot_pools
-from webhook.commands.rehearse.rehearsals import RehearseOptions
 from webhook.offline.options import options_of
 from webhook.rehearse.inputs.nodes import read_node
+from webhook.rehearse.options import RehearseOptions
 
 if TYPE_CHECKING:
     from webhook.rehearse.result import Rehearsal

@@ -114,7 +114,5 @@ def test_every_format_begins_with_it(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_workload_is_ready_again_when_as_many_pods_are_ready_as_before(
     looks: list[tuple[float, int]], again: float | None, down: float | None
 ) -> None:
-    readiness = Readiness()
-    for seconds, ready in looks:
-        readiness.look((ready, 0, 0, 1), seconds)
+    readiness = Readiness([(seconds, (ready, 0, 0, 1)) for seconds, ready in looks])
     assert (Figure.over([readiness.again]).max, Figure.over([readiness.down]).max) == (again, down)

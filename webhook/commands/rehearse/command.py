@@ -14,10 +14,11 @@ from msgspec import structs
 
 from webhook.base.exits import FINE, FOUND, CannotJudgeError
 from webhook.base.terminal import complain
-from webhook.commands.rehearse.rehearsals import Rehearsals, RehearseOptions
+from webhook.commands.rehearse.rehearsals import Rehearsals
 from webhook.kube.quantity import amount_of
 from webhook.offline.options import add_cluster, add_list, add_policies, object_name, options_of, path, read_policies
 from webhook.rehearse.compare import compare
+from webhook.rehearse.options import RehearseOptions
 from webhook.rehearse.result import DrainedBy
 from webhook.rehearse.trying import try_fixes
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from webhook.cluster.api import Api
-    from webhook.commands.rehearse.rehearsals import RehearseOptions
     from webhook.rehearse.inputs.nodes import RehearsedNode
+    from webhook.rehearse.options import RehearseOptions
     from webhook.rehearse.result import Rehearsal, RehearsalSummary, WorkloadResult
 
 JSON = dict[str, Any]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from webhook.base.exits import CannotJudgeError
-from webhook.cluster.connection import Connection
 from webhook.offline.manifests.objects import read_manifests
 from webhook.rehearse.compare import write_base
 from webhook.rehearse.fixes import fixes_of, growth_of, with_fixes
-from webhook.rehearse.inputs.nodes import grown_nodes
-from webhook.rehearse.inputs.selection import Loss, loss_of
+from webhook.rehearse.inputs.selection import Loss, grown_nodes, loss_of
 from webhook.rehearse.inputs.snapshot import snapshot_of
 from webhook.rehearse.inputs.source import ClusterSource
 
@@ -24,38 +22,8 @@ if TYPE_CHECKING:
 
     from webhook.engine.bundle import Bundle
     from webhook.rehearse.inputs.snapshot import ClusterSnapshot
-    from webhook.rehearse.result import DrainedBy, Fix, Rehearsal
-
-
-@dataclass(frozen=True, slots=True)
-class RehearseOptions(Connection):
-    """The flags, parsed."""
-
-    paths: list[str]
-    lose: list[str]
-    runs: int
-    max_pending: int | None
-    compare: str | None
-    with_fixes: bool
-    fix_seconds: float
-    publish: tuple[str, str] | None
-    output: str
-    state: list[str]
-    cluster: str
-    drained_by: DrainedBy | None
-    grow: list[tuple[str, int, float]]
-    allocatable: list[tuple[str, dict[str, str]]]
-    startup_seconds: float
-    provisioning_seconds: int | None
-    scheduler_config: Path | None
-    policies: list[Path]
-    binaries: Path | None
-    prepare: bool
-
-    @property
-    def offered(self) -> dict[str, dict[str, str]]:
-        """Return the resources of a node by instance type or pool."""
-        return dict(self.allocatable)
+    from webhook.rehearse.options import RehearseOptions
+    from webhook.rehearse.result import Fix, Rehearsal
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +44,11 @@ class Rehearsals:
             from webhook.rehearse.inputs.live import live_source  # noqa: PLC0415 - the Kubernetes client
 
             source = live_source(options, manifests.objects, self.bundle)
-        return snapshot_of(source, self.bundle, options.offered)
+        return snapshot_of(source, self.bundle, dict(options.allocatable))
 
     def loss(self, snapshot: ClusterSnapshot, lost: Sequence[str]) -> Loss:
         """Return the Nodes that are lost, of the values of ``--lose``."""
-        return loss_of(lost, snapshot, self.bundle.providers, self.options.drained_by)
+        return loss_of(lost, snapshot, self.options.drained_by)
 
     def run(
         self,
@@ -90,33 +58,17 @@ class Rehearsals:
         runs: int | None = None,
     ) -> Rehearsal:
         """Rehearse the loss, with this growth in addition to the requested one."""
-        from webhook.rehearse.runs.cluster import RehearsalOptions  # noqa: PLC0415 - half a second
-        from webhook.rehearse.runs.programs import find_programs  # noqa: PLC0415
-        from webhook.rehearse.runs.rehearsal import rehearse  # noqa: PLC0415
+        from webhook.rehearse.runs.rehearsal import rehearse  # noqa: PLC0415 - half a second
 
-        options, bundle = self.options, self.bundle
-        grow = [*options.grow, *growth]
-        grown = grown_nodes(grow, snapshot.nodes, snapshot.pools, bundle.providers, options.offered)
-        result = rehearse(
-            snapshot,
-            loss,
-            RehearsalOptions(
-                programs=find_programs(options.binaries, snapshot.source.version),
-                bundle=bundle,
-                serve_flags=[*(f"--policies={path}" for path in options.policies), f"--cluster={options.cluster}"],
-                scheduler_config=options.scheduler_config,
-                runs=runs or options.runs,
-                startup=options.startup_seconds,
-                grown=grown,
-            ),
-        )
-        return structs.replace(result, fixes=fixes_of(result, snapshot, bundle, startup=options.startup_seconds))
+        options = self.options
+        grown = grown_nodes([*options.grow, *growth], snapshot)
+        result = rehearse(snapshot, replace(loss, grown=grown), options, runs or options.runs)
+        return structs.replace(result, fixes=fixes_of(result, snapshot, startup=options.startup_seconds))
 
     def run_with(self, snapshot: ClusterSnapshot, loss: Loss, fixes: Sequence[Fix], runs: int | None) -> Rehearsal:
         """Rehearse the loss with these fixes applied."""
-        after = with_fixes(snapshot, fixes, self.bundle, self.options.offered)
-        growth = growth_of(after, self.bundle, self.options.provisioning_seconds)
-        return self.run(after, loss, growth, runs)
+        after = with_fixes(snapshot, fixes)
+        return self.run(after, loss, growth_of(after, self.options.provisioning_seconds), runs)
 
     def run_base(self) -> Rehearsal:
         """Rehearse the manifests of the merge base, by the policies of now."""

@@ -63,7 +63,7 @@ class ControlPlane:
 
     def start(self, name: str, flags: Sequence[str], program: str = "") -> None:
         """Start a program, by default the one of this name; it ends with the control plane."""
-        command = [str(self.binaries[program or name]), *flags]
+        command = [str(self.binaries.get(program or name, program)), *flags]
         process = Process(name, command, self.directory / f"{name}.log")
         process.start()
         self.processes[name] = process

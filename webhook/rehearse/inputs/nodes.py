@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from webhook.base.exits import CannotJudgeError
 from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL, provider_of
-from webhook.documents.model import merge_patch
 from webhook.kube.quantity import amount_of
 from webhook.policy.errors import did_you_mean
 
@@ -124,46 +123,18 @@ def nodes_of_pools(
     """Return the Nodes of those pools that have none, as many as each pool says. Raise CannotJudgeError."""
     names = {node.pool_name for node in there} - {""}
     without = [pool for pool in pools if names.isdisjoint({pool.name, pool.pool_name})]
-    offered = {**_shown_by(there), **allocatable}
+    offered = {**allocatable_by_type(there), **allocatable}
     return [
-        read_node(_node_of_pool(pool, number, providers, offered), without, providers)
+        read_node(node_of_pool(pool, number, providers, offered), without, providers)
         for pool in without
-        for number in _numbers(size_of(pool), str(pool))
+        for number in node_numbers(size_of(pool), str(pool))
     ]
 
 
-def _shown_by(nodes: Iterable[RehearsedNode]) -> dict[str, Mapping[str, str]]:
+def allocatable_by_type(nodes: Iterable[RehearsedNode]) -> dict[str, Mapping[str, str]]:
     """Return what nodes of each instance type offer."""
     typed = ((node.labels.get(TYPE_LABEL) or (node.pool and node.pool.instance_type), node) for node in nodes)
     return {kind: node.value["status"]["allocatable"] for kind, node in typed if kind}
-
-
-def grown_nodes(
-    growth: Iterable[tuple[str, int, float]],
-    nodes: Sequence[RehearsedNode],
-    pools: Sequence[Pool],
-    providers: Mapping[str, Provider],
-    allocatable: Mapping[str, Mapping[str, str]],
-) -> list[tuple[float, RehearsedNode]]:
-    """Return the Nodes that arrive, each with its second: like the pool's others, or as the pool says.
-
-    Raise CannotJudgeError if there is no such pool.
-    """
-    grown: list[tuple[float, RehearsedNode]] = []
-    for name, number, seconds in growth:
-        model = next((node.value for node in nodes if name in node.pool_names), None)
-        if model is None:
-            pool = next((pool for pool in pools if pool.is_named(name)), None)
-            if pool is None:
-                there = {pool.name for pool in pools}.union(*(node.pool_names for node in nodes))
-                raise absent(f"--grow {name}", "pool", name, sorted(there))
-            model = _node_of_pool(pool, 0, providers, {**_shown_by(nodes), **allocatable})
-        for index in _numbers(number, f"--grow {name}"):
-            named = f"{name}-grown-{index}"
-            own = {"name": named, "uid": str(uuid.uuid4()), "labels": {HOSTNAME_LABEL: named}}
-            new = merge_patch(model, {"metadata": own, "spec": {"unschedulable": None, "providerID": None}})
-            grown.append((seconds, read_node(new, pools, providers)))
-    return grown
 
 
 def size_of(pool: Pool) -> int:
@@ -172,7 +143,7 @@ def size_of(pool: Pool) -> int:
     return max(desired or 0, 0)
 
 
-def _numbers(size: int, whose: str) -> range:
+def node_numbers(size: int, whose: str) -> range:
     """Return the numbers of so many nodes. Raise CannotJudgeError if a rehearsal can't take them."""
     if size > _MOST_OF_ONE_POOL:
         raise CannotJudgeError(
@@ -181,7 +152,7 @@ def _numbers(size: int, whose: str) -> range:
     return range(size)
 
 
-def _node_of_pool(
+def node_of_pool(
     pool: Pool, number: int, providers: Mapping[str, Provider], allocatable: Mapping[str, Mapping[str, str]]
 ) -> JSON:
     """Return a Node that the pool would have. Its zones take turns. Raise CannotJudgeError."""

@@ -1,10 +1,11 @@
-"""Select what is lost: the Nodes that ``--lose`` names, and what their provider does with each of them."""
+"""Select the Nodes that ``--lose`` names, with what their provider does with them, and build those of ``--grow``."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import re
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -13,13 +14,14 @@ from msgspec import structs
 from webhook.base.exits import CannotJudgeError
 from webhook.capacity.placement.budget import GraceBudgets, unevicted_annotation
 from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
-from webhook.rehearse.inputs.nodes import absent
+from webhook.capacity.providers.nodes import HOSTNAME_LABEL
+from webhook.documents.model import merge_patch
+from webhook.rehearse.inputs.nodes import absent, allocatable_by_type, node_numbers, node_of_pool, read_node
 from webhook.rehearse.result import ReclaimWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from webhook.capacity.providers.provider import Provider
     from webhook.rehearse.inputs.nodes import RehearsedNode
     from webhook.rehearse.inputs.snapshot import ClusterSnapshot
     from webhook.rehearse.result import DrainedBy
@@ -38,26 +40,31 @@ _NAMINGS: Final[Mapping[str, tuple[str, Callable[[RehearsedNode], Iterable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The Nodes that are lost.
+    """The Nodes that are lost, and those that come.
 
     Attributes:
         named: the selections, each with its kind: ``NodePool/gpu-spot``, ``30% of the spot nodes``.
         windows: the lost Nodes, by what their provider does with them.
+        grown: the Nodes that come, each with its second after the notice.
     """
 
     named: tuple[str, ...]
     windows: tuple[ReclaimWindow, ...]
+    grown: Sequence[tuple[float, RehearsedNode]] = ()
 
     @property
     def nodes(self) -> frozenset[str]:
         """Return the names of the lost Nodes."""
         return frozenset(node for window in self.windows for node in window.nodes)
 
+    def left_of(self, nodes: Iterable[RehearsedNode]) -> list[RehearsedNode]:
+        """Return the Nodes that are there in the end."""
+        return [node for node in (*nodes, *(new for _, new in self.grown)) if node.name not in self.nodes]
+
 
 def loss_of(
     wanted: Iterable[str],
     snapshot: ClusterSnapshot,
-    providers: Mapping[str, Provider],
     drained_by: DrainedBy | None = None,
 ) -> Loss:
     """Return what is lost; ``wanted`` has the values of ``--lose``.
@@ -70,7 +77,7 @@ def loss_of(
         shown, selected = _find(text, snapshot)
         named[shown] = None
         nodes |= {node.name: node for node in selected}
-    budgets = GraceBudgets(providers)
+    budgets = GraceBudgets(snapshot.bundle.providers)
     windows: dict[ReclaimWindow, list[str]] = {}
     for node in nodes.values():
         windows.setdefault(_window(node, budgets, drained_by), []).append(node.name)
@@ -155,3 +162,28 @@ def _window(node: RehearsedNode, budgets: GraceBudgets, drained_by: DrainedBy | 
         forced=unevicted != timeline.unevicted_annotation,  # Karpenter's needsForceDelete, by the pool's own limit
         assumes=chosen or timeline.assumes,
     )
+
+
+def grown_nodes(
+    growth: Iterable[tuple[str, int, float]], snapshot: ClusterSnapshot
+) -> list[tuple[float, RehearsedNode]]:
+    """Return the Nodes that arrive, each with its second: like the pool's others, or as the pool says.
+
+    Raise CannotJudgeError if there is no such pool.
+    """
+    nodes, pools, providers = snapshot.nodes, snapshot.pools, snapshot.bundle.providers
+    grown: list[tuple[float, RehearsedNode]] = []
+    for name, number, seconds in growth:
+        model = next((node.value for node in nodes if name in node.pool_names), None)
+        if model is None:
+            pool = next((pool for pool in pools if pool.is_named(name)), None)
+            if pool is None:
+                there = {pool.name for pool in pools}.union(*(node.pool_names for node in nodes))
+                raise absent(f"--grow {name}", "pool", name, sorted(there))
+            model = node_of_pool(pool, 0, providers, {**allocatable_by_type(nodes), **snapshot.allocatable})
+        for index in node_numbers(number, f"--grow {name}"):
+            named = f"{name}-grown-{index}"
+            own = {"name": named, "uid": str(uuid.uuid4()), "labels": {HOSTNAME_LABEL: named}}
+            new = merge_patch(model, {"metadata": own, "spec": {"unschedulable": None, "providerID": None}})
+            grown.append((seconds, read_node(new, pools, providers)))
+    return grown

@@ -63,6 +63,8 @@ class ClusterSnapshot:
 
     Attributes:
         source: what it was made of.
+        bundle: the policies, and the providers.
+        allocatable: what a node of an instance type, or of a pool, offers, where neither Nodes nor providers say it.
         existing: objects that are there when the rehearsal begins, such as Nodes: written to etcd as they are.
         created: objects that the API server creates while it runs, and of which controllers make Pods.
         nodes: its Nodes.
@@ -72,6 +74,8 @@ class ClusterSnapshot:
     """
 
     source: ClusterSource
+    bundle: Bundle
+    allocatable: Mapping[str, Mapping[str, str]]
     existing: Sequence[JSON]
     created: Sequence[Manifest]
     nodes: Sequence[RehearsedNode]
@@ -87,10 +91,7 @@ class ClusterSnapshot:
 
 
 def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Mapping[str, Mapping[str, str]]) -> ClusterSnapshot:
-    """Return the cluster that these objects describe. Raise CannotJudgeError if they describe none.
-
-    ``allocatable`` is what a node of an instance type, or of a pool, offers, where neither Nodes nor providers say it.
-    """
+    """Return the cluster that these objects describe. Raise CannotJudgeError if they describe none."""
     view = view_of(source.manifests, bundle.providers, complete=True, offline=not source.live)
     pools = [each for each in view.pools or () if not each.elsewhere]
     source = replace(source, manifests=without_repeats(source.manifests))
@@ -135,6 +136,8 @@ def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Mapping[str,
     told = [each.value for each in source.manifests if kind_of_object(each.value) in {None, NAMESPACE}]
     return ClusterSnapshot(
         source=source,
+        bundle=bundle,
+        allocatable=allocatable,
         existing=existing,
         created=created,
         nodes=nodes,

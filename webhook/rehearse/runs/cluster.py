@@ -22,17 +22,18 @@ from webhook.base.exits import CannotJudgeError
 from webhook.registration.configurations import configurations
 from webhook.rehearse.controlplane import servers
 from webhook.rehearse.controlplane.control_plane import ControlPlaneError, answer_of, reserve_control_plane
-from webhook.rehearse.controlplane.process import Process, reserve_port
+from webhook.rehearse.controlplane.process import reserve_port
 from webhook.rehearse.inputs.nodes import CREATED
 from webhook.rehearse.inputs.resources import kind_of_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from webhook.engine.bundle import Bundle
     from webhook.rehearse.controlplane.control_plane import ControlPlane
-    from webhook.rehearse.inputs.nodes import RehearsedNode
     from webhook.rehearse.inputs.resources import JSON
+    from webhook.rehearse.inputs.snapshot import ClusterSnapshot
+    from webhook.rehearse.options import RehearseOptions
     from webhook.rehearse.runs.programs import Programs
 
 Pairs = list[tuple[bytes, bytes]]
@@ -67,29 +68,6 @@ _BATCH: Final = 64
 """Writes of one transaction; etcd takes 128, and 1.5 MB."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RehearsalOptions:
-    """The options of a rehearsal.
-
-    Attributes:
-        programs: those of the control plane.
-        bundle: the policies of the webhook.
-        serve_flags: of `spotgate serve`: its policies, and which cluster this is.
-        scheduler_config: of the scheduler; None: the default.
-        runs: how often.
-        startup: seconds from a Pod's binding until it is ready, where nothing else is known.
-        grown: Nodes that come, each with its second after the notice.
-    """
-
-    programs: Programs
-    bundle: Bundle
-    serve_flags: Sequence[str]
-    scheduler_config: Path | None
-    runs: int
-    startup: float
-    grown: Sequence[tuple[float, RehearsedNode]]
-
-
 @dataclass(frozen=True, slots=True)
 class RunningCluster:
     """The control plane of a run.
@@ -122,19 +100,19 @@ class RunningCluster:
 
 @contextlib.contextmanager
 def start_rehearsal_cluster(
-    contents: Pairs, state: Sequence[JSON], options: RehearsalOptions
+    contents: Pairs, snapshot: ClusterSnapshot, programs: Programs, options: RehearseOptions
 ) -> Iterator[RunningCluster]:
     """Yield a control plane that runs and has these contents in its etcd; afterwards nothing of it is left.
 
-    The state tells the webhook of the cluster. Raise ControlPlaneError if it does not start, and CannotJudgeError if
+    The snapshot tells the webhook of the cluster. Raise ControlPlaneError if it does not start, and CannotJudgeError if
     the scheduler's configuration can't be read.
     """
-    with reserve_control_plane(options.programs.paths) as plane, reserve_port() as metrics:
+    with reserve_control_plane(programs.paths) as plane, reserve_port() as metrics:
         port = metrics.getsockname()[1]
         config = _scheduler_config(plane, options.scheduler_config)
-        webhook = _start_webhook(plane, options.serve_flags, state)
+        webhook = _start_webhook(plane, options, snapshot)
         plane.start_etcd()
-        own = (_WEBHOOK_KEY, json.dumps(_configuration(options.bundle, plane, webhook)).encode())
+        own = (_WEBHOOK_KEY, json.dumps(_configuration(snapshot.bundle, plane, webhook)).encode())
         plane.wait_for("etcd", lambda: answer_of(f"{plane.etcd_url}/health"))
         asyncio.run(_load(plane.etcd_url, (*contents, own)))
         plane.start_api_server(
@@ -185,22 +163,21 @@ def _scheduler_config(plane: ControlPlane, given: Path | None) -> Path:
     return path
 
 
-def _start_webhook(plane: ControlPlane, flags: Sequence[str], state: Sequence[JSON]) -> int:
+def _start_webhook(plane: ControlPlane, options: RehearseOptions, snapshot: ClusterSnapshot) -> int:
     """Start spotgate with the certificate of the API server. Return its port. Raise ControlPlaneError."""
     known = plane.directory / "state.json"
-    known.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(state)}))
-    process = Process(
+    known.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(snapshot.state)}))
+    plane.start(
         "spotgate",
         [
-            *(sys.executable, "-c", _SERVE, "serve", "--listen=127.0.0.1:0", "--ops=127.0.0.1:0", f"--state={known}"),
+            *("-c", _SERVE, "serve", "--listen=127.0.0.1:0", "--ops=127.0.0.1:0", f"--state={known}"),
             *(f"--tls-cert={plane.credentials.certificate}", f"--tls-key={plane.credentials.key}"),
-            *flags,
+            *(f"--policies={path}" for path in options.policies),
+            f"--cluster={options.cluster}",
         ],
-        plane.directory / "spotgate.log",
+        program=sys.executable,
     )
-    process.start()
-    plane.processes["spotgate"] = process
-    return plane.wait_for("spotgate", lambda: _port_in(process.log))
+    return plane.wait_for("spotgate", lambda: _port_in(plane.directory / "spotgate.log"))
 
 
 def _port_in(log: Path) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence  # noqa: TC003 - msgspec reads the annotations
 from itertools import pairwise
 
 import msgspec
@@ -15,12 +16,7 @@ class Readiness(msgspec.Struct):
         looks: these numbers, with the second since which they hold.
     """
 
-    looks: list[tuple[float, tuple[int, ...]]] = []
-
-    def look(self, numbers: tuple[int, ...], seconds: float) -> None:
-        """Note how many Pods are in each state in this second."""
-        if not self.looks or self.looks[-1][1] != numbers:
-            self.looks.append((seconds, numbers))
+    looks: Sequence[tuple[float, tuple[int, ...]]]
 
     @property
     def lowest(self) -> int:

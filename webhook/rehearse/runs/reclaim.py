@@ -11,17 +11,15 @@ import random
 from collections import Counter
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from webhook.base.exits import CannotJudgeError
-from webhook.rehearse.result import PodState
 from webhook.rehearse.runs.clock import Clock, Rank
 from webhook.rehearse.runs.drain import Drain
 from webhook.rehearse.runs.kubelet import SHUTTING_DOWN, SIGKILL, SIGTERM, killed
 from webhook.rehearse.runs.quiet import LONGEST_RUN
-from webhook.rehearse.runs.readiness import Readiness
 from webhook.rehearse.runs.remaking import Remaker
 from webhook.rehearse.runs.watching import READY, STOPPED
 from webhook.rehearse.runs.workloads import PodStage
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from webhook.rehearse.inputs.resources import JSON
-    from webhook.rehearse.result import ReclaimWindow, WorkloadKey
+    from webhook.rehearse.result import PodState, ReclaimWindow, WorkloadKey
     from webhook.rehearse.runs.quiet import Quiet
     from webhook.rehearse.runs.watching import Watches
     from webhook.rehearse.runs.workloads import RehearsedPod, Workloads
@@ -48,7 +46,7 @@ class Reclaim:
     """A reclaim, played on a control plane.
 
     Attributes:
-        readiness: how many Pods of each workload are ready, or in another state.
+        looks: how many Pods of each workload are in each state, with the second since which that holds.
         below: the seconds that each budget was not met.
         missing_before: the Pods that workloads missed already before the reclaim.
         remaker: makes Pods again.
@@ -59,12 +57,12 @@ class Reclaim:
     def __init__(
         self, writer: Writer, watches: Watches, quiet: Quiet, workloads: Workloads, *, startup: float, seed: int
     ) -> None:
-        self.readiness: dict[WorkloadKey, Readiness] = {}
+        self.looks: list[tuple[float, Counter[tuple[WorkloadKey, PodState]]]] = []
         self.below: Counter[tuple[str, str]] = Counter()
         self.missing_before: Counter[WorkloadKey] = Counter()
         self.notes: set[str] = set()
         self.workloads = workloads
-        self.remaker = Remaker(writer, watches, workloads)
+        self.remaker = Remaker(writer, workloads)
         self._writer = writer
         self._watches = watches
         self._quiet = quiet
@@ -84,16 +82,12 @@ class Reclaim:
                     f"spotgate rehearse: the cluster does not come to rest within {LONGEST_RUN:g} s: "
                     f"{', '.join(sorted(self._quiet.impatient)[:3]) or 'Pods start and stop again and again'}"
                 )
-            if stopping := [pod for pod in self.workloads.here() if _is_to_stop(pod)]:
-                for pod in stopping:
-                    pod.stage = PodStage.STOPPING
-                await together(self._stop(pod) for pod in stopping)
-                continue  # what they leave is free before a Pod that gets ready has others made
-            bound = [pod for pod in self.workloads.here() if pod.is_bound]
-            if not bound:
+            bound, stopping = self._take_new()
+            if not (bound or stopping):
                 break
-            for pod in bound:
-                pod.stage = PodStage.PLACED
+            await together(self._stop(pod) for pod in stopping)
+            if stopping:
+                await self._rest()  # what they leave is free before a Pod that gets ready has others made
             await together(self._make_ready(pod) for pod in bound)
         for pod in self.workloads.here():
             if pod.seen.lives:
@@ -156,20 +150,29 @@ class Reclaim:
             await self.remaker.ask_again()
             await self._quiet.wait()
 
+    def _take_new(self) -> tuple[list[RehearsedPod], list[RehearsedPod]]:
+        """Return the Pods that were bound, and those that were told to stop, since the last time."""
+        here = self.workloads.here()
+        bound = [pod for pod in here if pod.is_bound]
+        stopping = [pod for pod in here if pod.seen.terminating and pod.stage < PodStage.STOPPING]
+        for stage, pods in ((PodStage.PLACED, bound), (PodStage.STOPPING, stopping)):
+            for pod in pods:
+                pod.stage = stage
+        return bound, stopping
+
     def _notice(self) -> None:
         """Plan what becomes of Pods that were bound or told to stop since the last time."""
         now = self._clock.now
-        for pod in self.workloads.here():
+        bound, stopping = self._take_new()
+        for pod in bound:
             window = self._lost.get(pod.seen.node)
-            if pod.is_bound and not (window is not None and now >= window.kill):
-                pod.stage = PodStage.PLACED
+            if window is None or now < window.kill:
                 seconds = self.workloads.startup(pod.workload, self._startup)
                 self._clock.at(now + seconds, Rank.READY, partial(self._make_ready, pod))
-            elif _is_to_stop(pod):
-                pod.stage = PodStage.STOPPING
-                if pod.evicted is None:  # by its gang, or by the scheduler for a Pod of higher priority
-                    pod.evicted = now
-                self._stop_in_time(pod, pod.grace if pod.seen.node else 0)
+        for pod in stopping:
+            if pod.evicted is None:  # by its gang, or by the scheduler for a Pod of higher priority
+                pod.evicted = now
+            self._stop_in_time(pod, pod.grace if pod.seen.node else 0)
 
     def _stop_in_time(self, pod: RehearsedPod, seconds: float) -> None:
         """Have a Pod stop after so many seconds, unless it is killed before."""
@@ -179,9 +182,7 @@ class Reclaim:
 
     def _observe_states(self) -> None:
         pods = Counter((pod.workload, pod.state) for pod in self.workloads.here() if not pod.seen.finished)
-        for workload in {pod.workload for pod in self.workloads.known.values()}:
-            numbers = tuple(pods[workload, state] for state in get_args(PodState))
-            self.readiness.setdefault(workload, Readiness()).look(numbers, self._clock.now)
+        self.looks.append((self._clock.now, pods))
 
     # -- the provider's steps -------------------------------------------------------------------------------------
 
@@ -319,7 +320,3 @@ class Reclaim:
         if (window := self._lost.get(lost.node)) is not None:
             end = min(end, max(window.removal, self._clock.now))
         self._clock.at(end, Rank.RECREATE, partial(self.remaker.recreate, originals))
-
-
-def _is_to_stop(pod: RehearsedPod) -> bool:
-    return pod.seen.terminating and pod.stage < PodStage.STOPPING

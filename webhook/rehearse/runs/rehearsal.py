@@ -19,7 +19,7 @@ from webhook.rehearse.controlplane.control_plane import ControlPlaneError
 from webhook.rehearse.inputs.resources import KINDS, kind_of_object
 from webhook.rehearse.result import Rehearsal
 from webhook.rehearse.runs.cluster import pairs_of, start_rehearsal_cluster
-from webhook.rehearse.runs.programs import OLDEST
+from webhook.rehearse.runs.programs import OLDEST, find_programs
 from webhook.rehearse.runs.quiet import Quiet
 from webhook.rehearse.runs.reclaim import Reclaim
 from webhook.rehearse.runs.tally import capacity_by_pool, outcome_of, summary_of, workload_results
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from webhook.rehearse.inputs.resources import RehearsedKind
     from webhook.rehearse.inputs.selection import Loss
     from webhook.rehearse.inputs.snapshot import ClusterSnapshot
-    from webhook.rehearse.runs.cluster import Pairs, RehearsalOptions, RunningCluster
+    from webhook.rehearse.options import RehearseOptions
+    from webhook.rehearse.runs.cluster import Pairs, RunningCluster
     from webhook.rehearse.runs.tally import RunOutcome
 
 MODELLED: Final = (
@@ -51,69 +52,67 @@ NOT_SIMULATED: Final = (
 )
 
 
-def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions) -> Rehearsal:
+def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearseOptions, runs: int) -> Rehearsal:
     """Return what happens when these Nodes are lost. Raise CannotJudgeError if the control plane does not run.
 
     All runs begin with the Pods where the first has them: where the snapshot has, or where the scheduler put them.
     """
+    programs = find_programs(options.binaries, snapshot.source.version)
     outcomes: list[RunOutcome] = []
     contents = pairs_of(snapshot.existing)
     try:
-        for number in range(options.runs):
-            with start_rehearsal_cluster(contents, snapshot.state, options) as cluster:
-                run = _play(cluster, snapshot, loss, options, number)
-                outcome, contents = asyncio.run(run)
+        for number in range(runs):
+            with start_rehearsal_cluster(contents, snapshot, programs, options) as cluster:
+                outcome, contents = asyncio.run(_play(cluster, snapshot, loss, options, number))
                 outcomes.append(outcome)
             if sys.stderr.isatty():
-                complain(f"spotgate: run {number + 1} of {options.runs} is done")
+                complain(f"spotgate: run {number + 1} of {runs} is done")
     except (ControlPlaneError, ApiError) as error:
         raise CannotJudgeError(f"spotgate rehearse: {error}") from None
     notes = {*NOT_SIMULATED, *snapshot.not_simulated}
-    version, here = snapshot.source.version, options.programs.version
+    version, here = snapshot.source.version, programs.version
     if version and version_of(version) != version_of(f"v{here}"):
         notes.add(
             f"Kubernetes {version}, which the cluster has: the scheduler here is {here}; `spotgate rehearse --prepare "
             f"--kubeconfig FILE` gets that of the cluster, from {OLDEST[0]}.{OLDEST[1]} on"
         )
-    left = [node for node in (*snapshot.nodes, *(new for _, new in options.grown)) if node.name not in loss.nodes]
     return Rehearsal(
         lost=loss.named,
-        runs=options.runs,
-        scheduler=options.programs.version,
-        programs=str(options.programs.paths["kube-scheduler"].parent),
-        not_simulated=tuple(sorted(notes.union(*(each.notes for each in outcomes)))),
+        runs=runs,
+        scheduler=here,
+        programs=str(programs.paths["kube-scheduler"].parent),
+        not_simulated=tuple(sorted(notes.union(*(outcome.notes for outcome in outcomes)))),
         modelled=MODELLED,
         summary=summary_of(outcomes),
         workloads=workload_results(outcomes),
         windows=loss.windows,
-        pools=capacity_by_pool(snapshot.nodes, left, outcomes[0]),
+        pools=capacity_by_pool(snapshot.nodes, loss.left_of(snapshot.nodes), outcomes[0]),
     )
 
 
 async def _play(
-    cluster: RunningCluster, snapshot: ClusterSnapshot, loss: Loss, options: RehearsalOptions, number: int
+    cluster: RunningCluster, snapshot: ClusterSnapshot, loss: Loss, options: RehearseOptions, number: int
 ) -> tuple[RunOutcome, Pairs]:
     """Do one run: its number is its seed. Return what it has seen, and what etcd had before. Raise ApiError."""
     api = await connect(cluster.plane.credentials.kubeconfig("admin"))
     watches, writer = Watches(api), Writer(api)
-    workloads = Workloads(watches, options.bundle)
-    grown = [node for _, node in options.grown]
-    zones = {node.name: node.labels.get(ZONE_LABEL, "") for node in (*snapshot.nodes, *grown)}
+    workloads = Workloads(watches, snapshot.bundle)
+    left = loss.left_of(snapshot.nodes)
+    zones = {node.name: node.labels.get(ZONE_LABEL, "") for node in (*snapshot.nodes, *left)}
     async with AsyncExitStack() as stack:
         stack.push_async_callback(api.close)
         session = await stack.enter_async_context(aiohttp.ClientSession())
         await stack.enter_async_context(watches.running())
         stack.enter_context(provisioning(writer, watches.claims, zones))
         quiet = Quiet(cluster, watches, workloads, session)
-        reclaim = Reclaim(writer, watches, quiet, workloads, startup=options.startup, seed=number)
+        reclaim = Reclaim(writer, watches, quiet, workloads, startup=options.startup_seconds, seed=number)
         if watches.quotas:
             await quiet.count_quotas()  # the API server refuses Pods before the first count
         if not number:
             await _create(writer, snapshot.created)
         await reclaim.begin()
         contents = await cluster.contents() if options.runs > 1 else []
-        await reclaim.play(loss.windows, [(seconds, node.value) for seconds, node in options.grown])
-        left = [node for node in (*snapshot.nodes, *grown) if node.name not in loss.nodes]
+        await reclaim.play(loss.windows, [(seconds, node.value) for seconds, node in loss.grown])
         outcome = outcome_of(reclaim, watches, loss.nodes, left)
         outcome.notes |= {f"{busy}: the rehearsal did not wait for it any longer" for busy in quiet.impatient}
         named = {pod.seen.spec.schedulerName or "" for pod in workloads.here() if pod.seen.lives}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from webhook.rehearse.inputs.resources import JSON
     from webhook.rehearse.result import WorkloadKey
-    from webhook.rehearse.runs.watching import SeenPod, Watches
+    from webhook.rehearse.runs.watching import SeenPod
     from webhook.rehearse.runs.workloads import Workloads
     from webhook.rehearse.runs.writing import Writer
 
@@ -35,10 +35,9 @@ class Remaker:
         refused: why the API server has refused Pods that no controller here makes, by their workload.
     """
 
-    def __init__(self, writer: Writer, watches: Watches, workloads: Workloads) -> None:
+    def __init__(self, writer: Writer, workloads: Workloads) -> None:
         self.refused: dict[tuple[str, str, str], str] = {}
         self._writer = writer
-        self._watches = watches
         self._workloads = workloads
         self._left: list[JSON] = []
 

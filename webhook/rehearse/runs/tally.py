@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import msgspec
 from msgspec import structs
@@ -17,10 +19,12 @@ from webhook.rehearse.result import (
     NO_SCHEDULER,
     Capacity,
     Figure,
+    PodState,
     PoolCapacity,
     RehearsalSummary,
     WorkloadResult,
 )
+from webhook.rehearse.runs.readiness import Readiness
 from webhook.rehearse.runs.shortage import causes_of, shortage_of
 from webhook.rehearse.runs.workloads import PodStage
 
@@ -38,28 +42,21 @@ _REASONS: Final = 5
 
 
 class WorkloadRun(msgspec.Struct):
-    """What one run has seen of a workload. Most fields are those of `WorkloadResult`.
+    """What one run has seen of a workload.
 
     Attributes:
-        seconds_below_budget: NaN if the disruption controller can't count its budget.
+        replicas, lost, states, lost_on: as in `WorkloadResult`.
+        figures: those of `FIGURES`; NaN if one is unknown.
         budgets: the names of those that cover it.
         living: its Pods at the end.
         moves: a Pod is lost that does not go with its Node.
         waiting: the Pods for which the scheduler finds no node at the end, by its causes.
-        states, lost_on: as in `WorkloadResult`.
+        reasons: the most important first; some are empty, or there twice.
     """
 
     replicas: int = 0
     lost: int = 0
-    moved: float = 0
-    pending: float = 0
-    missing: float = 0
-    killed_early: float = 0
-    lowest_ready: float = 0
-    ready_again_seconds: float = 0
-    down_seconds: float = 0
-    seconds_below_budget: float = 0
-    work_lost_gpu_hours: float = 0
+    figures: defaultdict[str, float] = msgspec.field(default_factory=lambda: defaultdict(float))
     budgets: set[str] = set()
     living: int = 0
     moves: bool = False
@@ -68,26 +65,22 @@ class WorkloadRun(msgspec.Struct):
     lost_on: set[str] = set()
     reasons: list[str] = []
 
-    def add_reason(self, reason: str) -> None:
-        """Add a reason, unless it is there or there are enough."""
-        if reason and reason not in self.reasons and len(self.reasons) < _REASONS:
-            self.reasons.append(reason)
-
     @property
     def harm(self) -> tuple[float, ...]:
         """Return what the workload has lost in the end, the worst first."""
         failed = sum(reason.startswith((JOB_FAILED, INDEXES_FAILED)) for reason in self.reasons)
-        return failed, max(self.pending, 0) + self.missing, self.killed_early, self.work_lost_gpu_hours
+        figures = self.figures
+        return failed, figures["pending"] + figures["missing"], figures["killed_early"], figures["work_lost_gpu_hours"]
 
     @property
     def touched(self) -> bool:
         """Return whether the reclaim does anything to the workload."""
-        return bool(self.lost or self.moved or any(self.harm))
+        return bool(self.lost or self.figures["moved"] or any(self.harm))
 
     @property
     def goes_with_nodes(self) -> bool:
         """Return whether it only loses Pods that nothing moves."""
-        return not (any(self.harm) or self.moves or self.moved)
+        return not (any(self.harm) or self.moves or self.figures["moved"])
 
 
 class RunOutcome(msgspec.Struct):
@@ -120,7 +113,7 @@ def outcome_of(played: Reclaim, watches: Watches, lost: Collection[str], left: C
         _count_before(pod, run, played, watches, is_lost=is_lost)
         if pod.broken or (is_lost and not pod.leaves):
             killed = pod.killed or pod.gang in killed_gangs
-            run.work_lost_gpu_hours += pod.work_if_killed if killed else pod.work
+            run.figures["work_lost_gpu_hours"] += pod.work_if_killed if killed else pod.work
     for pod in living:
         _count_living(pod, workloads[pod.workload], waits=pod.gang in waiting_gangs, gone=pod.seen.node in lost)
         requested[pod.seen.node].update(pod.requests)
@@ -128,53 +121,57 @@ def outcome_of(played: Reclaim, watches: Watches, lost: Collection[str], left: C
     refusals = played.remaker.refused | {each.identity: why for each, _, why in played.workloads.refused()}
     blocked = {pod.workload: pod.blocked for pod in played.workloads.known.values() if pod.blocked}
     for workload, run in workloads.items():
+        figures = run.figures
+        looks = [(at, tuple(pods[workload, state] for state in get_args(PodState))) for at, pods in played.looks]
+        run.states = tuple(next(same) for _, same in groupby(looks, itemgetter(1)))
+        readiness = Readiness(run.states)
+        figures |= {"lowest_ready": readiness.lowest, "ready_again_seconds": readiness.again}
+        figures |= {"down_seconds": readiness.down, "missing": missing[workload]}
+        figures["pending"] = max(figures["pending"], 0)
         alike = sorted(run.waiting.values(), key=len, reverse=True)
-        run.reasons = [*(_why_pending(pods, left, requested) for pods in alike), *run.reasons][:_REASONS]
-        if (seen := played.readiness.get(workload)) is not None:
-            run.lowest_ready, run.ready_again_seconds, run.down_seconds = seen.lowest, seen.again, seen.down
-            run.states = tuple(seen.looks)
-        run.missing = missing[workload]
-        if run.missing:
-            run.add_reason(refusals.get(workload.identity, "") or _why_missing(workload, watches))
+        run.reasons = [*(_why_pending(pods, left, requested) for pods in alike), *run.reasons]
+        if missing[workload]:
+            run.reasons.append(refusals.get(workload.identity, "") or _why_missing(workload, watches))
         if run.moves and run.living < run.replicas:
-            run.add_reason(_why_not_made_again(workload, watches))
+            run.reasons.append(_why_not_made_again(workload, watches))
         # Otherwise it has only made the drain go step by step, as it is to.
-        if run.lost and run.killed_early:
-            run.add_reason(blocked.get(workload, ""))
+        if run.lost and figures["killed_early"]:
+            run.reasons.append(blocked.get(workload, ""))
     return RunOutcome(workloads, {*played.notes}, before, requested)
 
 
 def _count_before(pod: RehearsedPod, run: WorkloadRun, played: Reclaim, watches: Watches, *, is_lost: bool) -> None:
     """Count what a Pod was before the reclaim, and how long its budgets were not met."""
+    figures = run.figures
     run.replicas += pod.ran
-    run.pending -= pod.before is PodStage.WAITING
     run.lost += is_lost
     run.lost_on |= {pod.node} if is_lost else set()
-    run.killed_early += pod.killed
     run.moves |= is_lost and not pod.leaves
+    figures["pending"] -= pod.before is PodStage.WAITING
+    figures["killed_early"] += pod.killed
     for key in pod.budgets if pod.before is not PodStage.NEW else ():
         run.budgets.add(key[1])
-        run.seconds_below_budget = max(run.seconds_below_budget, float(played.below[key]))
+        figures["seconds_below_budget"] = max(figures["seconds_below_budget"], float(played.below[key]))
         if (budget := watches.budgets.get(key)) and (why := budget.status.uncountable):
-            run.seconds_below_budget = math.nan
-            run.add_reason(f"PodDisruptionBudget {key[1]} can't be counted: {why}")
+            figures["seconds_below_budget"] = math.nan
+            run.reasons.append(f"PodDisruptionBudget {key[1]} can't be counted: {why}")
 
 
 def _count_living(pod: RehearsedPod, run: WorkloadRun, *, waits: bool, gone: bool) -> None:
     """Count whether a Pod moved or waits. A gang of which one Pod waits waits as a whole."""
     run.living += 1
-    run.pending += not pod.seen.node or gone or waits
+    run.figures["pending"] += not pod.seen.node or gone or waits
     scheduler = pod.seen.spec.schedulerName
     if pod.seen.unscheduled and not pod.seen.node:
         run.waiting.setdefault(causes_of(pod.seen.unscheduled), []).append(pod)
     elif not pod.seen.node:
-        run.add_reason(f"{NO_SCHEDULER} {scheduler}" if scheduler else "not scheduled")
+        run.reasons.append(f"{NO_SCHEDULER} {scheduler}" if scheduler else "not scheduled")
     elif gone:
-        run.add_reason(f"its spec.nodeName is {pod.seen.node}, which is lost")
+        run.reasons.append(f"its spec.nodeName is {pod.seen.node}, which is lost")
     elif waits:
-        run.add_reason("its gang does not run: it needs all of its Pods")
+        run.reasons.append("its gang does not run: it needs all of its Pods")
     else:
-        run.moved += not pod.ran and not pod.leaves
+        run.figures["moved"] += not pod.ran and not pod.leaves
 
 
 def _why_pending(
@@ -213,9 +210,7 @@ def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ..
         runs = [outcome.workloads[workload] for outcome in outcomes]
         if not any(run.touched for run in runs):
             continue
-        figures: dict[str, Any] = {
-            name: Figure.over([max(getattr(each, name), 0) for each in runs]) for name in FIGURES
-        }
+        figures: dict[str, Any] = {name: Figure.over([run.figures[name] for run in runs]) for name in FIGURES}
         results.append(
             WorkloadResult(
                 **structs.asdict(workload),
@@ -225,7 +220,7 @@ def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ..
                 states=runs[0].states,
                 lost_on=tuple(sorted(runs[0].lost_on)),
                 goes_with_nodes=all(run.goes_with_nodes for run in runs),
-                reasons=tuple(max(runs, key=lambda run: run.harm).reasons),
+                reasons=tuple(dict.fromkeys(filter(None, max(runs, key=lambda run: run.harm).reasons)))[:_REASONS],
                 **figures,
             )
         )
@@ -236,9 +231,7 @@ def summary_of(outcomes: Sequence[RunOutcome]) -> RehearsalSummary:
     """Return the figures of all workloads together."""
     return RehearsalSummary(
         **{
-            name: Figure.over(
-                [sum(max(getattr(each, name), 0) for each in outcome.workloads.values()) for outcome in outcomes]
-            )
+            name: Figure.over([sum(run.figures[name] for run in outcome.workloads.values()) for outcome in outcomes])
             for name in RehearsalSummary.__struct_fields__
         }
     )
