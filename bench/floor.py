@@ -6,6 +6,7 @@ The checker of `tests.controlplane.floor` counts violations. Exit code 1: there 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import os
 import signal
@@ -13,7 +14,7 @@ import sys
 import threading
 import time
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from rich.console import Console
 
@@ -70,6 +71,19 @@ def seconds_to_bind(cluster: Cluster, where: str, annotations: dict[str, str]) -
     return list(checker.seconds.values())
 
 
+def seconds_to_bind_all(cluster: Cluster, where: str, annotations: dict[str, str]) -> float:
+    """Create a Deployment of many Pods. Return the seconds until all have a Node."""
+    with Binding(cluster) as checker:
+        time.sleep(1)
+        before, began = len(checker.seconds), time.monotonic()
+        cluster.kubectl.apply(workload("large", _AT_ONCE, annotations), arguments=(f"--namespace={where}",))
+        while len(checker.seconds) - before < _AT_ONCE:
+            time.sleep(0.05)
+        seconds = time.monotonic() - began
+    cluster.kubectl("delete", "deployment", "large", f"--namespace={where}", "--cascade=foreground")
+    return seconds
+
+
 class Binding(Checker):
     """A checker that also notes how long each Pod took from its creation to its Node."""
 
@@ -84,6 +98,48 @@ class Binding(Checker):
             self._created.setdefault(uid, now)
             if thing["spec"].get("nodeName"):
                 self.seconds.setdefault(uid, now - self._created[uid])
+
+
+class Relay:
+    """A relay to the API server. Its connections can be cut. Use it as a context manager."""
+
+    def __init__(self, url: str) -> None:
+        address, _, port = url.removeprefix("https://").rpartition(":")
+        self.port = 0
+        self._upstream = (address, int(port))
+        self._loop = asyncio.new_event_loop()
+        self._open: set[asyncio.StreamWriter] = set()
+
+    def __enter__(self) -> Self:
+        server = self._loop.run_until_complete(asyncio.start_server(self._relay, "127.0.0.1", 0))
+        self.port = server.sockets[0].getsockname()[1]
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def cut(self) -> None:
+        """Close every connection."""
+        for writer in tuple(self._open):
+            self._loop.call_soon_threadsafe(writer.transport.abort)
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            answers, requests = await asyncio.open_connection(*self._upstream)
+            ends = {writer, requests}
+            self._open |= ends
+            await asyncio.gather(_copy(reader, requests), _copy(answers, writer))
+            self._open -= ends
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.closing(writer), contextlib.suppress(OSError):
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
 
 
 @contextlib.contextmanager
@@ -118,22 +174,24 @@ def pause(running: Controllers) -> None:
     time.sleep(5)
 
 
-def measure(cluster: Cluster, running: Controllers, checker: Checker, count: int) -> Iterator[Section]:
+def cut_often(relay: Relay) -> None:
+    """Cut the connections of both controllers, again and again."""
+    for _ in range(10):
+        time.sleep(3)
+        relay.cut()
+
+
+def measure(cluster: Cluster, running: Controllers, checker: Checker, relay: Relay, count: int) -> Iterator[Section]:
     """Do everything once, and yield the tables."""
     where = namespace(cluster, "bench-floor")
     report("the cost of the gate")
     seconds_to_bind(cluster, where, {})  # warm
     without, gated = (seconds_to_bind(cluster, where, each) for each in ({}, {ANNOTATION: "20%"}))
     report(f"{_AT_ONCE} Pods at once")
-    before = checker.assigned
-    cluster.kubectl.apply(workload("large", _AT_ONCE, {ANNOTATION: "20%"}), arguments=(f"--namespace={where}",))
-    while not checker.gated():
-        time.sleep(0.01)
-    began = time.monotonic()
-    while checker.assigned - before < _AT_ONCE:
-        time.sleep(0.05)
-    at_once = time.monotonic() - began
-    cluster.kubectl("delete", "deployment", "large", f"--namespace={where}", "--cascade=foreground")
+    large = [("without a floor", seconds_to_bind_all(cluster, where, {}))]
+    checker.longest_gate = 0.0
+    large.append(("with a floor", seconds_to_bind_all(cluster, where, {ANNOTATION: "20%"})))
+    large.append(("the longest wait for an assignment", checker.longest_gate))
     cost = [
         (name, 1000 * median(each), 1000 * percentile(each, 0.99))
         for name, each in (("without a floor", without), ("with a floor", gated))
@@ -141,15 +199,14 @@ def measure(cluster: Cluster, running: Controllers, checker: Checker, count: int
     yield Section(
         title=f"From creation to a Node, {_RATE} Pods a second", columns=("", "median ms", "p99 ms"), rows=cost
     )
-    rows: list[tuple[str | float, ...]] = [("until all are assigned", at_once)]
-    yield Section(title=f"{_AT_ONCE} Pods of one Deployment", columns=("", "s"), rows=rows)
+    yield Section(title=f"{_AT_ONCE} Pods of one Deployment, until all have a Node", columns=("", "s"), rows=large)
     columns = ("", "events", "Pods assigned", "violations", "longest wait s")
-    rows = list(chaos(cluster, running, checker, where, count))
+    rows = list(chaos(cluster, running, checker, relay, where, count))
     yield Section(title="While workloads change", columns=columns, rows=rows)
 
 
 def chaos(
-    cluster: Cluster, running: Controllers, checker: Checker, where: str, count: int
+    cluster: Cluster, running: Controllers, checker: Checker, relay: Relay, where: str, count: int
 ) -> Iterator[tuple[str | float, ...]]:
     """Yield a row for each thing that goes wrong while events happen."""
     events = Events(cluster, where, workloads=50)
@@ -175,7 +232,9 @@ def chaos(
     share = min(1.0, count / 10_000)
     yield row("each leader killed", during(120 * share + 20, lambda: kill_each(running, 100 * share)))
     yield row("a leader paused", during(40, lambda: pause(running)))
+    yield row("connections cut ten times", during(40, lambda: cut_often(relay)))
     yield row("the API server restarted", during(40, lambda: cluster.restart("kube-apiserver")))
+    yield row("etcd restarted", during(40, lambda: cluster.restart("etcd")))
     yield row("both controllers gone", during(40, lambda: gone(running)))
 
 
@@ -196,9 +255,14 @@ def main() -> int:
         with start_cluster(find_or_build()) as cluster:
             populate(cluster.kubectl)
             make_room(cluster.kubectl)
-            with install_webhook(cluster), controllers(cluster) as running, Checker(cluster) as checker:
+            with (
+                install_webhook(cluster),
+                Relay(cluster.credentials.url) as relay,
+                controllers(cluster, relay.port) as running,
+                Checker(cluster) as checker,
+            ):
                 time.sleep(5)
-                for section in measure(cluster, running, checker, options.events):
+                for section in measure(cluster, running, checker, relay, options.events):
                     show(Console(), section)
     except BinariesError as problem:
         sys.exit(f"spotgate: {problem}")

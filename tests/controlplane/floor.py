@@ -83,18 +83,20 @@ class Controllers:
 
 
 @contextlib.contextmanager
-def controllers(cluster: Cluster, count: int = 2) -> Iterator[Controllers]:
-    """Install the component without its Pods, make room on the nodes, and start the candidates."""
+def controllers(cluster: Cluster, port: int = 0) -> Iterator[Controllers]:
+    """Install the component without its Pods, and start two candidates, which reach the API server through a port."""
     for name in ("rbac.yaml", "admission.yaml"):
         cluster.kubectl("apply", f"--filename={COMPONENT / name}")
     kubeconfig = cluster.as_service_account(NAMESPACE, "spotgate-on-demand-floor").kubeconfig
+    if port:
+        kubeconfig.write_text(kubeconfig.read_text().replace(cluster.credentials.url, f"https://127.0.0.1:{port}"))
     processes = [
         Process(
             "controller",
             (str(SPOTGATE), "controller", f"--kubeconfig={kubeconfig}", "--ops=127.0.0.1:0"),
             cluster.directory / f"controller-{number}.log",
         )
-        for number in range(count)
+        for number in range(2)
     ]
     running = Controllers(cluster, processes)
     try:

@@ -7,6 +7,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
 from tests.controlplane.api import Api
@@ -67,7 +68,10 @@ class Events:
         event = chosen.choices(
             (self._scale, self._roll_out, self._delete, self._evict, self._lose_node), (30, 6, 35, 25, 4)
         )[0]
-        answer = event(Api(self.cluster), chosen)
+        try:
+            answer = event(Api(self.cluster), chosen)
+        except (OSError, HTTPException) as error:  # the API server restarts
+            answer = str(error) or type(error).__name__
         with self._lock:
             name = event.__name__.strip("_")
             self.happened[name] = self.happened.get(name, 0) + 1

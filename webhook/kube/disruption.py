@@ -47,18 +47,18 @@ class DisruptionBudget(msgspec.Struct, frozen=True, kw_only=True):
     def least(self, replicas: int) -> int:
         """Return how many of so many Pods must stay."""
         if self.max_unavailable is not None:
-            return max(replicas - _count(self.max_unavailable, replicas), 0)
-        return 0 if self.min_available is None else _count(self.min_available, replicas)
+            return max(replicas - scaled(self.max_unavailable, replicas), 0)
+        return 0 if self.min_available is None else scaled(self.min_available, replicas)
 
     def blocks(self, replicas: int | None) -> bool:
         """Return whether the budget never allows the eviction of one of so many Pods; None is an unknown number."""
         if self.max_unavailable is not None:
-            return _count(self.max_unavailable, 1 if replicas is None else replicas) == 0
+            return scaled(self.max_unavailable, 1 if replicas is None else replicas) == 0
         if self.min_available is None:
             return False
         if replicas is None:
             return _percent(self.min_available) >= _ALL
-        return _count(self.min_available, replicas) >= replicas
+        return scaled(self.min_available, replicas) >= replicas
 
     @property
     def bound(self) -> str:
@@ -74,8 +74,8 @@ def _percent(bound: int | str) -> int:
     return int(percentage[1]) if percentage is not None else 0
 
 
-def _count(bound: int | str, replicas: int) -> int:
-    """Return a bound as a number of Pods."""
+def scaled(bound: int | str, replicas: int) -> int:
+    """Return a bound, a number or a percentage, as a number of Pods, rounded up."""
     return bound if isinstance(bound, int) else -(-replicas * _percent(bound) // _ALL)
 
 

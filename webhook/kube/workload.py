@@ -6,10 +6,14 @@ from typing import Any, Final
 
 import msgspec
 
+from webhook.kube.disruption import scaled
 from webhook.kube.pod import ObjectMeta, OwnerReference
 from webhook.model.review import is_null
 
 _INDEXED: Final = "Indexed"
+_RECREATE: Final = "Recreate"
+_ROLLING: Final = {"maxSurge": "25%", "maxUnavailable": "25%"}
+"""The defaults of a Deployment."""
 
 
 class _Spec(msgspec.Struct):
@@ -17,6 +21,7 @@ class _Spec(msgspec.Struct):
     parallelism: int | None = None
     completionMode: str | None = None
     selector: Any = None
+    strategy: Any = None
 
 
 class WorkloadFields(msgspec.Struct):
@@ -35,6 +40,19 @@ class WorkloadFields(msgspec.Struct):
         """Return how many Pods there are to be, 1 by default, or None if that is no integer (a placeholder)."""
         replicas = 1 if self.spec.replicas is None else self.spec.replicas
         return replicas if type(replicas) is int else None
+
+    def spare_pods(self, replicas: int) -> int | None:
+        """Return how many Pods a rollout of a Deployment adds before it removes one; None if it may remove one first.
+
+        Source: ResolveFenceposts in pkg/controller/deployment/util of Kubernetes 1.36.
+        """
+        strategy = self.spec.strategy if isinstance(self.spec.strategy, dict) else {}
+        rolling = strategy.get("rollingUpdate")
+        written = rolling.items() if isinstance(rolling, dict) else ()
+        bounds = {**_ROLLING, **{name: bound for name, bound in written if bound is not None}}
+        spare, removable = scaled(bounds["maxSurge"], replicas), scaled(bounds["maxUnavailable"], -replicas)
+        # With a negative number, a percentage is rounded down.
+        return spare if strategy.get("type") != _RECREATE and spare and not removable else None
 
     @property
     def labels(self) -> dict[str, str]:

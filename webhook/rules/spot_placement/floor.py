@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.capacity.placement.floor import FLOOR_ANNOTATION, FLOOR_GATE, FORMS, Floor, parse_floor
+from webhook.capacity.placement.room import room_for
 from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, kept_fields
 from webhook.capacity.providers.pool import Gpu
 from webhook.kube.affinity import terms_of
@@ -23,10 +24,12 @@ from webhook.model.decision import Outcome, Violation, warning
 from webhook.rules.context import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from webhook.capacity.placement.supply import Supply
     from webhook.capacity.placement.target import Target
+    from webhook.capacity.providers.pool import Pool
+    from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
     from webhook.kube.pod import Pod
     from webhook.rules.context import Context
@@ -36,6 +39,7 @@ _FIELD: Final = f'metadata.annotations["{FLOOR_ANNOTATION}"]'
 _INDEX: Final = "apps.kubernetes.io/pod-index"
 _GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
 _GROUPS: Final = "LeaderWorkerSet"
+_DEPLOYMENT: Final = "Deployment"
 _COUNTED: Final = "ReplicaSet.apps"
 _KEEPING: Final = frozenset({_COUNTED, "StatefulSet.apps"})
 """Owners of Pods that can have a floor. A LeaderWorkerSet owns its Pods by StatefulSets."""
@@ -80,7 +84,9 @@ def without_spot(pod: Pod, because: str) -> Iterator[Violation]:
         yield warning(id="floor-no-effect", reason=reason, field=_FIELD, fix=fix)
 
 
-def floor_case(subject: Subject, target: Target, supply: Supply, context: Context) -> FloorCase | None:
+def floor_case(
+    subject: Subject, target: Target, supply: Supply, context: Context, providers: Mapping[str, Provider]
+) -> FloorCase | None:
     """Return the assignment of a Pod that targets spot, or None if its workload has no floor."""
     text = subject.pod.annotations.get(FLOOR_ANNOTATION)
     if text is None:
@@ -102,7 +108,7 @@ def floor_case(subject: Subject, target: Target, supply: Supply, context: Contex
         silent = target.own and not subject.template and _owner_of(subject.pod) in _KEEPING
         return FloorCase(FloorAssignment.SPOT, () if silent else (violation,))
     if subject.template:
-        violations = _template_violations(subject, floor, target, supply, context.view)
+        violations = _template_violations(subject, floor, target, supply, context.view, providers)
         return FloorCase(FloorAssignment.TEMPLATE, tuple(violations))
     by_count = _owner_of(subject.pod) == _COUNTED
     return _counted(subject.pod, context) if by_count else _ordinal(subject, floor, context.view)
@@ -188,16 +194,25 @@ def _preferring(violation: Violation) -> FloorCase:
 
 
 def _template_violations(
-    subject: Subject, floor: Floor, target: Target, supply: Supply, view: ClusterView
+    subject: Subject,
+    floor: Floor,
+    target: Target,
+    supply: Supply,
+    view: ClusterView,
+    providers: Mapping[str, Provider],
 ) -> Iterator[Violation]:
     """Yield the split of a workload's replicas, and what keeps the floor from holding."""
-    workload, kind = subject.workload, subject.request.kind.kind
-    if (replicas := workload.replicas) is not None:
+    workload, kind, replicas = subject.workload, subject.request.kind.kind, subject.workload.replicas
+    pools = _on_demand_pools(target, subject.pod, supply)
+    if replicas is not None:
         need, noun = floor.need(replicas), "groups" if kind == _GROUPS else "replicas"
         split = f"{replicas} {noun}: {need} on-demand, {replicas - need} spot"
         subject.trace.say("on-demand floor: %s", split)
         yield Violation(id="floor-split", reason=split, field=_FIELD, outcome=Outcome.AUDIT)
-    if supply.known and not _has_on_demand(target, subject.pod, supply):
+        if supply.known and pools and kind != _GROUPS:
+            spare = workload.spare_pods(replicas) if kind == _DEPLOYMENT else None
+            yield from _no_room(need, spare, room_for(subject.pod, pools, providers))
+    if supply.known and not pools:
         yield warning(
             id="floor-no-pool",
             reason="no on-demand node pool admits the Pod: the Pods of its on-demand floor stay pending",
@@ -215,11 +230,30 @@ def _template_violations(
             )
 
 
-def _has_on_demand(target: Target, pod: Pod, supply: Supply) -> bool:
-    """Return whether the Pod's own constraints admit nodes that are not spot, with GPUs if it requests GPUs."""
+def _on_demand_pools(target: Target, pod: Pod, supply: Supply) -> list[Pool | None]:
+    """Return the pools that are not only spot, whose nodes the Pod's own constraints and GPU requests admit."""
     terms = terms_of(pod.spec)
-    return any(
-        nodes.admitted(terms, supply.telling)
-        for nodes in supply.other
-        if not (target.gpu and nodes.pool is not None and nodes.pool.gpu is Gpu.NO)
-    )
+    admitting = (nodes.pool for nodes in supply.other if nodes.admitted(terms, supply.telling))
+    return [pool for pool in admitting if not (target.gpu and pool is not None and pool.gpu is Gpu.NO)]
+
+
+def _no_room(need: int, spare: int | None, room: int | None) -> Iterator[Violation]:
+    """Yield a violation if the on-demand pools have room for fewer Pods than the floor, or than a rollout, needs.
+
+    If a rollout may remove no Pod before it adds one, it stops once all Pods that it may add wait for room. The old
+    on-demand Pods keep theirs, because spot Pods are removed first.
+    """
+    if room is None:
+        return
+    if room < need:
+        reason = f"the on-demand pools have room for {room} of the {need} Pods of the on-demand floor"
+        fix = "enlarge an on-demand pool, or lower the floor"
+        yield warning(id="floor-no-room", reason=reason, field=_FIELD, fix=fix)
+    elif spare is not None and room <= 2 * need - spare:
+        reason = (
+            f"a rollout can't finish: the on-demand pools have room for {room} Pods, and the old and the new "
+            f"ReplicaSet need {need} each"
+        )
+        detail = "With maxUnavailable 0, a rollout removes an old Pod only after a new one is ready."
+        fix = "set `spec.strategy.rollingUpdate.maxUnavailable: 1`, or enlarge an on-demand pool"
+        yield warning(id="floor-no-room", reason=reason, field=_FIELD, detail=detail, fix=fix)

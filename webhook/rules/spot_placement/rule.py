@@ -25,8 +25,8 @@ Writes
 Finds
     unknown-capacity, on-demand-and-spot, no-such-spot-pool, pool-unseen, pools-unknown, no-common-label,
     too-many-terms, bound-by-hand, not-placed, no-spot-pool, no-pool-fits, own-selector-excludes, pool-without-gpus,
-    pool-for-gpus-only, pool-dedicated, floor-invalid, floor-no-effect, floor-split, floor-no-pool, floor-autoscaler,
-    floor-not-kept, floor-undecided
+    pool-for-gpus-only, pool-dedicated, floor-invalid, floor-no-effect, floor-split, floor-no-pool, floor-no-room,
+    floor-autoscaler, floor-not-kept, floor-undecided
 Source
     https://docs.coreweave.com/products/cks/nodes/spot-node-pools;
     https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/;
@@ -157,7 +157,7 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
             trace.say("cluster %s is assumed to be this one: the files describe no other, and no Nodes", supply.assumed)
         for rejected in target.rejected:
             trace.say("%s: %s", rejected.nodes.pool, rejected.because)
-        case = floor_case(subject, target, supply, context)
+        case = floor_case(subject, target, supply, context, self.providers)
         if case is not None and case.assignment is not FloorAssignment.SPOT:
             return self._assigned(subject, target, supply, view, case)
         if not target.nodes:
