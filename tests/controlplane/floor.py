@@ -49,9 +49,8 @@ class Controllers:
     processes: list[Process]
 
     def start(self) -> None:
-        """Start all that do not run."""
+        """Start all of them."""
         for process in self.processes:
-            process.kill()
             process.start()
 
     def leader(self) -> Process | None:

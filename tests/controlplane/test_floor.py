@@ -69,9 +69,9 @@ def kubectl(webhook: Webhook) -> Kubectl:
     return webhook.cluster.kubectl
 
 
-def floored(name: str, replicas: int, floor: str) -> JSON:
+def floored(name: str, replicas: int, floor: str, **spec: Any) -> JSON:
     """Return a Deployment on spot with a floor."""
-    return saying(deployment(name, replicas), {"app": name, **SPOT}, {ANNOTATION: floor})
+    return saying(deployment(name, replicas, **spec), {"app": name, **SPOT}, {ANNOTATION: floor})
 
 
 def made_pod(thing: JSON) -> JSON:
@@ -90,7 +90,8 @@ def gates(webhook: Webhook, thing: JSON) -> bool:
 def split(team: Kubectl, name: str) -> dict[str, int]:
     """Return how many Pods of a workload run on on-demand and on spot nodes."""
     nodes = {node["metadata"]["name"]: node["metadata"]["labels"][POOL] for node in team.get("nodes")["items"]}
-    pools = [nodes[each["spec"]["nodeName"]] for each in team.get("pods", f"--selector=app={name}")["items"]]
+    pods = team.get("pods", f"--selector=app={name}")["items"]
+    pools = [nodes[each["spec"]["nodeName"]] for each in pods if "nodeName" in each["spec"]]
     return {"on-demand": sum("spot" not in pool for pool in pools), "spot": sum("spot" in pool for pool in pools)}
 
 
@@ -130,6 +131,22 @@ def test_low_ordinals_of_a_statefulset_run_on_demand_wherever_they_start(team: K
         "db-9": False,
         "db-10": True,
     }
+
+
+@pytest.mark.usefixtures("running")
+def test_a_rollout_without_room_on_demand_stops_as_its_warning_says_until_a_pod_may_be_missing(team: Kubectl) -> None:
+    thing = floored("gpus", 2, "1", gpus=8)  # the pool h100 has one node of 8 GPUs
+    created = team.run("create", "--filename=-", documents=json.dumps(thing))
+    assert "spot-placement/floor-no-room" in created.stderr, created
+    team("rollout", "status", "deployment/gpus", "--timeout=60s")
+    team("rollout", "restart", "deployment/gpus")
+    assert team.run("rollout", "status", "deployment/gpus", "--timeout=6s").returncode != 0
+    assert split(team, "gpus") == {"on-demand": 1, "spot": 1}
+    more = {"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": 1}}}}
+    patched = team.run("patch", "deployment/gpus", f"--patch={json.dumps(more)}")
+    assert "floor-no-room" not in patched.stderr, patched
+    team("rollout", "status", "deployment/gpus", "--timeout=60s")
+    assert split(team, "gpus") == {"on-demand": 1, "spot": 1}
 
 
 # Chaos
