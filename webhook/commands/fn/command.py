@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from copy import deepcopy
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from webhook.base.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
 from webhook.base.terminal import complain
-from webhook.commands.fn.krm_function import FunctionResults, ResourceList
+from webhook.commands.fn.krm_function import ResourceList, failures, findings, injections
 from webhook.model.decision import Outcome
 from webhook.model.patch import apply_json
 from webhook.offline.manifests.files import STDIN
@@ -67,19 +68,19 @@ def run(_options: Namespace) -> int:
     if injects:
         for _, judgement in judged.objects:
             apply_json(judgement.patch, changed)
-    report = FunctionResults(resources, Outcome[options.fail_on.upper()])
-    report.add_patches(judged.objects, injected=injects)
-    if options.mode != "mutate":
-        report.add_findings(judged.objects)
-    report.add_problems(judged.problems)
-    if report.results:
-        changed["results"] = [*(resources.value.get("results") or []), *report.results]
+    results = [
+        *injections(resources, judged.objects, injected=injects),
+        *(findings(resources, judged.objects, Outcome[options.fail_on.upper()]) if options.mode != "mutate" else ()),
+        *failures(resources, judged.problems),
+    ]
+    if results:
+        changed["results"] = [*(resources.value.get("results") or []), *(result for result, _ in results)]
     resources.answer(changed)
-    for line in report.lines:
+    for line in chain.from_iterable(lines for _, lines in results):
         complain(line)
     if judged.problems:
         return CANNOT_JUDGE
-    return FOUND if report.failed else FINE
+    return FOUND if any(result["severity"] == "error" for result, _ in results) else FINE
 
 
 _LISTS: Final = frozenset({"policies", "state", "group"})

@@ -6,27 +6,28 @@ Source: https://github.com/kubernetes-sigs/kustomize/blob/master/cmd/config/docs
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
 from webhook.base.exits import CannotJudgeError
-from webhook.base.text import printable
 from webhook.documents import DOCUMENT_LIMITS, DocumentError, read_documents
 from webhook.documents.edit import EditError, edited
 from webhook.model.decision import Outcome
 from webhook.offline.additions import addition_of
 from webhook.offline.inputs import read_objects
+from webhook.offline.judge import Judgement
 from webhook.offline.manifests.files import STDIN, ManifestFile
+from webhook.offline.manifests.objects import Manifest
 from webhook.offline.report import named, without_empty
 from webhook.policy.errors import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
     from webhook.documents import Document, FieldPath
-    from webhook.offline.judge import Judgement
-    from webhook.offline.manifests.objects import Manifest, Manifests
+    from webhook.offline.manifests.objects import Manifests
 
 JSON = dict[str, Any]
 
@@ -64,6 +65,27 @@ class ResourceList:
             raise CannotJudgeError(f"{STDIN}:{line}: can't be changed in place: {error.problem}; {error.fix}") from None
         before = self._data.decode("utf-8-sig")[: self.document.begin]
         sys.stdout.buffer.write(f"{before}{text.removesuffix(chr(10))}\n".encode())
+
+    def file_of(self, path: FieldPath) -> JSON | None:
+        """Return the file of the item at this path, or None. An object in a List has the file of the List."""
+        value: Any = self.value
+        for step in path[:2]:
+            value = value[step]
+        metadata = value.get("metadata") if isinstance(value, dict) else None
+        annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+        if not isinstance(annotations, dict):
+            return None
+        for prefix in (f"internal.{_GROUP}", _GROUP):
+            file, index = annotations.get(f"{prefix}/path"), annotations.get(f"{prefix}/index")
+            if isinstance(file, str) and file:
+                return {"path": file, "index": int(index) if isinstance(index, str) and index.isdecimal() else 0}
+        return None
+
+    def file_at(self, line: int) -> JSON | None:
+        """Return the file of the item on this line of the ResourceList, or None."""
+        paths = [("items", number) for number in range(len(self.value.get("items") or []))]
+        before = [path for path in paths if self.document.position(path)[0] <= line]
+        return self.file_of(before[-1]) if before else None
 
 
 def _resource_list(data: bytes) -> tuple[Document, JSON]:
@@ -107,93 +129,57 @@ def _as_applied(manifest: Manifest) -> Manifest:
     return replace(manifest, value={**manifest.value, "metadata": {**manifest.metadata, "annotations": kept}})
 
 
-class FunctionResults:
-    """The results of one run, with the members of the specification of KRM functions.
+FunctionResult = tuple[JSON, list[str]]
+"""A result with the members of the specification of KRM functions, and the same in lines for standard error."""
 
-    Attributes:
-        results: the results, for the orchestrator.
-        lines: the same, for standard error.
-        failed: whether a finding is an error: it is of the outcome ``fail_on``, or of a worse one.
-    """
+JudgedObjects = Iterable[tuple[Manifest, Judgement]]
 
-    def __init__(self, resources: ResourceList, fail_on: Outcome) -> None:
-        self.results: list[JSON] = []
-        self.lines: list[str] = []
-        self.failed = False
-        self._resources = resources
-        self._fail_on = fail_on
 
-    def add_patches(self, objects: Iterable[tuple[Manifest, Judgement]], *, injected: bool) -> None:
-        """Add a result for each field that the webhook injects, and whether it has been injected here."""
-        what = "injected" if injected else "the webhook would inject"
-        for manifest, judgement in objects:
-            for operation in judgement.patch:
-                added = addition_of(operation, len(manifest.path))
-                field = {"path": added.field, "proposedValue": added.value}
-                self._add(f"{what} {added.field}", "info", manifest, field)
+def injections(resources: ResourceList, objects: JudgedObjects, *, injected: bool) -> Iterator[FunctionResult]:
+    """Yield a result for each field that the webhook injects, and whether it has been injected here."""
+    what = "injected" if injected else "the webhook would inject"
+    for manifest, judgement in objects:
+        for operation in judgement.patch:
+            added = addition_of(operation, len(manifest.path))
+            field = {"path": added.field, "proposedValue": added.value}
+            yield _result(resources, manifest, f"{what} {added.field}", "info", field=field), []
 
-    def add_findings(self, objects: Iterable[tuple[Manifest, Judgement]]) -> None:
-        """Add a result for each finding."""
-        for manifest, judgement in objects:
-            for finding in judgement.findings:
-                fails = finding.outcome >= self._fail_on
-                self.failed |= fails
-                severity = "error" if fails else "warning" if finding.outcome is Outcome.WARN else "info"
-                text = [finding.reason, finding.detail, finding.fix and f"Fix: {finding.fix}"]
-                tags = {"policy": finding.policy, "id": finding.id, "outcome": str(finding.outcome)}
-                field = {"path": finding.field} if finding.field else {}
-                file = self._add("\n".join(filter(None, text)), severity, manifest, field, tags)
-                where = f"{file['path']}: " if file else ""
-                name = "/".join(filter(None, (judgement.namespace, manifest.shown_name)))
-                at = f" (at {finding.field})" if finding.field else ""
-                self._say(f"{where}{finding.outcome}  {manifest.kind} {name}  {named(finding.policy, finding.id)}", 0)
-                for line in "\n".join(filter(None, [f"{finding.reason}{at}", *text[1:]])).split("\n"):
-                    self._say(line, 4)
 
-    def add_problems(self, problems: Iterable[Problem]) -> None:
-        """Add a result for each problem in the ResourceList or in a file of the state."""
-        for problem in sorted(problems):
-            file = self._file_at(problem.line) if problem.file == self._resources.document.file else None
-            text = f"{problem.field}: {problem.text}" if problem.field else problem.text
-            result = {"message": text if file else str(problem), "severity": "error", "file": file}
-            self.results.append(without_empty(result))
-            self._say(f"{file['path']}: {text}" if file else str(problem), 0)
+def findings(resources: ResourceList, objects: JudgedObjects, fail_on: Outcome) -> Iterator[FunctionResult]:
+    """Yield a result for each finding. Its severity is ``error`` if its outcome is ``fail_on`` or a worse one."""
+    for manifest, judgement in objects:
+        name = "/".join(filter(None, (judgement.namespace, manifest.shown_name)))
+        for finding in judgement.findings:
+            lesser = "warning" if finding.outcome is Outcome.WARN else "info"
+            severity = "error" if finding.outcome >= fail_on else lesser
+            more = [*filter(None, (finding.detail, finding.fix and f"Fix: {finding.fix}"))]
+            field = {"path": finding.field} if finding.field else {}
+            tags = {"policy": finding.policy, "id": finding.id, "outcome": str(finding.outcome)}
+            message = "\n".join([finding.reason, *more])
+            result = _result(resources, manifest, message, severity, field=field, tags=tags)
+            where = f"{result['file']['path']}: " if "file" in result else ""
+            at = f" (at {finding.field})" if finding.field else ""
+            lines = "\n".join([f"{finding.reason}{at}", *more]).split("\n")
+            head = f"{where}{finding.outcome}  {manifest.kind} {name}  {named(finding.policy, finding.id)}"
+            yield result, [head, *(f"    {line}" for line in lines)]
 
-    def _add(
-        self, message: str, severity: str, manifest: Manifest, field: JSON, tags: JSON | None = None
-    ) -> JSON | None:
-        """Add a result about an object, by the names that are written, and return the file of the object."""
-        reference = {
-            "apiVersion": manifest.api_version,
-            "kind": manifest.kind,
-            "name": manifest.shown_name,
-            **({"namespace": manifest.namespace} if manifest.namespace else {}),
-        }
-        file = self._file(manifest.path)
-        about = {"resourceRef": reference, "field": field, "file": file, "tags": tags}
-        self.results.append(without_empty({"message": message, "severity": severity, **about}))
-        return file
 
-    def _say(self, line: str, indent: int) -> None:
-        self.lines.append(" " * indent + printable(line))
+def failures(resources: ResourceList, problems: Iterable[Problem]) -> Iterator[FunctionResult]:
+    """Yield a result for each problem in the ResourceList or in a file of the state."""
+    for problem in sorted(problems):
+        file = resources.file_at(problem.line) if problem.file == resources.document.file else None
+        text = f"{problem.field}: {problem.text}" if problem.field else problem.text
+        result = {"message": text if file else str(problem), "severity": "error", "file": file}
+        yield without_empty(result), [f"{file['path']}: {text}" if file else str(problem)]
 
-    def _file(self, path: FieldPath) -> JSON | None:
-        """Return the file of the item at this path, or None. An object in a List has the file of the List."""
-        value: Any = self._resources.value
-        for step in path[:2]:
-            value = value[step]
-        metadata = value.get("metadata") if isinstance(value, dict) else None
-        annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-        if not isinstance(annotations, dict):
-            return None
-        for prefix in (f"internal.{_GROUP}", _GROUP):
-            file, index = annotations.get(f"{prefix}/path"), annotations.get(f"{prefix}/index")
-            if isinstance(file, str) and file:
-                return {"path": file, "index": int(index) if isinstance(index, str) and index.isdecimal() else 0}
-        return None
 
-    def _file_at(self, line: int) -> JSON | None:
-        """Return the file of the item on this line of the ResourceList, or None."""
-        paths = [("items", number) for number in range(len(self._resources.value.get("items") or []))]
-        before = [path for path in paths if self._resources.document.position(path)[0] <= line]
-        return self._file(before[-1]) if before else None
+def _result(resources: ResourceList, manifest: Manifest, message: str, severity: str, **more: JSON) -> JSON:
+    """Return a result about an object, by the names that are written."""
+    reference = {
+        "apiVersion": manifest.api_version,
+        "kind": manifest.kind,
+        "name": manifest.shown_name,
+        **({"namespace": manifest.namespace} if manifest.namespace else {}),
+    }
+    about = {"resourceRef": reference, "field": more["field"], "file": resources.file_of(manifest.path), **more}
+    return without_empty({"message": message, "severity": severity, **about})
