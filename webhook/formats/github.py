@@ -17,9 +17,10 @@ from webhook.formats import Format
 from webhook.policy.errors import condensed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from webhook.offline.report import Report, Result
+    from webhook.policy.errors import Problem
 
 _COMMANDS: Final = {"deny": "error", "warn": "warning", "indeterminate": "notice", "audit": "notice"}
 _SHOWN_AT_MOST: Final = 10
@@ -31,37 +32,25 @@ _IN_PROPERTIES: Final = str.maketrans({"%": "%25", ":": "%3A", ",": "%2C"})
 
 def render(report: Report) -> str:
     """Return a command for each finding, each unreadable file and each warning."""
-    paths = report.paths
-    lines = [
-        _command(name, paths[each.file], each.line, each.column, title, each.text)
-        for name, title, problems in (
-            ("error", "can't be judged", condensed(report.unreadable)),
-            ("warning", "spotgate", report.warnings),
-        )
-        for each in problems
+    rows: list[tuple[str, str, str, Problem | Result]] = [
+        *(("error", "can't be judged", problem.text, problem) for problem in condensed(report.unreadable)),
+        *(("warning", "spotgate", problem.text, problem) for problem in report.warnings),
     ]
-    lines += [_annotation(each, paths[each.file]) for each in _first_of_each(report.results)]
-    counts = Counter(line.partition(" ")[0] for line in lines)
-    hidden = sum(max(number - _SHOWN_AT_MOST, 0) for number in counts.values())
+    counts: defaultdict[str, Iterator[int]] = defaultdict(count)
+    # The first of each id comes before the second of any: GitHub shows few of them.
+    for result in sorted(report.results, key=lambda result: next(counts[result.id])):
+        title = f"{result.policy}: {result.reason} [{result.id}]"
+        rows.append((_COMMANDS[result.outcome], title, result.explanation(), result))
+    paths = report.paths
+    lines = [_command(name, paths[place.file], place, title, message) for name, title, message, place in rows]
+    hidden = sum(max(number - _SHOWN_AT_MOST, 0) for number in Counter(name for name, *_ in rows).values())
     if hidden:
         lines.append(f"GitHub shows {_SHOWN_AT_MOST} errors, warnings and notices each: {hidden} more are only here.")
     return "\n".join(lines)
 
 
-def _first_of_each(results: Sequence[Result]) -> list[Result]:
-    """Return the findings with the first of each id before the second of any: GitHub shows few of them."""
-    counts: defaultdict[str, Iterator[int]] = defaultdict(count)
-    return sorted(results, key=lambda result: next(counts[result.id]))
-
-
-def _annotation(result: Result, path: str) -> str:
-    command = _COMMANDS[result.outcome]
-    title = f"{result.policy}: {result.reason} [{result.id}]"
-    return _command(command, path, result.line, result.column, title, result.explanation())
-
-
-def _command(name: str, file: str, line: int, column: int, title: str, message: str) -> str:
-    properties = {"file": file, "line": str(line), "col": str(column), "title": title}
+def _command(name: str, file: str, place: Problem | Result, title: str, message: str) -> str:
+    properties = {"file": file, "line": str(place.line), "col": str(place.column), "title": title}
     shown = ",".join(f"{key}={printable(text).translate(_IN_PROPERTIES)}" for key, text in properties.items())
     lines = "\n".join(map(printable, message.split("\n")))
     return f"::{name} {shown}::{lines.translate(_IN_MESSAGES)}"

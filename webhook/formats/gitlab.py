@@ -5,7 +5,7 @@ Source: https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-for
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from webhook.base.terminal import as_json
 from webhook.formats import Format
@@ -14,6 +14,7 @@ from webhook.policy.errors import condensed
 
 if TYPE_CHECKING:
     from webhook.offline.report import Report, Result
+    from webhook.policy.errors import Problem
 
 _SEVERITIES: Final = {"deny": "critical", "warn": "major", "indeterminate": "minor", "audit": "info"}
 
@@ -21,22 +22,24 @@ _SEVERITIES: Final = {"deny": "critical", "warn": "major", "indeterminate": "min
 def render(report: Report) -> str:
     """Return a JSON array of the findings and of the files that could not be read."""
     paths = report.paths
-    unread = [
-        _issue(
-            "unreadable",
-            f"can't be judged: {each.text}",
-            f"{paths[each.file]}:{each.line}:{each.column}",
-            "blocker",
-            paths[each.file],
-            each.line,
-        )
-        for each in condensed(report.unreadable)
-    ]
-    found = [
-        _issue(each.id, _description(each), fingerprint, _SEVERITIES[each.outcome], paths[each.file], each.line)
-        for each, fingerprint in zip(report.results, fingerprints(report.results), strict=True)
-    ]
-    return as_json([*unread, *found])
+    rows: list[tuple[str, str, str, str, Problem | Result]] = []
+    for problem in condensed(report.unreadable):
+        fingerprint = f"{paths[problem.file]}:{problem.line}:{problem.column}"
+        rows.append(("unreadable", f"can't be judged: {problem.text}", fingerprint, "blocker", problem))
+    for result, fingerprint in zip(report.results, fingerprints(report.results), strict=True):
+        rows.append((result.id, _description(result), fingerprint, _SEVERITIES[result.outcome], result))
+    return as_json(
+        [
+            {
+                "description": description,
+                "check_name": name,
+                "fingerprint": fingerprint,
+                "severity": severity,
+                "location": {"path": paths[place.file], "lines": {"begin": max(place.line, 1)}},
+            }
+            for name, description, fingerprint, severity, place in rows
+        ]
+    )
 
 
 def _description(result: Result) -> str:
@@ -44,16 +47,6 @@ def _description(result: Result) -> str:
     stop = "" if result.reason.endswith("?") else "."
     fix = "" if "\n" in result.fix else f"{stop} {result.fix[:1].upper()}{result.fix[1:]}"
     return f"{result.kind} {result.name}: {result.reason}{fix} (policy {result.policy})"
-
-
-def _issue(name: str, description: str, fingerprint: str, severity: str, path: str, line: int) -> dict[str, Any]:
-    return {
-        "description": description,
-        "check_name": name,
-        "fingerprint": fingerprint,
-        "severity": severity,
-        "location": {"path": path, "lines": {"begin": max(line, 1)}},
-    }
 
 
 FORMAT: Final = Format(about="Code Quality findings in a merge request", render=render)

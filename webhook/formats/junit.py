@@ -106,7 +106,4 @@ def _shown(result: Result) -> str:
     return f"{where}: {result.outcome} [{result.policy}] [{result.id}]\n{result.reason}\n{result.explanation()}"
 
 
-FORMAT: Final = Format(
-    about="test reports: a suite for each file, a case for each object",
-    render=render,
-)
+FORMAT: Final = Format(about="test reports: a suite for each file, a case for each object", render=render)

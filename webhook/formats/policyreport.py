@@ -23,7 +23,7 @@ from webhook.formats import Format
 from webhook.offline.report import without_empty
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from webhook.offline.report import Report, Result
     from webhook.policy.errors import Problem
@@ -74,13 +74,6 @@ def _reports(name: str, namespace: str, results: list[JSON]) -> Iterator[JSON]:
 
 def result_of(result: Result, category: str) -> JSON:
     """Return a finding as a result of a report; ``category`` is the kind of its policy."""
-    verdict, severity = _RESULTS[result.outcome]
-    resource = {
-        "apiVersion": result.api_version,
-        "kind": result.kind,
-        "namespace": result.namespace,
-        "name": result.name,
-    }
     properties = {
         "outcome": result.outcome,
         "file": result.file,
@@ -89,29 +82,33 @@ def result_of(result: Result, category: str) -> JSON:
         "detail": result.detail,
         "fix": result.fix,
     }
-    return {
-        "source": _SOURCE,
-        "policy": result.policy,
-        "rule": result.id,
-        **({"category": category} if category else {}),
-        "result": verdict,
-        "severity": severity,
-        "scored": verdict == "fail",
-        "message": result.reason,
-        "resources": [without_empty(resource)],
-        "properties": without_empty(properties),
+    members = {
+        "apiVersion": result.api_version,
+        "kind": result.kind,
+        "namespace": result.namespace,
+        "name": result.name,
     }
+    about = {"policy": result.policy, "rule": result.id, "category": category}
+    return _result(about, result.outcome, result.reason, properties, [without_empty(members)])
 
 
 def _unread(problem: Problem) -> JSON:
     properties = {"file": problem.file, "line": str(problem.line or ""), "field": problem.field}
+    return _result({"policy": _SOURCE}, "indeterminate", problem.text, properties)
+
+
+def _result(
+    about: JSON, outcome: str, message: str, properties: dict[str, str], resources: Sequence[JSON] = ()
+) -> JSON:
+    verdict, severity = _RESULTS[outcome]
     return {
         "source": _SOURCE,
-        "policy": _SOURCE,
-        "result": "error",
-        "severity": "info",
-        "scored": False,
-        "message": problem.text,
+        **without_empty(about),
+        "result": verdict,
+        "severity": severity,
+        "scored": verdict == "fail",
+        "message": message,
+        **without_empty({"resources": resources}),
         "properties": without_empty(properties),
     }
 

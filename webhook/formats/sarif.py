@@ -20,6 +20,8 @@ from webhook.offline.manifests.files import STDIN
 from webhook.offline.report import fingerprints, title_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from webhook.offline.report import Report, Result
     from webhook.policy.errors import Problem
 
@@ -32,29 +34,26 @@ _FINGERPRINT: Final = "spotgate/v1"
 
 def render(report: Report) -> str:
     """Return a log of one run, with a rule for each id that was found."""
-    found = list(dict.fromkeys(result.id for result in report.results))
-    rules = [_rule(finding_id) for finding_id in found]
-    numbers = {finding_id: number for number, finding_id in enumerate(found)}
+    ids = list(dict.fromkeys(result.id for result in report.results))
     paths = report.paths
-    results = [
-        _result(result, numbers[result.id], fingerprint, paths[result.file])
-        for result, fingerprint in zip(report.results, fingerprints(report.results), strict=True)
-    ]
+    notifications = (("error", report.unreadable), ("warning", report.warnings))
     run = {
-        "tool": {
-            "driver": {"name": "spotgate", "semanticVersion": __version__, "rules": rules},
-        },
+        "tool": {"driver": {"name": "spotgate", "semanticVersion": __version__, "rules": list(map(_rule, ids))}},
         "columnKind": "unicodeCodePoints",
         "invocations": [
             {
                 "executionSuccessful": not report.unreadable,
                 "toolExecutionNotifications": [
-                    *(_unread(each, paths[each.file]) for each in report.unreadable),
-                    *({**_unread(each, paths[each.file]), "level": "warning"} for each in report.warnings),
+                    {"level": level, "message": {"text": problem.text}, "locations": [_location(problem, paths)]}
+                    for level, problems in notifications
+                    for problem in problems
                 ],
             }
         ],
-        "results": results,
+        "results": [
+            _result(result, ids.index(result.id), fingerprint, paths)
+            for result, fingerprint in zip(report.results, fingerprints(report.results), strict=True)
+        ],
     }
     return as_json({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
 
@@ -74,17 +73,9 @@ def _rule(finding_id: str) -> JSON:
     }
 
 
-def _unread(problem: Problem, path: str) -> JSON:
-    return {
-        "level": "error",
-        "message": {"text": problem.text},
-        "locations": [_location(path, problem.line, problem.column)],
-    }
-
-
-def _result(result: Result, rule: int, fingerprint: str, path: str) -> JSON:
+def _result(result: Result, rule: int, fingerprint: str, paths: Mapping[str, str]) -> JSON:
     name = title_of(result)
-    location = _location(path, result.line, result.column)
+    location = _location(result, paths)
     location["logicalLocations"] = [{"fullyQualifiedName": f"{name} {result.field}".rstrip(), "kind": "object"}]
     return {
         "ruleId": result.id,
@@ -93,24 +84,17 @@ def _result(result: Result, rule: int, fingerprint: str, path: str) -> JSON:
         "message": {"text": f"{result.reason}\n{result.explanation()}".rstrip()},
         "locations": [location],
         "partialFingerprints": {_FINGERPRINT: fingerprint},
-        "properties": {
-            "policy": result.policy,
-            "outcome": result.outcome,
-            "field": result.field,
-            "object": name,
-        },
+        "properties": {"policy": result.policy, "outcome": result.outcome, "field": result.field, "object": name},
     }
 
 
-def _location(path: str, line: int, column: int) -> JSON:
+def _location(place: Result | Problem, paths: Mapping[str, str]) -> JSON:
+    path = paths[place.file]
     artifact = {"uri": "stdin"} if path == STDIN else {"uri": quote(path), "uriBaseId": "%SRCROOT%"}
     physical: JSON = {"artifactLocation": artifact}
-    if line:
-        physical["region"] = {"startLine": line, "startColumn": max(column, 1)}
+    if place.line:
+        physical["region"] = {"startLine": place.line, "startColumn": max(place.column, 1)}
     return {"physicalLocation": physical}
 
 
-FORMAT: Final = Format(
-    about="code scanning (SARIF 2.1.0), with stable fingerprints",
-    render=render,
-)
+FORMAT: Final = Format(about="code scanning (SARIF 2.1.0), with stable fingerprints", render=render)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -20,15 +20,13 @@ from webhook.offline.report import alike, entry_of, named, title_of
 from webhook.policy.errors import problem_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sized
+    from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 
     from webhook.base.terminal import Line
     from webhook.offline.report import ObjectReport, ReclaimRisk, Report, Result
 
-_PLAIN: Final = ""
-_STRONG: Final = "bold"
-_FAINT: Final = "dim"
-_UNREADABLE: Final = "bold red"
+T = TypeVar("T")
+
 _LISTED: Final = 3
 """Places, reasons and objects of one entry that are listed; the rest is counted."""
 _ALL: Final = "`-o table --verbose` shows all"
@@ -54,10 +52,13 @@ def _lines(report: Report, unreadable: Iterable[Line] = ()) -> Iterator[Line]:
         yield from _finding(results[0]) if len(results) == 1 else _group(results)
         yield []
     if report.patched:
-        yield [("spotgate would inject:", _STRONG)]
-        key = id if report.verbose else _added
-        for changed in alike(report.patched, key).values():
-            yield from _injected(changed)
+        yield [("spotgate would inject:", "bold")]
+        for changed in alike(report.patched, id if report.verbose else _additions).values():
+            yield from _listed(
+                changed, lambda thing: [("  ", ""), (_place(thing), "bold"), (f"  {_object(thing)}", "")]
+            )
+            for added in changed[0].additions:
+                yield [(f"    {printable(added.field)}: {json.dumps(added.value)}", "")]
         yield []
     if report.on_spot is not None:
         yield from _on_spot(report.on_spot, verbose=report.verbose, all_read=not report.unreadable)
@@ -74,31 +75,31 @@ def _grouped(report: Report) -> Iterable[list[Result]]:
     return sorted(groups.values(), key=lambda results: order.index(results[0].outcome))
 
 
-def _added(changed: ObjectReport) -> bytes:
+def _additions(changed: ObjectReport) -> bytes:
     return msgspec.json.encode(changed.additions)
 
 
 def _unreadable(report: Report) -> Iterator[Line]:
     if report.unreadable:
-        yield [("can't be judged:", _STRONG)]
-        yield from ([(f"  {line}", _PLAIN)] for line in problem_lines(report.unreadable, alone=report.verbose))
+        yield [("can't be judged:", "bold")]
+        yield from ([(f"  {line}", "")] for line in problem_lines(report.unreadable, alone=report.verbose))
         yield []
 
 
 def _finding(result: Result) -> Iterator[Line]:
     yield [
-        (_place(result), _STRONG),
-        ("  ", _PLAIN),
+        (_place(result), "bold"),
+        ("  ", ""),
         (result.outcome, _STYLES[result.outcome]),
-        (f"  {_object(result)}  " if result.line else "  ", _PLAIN),
-        (named(result.policy, result.id), _FAINT),
+        (f"  {_object(result)}  " if result.line else "  ", ""),
+        (named(result.policy, result.id), "dim"),
     ]
     at = f" (at {result.field})" if result.field else ""
-    yield [(f"    {result.reason}{at}", _PLAIN)]
+    yield [(f"    {result.reason}{at}", "")]
     if result.detail:
-        yield from _indented(result.detail, _FAINT)
+        yield from _indented(result.detail, "dim")
     if result.fix:
-        yield from _indented(f"Fix: {result.fix}", _PLAIN)
+        yield from _indented(f"Fix: {result.fix}", "")
 
 
 def _group(results: list[Result]) -> Iterator[Line]:
@@ -112,12 +113,12 @@ def _group(results: list[Result]) -> Iterator[Line]:
     )
     yield [
         (first.outcome, _STYLES[first.outcome]),
-        (f"  {len(shown)} x {named(first.policy, name)}: ", _STRONG),
-        (f"{', '.join(places[:_LISTED])}{_more(places)}", _PLAIN),
+        (f"  {len(shown)} x {named(first.policy, name)}: ", "bold"),
+        (f"{', '.join(places[:_LISTED])}{_more(places)}", ""),
     ]
     for its in ids.values():
         if len(ids) > 1:
-            yield [(f"  {len(its)} x {its[0].id}", _FAINT)]
+            yield [(f"  {len(its)} x {its[0].id}", "dim")]
         yield from _explanation(its)
 
 
@@ -128,18 +129,18 @@ def _explanation(results: list[Result]) -> Iterator[Line]:
     at = f" (at {first.field})" if first.field and all(each.field == first.field for each in results) else ""
     for reason, its in islice(reasons.items(), _LISTED):
         where = f": {_place(its[0])}{f' and {len(its) - 1} more' if len(its) > 1 else ''}" if len(reasons) > 1 else ""
-        yield [(f"    {reason}{at}{where}", _PLAIN)]
+        yield [(f"    {reason}{at}{where}", "")]
     if len(reasons) > _LISTED:
-        yield [(f"    and {counted(len(reasons) - _LISTED, 'other reason')}", _PLAIN)]
+        yield [(f"    and {counted(len(reasons) - _LISTED, 'other reason')}", "")]
     fields = alike(results, lambda each: each.field) if len(reasons) > 1 else {"": results}
     said = {(its[0].detail, its[0].fix): its[0] for its in reversed(fields.values())}
     for one in islice(reversed(said.values()), _LISTED):
         if one.detail:
-            yield from _indented(one.detail, _FAINT)
+            yield from _indented(one.detail, "dim")
         if one.fix:
             whose = f" for {_object(one)} at {_place(one)}" if one.line else f" for {_place(one)}"
             whose = "" if all(each.fix == one.fix for each in results) else whose
-            yield from _indented(f"Fix{whose}: {one.fix}", _PLAIN)
+            yield from _indented(f"Fix{whose}: {one.fix}", "")
 
 
 def _more(things: Sized) -> str:
@@ -147,13 +148,11 @@ def _more(things: Sized) -> str:
     return f" and {len(things) - _LISTED} more; {_ALL}" if len(things) > _LISTED else ""
 
 
-def _injected(changed: list[ObjectReport]) -> Iterator[Line]:
-    for each in changed[:_LISTED]:
-        yield [("  ", _PLAIN), (_place(each), _STRONG), (f"  {_object(each)}", _PLAIN)]
-    if more := _more(changed):
-        yield [(f" {more}", _PLAIN)]
-    for added in changed[0].additions:
-        yield [(f"    {printable(added.field)}: {json.dumps(added.value)}", _PLAIN)]
+def _listed(things: Sequence[T], line: Callable[[T], Line]) -> Iterator[Line]:
+    """Yield a line for each of the first things, and how many are not listed."""
+    yield from map(line, things[:_LISTED])
+    if more := _more(things):
+        yield [(f" {more}", "")]
 
 
 def _on_spot(workloads: list[ReclaimRisk], *, verbose: bool, all_read: bool) -> Iterator[Line]:
@@ -161,17 +160,18 @@ def _on_spot(workloads: list[ReclaimRisk], *, verbose: bool, all_read: bool) -> 
     at_risk = [each for each in workloads if each.reasons]
     of = counted(len(workloads), "workload")
     known = "" if all_read else ", as far as the cluster could be read"
-    yield [(f"would not survive a reclaim today: {len(at_risk)} of {of} on spot Nodes{known}", _STRONG)]
+    yield [(f"would not survive a reclaim today: {len(at_risk)} of {of} on spot Nodes{known}", "bold")]
     for group in alike(at_risk, id if verbose else _reasons).values():
-        for each in group[:_LISTED]:
-            where = f" on {', '.join(each.pools)}" if each.pools else ""
-            yield [(f"  {_object(each)}", _STRONG), (f": {counted(each.pods, 'Pod')}{where}", _PLAIN)]
-        if more := _more(group):
-            yield [(f" {more}", _PLAIN)]
-        yield from ([(f"    {reason.reason}  ", _PLAIN), (reason.id, _FAINT)] for reason in group[0].reasons)
+        yield from _listed(group, _risk)
+        yield from ([(f"    {reason.reason}  ", ""), (reason.id, "dim")] for reason in group[0].reasons)
     if workloads:
-        yield [(_NOT_JUDGED.format(min((pool for each in workloads for pool in each.pools), default="POOL")), _FAINT)]
+        yield [(_NOT_JUDGED.format(min((pool for each in workloads for pool in each.pools), default="POOL")), "dim")]
     yield []
+
+
+def _risk(workload: ReclaimRisk) -> Line:
+    where = f" on {', '.join(workload.pools)}" if workload.pools else ""
+    return [(f"  {_object(workload)}", "bold"), (f": {counted(workload.pods, 'Pod')}{where}", "")]
 
 
 def _reasons(risk: ReclaimRisk) -> tuple[tuple[str, str], ...]:
@@ -182,14 +182,14 @@ def _totals(report: Report) -> Line:
     summary = report.summary
     skipped = f", {report.skipped} skipped" if report.skipped else ""
     skipped += f", {counted(report.not_rendered, 'folder')} not rendered" if report.not_rendered else ""
-    line = [(f"{counted(summary['documents'], 'object')}{skipped}: ", _PLAIN)]
+    line = [(f"{counted(summary['documents'], 'object')}{skipped}: ", "")]
     found = [(f"{summary[outcome]} {outcome}", style) for outcome, style in _STYLES.items() if summary[outcome]]
     if report.unreadable:
-        found.append((f"{len(report.unreadable)} can't be judged", _UNREADABLE))
-    for index, piece in enumerate(found or [("no findings", _PLAIN)]):
-        line += [(", ", _PLAIN), piece] if index else [piece]
+        found.append((f"{len(report.unreadable)} can't be judged", "bold red"))
+    for index, piece in enumerate(found or [("no findings", "")]):
+        line += [(", ", ""), piece] if index else [piece]
     if report.patched:
-        line.append((f"; {counted(summary['patched'], 'object')} would be changed", _PLAIN))
+        line.append((f"; {counted(summary['patched'], 'object')} would be changed", ""))
     return line
 
 
@@ -203,7 +203,7 @@ def _object(about: Result | ObjectReport | ReclaimRisk) -> str:
 
 def _indented(text: str, style: str) -> Iterator[Line]:
     for line in text.split("\n"):
-        yield [("    ", _PLAIN), (printable(line), style)]
+        yield [("    ", ""), (printable(line), style)]
 
 
 FORMAT: Final = Format(about="people; the default", render=render, show=show)

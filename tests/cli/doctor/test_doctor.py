@@ -414,13 +414,6 @@ async def test_an_emptied_ca_bundle_is_told_where_nothing_else_can_be_read(secre
     assert any("it holds no certificate, so every call fails" in each for each in problems["caBundles"])
 
 
-async def test_a_webhook_that_is_asked_about_system_namespaces_is_told_without_policies() -> None:
-    selectors = mutated(lambda webhooks: webhooks[0].update(namespaceSelector={}))
-    problems = await found(RecordedApi({DEPLOYMENT: GONE, MUTATING: selectors}))
-    (problem,) = problems["system namespaces"]
-    assert problem.startswith("fail: mutate.spotgate.dev is asked about kube-node-lease, kube-system, spotgate-system:")
-
-
 async def test_only_replicas_that_manage_certificates_need_to_write() -> None:
     plain, managing = RecordedApi(), RecordedApi({DEPLOYMENT: SELF_MANAGED})
     await found(plain)

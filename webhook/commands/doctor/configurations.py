@@ -7,22 +7,18 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cluster.installation import CONFIGURATION, CONFIGURATIONS
 from webhook.commands.doctor.installation import INSTALL, Diagnosis, read
-from webhook.engine.namespaces import SYSTEM_NAMESPACES
-from webhook.kube.resources import NAMESPACE_NAME_LABEL
-from webhook.kube.selectors import LabelSelector
 from webhook.registration.configurations import configurations
 from webhook.registration.differences import differences
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator
+    from collections.abc import AsyncIterator, Iterable
 
     from webhook.commands.doctor.installation import JSON, Installed
 
 _PATH: Final = "/apis/admissionregistration.k8s.io/v1"
 _APPLY: Final = "apply what `spotgate webhook-config` prints for the policies in force (docs/install.md)"
+_APPLY_AND_STOP: Final = f"{_APPLY}; if it comes back, have that manager leave it alone"
 _REMOVE_COPY: Final = "remove it if you don't mean to: a copy of an old version stays when you upgrade the image"
-_SELECTOR_CONDITION: Final = "no-system-namespaces"
-"""The condition of the webhook about Namespaces, in place of a selector."""
 
 
 async def check_configurations(installed: Installed) -> AsyncIterator[Diagnosis]:
@@ -41,44 +37,17 @@ async def check_configurations(installed: Installed) -> AsyncIterator[Diagnosis]
             yield Diagnosis(kind, "fail", "it is not there: nothing of it is enforced", fix)
         elif configuration is not None and bundle is None:
             yield Diagnosis(kind, "unknown", "there, but there are no policies to compare it with", _APPLY)
-            for webhook in configuration.get("webhooks", ()):
-                for diagnosis in _about_system(installed, webhook):
-                    yield diagnosis
         elif configuration is not None:
-            for diagnosis in _compare(kind, wanted.get(kind, []), configuration):
-                yield diagnosis
-
-
-def _compare(kind: str, wanted: Iterable[JSON], stored: JSON) -> Iterator[Diagnosis]:
-    """Yield each difference, with the last writer of the field."""
-    webhooks = stored.get("webhooks", ())
-    deviations = list(differences(wanted, webhooks))
-    for name, field, what in deviations:
-        if field:
-            writer = _last_writer(stored["metadata"].get("managedFields", ()), name, field)
-            fix = f"{_APPLY}; if it comes back, have that manager leave it alone"
-            yield Diagnosis(kind, "fail", f"webhooks[{name}].{field} {what}; {writer}", fix)
-        else:
-            yield Diagnosis(kind, "fail", f"webhook {name} {what}", _APPLY)
-    if not deviations:
-        yield Diagnosis(kind, "ok", f"{len(webhooks)} webhooks, as this version renders them from the policies")
-
-
-def _about_system(installed: Installed, webhook: JSON) -> Iterator[Diagnosis]:
-    """Yield the finding that a webhook is asked about namespaces that keep the cluster, or spotgate, alive."""
-    selector = webhook.get("namespaceSelector", {})
-    labels = ((key, "In", [value]) for key, value in selector.get("matchLabels", {}).items())
-    terms = ((term["key"], term["operator"], term.get("values", ())) for term in selector.get("matchExpressions", ()))
-    selected = LabelSelector([*labels, *terms])
-    asked = ", ".join(
-        name
-        for name in sorted({*SYSTEM_NAMESPACES, installed.namespace})
-        if selected.matches({**installed.view.namespaces.get(name, {}), NAMESPACE_NAME_LABEL: name})
-    )
-    conditions = {condition["name"] for condition in webhook.get("matchConditions", ())}
-    if asked and webhook.get("rules") and _SELECTOR_CONDITION not in conditions:
-        what = f"{webhook['name']} is asked about {asked}: a stopped webhook could hold up their Pods"
-        yield Diagnosis("system namespaces", "fail", what, _APPLY)
+            webhooks = configuration.get("webhooks", ())
+            deviations = list(differences(wanted.get(kind, []), webhooks))
+            for name, field, what in deviations:
+                if field:
+                    writer = _last_writer(configuration["metadata"].get("managedFields", ()), name, field)
+                    yield Diagnosis(kind, "fail", f"webhooks[{name}].{field} {what}; {writer}", _APPLY_AND_STOP)
+                else:
+                    yield Diagnosis(kind, "fail", f"webhook {name} {what}", _APPLY)
+            if not deviations:
+                yield Diagnosis(kind, "ok", f"{len(webhooks)} webhooks, as this version renders them from the policies")
 
 
 def _last_writer(managed: Iterable[JSON], webhook: str, field: str) -> str:

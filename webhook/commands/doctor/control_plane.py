@@ -13,7 +13,7 @@ from webhook.capacity.placement.floor import ASSIGNED_LABEL, DELETION_COST, ON_D
 from webhook.cluster.installation import CONFIGURATION, CONFIGURATIONS
 from webhook.cluster.resources import all_budgets, all_namespaces, all_nodes, all_pools
 from webhook.cluster.source import PAGE
-from webhook.commands.doctor.installation import SECONDS, Diagnosis, read_text, samples
+from webhook.commands.doctor.installation import SECONDS, Diagnosis, read, read_text, samples
 from webhook.rules.graceful_termination.rule import NATIVE_SLEEP
 
 if TYPE_CHECKING:
@@ -62,28 +62,14 @@ async def check_versions(installed: Installed) -> AsyncIterator[Diagnosis]:
 async def check_floor(installed: Installed) -> AsyncIterator[Diagnosis]:
     """Look for another writer of deletion costs, where the controller of on-demand floors has assigned Pods."""
     query = urlencode({"labelSelector": f"{ASSIGNED_LABEL}=on-demand", "limit": PAGE})
-    pods = await installed.api.find(f"/api/v1/pods?{query}", PodMetadataList, SECONDS)
-    costs = [pod.metadata.annotations.get(DELETION_COST) for pod in pods.items] if pods is not None else []
+    pods = await read(installed.api, f"/api/v1/pods?{query}")
+    costs = [pod["metadata"].get("annotations", {}).get(DELETION_COST) for pod in (pods or {"items": ()})["items"]]
     if not costs:
         return
     others = sum(cost != ON_DEMAND_COST for cost in costs)
     wrong = f"{others} of {len(costs)} on-demand Pods have a {DELETION_COST} of another writer" if others else ""
     fix = "stop that writer, or a scale-down may delete on-demand Pods before spot Pods"
     yield Diagnosis.of("on-demand floor", wrong, fix, f"{len(costs)} Pods are assigned to on-demand nodes", "warn")
-
-
-class _Annotated(msgspec.Struct):
-    annotations: dict[str, str] = {}
-
-
-class _AnnotatedPod(msgspec.Struct):
-    metadata: _Annotated
-
-
-class PodMetadataList(msgspec.Struct):
-    """The annotations of Pods."""
-
-    items: list[_AnnotatedPod]
 
 
 def _text(version: tuple[int, int]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-from datetime import UTC, datetime, time
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
@@ -53,12 +52,8 @@ class PolicyTestCase:
         self._shared: PolicyTestSpec = test.spec
         self._own = self._shared.cases[number]
         self._path: FieldPath = ("spec", "cases", number)
+        self.line = test.document.position(self._path)[0]
         self.spec: CaseSpec = self._shared.filled(self._own)
-
-    @property
-    def line(self) -> int:
-        """Return the line where the case begins."""
-        return self.test.document.position(self._path)[0]
 
     def at(self, field: str, *path: str | int) -> FieldPath:
         """Return the path of a field: in the case, or in the document for all cases."""
@@ -82,10 +77,6 @@ class PolicyTestCase:
         if operation == "DELETE" and changes and self._own.object is not None:
             raise self.cannot_run(self.at("oldObject"), "DELETE has one object; write it as `oldObject` or as `object`")
         return operation
-
-    def now(self, now: datetime) -> datetime:
-        """Return the time of the request: on the day that the case names, else now."""
-        return datetime.combine(self.spec.date, time(), UTC) if self.spec.date is not None else now
 
     def subject(self, kinds: ResourceKinds) -> Manifest:
         """Return the object of the request, or the object that a DELETE deletes.
@@ -165,12 +156,10 @@ def differences(
     ):
         why = next(finding.reason for finding in findings if finding.id == FAILED)
         yield ("outcome",), f"{verdict} only by {FAILED}: {why}; correct the expression, or name the id in `ids`"
-    for name, wanted, found in (
-        ("policies", expected.policies, {finding.policy for finding in findings}),
-        ("ids", expected.ids, {finding.id for finding in findings}),
-    ):
-        if wanted is not None and set(wanted) != found:
-            both = (", ".join(sorted(each)) or "none" for each in (set(wanted), found))
+    for name, member, wanted in (("policies", "policy", expected.policies), ("ids", "id", expected.ids)):
+        got = {getattr(finding, member) for finding in findings}
+        if wanted is not None and set(wanted) != got:
+            both = (", ".join(sorted(names)) or "none" for names in (set(wanted), got))
             yield (name,), "expected {}, got {}".format(*both)
     messages = [_flat(finding.message()) for finding in findings]
     for number, text in enumerate(expected.messages):
@@ -187,16 +176,13 @@ def golden_difference(file: Path, after: dict[str, Any], *, update: bool) -> str
 
     Raise OSError if it can't be written, DocumentError if it can't be parsed, ValueError if it is no golden file.
     """
-    try:
-        documents = read_documents(read_file(file), str(file))
-    except FileNotFoundError:
-        documents = None
+    documents = read_documents(read_file(file), str(file)) if file.exists() else None
     written = documents[0].value if documents and len(documents) == 1 else None
     if written == after:
         return ""
     if update:
-        if documents and not (isinstance(written, dict) and written.get("kind") == after.get("kind")):
-            kind = after.get("kind")
+        kind = after.get("kind")
+        if documents and not (isinstance(written, dict) and written.get("kind") == kind):
             raise ValueError(f"{file} holds something else than one {kind}; remove it, or name another file")
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, _yaml(after).encode())

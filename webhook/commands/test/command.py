@@ -56,21 +56,21 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Run the tests."""
-    tests = read_tests(options.paths)
-    problems = sorted(tests.problems)
-    paths = options.policies or (options.paths if tests.brings_policies else [])
-    own = tests.brings_policies and not options.policies
+    tests, problems, brings_policies = read_tests(options.paths)
+    problems.sort()
+    paths = options.policies or (options.paths if brings_policies else [])
+    own = brings_policies and not options.policies
     bundle = read_policies([SHIPPED, *paths] if own else paths, own_namespace=OWN_NAMESPACE)
-    names = {each.name for each in bundle.own if each.is_policy} if own else set()
-    tested = tuple(each.name for each in bundle.policies if each.name in names) if names else None
-    if not tests.documents and not problems:
-        raise CannotJudgeError(f"{', '.join(map(str, options.paths))}: holds no PolicyTest; see spotgate test --help")
-    if tests.documents and not paths:
-        where = ", ".join(map(str, options.paths))
+    names = {policy.name for policy in bundle.own if policy.is_policy} if own else set()
+    tested = tuple(policy.name for policy in bundle.policies if policy.name in names) if names else None
+    where = ", ".join(map(str, options.paths))
+    if not tests and not problems:
+        raise CannotJudgeError(f"{where}: holds no PolicyTest; see spotgate test --help")
+    if tests and not paths:
         text = "holds no policies, so those that ship with spotgate are tested; name others with --policies"
         complain(f"{where}: warning: {text}")
     runner = Runner(bundle, tested, now=utc_now(), update=options.update)
-    results = [result for test in tests.documents for result in runner.run(test)]
+    results = [result for test in tests for result in runner.run(test)]
     covered = coverage(bundle, [result.reached for result in results], tested) if options.coverage else None
     against = ", ".join(map(str, paths)) or "the policies that ship with spotgate"
     report = PolicyTestReport(against, results, problems, covered)

@@ -13,7 +13,6 @@ from webhook.engine.enforcement import BY_BREAK_GLASS, NOT_DENIED
 from webhook.engine.index import Index
 from webhook.model.review import OPERATIONS
 from webhook.policy.match import Exemption  # noqa: TC001 - msgspec reads the annotations
-from webhook.policy.terms import Enforcement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,7 +104,7 @@ def _completed(policy: Policy, reached: Reached, trace: PhaseDecisions | None) -
     )
 
 
-class Covered(msgspec.Struct, frozen=True, kw_only=True):
+class Covered(msgspec.Struct, frozen=True):
     """The number of cases in which a policy acts or leaves an object alone, and phrases for what no case reaches."""
 
     policy: str
@@ -121,34 +120,22 @@ def coverage(bundle: Bundle, cases: list[dict[str, Reached]], tested: tuple[str,
     """Return the coverage of each policy under test that is not off. None: of all."""
     policies = {policy.name: policy for policy in bundle.policies}
     exempt = set().union(*(reached.exemptions for case in cases for reached in case.values()))
-    return [
-        _covered(
-            document, policies[document.name], [case[document.name] for case in cases if document.name in case], exempt
-        )
-        for document in bundle.documents
-        if document.is_policy
-        and document.spec.enforcement is not Enforcement.OFF
-        and (tested is None or document.name in tested)
-    ]
-
-
-def _covered(document: PolicyDocument, policy: Policy, cases: list[Reached], exempt: set[Exemption]) -> Covered:
-    acted = sum(case.acted for case in cases)
-    passed = sum(bool(case.operations or case.exemptions) and not case.acted for case in cases)
-    return Covered(
-        policy=policy.name,
-        kind=policy.kind.name,
-        file=document.document.file,
-        line=document.document.position(("metadata", "name"))[0],
-        acted=acted,
-        passed=passed,
-        unreached=[
-            *(() if acted else ("no case makes it act",)),
-            *(() if passed else ("no case has an object that it leaves alone",)),
-            *(_parts(document, policy, cases) if acted else ()),
-            *_others(policy, set().union(*(case.operations for case in cases)), exempt),
-        ],
-    )
+    covered = []
+    for document in bundle.documents:
+        policy = policies.get(document.name) if document.is_policy else None
+        if policy is None or (tested is not None and policy.name not in tested):
+            continue  # it is off, or not under test
+        reached = [case[policy.name] for case in cases if policy.name in case]
+        acted = sum(case.acted for case in reached)
+        passed = sum(bool(case.operations or case.exemptions) and not case.acted for case in reached)
+        unreached = [] if acted else ["no case makes it act"]
+        unreached += [] if passed else ["no case has an object that it leaves alone"]
+        unreached += _parts(document, policy, reached) if acted else []
+        unreached += _others(policy, set().union(*(case.operations for case in reached)), exempt)
+        line, _ = document.document.position(("metadata", "name"))
+        file = document.document.file
+        covered.append(Covered(policy.name, policy.kind.name, file, line, acted, passed, unreached))
+    return covered
 
 
 def _parts(document: PolicyDocument, policy: Policy, cases: list[Reached]) -> Iterator[str]:

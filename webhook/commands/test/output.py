@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from webhook.policy.errors import Problem
 
 
+_MEMBERS: Final = ("file", "line", "test", "case", "passed", "mismatches", "problems")
+"""Attributes of a `CaseResult` that JSON shows as they are."""
+
+
 class PolicyTestReport(msgspec.Struct, frozen=True):
     """The results of all cases against these policies, tests that could not be run, and coverage if asked for."""
 
@@ -91,36 +95,25 @@ def _json(report: PolicyTestReport) -> str:
     value: dict[str, Any] = {
         "policies": report.policies,
         "cases": [
-            {
-                "file": each.file,
-                "line": each.line,
-                "test": each.test,
-                "case": each.case,
-                "passed": each.passed,
-                "mismatches": msgspec.to_builtins(each.mismatches),
-                "problems": msgspec.to_builtins(each.problems),
-                "findings": [
-                    {**msgspec.to_builtins(finding), "outcome": str(finding.outcome)} for finding in each.findings
-                ],
-            }
-            for each in report.results
+            {name: getattr(result, name) for name in _MEMBERS}
+            | {"findings": [{**msgspec.to_builtins(each), "outcome": str(each.outcome)} for each in result.findings]}
+            for result in report.results
         ],
-        "problems": msgspec.to_builtins(report.problems),
-        "warnings": [msgspec.to_builtins(warning) for each in report.results for warning in each.warnings],
+        "problems": report.problems,
+        "warnings": [warning for result in report.results for warning in result.warnings],
         "summary": {"cases": len(report.results), "passed": passed, "failed": failed, "unjudged": unjudged},
     }
     if report.coverage is not None:
-        value["coverage"] = msgspec.to_builtins(report.coverage)
+        value["coverage"] = report.coverage
     return terminal.as_json(value)
 
 
 def _junit(report: PolicyTestReport) -> str:
     """Return the report as JUnit XML: a suite for each file, a test case for each case."""
-    files = alike(report.results, lambda each: each.file)
+    files = alike(report.results, lambda result: result.file)
     suites = [(file, list(map(_junit_case, results))) for file, results in files.items()]
-    for each in report.problems:
-        said = {"message": each.text, "sort": "unreadable", "text": str(each)}
-        suites.append((each.file, [JUnitCase(name="can be read", verdict="error", seconds=0, **said)]))
+    case = JUnitCase(name="can be read", verdict="error", sort="unreadable", seconds=0)
+    suites += [(each.file, [replace(case, message=each.text, text=str(each))]) for each in report.problems]
     return junit("spotgate test", suites)
 
 

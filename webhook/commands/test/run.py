@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, time
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -38,21 +40,12 @@ from webhook.rules.context import ASSUMED_VERSION, Context, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     from webhook.engine.bundle import Bundle
     from webhook.model.decision import Finding
     from webhook.offline.manifests.objects import Manifest, Manifests
     from webhook.policy.document import PolicyDocument
     from webhook.policy.errors import Problem
-
-
-class Tests(msgspec.Struct, frozen=True):
-    """The policy tests in some folders, their problems, and whether the folders also hold policies."""
-
-    documents: list[PolicyDocument]
-    problems: list[Problem]
-    brings_policies: bool
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,58 +75,58 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
         return not self.mismatches and not self.problems
 
 
-def read_tests(paths: Sequence[Path]) -> Tests:
-    """Read the PolicyTests in these files and folders, which may hold other documents too."""
-    found = read_manifests(paths)
-    problems = list(found.problems)
-    tests = []
-    policies = False
+def read_tests(paths: Sequence[Path]) -> tuple[list[PolicyDocument], list[Problem], bool]:
+    """Read the PolicyTests in these files and folders, which may hold other documents too.
+
+    Return the tests, their problems, and whether the files and folders also hold policies.
+    """
+    read = read_manifests(paths)
+    problems = list(read.problems)
+    tests: list[PolicyDocument] = []
+    brings_policies = False
     try:
         files = set(map(str, policy_files(paths)))
     except PolicyErrors as errors:
         raise CannotJudgeError(str(errors)) from None
-    group = API_VERSION.partition("/")[0]
-    for manifest in found.objects:
-        if manifest.kind != KIND and manifest.group != group:
+    kinds = document_kinds()
+    for manifest in read.objects:
+        if manifest.kind != KIND and manifest.group != API_VERSION.partition("/")[0]:
             continue
-        if manifest.kind != KIND and manifest.kind in document_kinds():
-            policies |= manifest.file in files
+        if manifest.kind in kinds:
+            brings_policies |= manifest.file in files
         elif manifest.path:
             problems.append(manifest.problem((), "write each PolicyTest as a separate document, not in a list"))
         elif manifest.kind == KIND:
             mistakes: list[Problem] = []
             test = validate_document(manifest.document, {KIND: PolicyTestSpec}, mistakes)
             problems += mistakes
-            if test is not None and not mistakes:
-                tests.append(test)
+            tests += [test] if test is not None and not mistakes else []
         else:
-            known = (KIND, *document_kinds())
-            text = f"unknown kind {manifest.kind!r}{did_you_mean(manifest.kind, known)}"
+            text = f"unknown kind {manifest.kind!r}{did_you_mean(manifest.kind, (KIND, *kinds))}"
             problems.append(manifest.problem(("kind",), text))
-    return Tests(tests, problems, policies)
+    return tests, problems, brings_policies
 
 
+@dataclass(slots=True)
 class Runner:
-    """Run cases. Files that several of them need are read once.
+    """A run of cases. It reads files that several of them need once.
 
-    ``tested`` names the policies that judge a case that names none; None: all. ``now`` is the time of cases that name
-    no day. ``update`` writes golden files.
+    Attributes:
+        tested: the policies that judge a case that names none; None: all.
+        now: the time of cases that name no day.
+        update: whether to write golden files.
     """
 
-    def __init__(
-        self, bundle: Bundle, tested: tuple[str, ...] | None = None, *, now: datetime, update: bool = False
-    ) -> None:
-        self._bundle = bundle
-        self._tested = tested
-        self._now = now
-        self._update = update
-        self._watches: dict[tuple[str, ...] | None, Watch] = {}
-        self._states: dict[Path, Manifests] = {}
+    bundle: Bundle
+    tested: tuple[str, ...] | None
+    now: datetime
+    update: bool
+    _watches: dict[tuple[str, ...] | None, Watch] = field(default_factory=dict)
+    _states: dict[Path, Manifests] = field(default_factory=dict)
 
     def run(self, test: PolicyDocument) -> list[CaseResult]:
         """Run every case of a document."""
-        spec: PolicyTestSpec = test.spec
-        return [self._run(PolicyTestCase(test, number)) for number in range(len(spec.cases))]
+        return [self._run(PolicyTestCase(test, number)) for number in range(len(test.spec.cases))]
 
     def _run(self, case: PolicyTestCase) -> CaseResult:
         begun = perf_counter()
@@ -146,12 +139,13 @@ class Runner:
 
     def _judged(self, case: PolicyTestCase, result: CaseResult) -> CaseResult:
         state = self._state(case)
-        kinds = ResourceKinds(self._bundle, state)
+        kinds = ResourceKinds(self.bundle, state)
         subject, before = case.subject(kinds), case.before(kinds)
         things = [*state, *filter(None, (case.namespace(), before)), subject]
-        view = view_of(things, self._bundle.providers, complete=case.spec.state is not None)
+        view = view_of(things, self.bundle.providers, complete=case.spec.state is not None)
         view = replace(view, why_unknown="The test gives no state.", remedy="give it `state`, if only `{}`")
-        context = Context(phase=Phase.VALIDATE, now=case.now(self._now), trace=True)
+        now = datetime.combine(case.spec.date, time(), UTC) if case.spec.date is not None else self.now
+        context = Context(phase=Phase.VALIDATE, now=now, trace=True)
         context = context.seeing(view, case.spec.kubernetes_version or ASSUMED_VERSION)
         watch = self._watch(case)
         user = UserInfo(case.spec.user, case.spec.groups)
@@ -189,14 +183,14 @@ class Runner:
 
     def _watch(self, case: PolicyTestCase) -> Watch:
         """Return the policies that the case names, or those under test, recording their coverage."""
-        names = case.spec.policies or self._tested
-        known = [policy.name for policy in self._bundle.policies]
+        names = case.spec.policies or self.tested
+        known = [policy.name for policy in self.bundle.policies]
         for number, name in enumerate(names or ()):
             if name not in known:
                 text = f"there is no policy {name!r}, or it is off{did_you_mean(name, known)}"
                 raise case.cannot_run(case.at("policies", number), text)
         if names not in self._watches:
-            self._watches[names] = Watch(self._bundle, names)
+            self._watches[names] = Watch(self.bundle, names)
         return self._watches[names]
 
     def _state(self, case: PolicyTestCase) -> list[Manifest]:
@@ -218,11 +212,11 @@ class Runner:
     def _golden_difference(self, case: PolicyTestCase, name: str, after: dict[str, Any]) -> str:
         file = _beside(case, name)
         folder = Path(case.test.document.file).parent
-        if self._update and not file.resolve().is_relative_to(folder.resolve()):
+        if self.update and not file.resolve().is_relative_to(folder.resolve()):
             text = f"--update writes only in the folder of the test, {folder}, and below it"
             raise case.cannot_run(case.at("expect", "golden"), text)
         try:
-            return golden_difference(file, after, update=self._update)
+            return golden_difference(file, after, update=self.update)
         except (OSError, ValueError, DocumentError) as error:
             raise case.cannot_run(case.at("expect", "golden"), f"can't be used: {error}") from None
 
