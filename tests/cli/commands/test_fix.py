@@ -196,7 +196,7 @@ def test_a_file_that_becomes_unreadable_meanwhile_is_left_alone(
 
     monkeypatch.setattr(fix, "judge", judge)
     done = run("fix", "--state", "state.yaml", "pod.yaml", "z.yaml")
-    assert (done.code, done.err) == (2, "pod.yaml: was changed by somebody else meanwhile; try again\n")
+    assert (done.code, done.err) == (2, "pod.yaml: was changed by another process; try again\n")
     assert (file.read_bytes(), fine.read_text()) == (b"\xff", FIXED)
 
 

@@ -138,8 +138,6 @@ async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str]) -> Audited:
     credentials are refused, and CannotJudgeError if a namespace is not there.
     """
     reading = await read_cluster(api, bundle.providers, budgets=True, seconds=PAGE_SECONDS)
-    problems = [Problem(api.url, 0, 0, "", text) for text in reading.failures]
-    forbidden = dict(reading.forbidden)
     view = reading.view
     if view.namespaces and (missing := next((name for name in namespaces if name not in view.namespaces), "")):
         raise CannotJudgeError(f"error: -n {missing}: {api.url} has no such namespace")
@@ -147,18 +145,19 @@ async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str]) -> Audited:
     served = await served_resources(reader.fetch)
     listed = listed_resources(bundle.index, served, cluster_scoped=not namespaces)
     audited = Audited(bundle, view, listed, served)
+    failures, forbidden = list(reading.failures), dict(reading.forbidden)
     for resource in listed:
         try:
             async for page in reader.objects(resource, namespaces):
                 audited.take(resource, page)
         except ApiError as error:
-            problem = Problem(api.url, 0, 0, "", f"{resource.served} can't be read: {error}")
             if error.status == HTTPStatus.FORBIDDEN:
                 forbidden[resource.key] = error
-            elif problem not in problems:  # reading the cluster has reported node pools
-                problems.append(problem)
-    problems += audited.problems
-    audited.problems = [*problems, *(Problem(api.url, 0, 0, "", text) for text in refusals(forbidden))]
+            else:
+                failures.append(f"{resource.served} can't be read: {error}")
+    # Reading the cluster has reported the failures of node pools, too.
+    texts = dict.fromkeys([*failures, *refusals(forbidden)])
+    audited.problems += [Problem(api.url, 0, 0, "", text) for text in texts]
     audited.forbidden = list(forbidden)
     return audited
 

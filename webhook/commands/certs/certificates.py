@@ -14,7 +14,7 @@ from webhook.base.terminal import counted
 from webhook.cluster.installation import SERVING, read_ca_bundles, read_secret
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from webhook.cluster.api import Api
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 READ_SECONDS: Final = 10.0
 """Seconds for each answer of the API server."""
+
+_NO_CA: Final = "let replicas or cert-manager put the CA there (their logs say why not), or do it: docs/certificates.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,18 +119,14 @@ def judge_trust(leaf: bytes, configurations: Sequence[CaBundles], *, now: dateti
     """Yield each caBundle, with why it does not verify the served certificate; `leaf` is empty if there is none."""
     for configuration in configurations:
         for webhook, bundle in configuration.by_webhook.items():
-            yield _judge_bundle(f"caBundle of {webhook}", bundle, leaf, configuration.hosts, now)
-
-
-def _judge_bundle(what: str, bundle: bytes, leaf: bytes, hosts: Collection[str], now: datetime) -> Item:
-    end = end_of_trust(bundle)
-    if end is None:
-        fix = "let replicas or cert-manager put the CA there (their logs say why not), or do it: docs/certificates.md"
-        return Item(what, problem="it holds no certificate, so every call fails", fix=fix)
-    detail = counted(len(x509.load_pem_x509_certificates(bundle)), "CA")
-    try:
-        if leaf:
-            verify_chain(leaf, bundle, now=now, names=sorted(hosts))
-    except CertificateProblem as invalid:
-        return Item(what, end, detail, invalid.problem, invalid.fix)
-    return Item(what, end, detail)
+            what, end = f"caBundle of {webhook}", end_of_trust(bundle)
+            if end is None:
+                yield Item(what, problem="it holds no certificate, so every call fails", fix=_NO_CA)
+                continue
+            detail = counted(len(x509.load_pem_x509_certificates(bundle)), "CA")
+            try:
+                if leaf:
+                    verify_chain(leaf, bundle, now=now, names=sorted(configuration.hosts))
+                yield Item(what, end, detail)
+            except CertificateProblem as invalid:
+                yield Item(what, end, detail, invalid.problem, invalid.fix)

@@ -66,11 +66,8 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Judge with a trace and show it, or show what a finding means."""
-    if finding := _named_finding(options.paths):
-        show(_finding(finding))
-        return FINE
-    if listed := _findings_of(options):
-        show(listed)
+    if named := _named(options):
+        show(named)
         return FINE
     _read_live(options)
     judged = judge(judging_options(options), trace=True)
@@ -87,36 +84,32 @@ def run(options: Namespace) -> int:
     return FINE
 
 
-def _named_finding(paths: list[str]) -> str:
-    """Return the finding id among the arguments; empty if they are paths.
+def _named(options: Namespace) -> list[Line]:
+    """Return the text of the finding that is named, or the findings of the policy or kind; none if paths are named.
 
-    Raise CannotJudgeError if an argument looks like an id, and there is no such finding.
+    Raise CannotJudgeError if the argument looks like an id, and there is no such finding.
     """
-    if len(paths) != 1 or "/" not in paths[0] or Path(paths[0]).exists():
-        return ""
-    (word,) = paths
-    known = finding_texts()
-    if word in known:
-        return word
-    alike = [finding_id for finding_id in known if finding_id.startswith(f"{word.partition('/')[0]}/")]
-    hint = did_you_mean(word, known, cutoff=0.75)
-    if not hint and not alike:
-        return ""
-    listed = "\n  ".join(alike or known)
-    raise CannotJudgeError(f"error: there is no file and no finding {word}{hint}\nthe findings are:\n  {listed}")
-
-
-def _findings_of(options: Namespace) -> list[Line]:
-    """Return the findings of the kind or the policy that is named; none if the argument is something else."""
-    (word, *others) = options.paths or [""]
-    if others or not word.replace("-", "").isalnum() or Path(word).exists():
+    word, *others = options.paths or [""]
+    if others or Path(word).exists():
+        return []
+    texts = finding_texts()
+    if word in texts:
+        return list(_finding(word))
+    if "/" in word:
+        alike = [finding_id for finding_id in texts if finding_id.startswith(f"{word.partition('/')[0]}/")]
+        hint = did_you_mean(word, texts, cutoff=0.75)
+        if not hint and not alike:
+            return []
+        listed = "\n  ".join(alike or texts)
+        raise CannotJudgeError(f"error: there is no file and no finding {word}{hint}\nthe findings are:\n  {listed}")
+    if not word.replace("-", "").isalnum():
         return []
     slugs = {kind.slug for kind in policy_kinds().values() if word in {kind.name, kind.slug}}
     if not slugs:
         slugs = {policy.kind.slug for policy in read_policies(options.policies).policies if policy.name == word}
     return [
         [(finding_id, "bold"), (f"  {text.means}", "")]
-        for finding_id, text in finding_texts().items()
+        for finding_id, text in texts.items()
         if finding_id.partition("/")[0] in slugs
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from webhook.base import terminal
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
     from webhook.base.terminal import Line
     from webhook.model.decision import Finding
     from webhook.offline.explanation import Explanation, PolicyVerdict, PoolReading, Said
-    from webhook.reclaim.timeline import Lane, SpanName
+    from webhook.reclaim.timeline import Lane, NoTimeline, SpanName
 
-_WIDTH: Final = 92
+_wrap = partial(textwrap.wrap, width=92, break_on_hyphens=False, break_long_words=False)
+
 _INDENT: Final = " " * 12
 """Indentation by the longest word and a space."""
 
@@ -49,24 +51,14 @@ def _lines(explained: Iterable[Explanation]) -> Iterator[Line]:
 def _object(explained: Explanation) -> Iterator[Line]:
     operation = f"  {explained.operation}" if explained.operation else ""
     yield [(printable(explained.title), "bold underline"), (f"  {explained.file}:{explained.line}{operation}", _QUIET)]
-    for note in explained.notes:
-        yield []
-        yield from _said(note, "")
-    for verdict in explained.verdicts:
-        yield []
-        yield from _verdict(verdict)
+    sections = [_said(note, "") for note in explained.notes] + list(map(_verdict, explained.verdicts))
     if explained.others:
-        yield []
-        yield from _wrapped(others_of(explained), "", _QUIET)
+        sections.append(_wrapped(others_of(explained), "", _QUIET))
     if explained.pool is not None:
+        sections.append(_pool(explained.pool))
+    for section in (*sections, *map(_timeline, explained.timelines)):
         yield []
-        yield from _pool(explained.pool)
-    for timeline in explained.timelines:
-        yield []
-        if isinstance(timeline, ReclaimTimeline):
-            yield from _timeline(timeline)
-        else:
-            yield from _wrapped(f"no timeline: {timeline}", "", _QUIET)
+        yield from section
 
 
 def others_of(explained: Explanation) -> str:
@@ -120,7 +112,10 @@ def _pool(reading: PoolReading) -> Iterator[Line]:
         yield from more
 
 
-def _timeline(timeline: ReclaimTimeline) -> Iterator[Line]:
+def _timeline(timeline: ReclaimTimeline | NoTimeline) -> Iterator[Line]:
+    if not isinstance(timeline, ReclaimTimeline):
+        yield from _wrapped(f"no timeline: {timeline}", "", _QUIET)
+        return
     where = f"  {printable(timeline.where)}" if timeline.where else ""
     yield [("When the node is reclaimed", "bold"), (where, _QUIET)]
     yield from _wrapped(f"{timeline.because}.", "  ", _QUIET)
@@ -130,19 +125,9 @@ def _timeline(timeline: ReclaimTimeline) -> Iterator[Line]:
 
 def _wrapped(text: str, indent: str, style: str) -> Iterator[Line]:
     """Wrap prose. A text of several lines, as YAML to copy, keeps its lines."""
-    for line in text.split("\n"):
-        if "\n" in text:
-            yield [(f"{indent}{printable(line)}", style)]
-            continue
-        for part in textwrap.wrap(
-            printable(line),
-            _WIDTH,
-            initial_indent=indent,
-            subsequent_indent=indent,
-            break_on_hyphens=False,
-            break_long_words=False,
-        ):
-            yield [(part, style)]
+    for line in map(printable, text.split("\n")):
+        parts = [f"{indent}{line}"] if "\n" in text else _wrap(line, initial_indent=indent, subsequent_indent=indent)
+        yield from ([(part, style)] for part in parts)
 
 
 _AXIS: Final = 60

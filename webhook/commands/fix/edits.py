@@ -18,14 +18,13 @@ from webhook.model.patch import apply_json
 from webhook.policy.errors import Problem
 
 if TYPE_CHECKING:
-    from webhook.documents import Document, JSONValue
+    from webhook.documents import Document
     from webhook.offline.judge import Judgement
     from webhook.offline.manifests.objects import Manifest
 
-_CHANGED_SINCE: Final = "was changed by somebody else meanwhile; try again"
 _MISREAD: Final = (
-    "can't be changed in place: with what would be added, the text would be read in another way; change it by hand, "
-    "as check shows it"
+    "can't be changed in place: YAML would read the changed text in another way; make the change by hand, as check "
+    "shows it"
 )
 
 
@@ -57,17 +56,22 @@ def patch_file(file: str, objects: list[tuple[Manifest, Judgement]], *, writes: 
 
 def _patched(data: bytes, file: str, objects: list[tuple[Manifest, Judgement]]) -> bytes:
     """Return the file's content with the patches of its objects. Raise ProblemError if it can't be changed in place."""
-    wanted = _wanted(objects)
+    wanted: dict[int, tuple[Document, Any]] = {}
+    for manifest, judgement in objects:
+        document = manifest.document
+        _, value = wanted.setdefault(document.begin, (document, deepcopy(document.value)))
+        apply_json(judgement.patch, value)
+    changed_since = ProblemError(Problem(file, 0, 0, "", "was changed by another process; try again"))
     try:
-        documents = read_documents(data, file)
+        values = [wanted.get(each.begin, (each, each.value))[1] for each in read_documents(data, file)]
     except DocumentError:
-        raise ProblemError(Problem(file, 0, 0, "", _CHANGED_SINCE)) from None
+        raise changed_since from None
     text = data.decode("utf-8-sig")
     ended = text if text.endswith("\n") else f"{text}\n"  # as it was read
-    for document, value in reversed(wanted):
+    for document, value in reversed(wanted.values()):
         end = document.begin + len(document.source)
         if ended[document.begin : end] != document.source:
-            raise ProblemError(Problem(file, 0, 0, "", _CHANGED_SINCE))
+            raise changed_since
         try:
             new = edited(document.source, document.value, value)
         except EditError as error:
@@ -75,34 +79,15 @@ def _patched(data: bytes, file: str, objects: list[tuple[Manifest, Judgement]]) 
             raise ProblemError(Problem(file, document.line + error.line, 1, "", problem)) from None
         ended = ended[: document.begin] + new + ended[end:]
     result = ended if text.endswith("\n") else ended.removesuffix("\n")
-    bom = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
-    after = bom + result.encode()
-    _verify(after, documents, file, wanted)
-    return after
-
-
-def _wanted(objects: list[tuple[Manifest, Judgement]]) -> list[tuple[Document, JSONValue]]:
-    """Return each document with a patched object, in order, and the value that it is to have."""
-    wanted: dict[int, tuple[Document, Any]] = {}
-    for manifest, judgement in objects:
-        document = manifest.document
-        _, value = wanted.setdefault(document.begin, (document, deepcopy(document.value)))
-        apply_json(judgement.patch, value)
-    return list(wanted.values())
-
-
-def _verify(after: bytes, before: list[Document], file: str, wanted: list[tuple[Document, JSONValue]]) -> None:
-    """Compare every document of the new content with what it is to be. Raise ProblemError if one is different."""
-    becomes = {document.begin: value for document, value in wanted}
-    values = [becomes.get(document.begin, document.value) for document in before]
+    after = (codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b"") + result.encode()
     try:
-        written = [document.value for document in read_documents(after, file)]
+        written = [each.value for each in read_documents(after, file)]
     except DocumentError:
         written = []
     if written != values:
-        # Those that come out right are not the reason.
-        wrong = [document for document, value in wanted if value not in written] or [document for document, _ in wanted]
-        raise ProblemError(Problem(file, wrong[0].line, 1, "", _MISREAD))
+        wrong = [document for document, value in wanted.values() if value not in written]
+        raise ProblemError(Problem(file, wrong[0].line if wrong else 0, 1, "", _MISREAD))
+    return after
 
 
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")

@@ -51,6 +51,7 @@ DIALECT: Final = "http://json-schema.org/draft-07/schema#"
 """The newest dialect that every editor knows."""
 
 _DEFINITIONS: Final = "#/definitions/"
+_API_VERSION: Final = {"description": "The version of the policy language.", "const": API_VERSION}
 
 
 class _Generator(GenerateJsonSchema):
@@ -75,15 +76,12 @@ def policy_schema() -> dict[str, Any]:
         schema_generator=_Generator,
     )
     metadata = references[Metadata, "validation"]
-    documents = {
-        name: _document(name, model, metadata, references[model, "validation"]) for name, model in kinds.items()
-    }
     return {
         "$schema": DIALECT,
         "title": "spotgate policy",
         "type": "object",
         "properties": {
-            "apiVersion": {"description": "The version of the policy language.", "const": API_VERSION},
+            "apiVersion": _API_VERSION,
             "kind": {
                 "description": "What the document is.",
                 "enum": list(kinds),
@@ -91,9 +89,11 @@ def policy_schema() -> dict[str, Any]:
             },
         },
         "required": ["apiVersion", "kind", "metadata"],
-        "oneOf": [{"$ref": _DEFINITIONS + name} for name in documents],
+        "oneOf": [{"$ref": _DEFINITIONS + name} for name in kinds],
         "definitions": {
-            **documents,
+            **{
+                name: _document(name, model, metadata, references[model, "validation"]) for name, model in kinds.items()
+            },
             **generated["$defs"],
         },
     }
@@ -118,7 +118,7 @@ def _document(kind: str, model: type[BaseModel], metadata: dict[str, Any], spec:
         "description": model.__doc__,
         "type": "object",
         "properties": {
-            "apiVersion": {"description": "The version of the policy language.", "const": API_VERSION},
+            "apiVersion": _API_VERSION,
             "kind": {"description": model.__doc__, "const": kind},
             "metadata": {**metadata, "description": "Name and notes of the document."},
             "spec": {**spec, "description": model.__doc__},
