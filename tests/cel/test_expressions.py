@@ -258,9 +258,9 @@ def test_bound_names_are_evaluated_where_they_are_read() -> None:
 
 def test_names_tell_what_an_expression_reads() -> None:
     expression = language().compile("object.kind == 'Pod' && pools.exists(p, p.name == 'a')", bool, {})
-    assert expression.names == {"object", "pools"}
+    assert expression.reads.names == {"object", "pools"}
     expression = language().compile("namespaceObject.metadata.name == 'a'", bool, {})
-    assert expression.names == {"namespaceObject.metadata.name"}
+    assert expression.reads.names == {"namespaceObject.metadata.name"}
 
 
 def test_nulls_do_not_wear_out_the_interpreter() -> None:
@@ -293,7 +293,7 @@ def test_nulls_do_not_wear_out_the_interpreter() -> None:
 
 def test_what_is_read_is_told_by_its_path_and_as_it_is_written() -> None:
     text = "object.spec.containers.filter(c, has(c.env)).all(c, c.env.exists(e, e.name == 'A')) && 'a' in object.labels['a/b']"
-    paths = language().compile(text, bool, {}).paths
+    paths = language().compile(text, bool, {}).reads.paths
     containers = ("object", "spec", "containers")
     assert paths[*containers] == "object.spec.containers"
     assert paths[*containers, None, "env", None, "name"] == "e.name"

@@ -320,7 +320,7 @@ json_values = st.recursive(
 
 @cache
 def cost_of(expression: str) -> Cost:
-    cost: Cost = compiled(expression)._cost
+    cost: Cost = compiled(expression).cost
     return cost
 
 

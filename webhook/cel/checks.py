@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cel.errors import ExpressionError
 from webhook.cel.reads import shown_path
-from webhook.cel.tree import Loop, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from webhook.cel.errors import ReadPath
-    from webhook.cel.tree import ExprNode
+    from webhook.cel.reads import Reads
 
 KNOWN_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "request": ("operation", "kind", "resource", "subResource", "name", "namespace", "userInfo", "dryRun"),
@@ -30,21 +28,17 @@ KNOWN_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The fields of the request and its namespace, fewer than a ValidatingAdmissionPolicy is shown, and of node pools."""
 
-_SHOWN: Final = frozenset({"object", "oldObject", "request", "namespaceObject", "pools"})
+_SHOWN: Final = frozenset({"object", "oldObject", "request", "namespaceObject", "pools", "params"})
 
 
-def check(node: ExprNode, read: Mapping[ReadPath, str]) -> None:
+def check(reads: Reads) -> None:
     """Check the names of items and the fields in an expression.
 
     Raise ExpressionError if an item has the name of a variable, as which it would be read, or a field does not exist.
     """
-    for each in walk(node):
-        if isinstance(each, Loop):
-            names = (each.accumulator,) if each.binds else each.variables  # `params` itself is bound
-            if taken := {*_SHOWN, *(() if each.binds else ("params",))}.intersection(names):
-                problem = f"`{min(taken)}` is what expressions are shown: another name is needed here"
-                raise ExpressionError(problem)
-    for path, as_written in read.items():
+    if taken := reads.items & _SHOWN:
+        raise ExpressionError(f"`{min(taken)}` is what expressions are shown: another name is needed here")
+    for path, as_written in reads.paths.items():
         known = KNOWN_FIELDS.get(shown_path(path[:-1]), ())
         if known and path[-1] is not None and path[-1] not in known:
             hint = f", only {', '.join(known)}"

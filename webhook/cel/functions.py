@@ -27,6 +27,7 @@ from webhook.cel.addresses import (
     is_link_local_multicast,
     network_of,
 )
+from webhook.cel.errors import ExpressionError
 from webhook.cel.urls import escaped_path, parse_url, query_of
 from webhook.kube.quantity import amount_of
 
@@ -133,7 +134,7 @@ def _of_url(text: str) -> dict[int, list[str]]:
 
 @cache
 def pattern_of(pattern: str) -> Any:  # noqa: ANN401 - the library has no types
-    """Compile a regular expression, once. Raise ValueError if it is malformed."""
+    """Compile a regular expression, once. Raise ExpressionError if it is malformed."""
     options = re2.Options()
     options.log_errors = False
     try:
@@ -141,7 +142,7 @@ def pattern_of(pattern: str) -> Any:  # noqa: ANN401 - the library has no types
     except re2.error as error:
         problem = error.args[0] if error.args else error
         said = problem.decode(errors="replace") if isinstance(problem, bytes) else problem
-        raise ValueError(f"invalid regular expression: {said}") from None
+        raise ExpressionError(f"invalid regular expression: {said}") from None
 
 
 def _matches(text: str, pattern: str) -> bool:

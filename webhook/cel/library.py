@@ -18,20 +18,19 @@ from typing import TYPE_CHECKING, Any, Final
 from cel_expr_python import cel  # type: ignore[import-untyped]
 
 from webhook.base.caching import identity_cache
+from webhook.capacity.providers.query import at
 from webhook.cel.checks import check
 from webhook.cel.errors import NOT_KNOWN, EvaluationError, ExpressionError
 from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, QUANTITY, URL
 from webhook.cel.limits import BUDGET_NS, Budget, Cost
 from webhook.cel.mistakes import failed, refused, wrong_type
-from webhook.cel.reads import hidden, paths, tested, variables_read
+from webhook.cel.reads import Reads
 from webhook.cel.sizes import Measured
 from webhook.cel.tree import read_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-    from webhook.cel.errors import ReadPath
-    from webhook.cel.tree import ExprNode
 
 LENGTH_AT_MOST: Final = 10_000
 """Characters of one expression with everything it is bound to."""
@@ -65,16 +64,7 @@ _CONFIGURATION: Final = "\n".join(
 )
 
 _TYPES: Final = {
-    "string": cel.Type.STRING,
-    "bool": cel.Type.BOOL,
-    "int": cel.Type.INT,
-    "uint": cel.Type.UINT,
-    "double": cel.Type.DOUBLE,
-    "bytes": cel.Type.BYTES,
-    "timestamp": cel.Type.TIMESTAMP,
-    "duration": cel.Type.DURATION,
-    "dyn": cel.Type.DYN,
-    "list": cel.Type.LIST,
+    **{name: getattr(cel.Type, name.upper()) for name in (*_ORDERED, "dyn", "list")},
     "map": cel.Type.Map(cel.Type.STRING, cel.Type.DYN),
     "strings": cel.Type.List(cel.Type.STRING),
     "query": cel.Type.Map(cel.Type.STRING, cel.Type.List(cel.Type.STRING)),
@@ -100,6 +90,8 @@ VARIABLES: Final = {
 """The library takes the longest name: ``request.operation`` is known where the rest of the request is not. And it can
 have a type, which a field that may be absent can't."""
 
+_FIELDS: Final = tuple((name, tuple(name.split("."))) for name in VARIABLES)
+
 _NO_IMPLEMENTATION: Final = re.compile(r"reference resolve step for (\S+)")
 _HALF_THERE: Final = {"cel.@mapInsert": "neither transformMap() nor transformMapEntry()"}
 """Functions that macros call and the library does not have."""
@@ -120,38 +112,34 @@ class Values:
     Each value is converted once, when the first expression reads it.
     """
 
-    __slots__ = ("activation", "budget", "pools", "shown", "unknown")
+    __slots__ = ("activation", "budget", "pools", "shown", "user_unknown")
 
     def __init__(self, activation: cel.Activation, values: Mapping[str, Any]) -> None:
         self.activation = activation
         self.shown = Measured({name: value for name, value in values.items() if name != "pools"})
         self.pools = _measured_pools(values.get("pools"))
         self.budget = Budget(BUDGET_NS)
-        self.unknown = frozenset(name for name, value in values.items() if value is NOT_KNOWN)
+        self.user_unknown = values.get("request.userInfo") is NOT_KNOWN
 
 
 class Expression:
     """A compiled and type-checked expression.
 
     Attributes:
-        names: the variables that it reads, such as ``pools`` or ``request.userInfo``.
-        paths: the fields of variables and bound names that it reads, and how each is written:
-            ``("object", "spec", "containers", None, "name")`` (None: an item) is ``c.name``.
-        tested: those of the paths that it tests, as ``has(c.name)``, so that they may be absent.
-        least: the nanoseconds that it takes at most on the smallest object.
+        cost: the time that it takes at most.
+        reads: the variables and fields that it reads.
     """
 
-    __slots__ = ("_cost", "_expression", "_hidden", "_type", "least", "names", "paths", "tested")
+    __slots__ = ("_expression", "_type", "cost", "reads")
 
-    def __init__(self, expression: cel.Expression, tree: ExprNode, kind: str) -> None:
+    def __init__(self, expression: cel.Expression, kind: str) -> None:
+        """Raise ExpressionError if the expression costs too much, or can't mean what it says."""
+        tree = read_tree(expression.serialize())
         self._expression = expression
-        self._cost = Cost(tree)
-        self.least = self._cost.least
         self._type = kind
-        self._hidden = frozenset(hidden(tree))
-        self.names = frozenset(variables_read(tree, VARIABLES))
-        self.paths: Mapping[ReadPath, str] = dict(paths(tree))
-        self.tested: frozenset[ReadPath] = frozenset(tested(tree))
+        self.cost = Cost(tree)
+        self.reads = Reads(tree)
+        check(self.reads)
 
     def evaluate(self, values: Values) -> bool | str:
         """Return the result, of the type that the expression was compiled for.
@@ -161,9 +149,9 @@ class Expression:
         shown = values.shown
         if shown.size > SIZE_AT_MOST:
             raise EvaluationError(f"more than {SIZE_AT_MOST // 1024} KiB are too much to judge")
-        for name in self._hidden & values.unknown:
-            raise EvaluationError(f"{name} is not known", unknown=name)
-        if not values.budget.spend(self._cost, shown, values.pools):
+        if self.reads.user and values.user_unknown:
+            raise EvaluationError("request.userInfo is not known", unknown="request.userInfo")
+        if not values.budget.spend(self.cost, shown, values.pools):
             raise EvaluationError(f"it takes too long on this object, of {shown.size} bytes and {shown.values} values")
         try:
             result = self._expression.eval(values.activation)
@@ -198,14 +186,6 @@ def _declared() -> list[cel.FunctionDecl]:
     return [cel.FunctionDecl(name, each) for name, each in overloads.items()]
 
 
-def _named(request: object) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of the request that may be variables to the library."""
-    for field, value in request.items() if isinstance(request, dict) else ():
-        yield f"request.{field}", value
-        if isinstance(value, dict):
-            yield from ((f"request.{field}.{each}", below) for each, below in value.items())
-
-
 class Language:
     """The expression language with Kubernetes' functions.
 
@@ -219,7 +199,7 @@ class Language:
         config = cel.NewEnvConfigFromYaml(_CONFIGURATION)
         self._environment = cel.NewEnv(config=config, variables=VARIABLES, functions=_declared())
         self._nothing = self.values(dict.fromkeys(VARIABLES, NOT_KNOWN))
-        self._nothing.unknown = frozenset()  # so that everything is made ready to run
+        self._nothing.user_unknown = False  # so that everything is made ready to run
         self._nothing.budget = Budget(inf)
 
     def compile(self, text: str, result: type[bool | str] | None, bound: Mapping[str, str]) -> Expression:
@@ -232,33 +212,26 @@ class Language:
         whole = f"{before}{text}\n{')' * len(bound)}"
         if len(whole) > LENGTH_AT_MOST:
             raise ExpressionError(f"with what it is bound to it has more than {LENGTH_AT_MOST} characters")
+        lines_before = 0
         try:
             # The text alone must parse, not only with the bindings around it.
             self._environment.compile(text, disable_check=True)
-        except RuntimeError as error:
-            raise refused(str(error), text, 0, self.functions) from None
-        try:
+            lines_before = before.count("\n")
             expression = self._environment.compile(whole)
         except RuntimeError as error:
-            raise refused(str(error), text, before.count("\n"), self.functions) from None
+            raise refused(str(error), text, lines_before, self.functions) from None
         wanted = _KINDS[result] if result is not None else ""
         kind = expression.return_type().name()
         if wanted and kind != wanted:
             raise wrong_type(kind, wanted)
-        tree = read_tree(expression.serialize())
-        compiled = Expression(expression, tree, wanted)
-        check(tree, compiled.paths)
-        self._try(compiled)
-        return compiled
-
-    def _try(self, compiled: Expression) -> None:
-        """Evaluate an expression without values, to find functions that the library does not implement."""
-        try:
+        compiled = Expression(expression, wanted)
+        try:  # without values, to find functions that the library does not implement
             compiled.evaluate(self._nothing)
         except EvaluationError as error:
             if (found := _NO_IMPLEMENTATION.search(str(error))) is not None:
                 name = _HALF_THERE.get(found[1], f"no {found[1]}()")
                 raise ExpressionError(f"{name} is there") from None
+        return compiled
 
     def values(self, values: Mapping[str, Any], like: Values | None = None, part_of: int = 0) -> Values:
         """Return values for expressions, with a budget of time for all evaluations over them.
@@ -266,8 +239,8 @@ class Language:
         Each variable has JSON, `NOT_KNOWN` or `HAS_NUL`. The budget is shared with ``like``, other values of the same
         object; values of a part of an object get its share of the ``part_of`` bytes.
         """
-        named = {name: value for name, value in _named(values.get("request")) if name in VARIABLES}
-        made = Values(self._environment.Activation({**named, **values}), values)
+        fields = {name: value for name, path in _FIELDS if (value := at(values, path)) is not None}
+        made = Values(self._environment.Activation({**fields, **values}), values)
         if like is not None:
             made.budget = like.budget
         elif part_of:

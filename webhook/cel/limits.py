@@ -13,6 +13,7 @@ An estimate is the longest time on any object of these sizes, and mostly far mor
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -22,7 +23,7 @@ from webhook.cel.sizes import BYTE_NS, VALUE_NS, ReadCost
 from webhook.cel.tree import Call, Const, ExprNode, Ident, Loop, Make, Select
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from webhook.cel.sizes import Measured
 
@@ -52,10 +53,9 @@ _IN_PYTHON: Final = {
 }
 _LOGIC: Final = frozenset({"_&&_", "_||_", "!_", "@not_strictly_false", "optional.none", "hasValue", "type"})
 _COMPARING: Final = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "startsWith", "endsWith"})
-_SAME: Final = frozenset({"dyn", "optional.of", "optional.ofNonZeroValue", "value"})
-_FIELD: Final = frozenset({"_[_]", "_[?_]", "_?._"})
+_SAME: Final = frozenset({"dyn", "optional.of", "optional.ofNonZeroValue", "value", "or", "orValue", "_?_:_"})
+_BELOW: Final = frozenset({"_[_]", "_[?_]", "_?._", "first", "last"})
 _SETS: Final = frozenset({"sets.contains", "sets.equivalent", "sets.intersects", "distinct"})
-_SUBLISTS: Final = frozenset({"sort", "@sortByAssociatedKeys", "distinct", "slice", "reverse"})
 _SEEKING: Final = frozenset({"contains", "indexOf", "lastIndexOf", "split", "replace"})
 _SPLITTING: Final = frozenset({"split", "findAll", "getQuery"})
 _PLAIN: Final = _COMPARING.union(
@@ -107,14 +107,8 @@ class Cost:
 
         Raise ExpressionError if its cost has no bound, or is too high on every object: its loops go over literals.
         """
-        paths: dict[ReadPath, None] = {}
-
-        def read(path: ReadPath) -> ReadCost:
-            paths[path] = None
-            return ReadCost()
-
-        smallest = _Estimate(read)
-        smallest.of(tree, {}, 1)
+        paths = defaultdict[ReadPath, ReadCost](ReadCost)
+        smallest = _Estimate(tree, paths.__getitem__)
         if smallest.rounds > ROUNDS_AT_MOST:
             raise ExpressionError(
                 f"its loops over literals may take more than {ROUNDS_AT_MOST:,} rounds on every object: "
@@ -127,9 +121,7 @@ class Cost:
 
         @lru_cache(maxsize=512)
         def of(costs: Sequence[ReadCost]) -> float:
-            estimate = _Estimate(dict(zip(paths, costs, strict=True)).__getitem__)
-            estimate.of(tree, {}, 1)
-            return estimate.nanoseconds
+            return _Estimate(tree, dict(zip(paths, costs, strict=True)).__getitem__).nanoseconds
 
         self.of: Callable[[Sequence[ReadCost]], float] = of
 
@@ -143,7 +135,6 @@ class _Value(NamedTuple):
         items: of the longest, or bytes of the longest string.
         item: nanoseconds to read the largest item; where the value stands in the object, that is measured instead.
         path: where it stands in the object; empty: a function makes it.
-        item_path: where its items stand in the object, also if a function makes the list of them; empty: nowhere.
         repeat: how many times all that stands there is read.
     """
 
@@ -152,7 +143,6 @@ class _Value(NamedTuple):
     items: float = 0
     item: float = VALUE_NS
     path: ReadPath = ()
-    item_path: ReadPath = ()
     repeat: float = 0
 
     @property
@@ -170,28 +160,20 @@ class _Value(NamedTuple):
         return self._replace(all=times * self.one, repeat=times)
 
 
-def _plain(times: float) -> _Value:
-    return _Value(VALUE_NS, times * VALUE_NS)
-
-
-def _text(size: float, times: float) -> _Value:
+def _scalar(times: float, size: float = 0) -> _Value:
+    """Return a number, a Boolean, or a string of so many bytes."""
     one = VALUE_NS + size * BYTE_NS
     return _Value(one, times * one, size)
-
-
-def _common(paths: Iterable[ReadPath]) -> ReadPath:
-    """Return the path that all of these are, or an empty one."""
-    found = set(paths)
-    return found.pop() if len(found) == 1 else ()
 
 
 class _Estimate:
     """Add up the nanoseconds of the nodes of a tree, and the rounds of its loops."""
 
-    def __init__(self, read_cost: Callable[[ReadPath], ReadCost]) -> None:
+    def __init__(self, tree: ExprNode, read_cost: Callable[[ReadPath], ReadCost]) -> None:
         self.nanoseconds = 0.0
         self.rounds = 0.0
         self._read_cost = read_cost
+        self.of(tree, {}, 1)
 
     def of(  # noqa: PLR0911 - one for each sort of node
         self, node: ExprNode, names: Mapping[str, _Value], times: float
@@ -200,12 +182,12 @@ class _Estimate:
         self.nanoseconds += times * _STEP
         match node:
             case Const(value):
-                return _text(len(value.encode()), times) if isinstance(value, str) else _plain(times)
+                return _scalar(times, len(value.encode()) if isinstance(value, str) else 0)
             case Ident(name):
-                return names[name] if name in names else self._at((name,), times, times)
+                return names[name] if name in names else self._at(tuple(name.split(".")), times, times)
             case Select(operand, field, test=test):
                 of = self.of(operand, names, times)
-                return _plain(times) if test else self._below(of, field, times)
+                return _scalar(times) if test else self._below(of, field, times)
             case Make(()):
                 return _Value(0, 0)
             case Make(parts, pairs=pairs):
@@ -216,8 +198,6 @@ class _Estimate:
                     VALUE_NS * times + sum(each.all for each in made),
                     len(parts) / (2 if pairs else 1),
                     max(each.one for each in made),
-                    item_path=_common(each.path for each in made),
-                    repeat=max(each.repeat for each in made),
                 )
             case Loop():
                 return self._loop(node, names, times)
@@ -231,12 +211,12 @@ class _Estimate:
         """Return the value of a node that reads a path."""
         there = self._read_cost(path)
         every = min(times * there.one, repeat * there.all)
-        return _Value(there.one, every, there.items, path=path, item_path=(*path, None), repeat=repeat)
+        return _Value(there.one, every, there.items, path=path, repeat=repeat)
 
     def _below(self, of: _Value, field: str | None, times: float) -> _Value:
         """Return the value of a field, or of any item."""
-        if path := (*of.path, field) if of.path else of.item_path if field is None else ():
-            return self._at(path, times, of.repeat)
+        if of.path:
+            return self._at((*of.path, field), times, of.repeat)
         return _Value(of.item, min(of.all, times * of.item), of.item / BYTE_NS, of.item)
 
     def _together(self, values: Sequence[_Value]) -> _Value:
@@ -244,15 +224,11 @@ class _Estimate:
         there = [each for each in values if each.one]
         if len(there) == 1:
             return there[0]
-        items = [self._below(each, None, 1).one for each in there]
-        one, every = sum(each.one for each in there), sum(each.all for each in there)
         return _Value(
-            one,
-            every,
+            sum(each.one for each in there),
+            sum(each.all for each in there),
             sum(each.items for each in there),
-            max(items, default=0),
-            item_path=_common(each.item_path for each in there),
-            repeat=max((each.repeat for each in there), default=0),
+            max((self._below(each, None, 1).one for each in there), default=0),
         )
 
     def _loop(self, loop: Loop, names: Mapping[str, _Value], times: float) -> _Value:
@@ -260,7 +236,7 @@ class _Estimate:
         if loop.binds:
             return self.of(loop.result, {**names, loop.accumulator: start}, times)
         span = self.of(loop.range, names, times)
-        items = self._read_cost(span.item_path).number * span.repeat if span.item_path else span.all / VALUE_NS
+        items = self._read_cost((*span.path, None)).number * span.repeat if span.path else span.all / VALUE_NS
         rounds = min(times * span.number, items)
         self.rounds += rounds
         rounds = min(rounds, ROUNDS_AT_MOST)
@@ -270,11 +246,12 @@ class _Estimate:
         self.of(loop.condition, inside, rounds)
         step = self.of(loop.step, inside, rounds)
         if not isinstance(loop.start, Make):
-            return _plain(times)
+            return _scalar(times)
         self.nanoseconds += rounds * span.number * _COPIED_ITEM
+        if loop.filters:
+            return span
         largest = VALUE_NS + min(step.all, span.number * step.one)
-        item = self._below(step, None, 1).one
-        return step._replace(one=largest, all=times * VALUE_NS + step.all, items=span.number, item=item, path=())
+        return _Value(largest, times * VALUE_NS + step.all, span.number, step.item)
 
     def _range(self, number: ExprNode, names: Mapping[str, _Value], times: float) -> _Value:
         match number:
@@ -292,26 +269,19 @@ class _Estimate:
         one = (length + 1) * VALUE_NS
         return _Value(one, times * one, length)
 
-    def _call(  # noqa: PLR0911 - one for each sort of function
-        self, call: Call, args: list[_Value], times: float
-    ) -> _Value:
+    def _call(self, call: Call, args: list[_Value], times: float) -> _Value:
         function = call.function
         if not args or function in _LOGIC:
-            return _plain(times)
-        first = args[0]
+            return _scalar(times)
+        if function in _BELOW:
+            return self._below(args[0], _literal(call.args[-1]), times)
         if function in _SAME:
-            return first
-        if function in _FIELD:
-            return self._below(first, _literal(call.args[1]), times)
-        if function in {"first", "last"}:
-            return self._below(first, None, times)
-        if function in {"or", "orValue", "_?_:_"}:
             return self._together(args[-2:])
         if function == "_+_" and not all(each.one for each in args):  # an item is added to what a loop makes
             self.nanoseconds += times * _COPIED_ITEM * sum(each.number for each in args)
             return self._together(args)
         self.nanoseconds += self._read(function, args, times)
-        return _plain(times) if function in _PLAIN else self._result(call, args, times)
+        return _scalar(times) if function in _PLAIN else self._result(call, args, times)
 
     def _read(self, function: str, args: list[_Value], times: float) -> float:
         """Return the nanoseconds of a function: most read all their arguments once."""
@@ -340,18 +310,16 @@ class _Estimate:
                 item = one if name == "getQuery" else first.one
                 return _Value(one, first.all + pieces * VALUE_NS, first.bytes + 1, item)
             case "join":
-                made = _text(first.bytes + sum(first.number * each.bytes for each in args[1:]), times)
+                made = _scalar(times, first.bytes + sum(first.number * each.bytes for each in args[1:]))
             case "replace":
                 found = len(_literal(call.args[1]) or "")
-                made = _text(first.bytes * (1 + args[2].bytes / max(found, 1)) + args[2].bytes, times)
+                made = _scalar(times, first.bytes * (1 + args[2].bytes / max(found, 1)) + args[2].bytes)
             case "string":
-                return _text(first.bytes + _SCALAR_BYTES, times)
-            case name if name in _SUBLISTS:
-                return first._replace(path=(), item=self._below(first, None, 1).one)
+                made = _scalar(times, first.bytes + _SCALAR_BYTES)
             case name:
                 made = self._together(args)
                 items = first.one / VALUE_NS if name == "flatten" else made.items
-                return made._replace(path=(), item_path=(), items=items, item=self._below(made, None, 1).one)
+                made = made._replace(path=(), items=items, item=self._below(made, None, 1).one)
         self.nanoseconds += made.all
         return made
 
@@ -368,7 +336,4 @@ def _check_pattern(call: Call) -> None:
         raise ExpressionError(f"{shown}() takes its pattern as a literal: no object may bring one of its own")
     if len(pattern) > _PATTERN_AT_MOST:
         raise ExpressionError(f"the pattern of {shown}() has more than {_PATTERN_AT_MOST} characters")
-    try:
-        pattern_of(pattern)
-    except ValueError as error:
-        raise ExpressionError(str(error)) from None
+    pattern_of(pattern)

@@ -1,4 +1,4 @@
-"""Find the variables and fields that an expression reads."""
+"""Find the variables and fields that an expression reads, in one walk over its tree."""
 
 from __future__ import annotations
 
@@ -9,104 +9,101 @@ from webhook.cel.text import shown_name
 from webhook.cel.tree import Call, Const, Ident, Loop, Make, Select, children
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Mapping
 
     from webhook.cel.errors import ReadPath
     from webhook.cel.tree import ExprNode
 
+    Scope = Mapping[str, ReadPath]
+    """The paths that the names of loops and bound names stand for; empty: a name stands for something else."""
+
 _NAME: Final = re.compile(r"@?[A-Za-z_]\w*")
-Scope = dict[str, "ReadPath"]
-"""The paths that the names of loops and bound names stand for; empty: a name stands for something else."""
 
 
-def variables_read(node: ExprNode, variables: Collection[str]) -> Iterator[str]:
-    """Yield the variables that an expression reads, each by its longest name."""
-    if isinstance(node, Ident | Select) and node.name in variables:
-        yield node.name
-        return
-    for child in children(node):
-        yield from variables_read(child, variables)
+class Reads:
+    """The variables and fields that an expression reads.
+
+    Attributes:
+        names: the variables, such as ``pools`` or ``request.userInfo``.
+        items: the names that its loops and ``optMap`` give to items.
+        paths: the fields of variables and bound names, and how each is written:
+            ``("object", "spec", "containers", None, "name")`` (None: an item) is ``c.name``.
+        tested: those of the paths that it tests, so that they may be absent: ``has(params.x)``, ``'x' in params``.
+        user: it reads ``request.userInfo`` without writing that name, as through ``request``.
+    """
+
+    __slots__ = ("items", "names", "paths", "tested", "user")
+
+    def __init__(self, tree: ExprNode) -> None:
+        self.names: set[str] = set()
+        self.items: set[str] = set()
+        self.paths: dict[ReadPath, str] = {}
+        self.tested: set[ReadPath] = set()
+        self.user = _reads_user(tree)
+        self._walk(tree, {})
+
+    def _walk(self, node: ExprNode, scope: Scope) -> None:
+        path, inner = path_of(node, scope), scope
+        if path:
+            self.paths[path] = _written(node)
+        match node:
+            case Ident(name) if name not in scope:
+                self.names.add(name)
+            case Loop():
+                # `params` itself is bound.
+                self.items |= {node.accumulator} - {"params"} if node.binds else {*node.variables}
+                inner = _inside(node, scope)
+            case Select(test=True) | Call("_?._" | "_[?_]", (_, Const(str()))):
+                self.tested.add(path)
+            case Call("@in", (Const(str(key)), of)):
+                self.tested.add(_below(path_of(of, scope), key))
+        for child in children(node):
+            self._walk(child, inner)
 
 
-def hidden(node: ExprNode) -> Iterator[str]:
-    """Yield ``request.userInfo`` if an expression reads it without writing that name, as through ``request``."""
+def _reads_user(node: ExprNode) -> bool:
     match node:
         case Ident("request") | Call("_?._" | "_[_]" | "_[?_]", (Ident("request"), Const("userInfo"))):
-            yield "request.userInfo"
-            return
+            return True
         case Select(Ident("request")) | Call("_?._" | "_[_]" | "_[?_]", (Ident("request"), Const(str()))):
-            return
-    for child in children(node):
-        yield from hidden(child)
+            return False
+    return any(map(_reads_user, children(node)))
 
 
-def paths(node: ExprNode) -> Iterator[tuple[ReadPath, str]]:
-    """Yield each path that an expression reads, and how it is written.
-
-    For ``object.spec.containers.all(c, has(c.name))`` also ``("object", "spec", "containers", None, "name")``, which is
-    written ``c.name``.
-    """
-    for each, inner in scoped_nodes(node, {}):
-        if path := path_of(each, inner):
-            yield path, written_path(each)
-
-
-def written_path(node: ExprNode) -> str:
+def _written(node: ExprNode) -> str:
     """Return how the path that a node reads is written, or an empty string if it reads none."""
     path = path_of(node, {})
     return shown_path((*shown_name(path[0] or "").split("."), *path[1:])) if path else ""
 
 
-def tested(node: ExprNode) -> Iterator[ReadPath]:
-    """Yield each path that an expression tests: ``has(params.x)``, ``params.?x``, ``'x' in params``."""
-    for each, scope in scoped_nodes(node, {}):
-        match each:
-            case Select(test=True) | Call("_?._" | "_[?_]", (_, Const(str()))):
-                yield path_of(each, scope)
-            case Call("@in", (Const(str(key)), of)):
-                yield _below(path_of(of, scope), key)
-
-
-def scoped_nodes(node: ExprNode, scope: Mapping[str, ReadPath]) -> Iterator[tuple[ExprNode, Mapping[str, ReadPath]]]:
-    """Yield the node and all nodes below it, each with the scope it is in."""
-    yield node, scope
-    inner = {**scope, **_inside(node, scope)} if isinstance(node, Loop) else scope
-    for child in children(node):
-        yield from scoped_nodes(child, inner)
-
-
-def _inside(loop: Loop, scope: Mapping[str, ReadPath]) -> Scope:
-    """Return the paths that the names of a loop stand for."""
+def _inside(loop: Loop, scope: Scope) -> Scope:
+    """Return the scope in a loop."""
     if loop.binds:
-        return {loop.accumulator: path_of(loop.start, scope) or (loop.accumulator,)}
-    of = path_of(loop.range, scope)
-    first: Scope = dict.fromkeys((loop.accumulator, *loop.variables), ())
-    return {**first, loop.variables[-1]: (*of, None)} if of else first
+        return {**scope, loop.accumulator: path_of(loop.start, scope) or (loop.accumulator,)}
+    return {
+        **scope,
+        **dict.fromkeys((loop.accumulator, *loop.variables), ()),
+        loop.variables[-1]: _below(path_of(loop.range, scope), None),
+    }
 
 
-def path_of(node: ExprNode, scope: Mapping[str, ReadPath]) -> ReadPath:  # noqa: PLR0911 - one for each shape
+def path_of(node: ExprNode, scope: Scope) -> ReadPath:  # noqa: PLR0911 - one for each shape
     """Return the path that a node reads in a scope, or an empty one if it reads no variable or field."""
     match node:
         case Ident(name):
             return scope.get(name, tuple(name.split(".")))
-        case Select(operand, field) | Call("_?._", (operand, Const(str(field)))):
-            return _below(path_of(operand, scope), field)
-        case Call("_[_]" | "_[?_]", (operand, Const(str(field)))):
+        case Select(operand, field) | Call("_?._" | "_[_]" | "_[?_]", (operand, Const(str(field)))):
             return _below(path_of(operand, scope), field)
         case Call("_[_]" | "_[?_]", (operand, _)):
             return _below(path_of(operand, scope), None)
-        case Loop(range=of, step=Call("_?_:_", (_, Call("_+_", (_, made)), _))) if _is_item(made, node):
-            return path_of(of, scope)  # filter
+        case Loop() if node.filters:
+            return path_of(node.range, scope)
         case Loop() if node.binds:
-            return path_of(node.result, {**scope, **_inside(node, scope)})
+            return path_of(node.result, _inside(node, scope))
         case Call("_?_:_", (_, Make(()), or_empty)):
             return path_of(or_empty, scope)
         case _:
             return ()
-
-
-def _is_item(made: ExprNode, loop: Loop) -> bool:
-    return children(made) == (Ident(loop.variables[-1]),)
 
 
 def _below(path: ReadPath, step: str | None) -> ReadPath:

@@ -27,7 +27,7 @@ class ReadCost(NamedTuple):
     Attributes:
         one: nanoseconds to read the largest value there, with all in it.
         all: nanoseconds to read all of them.
-        items: how many the longest list or map there has, or the bytes of the longest string.
+        items: of the longest list or map there, or characters of the longest string.
         number: how many values are at the path: one for each item of a list, where the path leads through items.
     """
 
@@ -43,12 +43,7 @@ class Measured:
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = {name: value for name, value in values.items() if isinstance(value, list | dict | str)}
         self._read_costs: dict[ReadPath, ReadCost] = {}
-        self.size = len(msgspec.json.encode(self._values))
-
-    @cached_property
-    def values(self) -> int:
-        """Return the number of values."""
-        return _counted(self._values)[0]
+        self.values, self.size = _counted(self._values)
 
     @cached_property
     def whole(self) -> ReadCost:
@@ -62,8 +57,7 @@ class Measured:
             found = self._found(path)
             every = _cost(found)
             one = max(map(_cost, found), default=VALUE_NS) if len(found) <= _MEASURED_AT_MOST else every
-            parts = (each.encode() if isinstance(each, str) else each for each in found)
-            length = max((len(each) for each in parts if isinstance(each, bytes | list | dict)), default=0)
+            length = max((len(each) for each in found if isinstance(each, str | list | dict)), default=0)
             self._read_costs[path] = ReadCost(*map(_rounded_up, (one, every, length, len(found))))
         return self._read_costs[path]
 

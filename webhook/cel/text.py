@@ -112,11 +112,7 @@ def shown_name(name: str) -> str:
 
 def without_strings(expression: str) -> str:
     """Return an expression without its strings and comments."""
-
-    def word(found: re.Match[str]) -> str:
-        return "" if found["skip"] else found[0]
-
-    return _WORDS.sub(word, expression)
+    return _WORDS.sub(lambda word: "" if word["skip"] else word[0], expression)
 
 
 def substituted(expression: str, names: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _CONST, _IDENT, _SELECT, _CALL, _LIST, _STRUCT, _LOOP = range(3, 10)
@@ -29,17 +29,16 @@ class Const(msgspec.Struct, frozen=True):
 
 
 class Ident(msgspec.Struct, frozen=True):
-    """A name."""
+    """A name; ``request.operation``, too, is the name of a variable."""
 
     name: str
 
 
 class Select(msgspec.Struct, frozen=True):
-    """``operand.field``, or ``has(operand.field)`` if ``test``. ``name`` is the variable's if both are one."""
+    """``operand.field``, or ``has(operand.field)`` if ``test``."""
 
     operand: ExprNode
     field: str
-    name: str = ""
     test: bool = False
 
 
@@ -75,14 +74,18 @@ class Loop(msgspec.Struct, frozen=True):
     @property
     def binds(self) -> bool:
         """Return whether the loop only names a value, as ``cel.bind`` does."""
-        return isinstance(self.range, Make) and not self.range.parts and self.accumulator == _named(self.step)
+        return self.range == Make(()) and self.step == Ident(self.accumulator)
+
+    @property
+    def filters(self) -> bool:
+        """Return whether the result has items of the range as they are."""
+        match self.step:
+            case Call("_?_:_", (_, Call("_+_", (_, Make((Ident(name),)))), _)):
+                return name == self.variables[-1]
+        return False
 
 
 ExprNode = Const | Ident | Select | Call | Make | Loop
-
-
-def _named(node: ExprNode) -> str:
-    return node.name if isinstance(node, Ident) else ""
 
 
 def read_tree(serialised: bytes) -> ExprNode:
@@ -105,14 +108,14 @@ def _node(names: Mapping[int, str], data: bytes) -> ExprNode:  # noqa: PLR0911 -
     fields = _fields(data)
     kind = next((kind for kind in range(_CONST, _LOOP + 1) if kind in fields), _CONST)
     body = _fields(_bytes(fields, kind))
-    name = names.get(_int(fields, 2), "")
     if kind == _CONST:
         value = _text(body, _STRING) if _STRING in body else _int(body, _INT) if _INT in body else None
         return Const(value, null=_NULL in body)
-    if kind == _IDENT:
+    name = names.get(_int(fields, 2), "")
+    if kind == _IDENT or (kind == _SELECT and name):
         return Ident(name or _text(body, 1))
     if kind == _SELECT:
-        return Select(_nodes(names, body, 1)[0], _text(body, 2), name, test=bool(_int(body, 3)))
+        return Select(_nodes(names, body, 1)[0], _text(body, 2), test=bool(_int(body, 3)))
     if kind == _CALL:
         return Call(_text(body, 2), _nodes(names, body, 1, 3))
     if kind == _LIST:
@@ -181,10 +184,3 @@ def children(node: ExprNode) -> tuple[ExprNode, ...]:
             return (node.range, node.start, node.condition, node.step, node.result)
         case _:
             return ()
-
-
-def walk(node: ExprNode) -> Iterator[ExprNode]:
-    """Yield the node and all nodes below it."""
-    yield node
-    for child in children(node):
-        yield from walk(child)

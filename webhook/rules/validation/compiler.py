@@ -64,7 +64,7 @@ class Compiler:
         except RecursionError:
             self.mistakes.append(SpecError(path, "the expression is nested too deeply"))
         else:
-            self.names |= compiled.names
+            self.names |= compiled.reads.names
             return compiled
         return None
 
@@ -90,7 +90,7 @@ class Compiler:
 
         Raise ExpressionError if it reads a member that the policy does not have.
         """
-        for path in expression.paths:
+        for path in expression.reads.paths:
             value: Any = self._given if path[0] == "params" else None
             for number, step in enumerate(path[1:], start=1):
                 if step is None or value is None:
@@ -100,7 +100,7 @@ class Compiler:
                     break
                 if not isinstance(value, dict):
                     raise ExpressionError(f"`{of}` is {_TYPES[type(value)]}, and has no field `{step}`")
-                if step not in value and path[: number + 1] in expression.tested:
+                if step not in value and path[: number + 1] in expression.reads.tested:
                     break
                 if step not in value:
                     hint = f"; `{of}` has {', '.join(value) or 'nothing'}"

@@ -160,7 +160,7 @@ def _compile(spec: ValidationSpec, facts: Facts) -> Validation:  # noqa: ARG001 
         compiler.mistakes.append(
             SpecError(("match", "resourceRules"), "is required: it selects the objects that the policy evaluates")
         )
-    if sum(condition.expression.least for condition in (*conditions, *rules)) > BUDGET_NS:
+    if sum(condition.expression.cost.least for condition in (*conditions, *rules)) > BUDGET_NS:
         text = f"together they may take more than {BUDGET_NS // 1_000_000} ms on every object: simplify them"
         compiler.mistakes.append(SpecError(("validations",), text))
     if compiler.mistakes:
