@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from webhook.capacity.providers.limits import amount_text
 from webhook.capacity.providers.schema import CapacityProviderSpec
 
 if TYPE_CHECKING:
@@ -140,7 +139,6 @@ def node_pool_tables() -> str:
                 filter(None, (_code(reader.size.autoscaling), _code(reader.size.maximum), _code(reader.size.limits)))
             ),
         ),
-        ("minimum limits for a node", _least),
         ("taints", lambda reader: _code(reader.taints) + (" as `key=value:Effect`" if reader.taint_texts else "")),
         ("labels", lambda reader: _code(reader.labels)),
         ("name of the pool", lambda reader: _code(reader.pool_name or "metadata.name")),
@@ -186,17 +184,6 @@ def _capacity(machines: MachinesSpec) -> str:
 def _size(reader: NodePoolReaderSpec) -> str:
     by = reader.size.sized_by
     return _code(reader.size.desired) or (f"{by.kind} `{by.group}`: {_code(by.desired)}" if by is not None else "")
-
-
-def _least(reader: NodePoolReaderSpec) -> str:
-    least = reader.size.least
-    return _lines(
-        (
-            *(f"{amount_text(number)} of `{resource}`" for resource, number in least.machine.items()),
-            *(f"{amount_text(number)} of `{resource}` with GPUs" for resource, number in least.gpu_machine.items()),
-            *(f"the least of `{label}`, in `{resource}`" for label, resource in least.counted.items()),
-        )
-    )
 
 
 def _cluster(reader: NodePoolReaderSpec) -> str:

@@ -12,14 +12,11 @@ from hypothesis import strategies as st
 
 from tests.capacity.test_feasible import ALL, landing
 from tests.objects import cks_pool, other_pool, pod_of
-from tests.rules.conftest import with_fields
 from tests.rules.placement import SPOT, placed, rule, said
 from tests.rules.placement import pod_of as rule_pod
-from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.nodes import Node
 from webhook.capacity.providers.pool import CapacityType, Gpu
-from webhook.capacity.providers.schema import NodeWindowSpec
 from webhook.cluster.resources import all_nodes
 from webhook.cluster.source import metadata_of
 from webhook.cluster.view import NodeFacts, NodeSummary, NodeTally, cluster_view, node_facts, node_summary
@@ -280,28 +277,6 @@ def test_a_taint_that_names_the_operating_system_of_nodes_does_not_pass(own: JSO
         "node.kubernetes.io/os",
     ]
     assert said(rule_pod(labels=SPOT), view(WINDOWS), providers=ALL).id == "no-pool-fits"
-
-
-def test_a_label_of_the_nodes_gives_the_time_to_stop_where_the_document_says_so() -> None:
-    window = NodeWindowSpec.model_construct(
-        key="example.com/window", value="long", budget_seconds=90, safety_margin_seconds=10
-    )
-    providers = {
-        **ALL,
-        "eks": with_fields(ALL["eks"], grace_period=with_fields(ALL["eks"].grace_period, by_node_label=(window,))),
-    }
-    long, short = node("n", "spot"), node("m", "spot")
-    long["metadata"]["labels"]["example.com/window"] = "long"
-
-    def budget(*nodes: JSON) -> int:
-        found = target_of(pod_of(labels=SPOT), {}, view(*nodes), providers)
-        assert isinstance(found, Target)
-        given = GraceBudgets(providers).of(found)
-        assert given is not None
-        return given.seconds
-
-    assert budget(long) == 80
-    assert budget(long, short) == 105  # not all have it
 
 
 SOME: tuple[NodeFacts | None, ...] = (

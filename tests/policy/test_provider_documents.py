@@ -73,7 +73,6 @@ def test_a_document_that_makes_sense_is_loaded(tmp_path: Path) -> None:
         ("resource: fleets", "resource: Fleets", "22: spec.nodePools[0].resource: 'Fleets' is not a resource; write the plural in lower case, as nodepools"),
         ("from: spec.lease,", "from: upper(spec.lease),", "23: spec.nodePools[0].capacity.from: not a JMESPath expression: there is no function `upper`"),
         ("when: status.off", "when: nosuch(status.off)", "26: spec.nodePools[0].unusable[0].when: not a JMESPath expression: there is no function `nosuch`"),
-        ("size: {desired: spec.size}", "size: {desired: spec.size, least: {machine: {memory: 5 apples}}}", "24: spec.nodePools[0].size.least.machine.memory: '5 apples' is not a quantity; write a number, or one with a unit, as 512Mi"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_said(tmp_path: Path, right: str, wrong: str, said: str) -> None:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from webhook.capacity.placement.budget import GraceBudget
-    from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
@@ -344,7 +343,7 @@ def reclaims(trace: PhaseDecisions, bundle: Bundle, view: ClusterView) -> Iterat
             yield NoTimeline(where, target.because)
         elif target.pools is not None and not target.nodes:
             yield NoTimeline(where, f"it targets spot ({target.because}), and no spot pool takes it")
-        elif (strictest := _strictest(target, budgets, bundle)) is None:
+        elif (strictest := budgets.strictest(target)) is None:
             because = "no capacity provider is in play; pass node pools with --state or --kubeconfig"
             yield NoTimeline(where, f"it targets spot ({target.because}), and {because}")
         elif pod.spec.containers:
@@ -370,18 +369,3 @@ def _pods(trace: PhaseDecisions, bundle: Bundle) -> Iterator[tuple[str, Pod, Pod
         except MalformedObjectError:
             continue  # the engine reports it
         yield field_path(templates[0].path), written, injected
-
-
-def _strictest(
-    target: Target, budgets: GraceBudgets, bundle: Bundle
-) -> tuple[GraceBudget, Provider, Pool | None] | None:
-    """Return the shortest time to stop that the Pod may get, with its provider and pool, or None if none is known."""
-    pools = target.pools or ()
-    seen = {pool.provider for pool in pools}
-    unseen = [provider for provider in target.providers if provider.name not in seen]
-    budgeted: list[tuple[GraceBudget | None, Provider, Pool | None]] = [
-        *((budgets.of_pools([pool]), bundle.providers[pool.provider], pool) for pool in pools),
-        *((budgets.of(replace(target, pools=None, providers=(provider,))), provider, None) for provider in unseen),
-    ]
-    options = [(budget, provider, pool) for budget, provider, pool in budgeted if budget is not None]
-    return min(options, key=lambda option: option[0].seconds, default=None)

@@ -68,10 +68,16 @@ class GraceBudgets:
 
     def of(self, target: Target) -> GraceBudget | None:
         """Return the strictest budget that may apply to a Pod. Return None if no provider is in play."""
+        strictest = self.strictest(target)
+        return strictest[0] if strictest is not None else None
+
+    def strictest(self, target: Target) -> tuple[GraceBudget, Provider, Pool | None] | None:
+        """Return what `of` does, with the provider, and the pool that is known to give it."""
         pools = target.pools or ()
         seen = {pool.provider for pool in pools}
-        unseen = (self._by_provider[each.name] for each in target.providers if each.name not in seen)
-        return min(chain(map(self._of_pool, pools), unseen), key=attrgetter("seconds"), default=None)
+        of_pools = ((self._of_pool(pool), self._providers[pool.provider], pool) for pool in pools)
+        unseen = ((self._by_provider[each.name], each, None) for each in target.providers if each.name not in seen)
+        return min(chain(of_pools, unseen), key=lambda option: option[0].seconds, default=None)
 
     def of_pools(self, pools: Iterable[Pool]) -> GraceBudget | None:
         """Return the strictest budget of these pools. Return None if there are none."""
@@ -80,11 +86,6 @@ class GraceBudgets:
     def _of_pool(self, pool: Pool) -> GraceBudget:
         budget = self._by_provider[pool.provider]
         if pool.grace_seconds is None:
-            for each in self._providers[pool.provider].grace_period.by_node_label:
-                if pool.labels.get(each.key) == each.value:
-                    label = f"label {each.key}={each.value}"
-                    because = f"{pool} has {label}, which gives a Pod {each.budget_seconds} s to stop"
-                    return GraceBudget(each.budget_seconds, each.safety_margin_seconds, because)
             return budget
         margin = budget.margin if pool.safety_margin_seconds is None else pool.safety_margin_seconds
         return GraceBudget(pool.grace_seconds, margin, f"{pool} gives a Pod {pool.grace_seconds} s to stop")

@@ -85,8 +85,8 @@ class Fallbacks(msgspec.Struct, frozen=True):
         needs: tuple[FallbackNeed, ...] = ()
         if (required := self.by_provider.get(spot.provider)) is not None:
             needs = (FallbackNeed(required),)
-        elif (provider := self.providers.get(spot.provider)) is not None:
-            fallback = provider.fallback
+        else:
+            fallback = self.providers[spot.provider].fallback
             needs = tuple(FallbackNeed(each.require, Outcome[each.outcome.upper()], each.because) for each in fallback)
         if spot.chosen_by:  # What a cluster needs beside such nodes is no need of those who choose the pool.
             needs = tuple(each for each in needs if each.require != "standard")
@@ -98,28 +98,20 @@ class Fallbacks(msgspec.Struct, frozen=True):
         if not because:
             named = ", ".join(self._named_gpus(spot))
             because, most = f"It names machines with GPUs ({named}) and machines without GPUs.", Outcome.WARN
-        title = self.title(spot)
+        title = self.providers[spot.provider].title
         wait = f"When {title} reclaims them, Pods that request GPUs stay pending unless another pool has GPUs."
         reasons = [(need, f"{because} {need.because or wait}") for need in needs]
         return tuple(replace(need, outcome=min(need.outcome, most), because=reason) for need, reason in reasons)
 
     def _why_for_gpus(self, pool: Pool) -> str:
         """Return why a pool runs only Pods that request GPUs, as a sentence; empty if it may run others."""
-        provider = self.providers.get(pool.provider)
-        if pool.gpu is not Gpu.ANY or provider is None:
-            return ""
-        guards = (each for each in pool.taints if each.effect in HARD_EFFECTS and provider.guards_accelerator(each))
+        hard = (each for each in pool.taints if pool.gpu is Gpu.ANY and each.effect in HARD_EFFECTS)
+        guards = filter(self.providers[pool.provider].guards_accelerator, hard)
         return next((f"Its taint {taint} admits only Pods that request GPUs." for taint in guards), "")
 
     def _named_gpus(self, pool: Pool) -> tuple[str, ...]:
         """Return the machine types, families or categories with GPUs that a pool lists."""
-        provider = self.providers.get(pool.provider)
-        return provider.machines.named_gpus(pool.requirements or NO_REQUIREMENTS) if provider is not None else ()
-
-    def title(self, pool: Pool) -> str:
-        """Return the provider of a pool, as people know it."""
-        provider = self.providers.get(pool.provider)
-        return provider.title if provider is not None else pool.provider
+        return self.providers[pool.provider].machines.named_gpus(pool.requirements or NO_REQUIREMENTS)
 
     def offer_of(self, pool: Pool | None) -> tuple[object, ...] | None:
         """Return what makes a pool a fallback, the same for the same spot pools. Return None if it is one for none."""
@@ -143,7 +135,7 @@ class Fallbacks(msgspec.Struct, frozen=True):
 
     def _other_cluster(self, spot: Pool, pool: Pool) -> str:
         """Return the cluster of a pool that is not in the spot pool's cluster, as a phrase."""
-        title = "" if pool.provider == spot.provider else f" ({self.title(pool)})"
+        title = "" if pool.provider == spot.provider else f" ({self.providers[pool.provider].title})"
         there = f"to cluster {pool.cluster_id}{title}"
         return f"it belongs {there}" if pool.cluster else f"it belongs to this cluster, not to {spot.cluster_id}"
 
@@ -208,9 +200,8 @@ class Fallbacks(msgspec.Struct, frozen=True):
             return "it is unknown whether it is on-demand"
         if pool.unusable:
             return pool.unusable
-        provider = self.providers.get(pool.provider)
-        hard = (taint for taint in pool.taints if taint.effect != "PreferNoSchedule")
-        forbidden = next((taint for taint in hard if provider is not None and provider.is_forbidden(taint)), None)
+        hard = (taint for taint in pool.taints if taint.effect in HARD_EFFECTS)
+        forbidden = next(filter(self.providers[pool.provider].is_forbidden, hard), None)
         return f"no Pod may tolerate its taint {forbidden}" if forbidden is not None else ""
 
 

@@ -11,10 +11,7 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.requirements import LabelValues, Requirements
-    from webhook.capacity.providers.schema import CapacityProviderSpec, InstanceTypesSpec, MachineLabelSpec
-
-    GpuLists = InstanceTypesSpec | MachineLabelSpec
-    """The names of machines with GPUs, and of those without."""
+    from webhook.capacity.providers.schema import CapacityProviderSpec, GpuListsSpec
 
 TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
@@ -23,7 +20,7 @@ _NO_GPUS: Final = "0"
 """The value of a label that counts GPUs where there are none."""
 
 
-def classify(lists: GpuLists, name: str) -> Gpu:
+def classify(lists: GpuListsSpec, name: str) -> Gpu:
     """Return whether a machine of this name has GPUs; unknown if it is in no list. Letter case does not matter."""
     name = name.casefold()
     if lists.gpu.match(name):
@@ -37,8 +34,8 @@ class Machines:
     def __init__(self, facts: CapacityProviderSpec) -> None:
         types = facts.instance_types
         named = {each.key: each if each.gpu or each.cpu else types for each in facts.machine_labels}
-        self._types: InstanceTypesSpec = types
-        self._labels: Mapping[str, GpuLists] = {TYPE_LABEL: types, **named}
+        self._types = types
+        self._labels: Mapping[str, GpuListsSpec] = {TYPE_LABEL: types, **named}
         self._arm_labels = tuple((each.key, each.arm) for each in facts.machine_labels if each.arm)
         self._gpu_labels = facts.gpu.labels
         self._domains = frozenset(each.key.partition("/")[0] for each in facts.machine_labels)
@@ -137,7 +134,7 @@ class Machines:
                 yield values.admits_some if listed is None else bool(listed - {_NO_GPUS}), values.admits_none
 
 
-def _by_kind(values: LabelValues, kinds: GpuLists) -> tuple[bool | None, bool]:
+def _by_kind(values: LabelValues, kinds: GpuListsSpec) -> tuple[bool | None, bool]:
     listed = values.values
     if listed is None:
         # All names except the excluded ones are possible.

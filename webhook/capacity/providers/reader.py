@@ -10,8 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.capacity.providers.joins import Sizer, cluster_of, with_template
-from webhook.capacity.providers.limits import within_limits
-from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL, Machines
+from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.capacity.providers.query import QueryResults, at
 from webhook.capacity.providers.reader_schema import CapacityReaderSpec, NodePoolReaderSpec
@@ -48,11 +47,6 @@ class PoolReader(NodePoolReaderSpec):
     facts: CapacityProviderSpec
     capacity: CapacityReaderSpec
     is_template: bool = False
-
-    @cached_property
-    def machines(self) -> Machines:
-        """Return what the provider's document says about its machines."""
-        return Machines(self.facts)
 
     @cached_property
     def sizer(self) -> Sizer | None:
@@ -103,11 +97,11 @@ class _PoolParser(QueryResults):
             labels[reader.chosen_by] = name
         requirements = self._requirements(labels)
         types = self._instance_types(requirements)
-        if ARCH_LABEL not in labels and (architecture := reader.machines.architecture(types, requirements)):
+        if ARCH_LABEL not in labels and (architecture := reader.facts.machines.architecture(types, requirements)):
             labels[ARCH_LABEL] = architecture
         capacity = self._capacity(requirements)
         gpu_type, gpu_count, gpu = self._gpu(types, requirements)
-        gpu, limited = self._limited(gpu, requirements)
+        gpu, limited = self._limited(gpu)
         impossible = (requirements or NO_REQUIREMENTS).impossible
         reasons = [
             (limited, reader.size.limits, False),
@@ -134,8 +128,8 @@ class _PoolParser(QueryResults):
             gpu_type=gpu_type,
             gpu_count=gpu_count,
             instance_type=", ".join(types),
-            machines=reader.machines.described(requirements) if requirements is not None else (),
-            superchip=reader.machines.never_spot(types),
+            machines=reader.facts.machines.described(requirements) if requirements is not None else (),
+            superchip=reader.facts.machines.never_spot(types),
             autoscaling=autoscaling,
             desired=self.number(reader.size.desired),
             maximum=self.number(reader.size.maximum),
@@ -149,7 +143,7 @@ class _PoolParser(QueryResults):
             requirements=requirements,
             labels=labels,
             label_keys=label_keys,
-            label_domains=reader.machines.label_domains if label_keys is not None else frozenset(),
+            label_domains=reader.facts.machines.label_domains if label_keys is not None else frozenset(),
             zones=self._zones(requirements),
             grace_seconds=grace_seconds,
             safety_margin_seconds=margin,
@@ -208,7 +202,8 @@ class _PoolParser(QueryResults):
         if self.out_of_reach(query):
             return CapacityType.UNKNOWN
         written = self.answer(query)[0]
-        if written is None or (written == "" and not capacity.is_flag):
+        # An empty text in a Boolean field is a wrong value.
+        if written is None or (written == "" and "true" not in capacity.meanings):
             return CapacityType(capacity.default)
         meant = capacity.meanings.get(str(written).casefold()) if isinstance(written, bool | str) else None
         if meant is not None:
@@ -242,11 +237,11 @@ class _PoolParser(QueryResults):
         if unread:
             return "", count, Gpu.UNKNOWN
         if requirements is not None and reader.instance_type is None:
-            return "", count, reader.machines.gpus_of(requirements)
+            return "", count, reader.facts.machines.gpus_of(requirements)
         # The provider picks any of the types that a pool lists, whatever the Pods request.
         if count == 0 and not types:
             return "", count, Gpu.NO
-        found = reader.machines.classify(types)
+        found = reader.facts.machines.classify(types)
         return "", count, Gpu.UNKNOWN if found is Gpu.ANY else found
 
     def _unread_accelerators(self, kind: str | None, count: int | None) -> bool:
@@ -262,7 +257,7 @@ class _PoolParser(QueryResults):
             self.note(f"{field} has no accelerators with a type and a count")
         return bool(fields)
 
-    def _limited(self, gpu: Gpu, requirements: Requirements | None) -> tuple[Gpu, str]:
+    def _limited(self, gpu: Gpu) -> tuple[Gpu, str]:
         """Return which GPUs the pool's limits allow, and why they allow no nodes at all."""
         query = self._reader.size.limits
         limits = self.typed(query, dict, "not a map", doubt=True)
@@ -271,8 +266,11 @@ class _PoolParser(QueryResults):
         amounts = {str(resource): amount_of(limit) for resource, limit in limits.items()}
         odd = [resource for resource, amount in amounts.items() if amount is None]
         self.doubt(query, *(f"{query.field}[{resource[:_SHOWN]!r}] is not a quantity" for resource in odd))
-        known = {resource: amount for resource, amount in amounts.items() if amount is not None}
-        return within_limits(known, gpu, self._reader.size.least, self._reader.facts.gpu.resources, requirements)
+        none = [resource for resource, amount in sorted(amounts.items()) if amount is not None and amount <= 0]
+        of_gpus = list(filter(self._reader.facts.gpu.resources.match, none))
+        because = next((f"its limits allow 0 of {each}" for each in none if each not in of_gpus or gpu is Gpu.YES), "")
+        # If it is unknown whether the machines have GPUs, only those without remain.
+        return Gpu.NO if of_gpus and gpu is not Gpu.YES else gpu, because
 
     def _taints(self) -> tuple[Taint, ...]:
         reader, query = self._reader, self._reader.taints
@@ -306,7 +304,7 @@ class _PoolParser(QueryResults):
         if not self._reader.labels_complete or requirements is None or None in requirements.unreadable:
             return None
         unread = filter(None, requirements.unreadable)
-        return self._reader.machines.label_keys.union(labels, requirements.labels, unread)
+        return self._reader.facts.machines.label_keys.union(labels, requirements.labels, unread)
 
     def _zones(self, requirements: Requirements | None) -> frozenset[str]:
         query = self._reader.zones

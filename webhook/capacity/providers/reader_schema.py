@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from decimal import Decimal
 from functools import cached_property, lru_cache
 from typing import Annotated, Final, Literal, Self, get_args
 
@@ -10,18 +9,11 @@ from pydantic import Field, StrictInt, model_validator
 
 from webhook.capacity.providers.pool import CapacityType
 from webhook.capacity.providers.query import Query, QueryPath, QueryResults
-from webhook.kube.quantity import amount_of
 from webhook.policy.common import Flag, Model, NonEmpty, Seconds, optional
 from webhook.policy.fields import ApiGroup, KindName, LabelKey, ResourceName
 from webhook.policy.schema_annotations import EnumDescriptions, Parsed
 
 _SPEC_FIELD: Final = re.compile(r"spec(\.[A-Za-z]\w*)+", re.ASCII)
-
-
-def _quantity(written: int | str) -> Decimal:
-    if (amount := amount_of(written)) is None:
-        raise ValueError(f"{written!r} is not a quantity; write a number, or one with a unit, as 512Mi")
-    return amount
 
 
 def _spec_field(path: str) -> QueryPath:
@@ -30,7 +22,6 @@ def _spec_field(path: str) -> QueryPath:
     return tuple(path.split("."))
 
 
-Quantity = Annotated[Decimal, Parsed(StrictInt | str, _quantity)]
 JMESPath = Annotated[Query, Parsed(str, lru_cache(512)(Query))]  # providers repeat each other
 SpecField = Annotated[QueryPath, Parsed(str, _spec_field)]
 _CONTROLLER_FIELDS: Final = "Fields of `spec` that only controllers write; not judged, unless a reader reads them."
@@ -72,11 +63,6 @@ class CapacityReaderSpec(Model):
         """Return the value that means on-demand. Return an empty string if there is none."""
         return next((value for value, meant in self.values.items() if meant == "on-demand"), "")
 
-    @property
-    def is_flag(self) -> bool:
-        """Return whether the field is a boolean, so that an empty text is a wrong value and not an absent one."""
-        return {"true", "false"}.issuperset(self.meanings)
-
 
 class AcceleratorsReaderSpec(Model):
     """The fields by which a pool says that its nodes have GPUs, apart from their instance type."""
@@ -103,14 +89,6 @@ class SizedBySpec(Model):
     controller_fields: tuple[SpecField, ...] = Field(default=(), description=_CONTROLLER_FIELDS)
 
 
-class LeastSpec(Model):
-    """The least that every machine has: limits below that leave no nodes."""
-
-    machine: dict[NonEmpty, Quantity] = Field(default={}, description="Any machine: resource -> amount.")
-    gpu_machine: dict[NonEmpty, Quantity] = Field(default={}, description="A machine with GPUs: resource -> amount.")
-    counted: dict[NonEmpty, NonEmpty] = Field(default={}, description="Label that counts a resource -> the resource.")
-
-
 class SizeReaderSpec(Model):
     """The fields for the size of a pool, and for how large it may become."""
 
@@ -120,7 +98,6 @@ class SizeReaderSpec(Model):
     maximum: JMESPath | None = Field(default=None, description="JMESPath of the autoscaler's maximum.")
     unlimited: Flag = Field(default=False, description="A missing maximum means no limit.")
     limits: JMESPath | None = Field(default=None, description="JMESPath of its nodes' maximum: resource -> quantity.")
-    least: LeastSpec = optional(LeastSpec, "What a machine has at least of that.")
 
     @model_validator(mode="after")
     def _says_the_size(self) -> Self:

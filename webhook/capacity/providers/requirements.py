@@ -128,14 +128,6 @@ class LabelValues(msgspec.Struct, frozen=True):
         end = min(self.most, self.least + len(self.excluded))
         return any(self.admits(str(number)) for number in range(self.least, end + 1))
 
-    @property
-    def lowest(self) -> int | None:
-        """Return the least integer that the label may be. Return None if there is none, or it is unknown."""
-        if (values := self.values) is None:
-            return self.least
-        numbers = [_integer(value) for value in values]
-        return min((each for each in numbers if each is not None), default=None)
-
     def meets(self, other: LabelValues) -> bool:
         """Return whether one value, or the lack of the label, meets both of these."""
         if self.admits_none and other.admits_none:

@@ -3,11 +3,13 @@
 A team corrects or adds a provider or a node-pool kind by editing YAML; no Python knows one by name.
 """
 
+from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from webhook.base.globs import Globs
+from webhook.capacity.providers.machines import Machines
 from webhook.capacity.providers.pool import Taint
 from webhook.capacity.providers.reader_schema import EffectName, NodePoolReaderSpec
 from webhook.policy.common import Flag, Glob, Model, NonEmpty, Seconds, optional
@@ -105,16 +107,21 @@ class GpuSpec(Model):
     labels: GlobList = Field(default_factory=Globs, description="Keys of labels that only GPU nodes have (globs).")
 
 
-class InstanceTypesSpec(Model):
+class GpuListsSpec(Model):
+    """Names of machines by what they have. Letter case does not matter."""
+
+    gpu: FoldedGlobs = Field(default_factory=Globs, description="Those with GPUs (globs).")
+    cpu: FoldedGlobs = Field(default_factory=Globs, description="Those without GPUs (globs).")
+    arm: FoldedGlobs = Field(default_factory=Globs, description="Those of arm64 (globs).")
+
+
+class InstanceTypesSpec(GpuListsSpec):
     """Instance types by what they have. One in no list is unknown, and taken for GPU by the fallback rule.
 
-    Letter case does not matter.
+    If ``arm`` is given, other types are amd64.
     """
 
-    gpu: FoldedGlobs = Field(default_factory=Globs, description="Instance types with GPUs (globs).")
-    cpu: FoldedGlobs = Field(default_factory=Globs, description="Instance types without GPUs (globs).")
-    never_spot: FoldedGlobs = Field(default_factory=Globs, description="Instance types that can't be spot (globs).")
-    arm: FoldedGlobs = Field(default_factory=Globs, description="arm64 types (globs). If given, others are amd64.")
+    never_spot: FoldedGlobs = Field(default_factory=Globs, description="Those that can't be spot (globs).")
     allocatable: dict[str, dict[str, str]] = Field(
         default_factory=dict,
         description="Resources of a node by instance type, for rehearsals without Nodes.",
@@ -122,13 +129,10 @@ class InstanceTypesSpec(Model):
     )
 
 
-class MachineLabelSpec(Model):
+class MachineLabelSpec(GpuListsSpec):
     """A node label that names the type, family or category of a machine; for pools with requirements."""
 
     key: LabelKey = Field(description="Label key.")
-    gpu: FoldedGlobs = Field(default_factory=Globs, description="Values with GPUs (globs).")
-    cpu: FoldedGlobs = Field(default_factory=Globs, description="Those without. Neither list: instanceTypes.")
-    arm: FoldedGlobs = Field(default_factory=Globs, description="Values of machines of arm64 (globs).")
 
 
 class TimelineSpec(Model):
@@ -154,21 +158,11 @@ class TimelineSpec(Model):
     assumes: str = Field(default="", description="What this drain assumes, without a full stop; rehearsals show it.")
 
 
-class NodeWindowSpec(LabelSpec):
-    """The time that an ordinary Pod has to stop on nodes with a label."""
-
-    budget_seconds: Seconds = Field(description="Maximum seconds from SIGTERM (or preStop) to removal.")
-    safety_margin_seconds: Seconds = Field(description="Seconds to subtract.")
-
-
 class GracePeriodSpec(Model):
     """The time that an ordinary Pod has to stop."""
 
     budget_seconds: Seconds = Field(examples=[120], description="Maximum seconds from SIGTERM (or preStop) to removal.")
     safety_margin_seconds: Seconds = Field(examples=[15], description="Seconds to subtract.")
-    by_node_label: tuple[NodeWindowSpec, ...] = Field(
-        default=(), description="The same by node label; the first counts."
-    )
 
 
 class SystemNamespacesSpec(Model):
@@ -199,7 +193,7 @@ class CapacityProviderSpec(Model):
     gpu: GpuSpec = optional(GpuSpec, "How Pods request GPUs, and how GPU nodes are tainted.")
     instance_types: InstanceTypesSpec = optional(InstanceTypesSpec, "Instance types by what they have.")
     machine_labels: tuple[MachineLabelSpec, ...] = Field(
-        default=(), description="Labels for machine types and families."
+        default=(), description="Labels for machine types and families. Without lists: those of `instanceTypes`."
     )
     other_machine_labels: tuple[LabelKey, ...] = Field(default=(), description="The other labels in those domains.")
     labels_of_one_node: GlobList = Field(default_factory=Globs, description="Labels that differ within a pool (globs).")
@@ -215,3 +209,8 @@ class CapacityProviderSpec(Model):
     fallback: tuple[FallbackSpec, ...] = Field(default=(), description="The default fallback that GPU spot pools need.")
     this_cluster: str = Field(default="", description="This cluster, as node pools name it; other pools don't count.")
     node_pools: tuple[NodePoolReaderSpec, ...] = Field(default=(), description="How to read each kind of node pool.")
+
+    @cached_property
+    def machines(self) -> Machines:
+        """Return what the document says about machines."""
+        return Machines(self)

@@ -60,24 +60,25 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             id="superchip",
             reason=f"{spot} can't be spot: {spot.instance_type} is a superchip",
             field=change.field,
-            detail=f"{self.fallbacks.title(spot)} has no spot capacity of this type: the pool would stay empty.",
+            detail=f"{change.reader.facts.title} has no spot capacity of this type: the pool would stay empty.",
             fix="make the pool on-demand, or choose another instance type",
         )
 
     def uncovered(self, change: PoolChange, spot: Pool, need: FallbackNeed, pools: Sequence[Pool]) -> Violation:
         """Return the violation for a request that makes a spot pool without the fallback it needs."""
-        title = self.fallbacks.title(spot)
+        title = self.fallbacks.providers[spot.provider].title
         detail = [
             need.because or f"When {title} reclaims its nodes, Pods stay pending unless another pool can run them.",
             f"The policy requires {_WANTED[need.require]}, and the cluster has none.",
         ]
-        unlisted = change.reader.machines.unlisted(spot)
+        machines = change.reader.facts.machines
+        unlisted = machines.unlisted(spot)
         if unlisted:
             detail.append(
                 f"CapacityProvider {spot.provider} doesn't list these instance types, so they count as "
                 f"GPU: {', '.join(unlisted)}."
             )
-        elif spot.gpu is Gpu.UNKNOWN and change.reader.machines.classify(spot.instance_type.split(", ")) is Gpu.ANY:
+        elif spot.gpu is Gpu.UNKNOWN and machines.classify(spot.instance_type.split(", ")) is Gpu.ANY:
             detail.append(f"Some of its instance types have GPUs, and {title} can choose any of them.")
         if spot.problems:
             detail.append(f"Not readable: {'; '.join(spot.problems)}.")
@@ -159,8 +160,8 @@ class FallbackFindings(msgspec.Struct, frozen=True):
         if need.require == "standard":
             what = "without GPUs"
         # Otherwise its GPUs are in fields of their own, of which no example can be made.
-        elif reader is not None and reader.machines.classify(spot.instance_type.split(", ")) is not Gpu.NO:
-            unlisted = need.require == "gpu" and reader.machines.unlisted(spot)
+        elif reader is not None and reader.facts.machines.classify(spot.instance_type.split(", ")) is not Gpu.NO:
+            unlisted = need.require == "gpu" and reader.facts.machines.unlisted(spot)
             manifest = on_demand_manifest(
                 reader,
                 name=f"{_stem(spot)}-fallback".lstrip("-"),

@@ -217,7 +217,9 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             yield unknown_pools(view)
         else:
             reviewed = {pool.identity for pool in (before, after) if pool is not None}
-            others = [pool for pool in view.pools if pool.identity not in reviewed]
+            # A recorded view may have pools of a provider that these policies lack.
+            read = (pool for pool in view.pools if pool.provider in self.fallbacks.providers)
+            others = [pool for pool in read if pool.identity not in reviewed]
             pools = [*others, after] if after is not None else others
             # What gives no less takes nothing from another pool: of 1,000 new pools each is asked about itself.
             among = pools if gives_less or after is None else [after]
