@@ -154,13 +154,13 @@ class FallbackFindings(msgspec.Struct, frozen=True):
         return [f"These pools don't count: {_some(said, '; ')}."] if said else []
 
     def _example(self, spot: Pool, need: FallbackNeed) -> str:
-        """Return a pool that the spot pool needs: as YAML, or in words if no reader knows how to write it."""
-        reader = self.readers.get((spot.provider, spot.kind))
+        """Return a pool that the spot pool needs: as YAML, or in words if its reader does not say how to write it."""
+        reader = self.readers[spot.provider, spot.kind]
         what, manifest = f"like {_stem(spot)}", None
         if need.require == "standard":
             what = "without GPUs"
         # Otherwise its GPUs are in fields of their own, of which no example can be made.
-        elif reader is not None and reader.facts.machines.classify(spot.instance_type.split(", ")) is not Gpu.NO:
+        elif reader.facts.machines.classify(spot.instance_type.split(", ")) is not Gpu.NO:
             unlisted = need.require == "gpu" and reader.facts.machines.unlisted(spot)
             manifest = on_demand_manifest(
                 reader,
