@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from webhook.capacity.providers.machines import Machines
 from webhook.capacity.providers.reader import PoolReader
 from webhook.capacity.providers.reader_schema import CapacityReaderSpec, SizeReaderSpec
 from webhook.capacity.providers.schema import CapacityProviderSpec, GpuTaintSpec, TaintPatternSpec
@@ -59,6 +60,11 @@ class Provider(CapacityProviderSpec):
                 fields["size"] = SizeReaderSpec.model_construct()
                 found.append(PoolReader.model_construct(**fields, is_template=True))
         return tuple(found)
+
+    @cached_property
+    def machines(self) -> Machines:
+        """Return what the document says about machines."""
+        return Machines(self)
 
     @cached_property
     def spot_taints(self) -> tuple[Taint, ...]:

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.capacity.providers.joins import Sizer, cluster_of, with_template
-from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
+from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL, Machines
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.capacity.providers.query import QueryResults, at
 from webhook.capacity.providers.reader_schema import CapacityReaderSpec, NodePoolReaderSpec
@@ -47,6 +47,11 @@ class PoolReader(NodePoolReaderSpec):
     facts: CapacityProviderSpec
     capacity: CapacityReaderSpec
     is_template: bool = False
+
+    @cached_property
+    def machines(self) -> Machines:
+        """Return what the provider's document says about its machines."""
+        return Machines(self.facts)
 
     @cached_property
     def sizer(self) -> Sizer | None:
@@ -97,7 +102,7 @@ class _PoolParser(QueryResults):
             labels[reader.chosen_by] = name
         requirements = self._requirements(labels)
         types = self._instance_types(requirements)
-        if ARCH_LABEL not in labels and (architecture := reader.facts.machines.architecture(types, requirements)):
+        if ARCH_LABEL not in labels and (architecture := reader.machines.architecture(types, requirements)):
             labels[ARCH_LABEL] = architecture
         capacity = self._capacity(requirements)
         gpu_type, gpu_count, gpu = self._gpu(types, requirements)
@@ -128,8 +133,8 @@ class _PoolParser(QueryResults):
             gpu_type=gpu_type,
             gpu_count=gpu_count,
             instance_type=", ".join(types),
-            machines=reader.facts.machines.described(requirements) if requirements is not None else (),
-            superchip=reader.facts.machines.never_spot(types),
+            machines=reader.machines.described(requirements) if requirements is not None else (),
+            superchip=reader.machines.never_spot(types),
             autoscaling=autoscaling,
             desired=self.number(reader.size.desired),
             maximum=self.number(reader.size.maximum),
@@ -143,7 +148,7 @@ class _PoolParser(QueryResults):
             requirements=requirements,
             labels=labels,
             label_keys=label_keys,
-            label_domains=reader.facts.machines.label_domains if label_keys is not None else frozenset(),
+            label_domains=reader.machines.label_domains if label_keys is not None else frozenset(),
             zones=self._zones(requirements),
             grace_seconds=grace_seconds,
             safety_margin_seconds=margin,
@@ -237,11 +242,11 @@ class _PoolParser(QueryResults):
         if unread:
             return "", count, Gpu.UNKNOWN
         if requirements is not None and reader.instance_type is None:
-            return "", count, reader.facts.machines.gpus_of(requirements)
+            return "", count, reader.machines.gpus_of(requirements)
         # The provider picks any of the types that a pool lists, whatever the Pods request.
         if count == 0 and not types:
             return "", count, Gpu.NO
-        found = reader.facts.machines.classify(types)
+        found = reader.machines.classify(types)
         return "", count, Gpu.UNKNOWN if found is Gpu.ANY else found
 
     def _unread_accelerators(self, kind: str | None, count: int | None) -> bool:
@@ -304,7 +309,7 @@ class _PoolParser(QueryResults):
         if not self._reader.labels_complete or requirements is None or None in requirements.unreadable:
             return None
         unread = filter(None, requirements.unreadable)
-        return self._reader.facts.machines.label_keys.union(labels, requirements.labels, unread)
+        return self._reader.machines.label_keys.union(labels, requirements.labels, unread)
 
     def _zones(self, requirements: Requirements | None) -> frozenset[str]:
         query = self._reader.zones

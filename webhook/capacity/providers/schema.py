@@ -3,13 +3,11 @@
 A team corrects or adds a provider or a node-pool kind by editing YAML; no Python knows one by name.
 """
 
-from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from webhook.base.globs import Globs
-from webhook.capacity.providers.machines import Machines
 from webhook.capacity.providers.pool import Taint
 from webhook.capacity.providers.reader_schema import EffectName, NodePoolReaderSpec
 from webhook.policy.common import Flag, Glob, Model, NonEmpty, Seconds, optional
@@ -209,8 +207,3 @@ class CapacityProviderSpec(Model):
     fallback: tuple[FallbackSpec, ...] = Field(default=(), description="The default fallback that GPU spot pools need.")
     this_cluster: str = Field(default="", description="This cluster, as node pools name it; other pools don't count.")
     node_pools: tuple[NodePoolReaderSpec, ...] = Field(default=(), description="How to read each kind of node pool.")
-
-    @cached_property
-    def machines(self) -> Machines:
-        """Return what the document says about machines."""
-        return Machines(self)

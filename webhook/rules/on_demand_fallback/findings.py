@@ -71,7 +71,7 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             need.because or f"When {title} reclaims its nodes, Pods stay pending unless another pool can run them.",
             f"The policy requires {_WANTED[need.require]}, and the cluster has none.",
         ]
-        machines = change.reader.facts.machines
+        machines = change.reader.machines
         unlisted = machines.unlisted(spot)
         if unlisted:
             detail.append(
@@ -160,8 +160,8 @@ class FallbackFindings(msgspec.Struct, frozen=True):
         if need.require == "standard":
             what = "without GPUs"
         # Otherwise its GPUs are in fields of their own, of which no example can be made.
-        elif reader.facts.machines.classify(spot.instance_type.split(", ")) is not Gpu.NO:
-            unlisted = need.require == "gpu" and reader.facts.machines.unlisted(spot)
+        elif reader.machines.classify(spot.instance_type.split(", ")) is not Gpu.NO:
+            unlisted = need.require == "gpu" and reader.machines.unlisted(spot)
             manifest = on_demand_manifest(
                 reader,
                 name=f"{_stem(spot)}-fallback".lstrip("-"),
