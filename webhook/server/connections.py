@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from webhook.server.limits import Limits
     from webhook.server.metrics import Metrics
-    from webhook.server.peers import Peer, PeerConnection, Peers
+    from webhook.server.peers import Peer, Peers
 
 _SWEEP: Final = 0.5
 """Seconds between two looks for connections past their deadline."""
@@ -50,7 +50,7 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class ClientConnection(web.RequestHandler):
-    """A connection with a deadline for receiving a request, and an age.
+    """A connection with a deadline for receiving a request, and an age. It counts from before its TLS handshake.
 
     Attributes:
         peer: the clients at its other end.
@@ -58,8 +58,11 @@ class ClientConnection(web.RequestHandler):
         receiving_since: loop time of the first byte of a request that is not complete yet; else infinity.
         idle_since: loop time since when no request is being received or answered; infinity while one is.
         has_served: a request was answered.
+        handshake: the task of its TLS handshake.
         lost: done when both sides of the connection are closed.
     """
+
+    handshake: asyncio.Task[None]
 
     def __init__(
         self,
@@ -87,13 +90,11 @@ class ClientConnection(web.RequestHandler):
         self.idle_since = now
         self.has_served = False
         self.lost: asyncio.Future[None] = loop.create_future()
-        jitter = random.uniform(0.8, 1.2)  # noqa: S311 - no secret
-        self._retires = now + limits.recycle * jitter
-        self._requests_left = int(limits.recycle_requests * jitter)
+        self._retires = now + limits.recycle * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
+        peer.connections.add(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Count the connection as one of its peer, and read the names in the client certificate."""
-        self.peer.connections.add(self)
+        """Read the names in the client certificate."""
         self.certificate_names = names_in(transport.get_extra_info("peercert"))
         super().connection_made(transport)
 
@@ -110,18 +111,21 @@ class ClientConnection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop counting the connection as one of its peer."""
-        self.peer.connections.discard(self)
-        self._peers.forget(self.peer)
+        self.uncount()
         if not self.lost.done():
             self.lost.set_result(None)
         super().connection_lost(exc)
+
+    def uncount(self) -> None:
+        """Stop counting the connection as one of its peer."""
+        self.peer.connections.discard(self)
+        self._peers.forget(self.peer)
 
     def request_begins(self) -> None:
         """Count a request whose head is complete; it may have come together with the request before."""
         self.idle_since = math.inf
         if self.receiving_since == math.inf:
             self.receiving_since = self._loop.time()
-        self._requests_left -= 1
 
     def request_received(self) -> None:
         """Stop the deadline for receiving the request: it is complete."""
@@ -130,8 +134,8 @@ class ClientConnection(web.RequestHandler):
     def eviction_rank(self) -> tuple[int, float] | None:
         """Return how soon the connection is evicted, the lowest first, or None while a request is being answered.
 
-        First connections whose request is not complete, then those without any request yet, then the other idle ones;
-        of each sort, the one that waits longest.
+        First connections whose request is not complete, then those without any request yet (also in their handshake),
+        then the other idle ones; of each sort, the one that waits longest.
         """
         if self.receiving_since < math.inf:
             return 0, self.receiving_since
@@ -144,7 +148,7 @@ class ClientConnection(web.RequestHandler):
         self.idle_since = now = self._loop.time()
         self.receiving_since = math.inf
         self.has_served = True
-        return self._requests_left <= 0 or now > self._retires
+        return now > self._retires
 
     def dismiss(self) -> None:
         """Make the client close the connection if it is idle. A request that is on its way is still answered."""
@@ -153,7 +157,7 @@ class ClientConnection(web.RequestHandler):
 
     def retire(self) -> None:
         """End the connection: after the next answer, or if it is idle now and the client has not closed it soon."""
-        self._requests_left = 0
+        self._retires = -math.inf
         self.dismiss()
         self._loop.call_later(_CLOSE_TIMEOUT, self._close_if_idle)
 
@@ -169,6 +173,8 @@ class ClientConnection(web.RequestHandler):
         self.receiving_since = self.idle_since = math.inf
         if self.transport is not None:
             self.transport.abort()
+        else:
+            self.handshake.cancel()
 
     def handle_error(
         self,
@@ -221,6 +227,7 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._peers = peers
         self._repeats = Repeats()
+        self._handshakes: set[asyncio.Task[None]] = set()
         self._retired = 0
 
     def __len__(self) -> int:
@@ -255,9 +262,10 @@ class Acceptor:
             client.close()
             self._peers.forget(peer)
             return
-        handshake = self._loop.create_task(self._handshake(client, peer))
-        peer.handshakes[handshake] = self._loop.time()
-        handshake.add_done_callback(partial(self._handshake_ends, client, peer))
+        connection = ClientConnection(self._server, peer, self._peers, self._metrics, self._limits)
+        connection.handshake = self._loop.create_task(self._handshake(client, connection))
+        self._handshakes.add(connection.handshake)
+        connection.handshake.add_done_callback(partial(self._handshake_ends, client, connection))
 
     async def _readable(self) -> None:
         """Wait for a client without accepting it.
@@ -271,18 +279,21 @@ class Acceptor:
         finally:
             self._loop.remove_reader(self._listener)
 
-    def _handshake_ends(self, client: socket.socket, peer: Peer, handshake: asyncio.Task[None]) -> None:
-        peer.handshakes.pop(handshake, None)
-        self._peers.forget(peer)
+    def _handshake_ends(
+        self, client: socket.socket, connection: ClientConnection, handshake: asyncio.Task[None]
+    ) -> None:
+        self._handshakes.discard(handshake)
+        if connection.transport is None:
+            connection.uncount()
         if handshake.cancelled():  # perhaps before its first step: nothing else owns the socket
             client.close()
 
-    async def _handshake(self, client: socket.socket, peer: Peer) -> None:
+    async def _handshake(self, client: socket.socket, connection: ClientConnection) -> None:
+        peer = connection.peer
         await self._peers.turn(peer)
         peer.time += _HANDSHAKE_COST
         try:
             retired = self._retired
-            connection = ClientConnection(self._server, peer, self._peers, self._metrics, self._limits)
             await self._loop.connect_accepted_socket(
                 lambda: connection,
                 client,
@@ -311,26 +322,18 @@ class Acceptor:
     def _make_room(self, newcomer: Peer) -> bool:
         """Evict a connection of the peer that has most. Return False if none can be evicted."""
         largest = self._peers.largest()
-        return self._evict(largest if len(largest) > len(newcomer) else newcomer)
+        return self._evict(largest if len(largest.connections) > len(newcomer.connections) else newcomer)
 
     def _evict(self, peer: Peer) -> bool:
         """Evict the connection of a peer with the lowest rank. Return False if none can be evicted."""
-        # A handshake is as good as a connection on which nothing was asked yet.
-        candidates: list[tuple[tuple[int, float], asyncio.Task[None] | PeerConnection]] = [
-            ((1, began), handshake) for handshake, began in peer.handshakes.items()
-        ]
-        candidates += (
-            (rank, connection) for connection in peer.connections if (rank := connection.eviction_rank()) is not None
-        )
-        if not candidates:
+        ranks = {
+            connection: rank for connection in peer.connections if (rank := connection.eviction_rank()) is not None
+        }
+        if not ranks:
             return False
-        _, victim = min(candidates, key=lambda candidate: candidate[0])
-        if isinstance(victim, asyncio.Task):
-            del peer.handshakes[victim]
-            victim.cancel()
-        else:
-            peer.connections.discard(victim)
-            victim.abort()
+        victim = min(ranks, key=ranks.__getitem__)
+        peer.connections.discard(victim)
+        victim.abort()
         self._metrics.count("connections_cut", "evicted")
         return True
 
@@ -359,7 +362,7 @@ class Acceptor:
     async def close(self) -> None:
         """End all connections, after a grace period for requests that are being answered."""
         self._listener.close()
-        handshakes = self._peers.handshakes()
+        handshakes = list(self._handshakes)
         for handshake in handshakes:
             handshake.cancel()
         connections = self._open()

@@ -30,7 +30,6 @@ class Limits:
         keep_alive: the API server gives up idle connections after 90 s, and must be the first to: who closes one may
             cut off a request that was just sent.
         recycle: after so long (and a jitter) a connection ends with its next answer, so that new replicas get a share.
-        recycle_requests: the same by number of requests.
         fresh: for a new reading of the cluster's state; the shipped webhook configuration gives a whole call 3 s.
         reply: kept back from the caller's timeout for deciding and for the way back.
         quiet: while stopping, so long without a request and all clients have gone elsewhere.
@@ -60,7 +59,6 @@ class Limits:
     receive: float = 10
     keep_alive: float = 180
     recycle: float = 300
-    recycle_requests: int = 20_000
     fresh: float = 2
     reply: float = 0.4
     quiet: float = 5

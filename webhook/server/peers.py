@@ -8,17 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-
-class PeerConnection(Protocol):
-    """An open connection of a peer."""
-
-    def eviction_rank(self) -> tuple[int, float] | None:
-        """Return how soon the connection is evicted, the lowest first, or None if it may not be now."""
-
-    def abort(self) -> None:
-        """End the connection now."""
+if TYPE_CHECKING:
+    from webhook.server.connections import ClientConnection
 
 
 class Peer:
@@ -26,26 +19,20 @@ class Peer:
 
     Attributes:
         address: of the clients.
-        handshakes: tasks that do the handshakes of new connections, and when each began.
-        connections: those whose handshake is done.
+        connections: those that are open, from before their handshakes.
         body_bytes: of bodies that are held in memory.
         in_flight: requests that are being judged.
         time: virtual seconds of work that was done for them, see `Peers.turn`.
     """
 
-    __slots__ = ("address", "body_bytes", "connections", "handshakes", "in_flight", "time")
+    __slots__ = ("address", "body_bytes", "connections", "in_flight", "time")
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.handshakes: dict[asyncio.Task[None], float] = {}
-        self.connections: set[PeerConnection] = set()
+        self.connections: set[ClientConnection] = set()
         self.body_bytes = 0
         self.in_flight = 0
         self.time = 0.0
-
-    def __len__(self) -> int:
-        """Return the number of open connections."""
-        return len(self.handshakes) + len(self.connections)
 
 
 class Peers:
@@ -62,11 +49,7 @@ class Peers:
 
     def connections(self) -> int:
         """Return the number of open connections, of all peers."""
-        return sum(map(len, list(self._peers.values())))  # a page is rendered in a thread
-
-    def handshakes(self) -> list[asyncio.Task[None]]:
-        """Return all handshakes that are not done."""
-        return [handshake for peer in self._peers.values() for handshake in peer.handshakes]
+        return sum(len(peer.connections) for peer in list(self._peers.values()))  # a page is rendered in a thread
 
     def at(self, address: str) -> Peer:
         """Return the peer at an address."""
@@ -74,12 +57,12 @@ class Peers:
 
     def forget(self, peer: Peer) -> None:
         """Forget a peer that has no connection any more."""
-        if not len(peer) and self._peers.get(peer.address) is peer:
+        if not peer.connections and self._peers.get(peer.address) is peer:
             del self._peers[peer.address]
 
     def largest(self) -> Peer:
         """Return the peer with the most connections."""
-        return max(self._peers.values(), key=len)
+        return max(self._peers.values(), key=lambda peer: len(peer.connections))
 
     def share(self, whole: float) -> float:
         """Return the equal share of each peer in something that has run out.
