@@ -18,7 +18,7 @@ from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.placement.target import NotTargeting, Target, is_pinned, target_of
 from webhook.capacity.providers.nodes import Node
 from webhook.capacity.view import ClusterView
-from webhook.cluster.view import cluster_view, node_facts, node_summary
+from webhook.cluster.view import node_facts, view_of_nodes, with_pools
 from webhook.kube.affinity import Tristate, admits, terms_of
 from webhook.kube.pod_decoding import decode_pod
 
@@ -321,8 +321,8 @@ def test_spot_nodes_of_a_provider_whose_pools_nobody_sees_count_beside_pools_of_
 def test_only_a_node_with_a_spot_label_shows_that_there_are_spot_nodes() -> None:
     system = {"eks.amazonaws.com/nodegroup": "system", EKS_SPOT: "ON_DEMAND"}
     spot = {GKE_SPOT: "true"}
-    nodes = node_summary(node_facts(labels, Node(), ALL.values()) for labels in (system, spot, {}))
-    view = cluster_view(pools=(AMD64,), namespaces={}, nodes=nodes, why_unknown="", remedy="")
+    nodes = view_of_nodes(node_facts(labels, Node(), ALL.values()) for labels in (system, spot, {}))
+    view = with_pools(nodes, (AMD64,))
     assert view.providers == {"eks", "gke", "karpenter"}
     assert view.spot_providers == {"gke"}
     assert landing(asking(), view=view) == ["", "amd64"]  # GKE's, without the name of a pool

@@ -19,7 +19,7 @@ from webhook.capacity.providers.nodes import Node
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.cluster.resources import all_nodes
 from webhook.cluster.source import metadata_of
-from webhook.cluster.view import NodeFacts, NodeSummary, NodeTally, cluster_view, node_facts, node_summary
+from webhook.cluster.view import NodeFacts, NodeTally, node_facts, view_of_nodes, with_pools
 from webhook.offline.manifests.state import FileState, StateErrors
 
 if TYPE_CHECKING:
@@ -54,14 +54,14 @@ def node(name: str, pool: str, *taints: str, spot: bool = True, zone: str = "a",
     }
 
 
-def summary(*nodes: JSON) -> NodeSummary:
+def summary(*nodes: JSON) -> ClusterView:
     """Return what the Nodes say, read as the API server's answers are."""
     read = all_nodes(ALL.values()).read
-    return node_summary(read(metadata_of(raw), raw) for raw in map(msgspec.Raw, map(msgspec.json.encode, nodes)))
+    return view_of_nodes(read(metadata_of(raw), raw) for raw in map(msgspec.Raw, map(msgspec.json.encode, nodes)))
 
 
 def view(*nodes: JSON, pools: tuple[Pool, ...] = ()) -> ClusterView:
-    return cluster_view(pools=pools, namespaces={}, nodes=summary(*nodes), why_unknown="", remedy="")
+    return with_pools(summary(*nodes), pools)
 
 
 NODES = (
@@ -74,7 +74,7 @@ NODES = (
 
 
 def test_what_all_nodes_of_a_pool_have_is_the_pools() -> None:
-    gpu, spot, system = summary(*NODES).groups
+    gpu, spot, system = summary(*NODES).node_groups
     assert [(each.name, each.capacity, each.gpu) for each in (gpu, spot, system)] == [
         ("gpu", CapacityType.SPOT, Gpu.YES),
         ("spot", CapacityType.SPOT, Gpu.NO),
@@ -90,7 +90,7 @@ def test_what_all_nodes_of_a_pool_have_is_the_pools() -> None:
 def test_files_and_an_API_server_show_the_same_groups(tmp_path: Path) -> None:
     (tmp_path / "nodes.yaml").write_text(yaml.safe_dump_all(NODES))
     from_files = FileState([tmp_path], ALL).view()
-    assert from_files.node_groups == summary(*NODES).groups
+    assert from_files.node_groups == summary(*NODES).node_groups
     assert (from_files.providers, from_files.spot_providers) == (frozenset({"eks"}), frozenset({"eks"}))
     assert from_files.oldest_kubelet == (1, 34)
 
@@ -134,7 +134,7 @@ def test_conditions_of_nodes_say_nothing_of_their_pools() -> None:
     def ill(value: JSON) -> JSON:
         return {**value, "status": {**value.get("status", {}), "conditions": conditions}}
 
-    assert summary(*map(ill, NODES)).groups == summary(*NODES).groups
+    assert summary(*map(ill, NODES)).node_groups == summary(*NODES).node_groups
 
 
 def test_nodes_without_the_name_of_a_pool_are_grouped_by_their_taints() -> None:
@@ -143,7 +143,7 @@ def test_nodes_without_the_name_of_a_pool_are_grouped_by_their_taints() -> None:
         {"metadata": {"name": name, "labels": gke}, "spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}}
         for name, key in (("a", "spot"), ("b", "dedicated"))
     )
-    assert [list(map(str, each.taints)) for each in summary(one, one, other).groups] == [
+    assert [list(map(str, each.taints)) for each in summary(one, one, other).node_groups] == [
         ["dedicated:NoSchedule"],
         ["spot:NoSchedule"],
     ]
@@ -301,13 +301,14 @@ def test_Nodes_that_come_change_and_go_are_counted_as_if_they_were_read_anew(
     changes: list[tuple[int, NodeFacts | None, bool]],
 ) -> None:
     tally, there = NodeTally(), dict[int, NodeFacts]()
-    for number, after, looked_at in changes:
+    for number, sampled, looked_at in changes:
+        after = sampled and msgspec.structs.replace(sampled, names=(f"n{number}",))  # no two Nodes have the same name
         tally.replace(there.pop(number, None), after)
         if after is not None:
             there[number] = after
         if looked_at:
-            tally.summary()
-    assert tally.summary() == node_summary(there.values())
+            tally.view()
+    assert tally.view() == view_of_nodes(there.values())
 
 
 def test_node_groups_stay_the_same_tuple_while_Nodes_change_that_say_nothing_new_of_them() -> None:
@@ -315,8 +316,8 @@ def test_node_groups_stay_the_same_tuple_while_Nodes_change_that_say_nothing_new
     tally = NodeTally()
     for facts in SOME:
         tally.replace(None, facts)
-    before = tally.summary().groups
+    before = tally.view().node_groups
     tally.replace(None, SOME[1])
-    assert tally.summary().groups is before
+    assert tally.view().node_groups is before
     tally.replace(SOME[1], None)
-    assert tally.summary().groups is before
+    assert tally.view().node_groups is before

@@ -17,7 +17,7 @@ from tests.rules.placement import pod_of as rule_pod
 from webhook.capacity.placement.target import NotTargeting, Target, target_of
 from webhook.capacity.providers.nodes import Node
 from webhook.capacity.providers.pool import CapacityType, Pool, Taint
-from webhook.cluster.view import NodeFacts, NodeTally, cluster_view, node_facts, node_summary
+from webhook.cluster.view import NodeFacts, NodeTally, node_facts, view_of_nodes, with_pools
 
 if TYPE_CHECKING:
     from webhook.capacity.view import ClusterView
@@ -34,7 +34,7 @@ def view(*nodes: dict[str, str], pools: tuple[Pool, ...] = ()) -> ClusterView:
         node_facts({HOST: f"host-{number}", **labels}, Node(), ALL.values(), f"n{number}")
         for number, labels in enumerate(nodes)
     )
-    return cluster_view(pools=pools, namespaces={}, nodes=node_summary(facts), why_unknown="", remedy="")
+    return with_pools(view_of_nodes(facts), pools)
 
 
 def cks(name: str, **labels: str) -> Pool:
@@ -306,4 +306,4 @@ def test_a_node_that_moves_or_goes_is_looked_up_where_it_is(changes: list[tuple[
         tally.replace(there.pop(number, None), after)
         if after is not None:
             there[number] = after
-    assert tally.summary() == node_summary(there.values())
+    assert tally.view() == view_of_nodes(there.values())

@@ -73,7 +73,7 @@ class Mortal:
     def __init__(self, api: Api, writes: int) -> None:
         self._api = api
         self._writes = writes
-        self.get = api.get
+        self.get, self.find = api.get, api.find
 
     async def write(self, *arguments: Any) -> None:
         if not self._writes:

@@ -38,7 +38,7 @@ def lease_source(namespace: str) -> WatchedResource[Any]:
         resource="leases",
         namespace=namespace,
         fields=f"metadata.name={FLOOR_LEASE}",
-        read=lambda _, raw: msgspec.json.decode(raw, type=_Lease).spec,
+        read=lambda _, raw: msgspec.json.decode(raw)["spec"],
     )
 
 
@@ -87,27 +87,12 @@ class FloorFacts:
 
     async def _start(self, namespace: str, name: str) -> int:
         path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}"
-        found = await self._api.find(path, _StatefulSet, seconds=FRESH_SECONDS)
-        if found is None:
-            raise ApiError(f"StatefulSet {name} is not there")
-        return found.spec.ordinals.start if found.spec.ordinals is not None else 0
-
-
-class _Lease(msgspec.Struct):
-    spec: dict[str, Any]
+        stored = await self._api.find(path, dict, seconds=FRESH_SECONDS)
+        if stored is None:
+            raise ApiError(f"StatefulSet {name} doesn't exist")
+        start: int = stored["spec"].get("ordinals", {}).get("start", 0)
+        return start
 
 
 class _Owned(msgspec.Struct):
     metadata: ObjectMeta
-
-
-class _Ordinals(msgspec.Struct):
-    start: int = 0
-
-
-class _StatefulSetSpec(msgspec.Struct):
-    ordinals: _Ordinals | None = None
-
-
-class _StatefulSet(msgspec.Struct):
-    spec: _StatefulSetSpec

@@ -15,8 +15,10 @@ from http import HTTPStatus
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Generic
 
+from msgspec.structs import replace
+
 from webhook.capacity.providers.joins import Joined, join
-from webhook.cluster.api import ApiError
+from webhook.cluster.api import NO_ANSWER, ApiError
 from webhook.cluster.mirror import Mirror, Pace
 from webhook.cluster.resources import (
     all_budgets,
@@ -27,7 +29,7 @@ from webhook.cluster.resources import (
     unread,
 )
 from webhook.cluster.source import T
-from webhook.cluster.view import NodeTally, by_namespace, cluster_view, labels_by_namespace
+from webhook.cluster.view import NodeTally, by_namespace, labels_by_namespace, with_pools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -83,9 +85,7 @@ class LiveState:
         if self._synced.is_set():
             return ""
         unknown = next((mirror for mirror in (*self._needed, *self._budgets) if not mirror.known), None)
-        if unknown is None:
-            return "the API server's version is not known yet"
-        return unread(unknown.source, unknown.problem)
+        return unread(unknown.source, unknown.problem) if unknown is not None else "the API server's version is unknown"
 
     def silence(self) -> float:
         """Return the seconds since the API server last sent something, for the resource where that is longest ago."""
@@ -138,11 +138,10 @@ class LiveState:
         return self._look(None, f"{unread(source, problem)}.", _remedy(source, problem))
 
     def _look(self, joined: Joined | None, why_unknown: str = "", remedy: str = "") -> ClusterView:
-        return cluster_view(
-            pools=joined.pools if joined is not None else None,
+        return replace(
+            with_pools(self._tally.view(), joined.pools if joined is not None else None),
             templates=joined.templates if joined is not None else (),
             namespaces=self._namespace_labels.value(),
-            nodes=self._tally.summary(),
             api_server=self._version,
             why_unknown=why_unknown,
             remedy=remedy,
@@ -161,14 +160,13 @@ class LiveState:
     async def _follow_version(self) -> None:
         pauses = self._pace.pauses()
         while True:
+            pause = self._pace.version
             try:
                 self._version = await api_server_version(self._api, self._pace.answer)
-            except Exception as error:  # noqa: BLE001 - the version is optional
+                pauses, self._version_asked = self._pace.pauses(), True
+            except ApiError as error:  # the version is optional
                 pause = next(pauses)
-                self._version_asked |= not (isinstance(error, ApiError) and error.status == 0)
-            else:
-                pause, pauses = self._pace.version, self._pace.pauses()
-                self._version_asked = True
+                self._version_asked |= error.status != NO_ANSWER
             self._changed()
             await asyncio.sleep(pause)
 

@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from webhook.capacity.providers.joins import join, sizes_in
 from webhook.capacity.providers.nodes import Node
@@ -17,12 +18,12 @@ from webhook.cluster.api import ApiError
 from webhook.cluster.source import WatchedResource
 from webhook.cluster.view import (
     by_namespace,
-    cluster_view,
     labels_by_namespace,
     namespace_labels,
     node_facts,
-    node_summary,
     version_of,
+    view_of_nodes,
+    with_pools,
 )
 from webhook.kube import disruption
 
@@ -165,11 +166,10 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
     namespaces, nodes = await asyncio.gather(items(all_namespaces()), items(all_nodes(providers.values())))
     budgets_by_key = await items(all_budgets()) if budgets else None
     joined = join(item for pool in pools for item in (pool or {}).values())
-    view = cluster_view(
-        pools=None if None in pools else joined.pools,
+    view = replace(
+        with_pools(view_of_nodes((nodes or {}).values()), None if None in pools else joined.pools),
         templates=joined.templates,
         namespaces=labels_by_namespace(namespaces or {}),
-        nodes=node_summary((nodes or {}).values()),
         api_server=version,
         why_unknown=why_unknown,
         remedy="let the user list them (the ClusterRole in manifests/base/rbac.yaml), or try again",

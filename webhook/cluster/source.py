@@ -139,10 +139,10 @@ class WatchedResource(Generic[T]):
             return error.status == HTTPStatus.NOT_FOUND
         # Permission is looked at before existence. Discovery, which everybody may read, tells the two apart.
         try:
-            served = await api.find(f"/apis/{self.group}/{version}", _Discovered, seconds)
+            served = await api.find(f"/apis/{self.group}/{version}", dict, seconds)
         except ApiError:
             return False
-        return served is None or all(resource.name != self.resource for resource in served.resources)
+        return served is None or all(resource["name"] != self.resource for resource in served["resources"])
 
     @property
     def _selection(self) -> dict[str, str]:
@@ -161,14 +161,6 @@ def metadata_of(raw: msgspec.Raw) -> ListedMetadata:
 
 class _Object(msgspec.Struct):
     metadata: ListedMetadata
-
-
-class _Resource(msgspec.Struct):
-    name: str
-
-
-class _Discovered(msgspec.Struct):
-    resources: list[_Resource]
 
 
 PAGE: Final = 500

@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL, NodeGroups, kind_of
 from webhook.capacity.view import ClusterView
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.nodes import Node, NodeKind
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
-    from webhook.kube.disruption import DisruptionBudget
 
 NamespacedObject = TypeVar("NamespacedObject")
 
@@ -46,70 +46,38 @@ class NodeFacts(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = ()
 
 
-class NodeSummary(msgspec.Struct, frozen=True):
-    """The facts that all Nodes tell about their cluster.
-
-    Attributes:
-        providers: names of the providers that any Node shows.
-        spot_providers: names of the providers of spot Nodes.
-        oldest_kubelet: (major, minor); None: no Node says its own.
-        groups: the node pools that they stand for.
-        by_name: the facts of each Node about its pool, by the Node's names.
-    """
-
-    providers: frozenset[str] = frozenset()
-    spot_providers: frozenset[str] = frozenset()
-    oldest_kubelet: tuple[int, int] | None = None
-    groups: tuple[Pool, ...] = ()
-    by_name: Mapping[str, NodeKind] = msgspec.field(default_factory=dict)
-
-
 class NodeTally:
     """The sum of the facts of all Nodes. Adding a Node costs as much as its pool has kinds of Nodes."""
 
     def __init__(self) -> None:
-        self._providers: Counter[frozenset[str]] = Counter()
-        self._kubelets: Counter[tuple[int, int] | None] = Counter()
+        self._counts: Counter[tuple[frozenset[str], tuple[int, int] | None]] = Counter()
         self._groups = NodeGroups()
         self._by_name: dict[str, NodeKind] = {}
-        self._shown: dict[str, NodeKind] | None = None
 
     def replace(self, before: NodeFacts | None, after: NodeFacts | None) -> None:
         """Count a Node that was added (before is None), changed, or deleted (after is None)."""
         if before is not None:
-            self._providers[before.providers] -= 1
-            self._kubelets[before.kubelet] -= 1
+            self._counts[before.providers, before.kubelet] -= 1
+            for name in before.names:
+                self._by_name.pop(name, None)
             if before.kind is not None:
                 self._groups.remove(before.kind)
-        self._rename(before, after)
         if after is not None:
-            self._providers[after.providers] += 1
-            self._kubelets[after.kubelet] += 1
+            self._counts[after.providers, after.kubelet] += 1
             if after.kind is not None:
                 self._groups.add(after.kind)
+                self._by_name |= dict.fromkeys(after.names, after.kind)
 
-    def _rename(self, before: NodeFacts | None, after: NodeFacts | None) -> None:
-        """Look up a Node by its names, where these or its pool changed."""
-        if before is not None and after is not None and (before.names, before.kind) == (after.names, after.kind):
-            return
-        self._shown = None
-        for name in before.names if before is not None else ():
-            self._by_name.pop(name, None)
-        if after is not None and after.kind is not None:
-            self._by_name |= dict.fromkeys(after.names, after.kind)
-
-    def summary(self) -> NodeSummary:
-        """Return the facts of all Nodes."""
-        if self._shown is None:  # A copy, as views don't change.
-            self._shown = dict(self._by_name)
-        self._providers, self._kubelets = +self._providers, +self._kubelets
+    def view(self) -> ClusterView:
+        """Return a view of the Nodes alone."""
+        self._counts = +self._counts
         groups = self._groups.pools()
-        return NodeSummary(
-            providers=frozenset().union(*self._providers),
+        return ClusterView(
+            node_groups=groups,
+            providers=frozenset[str]().union(*(providers for providers, _ in self._counts)),
             spot_providers=frozenset(pool.provider for pool in groups if pool.spot),
-            oldest_kubelet=min((kubelet for kubelet in self._kubelets if kubelet is not None), default=None),
-            groups=groups,
-            by_name=self._shown,
+            nodes=dict(self._by_name),  # a copy, because views don't change
+            oldest_kubelet=min((kubelet for _, kubelet in self._counts if kubelet is not None), default=None),
         )
 
 
@@ -127,12 +95,18 @@ def node_facts(labels: Mapping[str, str], node: Node, providers: Collection[Prov
     return NodeFacts(shown, kind_of(labels, node, providers), version_of(node.status.nodeInfo.kubeletVersion), names)
 
 
-def node_summary(nodes: Iterable[NodeFacts]) -> NodeSummary:
-    """Return the facts of all Nodes."""
+def view_of_nodes(nodes: Iterable[NodeFacts]) -> ClusterView:
+    """Return a view of these Nodes alone."""
     tally = NodeTally()
     for node in nodes:
         tally.replace(None, node)
-    return tally.summary()
+    return tally.view()
+
+
+def with_pools(nodes: ClusterView, pools: tuple[Pool, ...] | None) -> ClusterView:
+    """Return a view of Nodes with these node pools added, and with the providers of those in this cluster."""
+    shown = (pool.provider for pool in pools or () if not pool.elsewhere)
+    return replace(nodes, pools=pools, providers=nodes.providers.union(shown))
 
 
 @lru_cache(1024)
@@ -140,34 +114,6 @@ def version_of(text: str) -> tuple[int, int] | None:
     """Return (major, minor) of a version as Kubernetes writes it, such as ``v1.31.4-gke.100``."""
     match = _VERSION.match(text)
     return (int(match[1]), int(match[2])) if match else None
-
-
-def cluster_view(
-    *,
-    pools: tuple[Pool, ...] | None,
-    templates: tuple[Pool, ...] = (),
-    namespaces: Mapping[str, Mapping[str, str]],
-    nodes: NodeSummary,
-    api_server: tuple[int, int] | None = None,
-    why_unknown: str,
-    remedy: str,
-    budgets: Mapping[str, tuple[DisruptionBudget, ...]] | None = None,
-) -> ClusterView:
-    """Return the `ClusterView` of these parts."""
-    return ClusterView(
-        pools=pools,
-        templates=templates,
-        node_groups=nodes.groups,
-        why_unknown=why_unknown,
-        remedy=remedy,
-        namespaces=namespaces,
-        providers=nodes.providers.union(pool.provider for pool in pools or () if not pool.elsewhere),
-        spot_providers=nodes.spot_providers,
-        nodes=nodes.by_name,
-        api_server=api_server,
-        oldest_kubelet=nodes.oldest_kubelet,
-        budgets=budgets,
-    )
 
 
 def labels_by_namespace(namespaces: Mapping[tuple[str, str], Mapping[str, str]]) -> dict[str, Mapping[str, str]]:

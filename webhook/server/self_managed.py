@@ -51,6 +51,10 @@ _ANSWER: Final = 5.0
 _SIGNS: Final = 10
 """Signs of life that a replica gives within the retention, while a CA is being replaced."""
 
+_TRUSTED: Final = "caBundles"
+_ALL_SERVE: Final = "all replicas"
+"""Names of what must have been the same for a while; the others are the replicas' entries in the Secret."""
+
 
 class SelfManaged:
     """The certificates of an installation, which every replica renews, rotates, and repairs.
@@ -95,10 +99,8 @@ class SelfManaged:
         self._issued: Issued | None = None
         self._serves: KeyPair | None = None
         self._in_force: dict[str, bytes] = {}
-        self._trusted_since: float | None = None
-        self._ours_since: float | None = None
         self._refreshed = 0.0
-        self._signs: dict[str, tuple[bytes, float]] = {}
+        self._since: dict[str, tuple[object, float]] = {}
         self._last_logged = ""
 
     @property
@@ -128,24 +130,41 @@ class SelfManaged:
         secret = await read_secret(self._api, *self._secret, _ANSWER)
         issued = self._issued = await self._renewed(secret)
         self.authority_expiry = end_of_trust(issued.authority.certificate_pem)
-        authorities = (issued.authority, self._serves or issued.authority)
-        trusted = [await self._extended(configuration, authorities) for configuration in bundles]
-        if trusted != bundles or self._trusted_since is None:
-            self._trusted_since = monotonic()
-        bundles = trusted
-        # Every API server must have heard of a CA before a leaf of it is served, if there is another one to serve.
-        if self.waits_for or monotonic() - self._trusted_since >= self._settle:
+        authority, now = issued.authority, utc_now()
+        authorities = (authority, self._serves or authority)
+        bundles = [
+            await self._written(
+                each, {name: trusting(bundle, authorities, now=now) for name, bundle in each.by_webhook.items()}
+            )
+            for each in bundles
+        ]
+        trusted = {name: bundle for each in bundles for name, bundle in each.by_webhook.items()}
+        rotating = not all(trusts_only(bundle, authority) for bundle in trusted.values())
+        entries = {key: value for key, value in secret.data.items() if key.startswith(SERVING)}
+        ours = identifier_of(authority).encode()
+        all_serve = self._entry in entries and all(value.partition(b" ")[0] == ours for value in entries.values())
+        signs = {key: (rotating, value) for key, value in entries.items()}
+        lasted = self._lasted({_TRUSTED: trusted, _ALL_SERVE: rotating and all_serve, **signs})
+        # Every API server must know a CA before a leaf of it is served, if there is another one to serve.
+        if self.waits_for or lasted[_TRUSTED] >= self._settle:
             self._certificate.offer(issued.leaf)
-            self._serves = issued.authority
-        if all(trusts_only(bundle, issued.authority) for each in bundles for bundle in each.by_webhook.values()):
-            self._ours_since = None
-            self._signs.clear()
-            await self._report(secret, rotating=False)
-        else:
-            await self._report(secret, rotating=True)
-            if await self._all_serve(secret, issued.authority):
-                await self._reduce(bundles, issued.authority)
-        return {name: bundle for each in bundles for name, bundle in each.by_webhook.items()}
+            self._serves = authority
+        await self._report(secret, rotating=rotating)
+        if rotating and (gone := [key for key in entries if lasted[key] >= self._retention]):
+            await write_secret(self._api, *self._secret, dict.fromkeys(gone), _ANSWER)
+        elif rotating and all_serve and lasted[_ALL_SERVE] >= self._retention:
+            for each in bundles:
+                await self._written(each, dict.fromkeys(each.by_webhook, trusting_only(authority)))
+        return trusted
+
+    def _lasted(self, values: Mapping[str, object]) -> dict[str, float]:
+        """Return the seconds for which each of the values has been the same, look after look."""
+        now = monotonic()
+        self._since = {
+            key: before if (before := self._since.get(key)) is not None and before[0] == value else (value, now)
+            for key, value in values.items()
+        }
+        return {key: now - since for key, (_, since) in self._since.items()}
 
     async def _renewed(self, secret: Secret) -> Issued:
         """Return what the Secret holds, after whatever is due has been replaced in it."""
@@ -164,13 +183,10 @@ class SelfManaged:
             log.info("certificates stored", secret=self._title, why=why)
         return wanted
 
-    async def _extended(self, bundles: CaBundles, authorities: Sequence[KeyPair]) -> CaBundles:
-        """Add CAs to the caBundles that lack them. Return the caBundles as they are then."""
-        now = utc_now()
-        wanted = {name: trusting(bundle, authorities, now=now) for name, bundle in bundles.by_webhook.items()}
-        return bundles if wanted == bundles.by_webhook else await self._write(bundles, wanted)
-
-    async def _write(self, bundles: CaBundles, wanted: Mapping[str, bytes]) -> CaBundles:
+    async def _written(self, bundles: CaBundles, wanted: Mapping[str, bytes]) -> CaBundles:
+        """Write these caBundles into the configuration, unless it has them already. Return what it has then."""
+        if wanted == bundles.by_webhook:
+            return bundles
         written = replace(bundles, by_webhook=wanted)
         await write_ca_bundles(self._api, written, _ANSWER)
         log.info("caBundle written", configuration=bundles.kind)
@@ -187,32 +203,6 @@ class SelfManaged:
         self._refreshed = now
         value = f"{serving} {int(count) + 1 if count.isdecimal() else 0}"
         await write_secret(self._api, *self._secret, {self._entry: value.encode()}, _ANSWER)
-
-    async def _all_serve(self, secret: Secret, authority: KeyPair) -> bool:
-        """Return whether all replicas have served leaves of this CA for `retention`. Forget those that are gone."""
-        now = monotonic()
-        entries = {key: value for key, value in secret.data.items() if key.startswith(SERVING)}
-        self._signs = {
-            key: seen if (seen := self._signs.get(key)) is not None and seen[0] == value else (value, now)
-            for key, value in entries.items()
-        }
-        if gone := [key for key, (_, since) in self._signs.items() if now - since >= self._retention]:
-            await write_secret(self._api, *self._secret, dict.fromkeys(gone), _ANSWER)
-            return False
-        ours = identifier_of(authority).encode()
-        if self._entry not in entries or any(value.partition(b" ")[0] != ours for value in entries.values()):
-            self._ours_since = None
-            return False
-        if self._ours_since is None:
-            self._ours_since = now
-        return now - self._ours_since >= self._retention
-
-    async def _reduce(self, bundles: Sequence[CaBundles], authority: KeyPair) -> None:
-        """Leave the CA alone in every caBundle."""
-        alone = trusting_only(authority)
-        for each in bundles:
-            if not all(trusts_only(bundle, authority) for bundle in each.by_webhook.values()):
-                await self._write(each, dict.fromkeys(each.by_webhook, alone))
 
     async def leave(self) -> None:
         """Remove this replica's entry. If that fails, others find it gone in time."""

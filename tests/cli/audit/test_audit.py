@@ -16,7 +16,7 @@ from webhook.capacity.providers.pool import CapacityType, Pool
 from webhook.capacity.providers.provider import sizers_by_resource
 from webhook.capacity.view import ClusterView
 from webhook.cluster.discovery import ServedResource
-from webhook.cluster.view import NodeFacts, node_facts, node_summary
+from webhook.cluster.view import NodeFacts, node_facts, view_of_nodes
 from webhook.commands.audit import run
 from webhook.commands.audit.on_spot import spot_nodes
 from webhook.commands.audit.reports import AT_MOST, RESULT_TEXT_AT_MOST, report_kinds, reports_of
@@ -225,7 +225,7 @@ def test_spot_nodes_are_known_by_their_label_or_by_their_pool() -> None:
         node("unseen-pool", **{"cloud.google.com/gke-nodepool": "d", "cloud.google.com/gke-spot": "true"}),
         node("of-nobody"),
     ]
-    view = ClusterView(pools=pools, nodes=node_summary(nodes).by_name)
+    view = ClusterView(pools=pools, nodes=view_of_nodes(nodes).nodes)
     found = spot_nodes(view, providers)
     assert {name: each.pool and each.pool.name for name, each in found.items()} == {
         "spot-pool": "a",
@@ -238,7 +238,7 @@ def test_a_workload_below_its_on_demand_floor_is_listed() -> None:
     pool = Pool(provider="cks", kind="NodePool", name="cpu-spot", pool_name="cpu-spot", capacity=CapacityType.SPOT)
     label = {"compute.coreweave.com/node-pool": "cpu-spot"}
     nodes = [node_facts(labels, Node(), BUNDLE.providers.values(), name) for name, labels in (("s", label), ("o", {}))]
-    view = ClusterView(pools=(pool,), nodes=node_summary(nodes).by_name)
+    view = ClusterView(pools=(pool,), nodes=view_of_nodes(nodes).nodes)
     kinds = (("", "Pod", "pods"), ("apps", "ReplicaSet", "replicasets"), ("apps", "Deployment", "deployments"))
     listed = [
         Listed(

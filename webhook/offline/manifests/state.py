@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from webhook.capacity.providers.joins import assume_here, join, sizes_in
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
 from webhook.capacity.view import FixedState
-from webhook.cluster.view import by_namespace, cluster_view, namespace_labels, node_facts, node_summary
+from webhook.cluster.view import by_namespace, namespace_labels, node_facts, view_of_nodes, with_pools
 from webhook.documents import described, field_path
 from webhook.kube import autoscalers, disruption
 from webhook.kube.autoscalers import autoscaler_from
@@ -112,16 +112,15 @@ def view_of(
     if offline and not nodes and not any(reader.any.facts.this_cluster for reader in readers.values()):
         joined = assume_here(joined)
     known = {key: budget for key, budget in budgets.items() if budget is not None}
-    view = cluster_view(
-        pools=joined if complete or joined else None,
+    return replace(
+        with_pools(view_of_nodes(nodes), joined if complete or joined else None),
         templates=templates,
         namespaces=namespaces,
-        nodes=node_summary(nodes),
         why_unknown="No node pool is among the files.",
         remedy="pass the manifests of the cluster's node pools with --state",
         budgets=by_namespace(known) if (complete or known) and len(known) == len(budgets) else None,
+        autoscalers=by_namespace(scaling),
     )
-    return replace(view, autoscalers=by_namespace(scaling))
 
 
 def _with_namespace(manifest: Manifest) -> dict[str, Any]:
