@@ -53,14 +53,14 @@ def verify(pair: KeyPair, *, now: datetime, names: Sequence[str] = (), ca_pem: b
     `now` is timezone-aware. `names` are the DNS names and IP addresses that clients will ask for.
     `ca_pem` is the bundle clients verify against (a webhook's caBundle): without it the chain is not judged.
     """
-    leaf, *intermediates = _certificates(pair.certificate_pem, "the certificate file")
+    leaf = _certificates(pair.certificate_pem, "the certificate file")[0]
     with _readable("the certificate is malformed", "issue another one"):
         _check_key(leaf, pair.key_pem)
         _check_dates(leaf, now)
         _check_usage(leaf)
         _check_names(leaf, names)
-        if ca_pem is not None:
-            _check_chain(leaf, intermediates, ca_pem, now)
+    if ca_pem is not None:
+        verify_chain(pair.certificate_pem, ca_pem, now=now)
     return VerifiedKeyPair(pair, leaf.not_valid_after_utc)
 
 
@@ -72,7 +72,30 @@ def verify_chain(certificate_pem: bytes, ca_pem: bytes, *, now: datetime, names:
     leaf, *intermediates = _certificates(certificate_pem, "the certificate file")
     with _readable("the CA bundle is malformed", "put the CA's certificate there"):
         _check_names(leaf, names)
-        _check_chain(leaf, intermediates, ca_pem, now)
+        # The library's own policies are those of the public web, which private CAs need not meet: these ask the least.
+        anything = verification.ExtensionPolicy.permit_all()
+        agnostic = verification.Criticality.AGNOSTIC
+        # It also requires a name to look for. Names are checked above, so any name in the certificate will do.
+        subject = _alternatives(leaf)[0]
+        if isinstance(subject, x509.DNSName):
+            subject = x509.DNSName(subject.value.replace("*", "any", 1))
+        verifier = (
+            verification.PolicyBuilder()
+            .store(verification.Store(_certificates(ca_pem, "the CA bundle")))
+            .time(now)
+            .extension_policies(
+                ca_policy=anything.require_present(x509.BasicConstraints, agnostic, None),
+                ee_policy=anything.require_present(x509.SubjectAlternativeName, agnostic, None),
+            )
+            .build_server_verifier(subject)
+        )
+        try:
+            verifier.verify(leaf, intermediates)
+        except verification.VerificationError as error:
+            raise CertificateProblem(
+                f"the certificate does not chain to the CA bundle ({error})",
+                "put the CA that signed it into the bundle, and intermediates after it in the certificate file",
+            ) from error
 
 
 def client_authorities(pem: bytes, *, now: datetime) -> bytes:
@@ -198,30 +221,3 @@ def _spellings(name: str) -> set[str]:
     except ValueError:
         parent = name.lower().partition(".")[2]
         return {f"DNS:{name.lower()}", f"DNS:*.{parent}"}
-
-
-def _check_chain(leaf: x509.Certificate, intermediates: list[x509.Certificate], ca_pem: bytes, now: datetime) -> None:
-    # The library's own policies are the public web's, which private CAs need not meet: these are its least.
-    anything = verification.ExtensionPolicy.permit_all()
-    agnostic = verification.Criticality.AGNOSTIC
-    # It also wants a name to look for. Names are judged above, so any that the certificate holds will do.
-    subject = _alternatives(leaf)[0]
-    if isinstance(subject, x509.DNSName):
-        subject = x509.DNSName(subject.value.replace("*", "any", 1))
-    verifier = (
-        verification.PolicyBuilder()
-        .store(verification.Store(_certificates(ca_pem, "the CA bundle")))
-        .time(now)
-        .extension_policies(
-            ca_policy=anything.require_present(x509.BasicConstraints, agnostic, None),
-            ee_policy=anything.require_present(x509.SubjectAlternativeName, agnostic, None),
-        )
-        .build_server_verifier(subject)
-    )
-    try:
-        verifier.verify(leaf, intermediates)
-    except verification.VerificationError as error:
-        raise CertificateProblem(
-            f"the certificate does not chain to the CA bundle ({error})",
-            "put the CA that signed it into the bundle, and intermediates after it in the certificate file",
-        ) from error

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from webhook.capacity.view import ClusterState
     from webhook.engine.bundle import Bundle
     from webhook.server.limits import Limits
-    from webhook.server.request_reader import Callers
 
     Start: TypeAlias = Callable[..., Served]
     Spawn: TypeAlias = Callable[..., Process]
@@ -46,7 +45,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         reloader: Reloader | None = None,
         certificate: ServingCertificate | None = None,
         limits: Limits = SHORT,
-        callers: Callers | None = None,
+        callers: frozenset[str] = frozenset(),
     ) -> Served:
         snapshot = Snapshot(bundle or bundle_of(), state or Known())
         served = Served(

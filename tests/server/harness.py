@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from webhook.rules.context import Context
     from webhook.rules.subject import Subject
     from webhook.server.reload import Reloader
-    from webhook.server.request_reader import Callers
     from webhook.server.tls import ServingCertificate
 
     Judge: TypeAlias = Callable[[Subject, Context], Iterable[Violation]]
@@ -247,7 +246,7 @@ class Served(Client):
     """A replica in a thread, on the event loop it has in production."""
 
     def __init__(
-        self, reloader: Reloader, certificate: ServingCertificate, limits: Limits, callers: Callers | None
+        self, reloader: Reloader, certificate: ServingCertificate, limits: Limits, callers: frozenset[str]
     ) -> None:
         self._callers = callers
         self._log = io.BytesIO()
@@ -276,7 +275,7 @@ class Served(Client):
     def stop(self, *, gracefully: bool = False) -> None:
         """Ask it to stop."""
         if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._stop.gracefully if gracefully else self._stop.soon)
+            self.loop.call_soon_threadsafe(self._stop.wanted.set if gracefully else self._stop.soon)
 
     def wait(self) -> None:
         """Wait until it has stopped."""

@@ -32,7 +32,7 @@ from tests.server.harness import (
     write_policy,
 )
 from webhook.rules.context import utc_now
-from webhook.server.request_reader import Callers, names_in
+from webhook.server.request_reader import names_in
 from webhook.server.serve import Address, ServeOptions, serve
 from webhook.server.tls import ServingCertificate
 
@@ -101,7 +101,7 @@ def test_a_certificate_of_another_CA_or_an_expired_one_is_none(
 
 def test_of_the_CAs_callers_only_those_who_are_named_are_judged(start: Start, client_ca: Path) -> None:
     certificate = ServingCertificate(PAIR, client_ca=client_ca)
-    served = start(certificate=certificate, callers=Callers(frozenset({"other.example", NAME})))
+    served = start(certificate=certificate, callers=frozenset({"other.example", NAME}))
     show(served)
     assert served.post().allowed
     show(served, name="curious.example")

@@ -12,7 +12,6 @@ import pytest
 
 from tests.server.harness import LOOPBACK, PAIR, SHORT, Client, Known, bundle_of
 from webhook.cluster.api import Api, ApiError
-from webhook.server import follow
 from webhook.server.app import Snapshot
 from webhook.server.follow import LiveCluster
 from webhook.server.lifecycle import Replica, Stop
@@ -154,17 +153,6 @@ async def test_policies_that_still_wait_are_dropped_for_newer_ones() -> None:
         await asyncio.sleep(0.05)
         assert it.hashes == ["third"]
         await until(lambda: it.api.watches == 2)
-
-
-async def test_it_says_for_what_policies_wait(monkeypatch: pytest.MonkeyPatch, written: io.BytesIO) -> None:
-    monkeypatch.setattr(follow, "_REMIND", 0.01)
-    async with running():
-        await until(lambda: b"policies wait" in written.getvalue())
-    lines = [json.loads(line) for line in written.getvalue().splitlines()]
-    assert {line["waits_for"] for line in lines if line["event"] == "policies wait for the cluster"} <= {
-        "namespaces are not known yet",
-        "namespaces can't be read: closed",
-    }
 
 
 async def test_while_the_cluster_is_unknown_it_answers_but_is_not_ready(tmp_path: Path) -> None:

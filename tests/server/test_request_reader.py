@@ -38,7 +38,7 @@ def test_what_is_no_duration_is_none(text: str) -> None:
         ("/validate?dryRun=All&timeout=2s", RequestTarget(Phase.VALIDATE, 2)),
         ("/validate", RequestTarget(Phase.VALIDATE, 10)),
         ("/validate?timeout=soon", RequestTarget(Phase.VALIDATE, 10)),
-        ("https://webhook.svc/mutate?timeout=3s", RequestTarget(Phase.MUTATE, 3)),
+        ("https://webhook.svc/mutate?timeout=3s", None),
         ("/", None),
         ("/mutate/", None),
         ("/Mutate", None),

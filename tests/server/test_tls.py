@@ -273,7 +273,7 @@ async def test_where_no_caBundle_is_in_force_or_may_be_read_none_is_asked_for(
         await bundles.next()
         await bundles.next()
         assert certificate.served == OTHER.certificate_pem
-        assert log.getvalue().count(b"certificates are not held against caBundles") == isinstance(nothing, ApiError)
+        assert log.getvalue().count(b"caBundles not read") == isinstance(nothing, ApiError)
 
 
 @pytest.mark.parametrize("status", [0, 401, 429, 503])

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections import Counter
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -28,11 +27,14 @@ from webhook.documents.reading import read_file
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
-    from typing import Any
+    from typing import Any, TypeAlias
 
     from kubernetes.aio.config.kube_config import ConfigNode, KubeConfigLoader
     from structlog.typing import FilteringBoundLogger
+
+    Body: TypeAlias = Mapping[str, Any] | Sequence[Any]
 
 T = TypeVar("T")
 
@@ -87,7 +89,6 @@ class Api:
         self._kubeconfig = kubeconfig
         self._context = context
         self._renewing = asyncio.Lock()
-        self._in_use: Counter[ApiClient] = Counter()
 
     @classmethod
     async def connect(cls, kubeconfig: Path | None, context: str | None = None) -> Api:
@@ -117,16 +118,14 @@ class Api:
         await self._client.close()
         await asyncio.sleep(0)  # the event loop closes the sockets in its next round
 
-    @asynccontextmanager
-    async def get(
+    def get(
         self, path: str, patience: aiohttp.ClientTimeout, accept: str = JSON_TYPE
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Yield the response to a GET. Errors while the caller reads it are raised as ApiError too.
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Return the response to a GET, as a context. Errors while the caller reads it are raised as ApiError too.
 
         Raise ApiError if there is no response, it breaks off, its status is not 200, or its body is malformed.
         """
-        async with self._exchange("GET", path, patience, {"Accept": accept}, None) as response:
-            yield response
+        return self._exchange("GET", path, patience, {"Accept": accept})
 
     async def read(self, path: str, seconds: float, accept: str = JSON_TYPE) -> bytes:
         """Return the body of the response to a GET, as `get` yields it."""
@@ -143,43 +142,23 @@ class Api:
                 raise
         return None
 
-    async def write(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | Sequence[Any],
-        seconds: float,
-        media_type: str = JSON_TYPE,
-    ) -> None:
+    async def write(self, method: str, path: str, body: Body, seconds: float, media_type: str = JSON_TYPE) -> None:
         """Send a request as `send` does, and discard the response."""
         async with self.send(method, path, body, seconds, media_type) as response:
             await response.read()
 
-    @asynccontextmanager
-    async def send(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | Sequence[Any],
-        seconds: float,
-        media_type: str = JSON_TYPE,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Yield the response to a POST or PATCH. Raise ApiError as `get` does."""
+    def send(
+        self, method: str, path: str, body: Body, seconds: float, media_type: str = JSON_TYPE
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Return the response to a POST, PATCH, or DELETE, as a context. Raise ApiError as `get` does."""
         headers = {"Accept": JSON_TYPE, "Content-Type": media_type}
-        async with self._exchange(method, path, aiohttp.ClientTimeout(total=seconds), headers, body) as response:
-            yield response
+        return self._exchange(method, path, aiohttp.ClientTimeout(total=seconds), headers, body)
 
     @asynccontextmanager
     async def _exchange(
-        self,
-        method: str,
-        path: str,
-        patience: aiohttp.ClientTimeout,
-        headers: dict[str, str],
-        body: Mapping[str, Any] | Sequence[Any] | None,
+        self, method: str, path: str, patience: aiohttp.ClientTimeout, headers: dict[str, str], body: Body | None = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         client = self._client
-        self._in_use[client] += 1
         try:
             request = await client.param_serialize(
                 method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
@@ -205,13 +184,12 @@ class Api:
             raise ApiError(str(error)) from error
         except msgspec.MsgspecError as error:
             raise ApiError(f"the API server's answer makes no sense: {error}") from error
-        finally:
-            self._in_use[client] -= 1
-            if client is not self._client and not self._in_use[client]:
-                await client.close()
 
     async def _renew(self, used: ApiClient) -> None:
-        """Read the credentials again, as tokens and certificates are replaced before they expire."""
+        """Read the credentials again, because tokens and certificates are replaced before they expire.
+
+        Other requests and watches with the old credentials break, and are repeated with the new ones.
+        """
         async with self._renewing:
             if used is not self._client:
                 return  # another request has just renewed them
@@ -219,6 +197,8 @@ class Api:
                 self._client, _ = await _client(self._kubeconfig, self._context)
             except UnusableCredentialsError as error:
                 log.warning("credentials not renewed", problem=str(error))
+            else:
+                await used.close()
 
 
 def _refusal(status: int, body: bytes) -> ApiError:

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import yaml
 
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from webhook.cluster.api import Api, ApiError
 
 T = TypeVar("T")
-
-_LOGIN: Final = 60.0
-"""Seconds for the program that a kubeconfig may name to log in, which may ask in a browser."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,22 +41,14 @@ def add_connection(parser: ArgumentParser) -> None:
 
 
 async def connect(kubeconfig: Path | None, context: str | None = None) -> Api:
-    """Connect to a cluster as `Api.connect` does. Log lines go to standard error: the output is a report.
-
-    Raise CannotJudgeError if the program that logs in doesn't end.
-    """
+    """Connect to a cluster as `Api.connect` does. Log lines go to standard error: the output is a report."""
     import structlog  # noqa: PLC0415 - a third of a second that --help need not wait
 
     from webhook.cluster.api import Api  # noqa: PLC0415 - as above
 
     if not structlog.is_configured():
         structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    try:
-        async with asyncio.timeout(_LOGIN):
-            return await Api.connect(kubeconfig, context)
-    except TimeoutError:
-        text = f"{kubeconfig}: the program that it names for logging in has not ended after {_LOGIN:.0f} s"
-        raise CannotJudgeError(text) from None
+    return await Api.connect(kubeconfig, context)
 
 
 def run_on_cluster(command: str, options: Connection, work: Callable[[Api], Awaitable[T]]) -> T:

@@ -31,28 +31,24 @@ _ANNOTATION: Final = FLOOR_ANNOTATION.encode()
 log: FilteringBoundLogger = structlog.get_logger()
 
 
-def lease_source(namespace: str) -> WatchedResource[Any]:
-    """Return the source of the controller's Lease."""
-    return WatchedResource(
-        group="coordination.k8s.io",
-        resource="leases",
-        namespace=namespace,
-        fields=f"metadata.name={FLOOR_LEASE}",
-        read=lambda _, raw: msgspec.json.decode(raw)["spec"],
-    )
-
-
 class FloorFacts:
-    """The facts on which the floors of Pods depend. `run` keeps them up to date."""
+    """The facts on which the floors of Pods depend.
 
-    def __init__(self, api: Api, namespace: str, pace: Pace | None = None) -> None:
+    Attributes:
+        lease: the copy of the controller's Lease, which its `run` keeps up to date.
+    """
+
+    def __init__(self, api: Api, namespace: str) -> None:
         self._api = api
-        self._lease = Mirror(api, lease_source(namespace), pace or Pace(), lambda: None, self._observe)
+        lease: WatchedResource[dict[str, Any]] = WatchedResource(
+            group="coordination.k8s.io",
+            resource="leases",
+            namespace=namespace,
+            fields=f"metadata.name={FLOOR_LEASE}",
+            read=lambda _, raw: msgspec.json.decode(raw)["spec"],
+        )
+        self.lease = Mirror(api, lease, Pace(), lambda: None, self._observe)
         self._renewed = -math.inf
-
-    async def run(self) -> None:
-        """Follow the controller's Lease until cancelled."""
-        await self._lease.run()
 
     def _observe(self, before: dict[str, Any] | None, after: dict[str, Any] | None) -> None:
         """Note a renewal: the same holder has written the Lease again.
@@ -62,11 +58,6 @@ class FloorFacts:
         """
         if before and after and before.get("holderIdentity") == after.get("holderIdentity"):
             self._renewed = monotonic()
-
-    @property
-    def controller_runs(self) -> bool:
-        """Return whether the Lease was renewed a moment ago."""
-        return monotonic() - self._renewed < FRESH_SECONDS
 
     async def seen_from(self, view: ClusterView, request: Request, seconds: float) -> ClusterView:
         """Return the view with what the floor of the requested Pod depends on; the same view for a Pod without a floor.
@@ -83,7 +74,8 @@ class FloorFacts:
                     starts[f"{request.namespace}/{owner.name}"] = await self._start(request.namespace, owner.name)
         except (ApiError, TimeoutError, msgspec.MsgspecError) as error:
             log.warning("the first ordinal of a StatefulSet can't be read", problem=str(error) or "no answer in time")
-        return msgspec.structs.replace(view, floor_controller=self.controller_runs, ordinal_starts=starts)
+        runs = monotonic() - self._renewed < FRESH_SECONDS
+        return msgspec.structs.replace(view, floor_controller=runs, ordinal_starts=starts)
 
     async def _start(self, namespace: str, name: str) -> int:
         path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}"

@@ -84,14 +84,10 @@ def all_budgets() -> WatchedResource[DisruptionBudget]:
     )
 
 
-class _Version(msgspec.Struct):
-    gitVersion: str
-
-
 async def api_server_release(api: Api, seconds: float) -> str:
     """Read the API server's version as it writes it, such as ``v1.31.4-gke.100``. Raise ApiError on failure."""
-    version = await api.find("/version", _Version, seconds)
-    return version.gitVersion if version is not None else ""
+    version: str = (await api.find("/version", dict, seconds) or {}).get("gitVersion", "")
+    return version
 
 
 async def api_server_version(api: Api, seconds: float) -> tuple[int, int] | None:

@@ -23,7 +23,7 @@ from webhook.engine.response import errored, respond
 from webhook.model.review import BadReviewError, decode_review
 from webhook.rules.context import ASSUMED_VERSION, Context, Phase, utc_now
 from webhook.server.log import TEXT_LENGTH, Repeats, log, log_decision, where
-from webhook.server.request_reader import JSON_TYPE, UNAUTHENTICATED, RejectedError, RequestReader, too_busy
+from webhook.server.request_reader import JSON_TYPE, UNAUTHENTICATED, RejectedError, RequestReader, identify, too_busy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from webhook.server.metrics import Metrics
     from webhook.server.peers import Peer, Peers
     from webhook.server.recorder import Recorder
-    from webhook.server.request_reader import Callers, RequestTarget
+    from webhook.server.request_reader import RequestTarget
 
 _REQUEST_COST: Final = 0.0002
 """Seconds of work charged for a request in addition to its judging, which is timed: TLS, HTTP, a line in the log."""
@@ -123,7 +123,7 @@ class Webhook:
         metrics: Metrics,
         limits: Limits,
         peers: Peers,
-        callers: Callers,
+        callers: frozenset[str],
         recorder: Recorder | None = None,
     ) -> None:
         self.snapshot = snapshot
@@ -150,7 +150,7 @@ class Webhook:
         peer = connection.peer
         peer.time += _REQUEST_COST
         try:
-            caller = self._callers.identify(connection.certificate_names)
+            caller = identify(connection.certificate_names, self._callers)
             target, body = await self._request_reader.read(request, peer)
             connection.request_received()
             try:
@@ -160,7 +160,7 @@ class Webhook:
         except RejectedError as error:
             reason, status = error.reason, error.status
             self._metrics.count("shed" if status == HTTPStatus.TOO_MANY_REQUESTS else "rejected", reason)
-            self._repeats.warning("refused", reason, status=status, reason=reason, peer=peer.address)
+            self._repeats.log(log.warning, "refused", reason, status=status, reason=reason, peer=peer.address)
             response = error.response()
             if not request.content.is_eof():
                 response.force_close()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from aiohttp import web
 
 from webhook.server.log import Repeats, log, where
-from webhook.server.request_reader import RejectedError, names_in
+from webhook.server.request_reader import CONTINUE, RejectedError, names_in
 
 if TYPE_CHECKING:
     import socket
@@ -44,9 +44,6 @@ _LINGER: Final = 3.0
 
 _CLOSE_TIMEOUT: Final = 1.0
 """Seconds for the client to answer the end of TLS, or to close a connection that it is to leave."""
-
-_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-"""Makes a client close an idle connection. A client that has just sent a request on it skips this and reads on."""
 
 
 class ClientConnection(web.RequestHandler):
@@ -151,9 +148,12 @@ class ClientConnection(web.RequestHandler):
         return now > self._retires
 
     def dismiss(self) -> None:
-        """Make the client close the connection if it is idle. A request that is on its way is still answered."""
+        """Make the client close the connection if it is idle.
+
+        It does so when it reads an answer to no request. If it has just sent one, it skips this answer and reads on.
+        """
         if self._is_idle() and self.transport is not None:
-            self.transport.write(_CONTINUE)
+            self.transport.write(CONTINUE)
 
     def retire(self) -> None:
         """End the connection: after the next answer, or if it is idle now and the client has not closed it soon."""
@@ -309,7 +309,7 @@ class Acceptor:
             self._metrics.count("connections_cut", "client certificate" if unknown else "handshake")
             if unknown:
                 event = "client without a certificate of the CA"
-                self._repeats.warning(event, reason, peer=peer.address, problem=reason)
+                self._repeats.log(log.warning, event, reason, peer=peer.address, problem=reason)
         except OSError:  # that is also what a timeout raises
             self._metrics.count("connections_cut", "handshake")
 

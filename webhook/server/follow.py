@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from webhook.cluster.api import Api
 from webhook.cluster.floor import FloorFacts
 from webhook.cluster.live import LiveState
-from webhook.server.log import log
 from webhook.server.registered import Registered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
+    from webhook.cluster.api import Api
     from webhook.server.app import Snapshot
-
-_REMIND: Final = 30.0
-"""Seconds between two warnings that policies are not in force because the cluster can't be read for them."""
 
 
 class LiveCluster:
-    """A live cluster, whose state is added to snapshots. Use `connect` to create one.
+    """A live cluster, whose state is added to snapshots. `namespace` has the Lease of `spotgate controller`.
 
     Attributes:
         api: the connection to it.
@@ -37,20 +32,9 @@ class LiveCluster:
         self.registered = Registered(api)
         self._group = asyncio.TaskGroup()
         self._in_force: LiveState | None = None
-        self._following: asyncio.Task[None] | None = None
         self._coming: LiveState | None = None
-        self._taking_over: asyncio.Task[None] | None = None
-
-    @classmethod
-    async def connect(cls, kubeconfig: Path | None, namespace: str) -> LiveCluster:
-        """Connect to the cluster of a kubeconfig, or without one to that of the Pod in which this process runs.
-
-        ``namespace`` is that of the Lease of `spotgate controller`.
-
-        Raises:
-            UnusableCredentialsError: its address or the credentials can't be read.
-        """
-        return cls(await Api.connect(kubeconfig), namespace)
+        self._following: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
 
     async def run(self, first: Snapshot, use: Callable[[Snapshot], None]) -> None:
         """Follow the cluster until cancelled.
@@ -62,7 +46,7 @@ class LiveCluster:
         self._use = use
         try:
             async with self._group:
-                self._group.create_task(self.floor.run())
+                self._group.create_task(self.floor.lease.run())
                 self.offer(first)
                 await asyncio.Event().wait()
         finally:
@@ -70,9 +54,9 @@ class LiveCluster:
 
     def offer(self, snapshot: Snapshot) -> None:
         """Put a snapshot into force once the cluster is read for it, unless a newer one is offered before."""
-        if self._taking_over is not None:
-            self._taking_over.cancel()
-        self._taking_over = self._group.create_task(self._take_over(snapshot))
+        if self._reading is not None:
+            self._reading.cancel()
+        self._reading = self._group.create_task(self._follow(snapshot))
 
     @property
     def waits_for(self) -> str:
@@ -86,26 +70,15 @@ class LiveCluster:
         """Return the seconds since the API server last sent something."""
         return self._in_force.silence() if self._in_force is not None else 0.0
 
-    async def _take_over(self, snapshot: Snapshot) -> None:
+    async def _follow(self, snapshot: Snapshot) -> None:
+        """Follow the cluster for a snapshot, and put it into force once everything has been read."""
         bundle = snapshot.bundle
         budgets = any(policy.needs.budgets for policy in bundle.policies)
         state = self._coming = LiveState(self.api, bundle.providers, budgets=budgets)
-        following = self._group.create_task(state.run())
-        try:
-            await self._read(state)
-        except asyncio.CancelledError:
-            following.cancel()
-            raise
-        self._use(replace(snapshot, state=state))
-        if self._following is not None:
-            self._following.cancel()
-        self._in_force, self._following = state, following
-
-    @staticmethod
-    async def _read(state: LiveState) -> None:
-        while True:
-            try:
-                async with asyncio.timeout(_REMIND):
-                    return await state.synced()
-            except TimeoutError:
-                log.warning("policies wait for the cluster", waits_for=state.why_not_synced())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(state.run())
+            await state.synced()
+            self._use(replace(snapshot, state=state))
+            if self._following is not None:
+                self._following.cancel()
+            self._in_force, self._following, self._reading = state, self._reading, None

@@ -5,28 +5,22 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-from contextlib import suppress
 from datetime import UTC, datetime, time
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-import uvloop
+from typing import TYPE_CHECKING, Final
 
 from webhook.cluster.installation import ca_bundles
 from webhook.server.app import Webhook
 from webhook.server.connections import Acceptor
-from webhook.server.log import flush_log, log, log_loop_error
+from webhook.server.log import log, log_loop_error
 from webhook.server.metrics import Metrics
 from webhook.server.peers import Peers
 from webhook.server.recorder import Recorder
-from webhook.server.request_reader import Callers
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Coroutine
     from pathlib import Path
-    from typing import Any
 
     from webhook.server.app import Snapshot
     from webhook.server.follow import LiveCluster
@@ -39,36 +33,27 @@ if TYPE_CHECKING:
 _ANSWER_SECONDS: Final = 5.0
 """Seconds that the API server may take to answer about one object."""
 
+_LOOK: Final = 0.5
+"""Seconds between two looks at whether the last requests have come, while stopping."""
+
 
 class Stop:
-    """A request to stop: gracefully (the Pod is deleted), or right after the requests in flight (Ctrl-C)."""
+    """A request to stop when all clients use other replicas (SIGTERM), or after the requests in flight (SIGINT)."""
 
     def __init__(self) -> None:
         self.wanted = asyncio.Event()
-        self.at_once = asyncio.Event()
-
-    def gracefully(self) -> None:
-        """Stop when all clients have gone elsewhere."""
-        self.wanted.set()
+        self.drains = True
 
     def soon(self) -> None:
         """Stop when the requests in flight are answered."""
+        self.drains = False
         self.wanted.set()
-        self.at_once.set()
 
     def on_signals(self) -> None:
-        """Stop gracefully on SIGTERM, and soon on SIGINT."""
+        """Stop on SIGTERM and SIGINT."""
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self.gracefully)
+        loop.add_signal_handler(signal.SIGTERM, self.wanted.set)
         loop.add_signal_handler(signal.SIGINT, self.soon)
-
-
-class Ending(NamedTuple):
-    """The end of an exemption from a policy (Unix time). ``exemption`` is ``exempt[0]`` or ``Exemption team-a``."""
-
-    time: float
-    policy: str
-    exemption: str
 
 
 class Replica:
@@ -78,7 +63,7 @@ class Replica:
         listener: listening and non-blocking.
         cluster: the live cluster whose state it judges with; None: the state is that of the reloader's snapshots.
         record: the folder for recorded decisions; None: record none.
-        callers: those whose reviews are judged.
+        callers: names of callers whose reviews are judged; empty: any.
         managed: renews the certificate; None: something else does.
     """
 
@@ -91,13 +76,13 @@ class Replica:
         cluster: LiveCluster | None = None,
         *,
         record: Path | None = None,
-        callers: Callers | None = None,
+        callers: frozenset[str] = frozenset(),
         managed: SelfManaged | None = None,
     ) -> None:
         self.metrics = Metrics()
         peers = Peers()
         self._recorder = Recorder(record, self.metrics, limits) if record is not None else None
-        self.webhook = Webhook(reloader.snapshot, self.metrics, limits, peers, callers or Callers(), self._recorder)
+        self.webhook = Webhook(reloader.snapshot, self.metrics, limits, peers, callers, self._recorder)
         self.webhook.floor = cluster.floor if cluster is not None else None
         self.certificate = certificate
         self.managed = managed
@@ -132,14 +117,14 @@ class Replica:
         return reloads | ({"renewal": self.managed.last_look} if self.managed is not None else {})
 
     @property
-    def endings(self) -> list[Ending]:
-        """Return the ends of all exemptions that have one, the earliest first. An exemption includes its last day."""
-        return sorted(
-            Ending(datetime.combine(exemption.expires, time(), UTC).timestamp() + 86400, policy.name, exemption.name)
+    def exemption_ends(self) -> dict[tuple[str, str], float]:
+        """Return when exemptions end (Unix time), by policy and exemption. An exemption includes its last day."""
+        return {
+            (policy.name, exemption.name): datetime.combine(exemption.expires, time(), UTC).timestamp() + 86400
             for policy in self.webhook.snapshot.bundle.policies
             for exemption in policy.exemptions
             if exemption.expires is not None
-        )
+        }
 
     async def run(self, stop: Stop) -> None:
         """Serve until told to stop, then stop."""
@@ -189,20 +174,10 @@ class Replica:
         heard, new connections come.
         """
         started = perf_counter()
-        while not stop.at_once.is_set():
+        while stop.drains:
             quiet_at = max(started, self.webhook.last_request) + self._limits.quiet
             left = min(quiet_at, started + self._limits.drain) - perf_counter()
             if left <= 0:
-                break
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stop.at_once.wait(), left)
-        if not stop.at_once.is_set():
-            await self.acceptor.dismiss()
-
-
-def run(main: Coroutine[Any, Any, int]) -> int:
-    """Run on uvloop, and write all log lines before returning."""
-    try:
-        return uvloop.run(main)
-    finally:
-        flush_log()
+                return await self.acceptor.dismiss()
+            await asyncio.sleep(min(left, _LOOK))
+        return None

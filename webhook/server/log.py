@@ -8,12 +8,14 @@ import traceback
 from collections import Counter
 from datetime import UTC, datetime
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 import orjson
 import structlog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from structlog.typing import EventDict, FilteringBoundLogger, WrappedLogger
 
 TEXT_LENGTH: Final = 256
@@ -27,6 +29,9 @@ _LINES: Final = 64
 
 _REPEAT: Final = 1.0
 """Seconds between two lines about the same: a flood of requests must not become a flood of lines."""
+
+LASTING: Final = 600.0
+"""Seconds between two lines about a problem that lasts and is noticed at every check."""
 
 _INFO: Final = 20
 _JSON: Final = orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE
@@ -79,19 +84,20 @@ def log_decision(line: dict[str, object]) -> None:
 
 
 class Repeats:
-    """A limit of one line a second for each key, for warnings that clients can cause without end."""
+    """A limit of one line for each key in so many seconds, for events that can repeat without end."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = _REPEAT) -> None:
+        self._seconds = seconds
         self._counts: Counter[str] = Counter()
         self._due: dict[str, float] = {}
 
-    def warning(self, event: str, key: str, **fields: Any) -> None:  # noqa: ANN401 - what JSON takes
-        """Log a warning with the number of those since the last line, or only count it."""
+    def log(self, write: Callable[..., object], event: str, key: str, **fields: object) -> None:
+        """Write a line, such as with `log.warning`, with the number of events since the last one; or only count."""
         self._counts[key] += 1
         now = perf_counter()
         if now >= self._due.get(key, now):
-            self._due[key] = now + _REPEAT
-            log.warning(event, count=self._counts.pop(key), **fields)
+            self._due[key] = now + self._seconds
+            write(event, count=self._counts.pop(key), **fields)
 
 
 def flush_log() -> None:

@@ -41,8 +41,8 @@ _PAGE_HEADERS: Final = {
 }
 
 
-class OpsPort:
-    """The operators' port of a replica. It adds the gauges of the replica's state to the replica's metrics.
+class OpsPort(Collector):
+    """The operators' port of a replica, and the collector of gauges of the replica's state.
 
     Args:
         rehearsal: the file with the rehearsals that were published last; None: there are none.
@@ -54,7 +54,7 @@ class OpsPort:
         self._page, self._page_policy = "", ""
         self._page_ends = 0.0
         self._rendering = asyncio.Lock()
-        replica.metrics.registry.register(_StateCollector(replica, rehearsal))
+        replica.metrics.registry.register(self)
 
     async def start(self, listener: socket.socket) -> web.AppRunner:
         """Serve on a listening socket until the runner is cleaned up."""
@@ -110,14 +110,6 @@ class OpsPort:
         }
         return web.Response(body=msgspec.json.encode(version), content_type="application/json")
 
-
-class _StateCollector(Collector):
-    """Gauges of the state of a replica."""
-
-    def __init__(self, replica: Replica, rehearsal: Path | None) -> None:
-        self._replica = replica
-        self._rehearsal = rehearsal
-
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges as they are now, without those that have no value."""
         for name, text, value, *labels in self._gauges():
@@ -141,8 +133,8 @@ class _StateCollector(Collector):
         yield "bundle_info", "1 for the active bundle.", {bundle.hash: 1}, "hash"
         enforcements = Counter(str(policy.enforcement) for policy in bundle.policies)
         yield "policies", "Active policies.", enforcements, "enforcement"
-        ends = {(end.policy, end.exemption): end.time for end in replica.endings}
-        yield "exemption_expiry_timestamp_seconds", "When an exemption expires.", ends or None, "policy", "exemption"
+        ends = replica.exemption_ends or None
+        yield "exemption_expiry_timestamp_seconds", "When an exemption expires.", ends, "policy", "exemption"
         success = {what: reload.success for what, reload in reloads.items()}
         yield "last_reload_success", "1 if the last change is in force.", success, "what"
         last = {what: reload.last_success for what, reload in reloads.items()}

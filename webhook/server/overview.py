@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from webhook import __version__
-from webhook.capacity.providers.pool import CapacityType, Gpu
+from webhook.capacity.providers.pool import Gpu
 from webhook.model.decision import ENGINE
 from webhook.pages import content_policy, page
 from webhook.rules.context import ASSUMED_VERSION
@@ -101,13 +101,6 @@ def _of_cluster(replica: Replica, bundle: Bundle, view: ClusterView) -> Iterator
         yield Unknown("The cluster as it is now", why, "the log has what the API server answered")
     if view.pools is None:
         yield Unknown("Node pools", view.why_unknown, view.remedy)
-    else:
-        unread = sum(bool(pool.unread or pool.problems) for pool in view.pools)
-        if unread:
-            yield Unknown("Fields of node pools", f"they can't be read in {unread} of {len(view.pools)}", "see below")
-        vague = sum(pool.capacity is CapacityType.UNKNOWN for pool in view.pools)
-        if vague:
-            yield Unknown("Capacity", f"{vague} of {len(view.pools)} node pools do not say whether they are spot")
     if any(policy.needs.budgets for policy in bundle.policies) and view.budgets is None:
         yield Unknown("PodDisruptionBudgets", "they have not been read", "the log says why")
     versions = {"The version of the API server": view.api_server, "The oldest kubelet": view.oldest_kubelet}

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from webhook.server.connections import ClientConnection
 
 
+@dataclass(slots=True, eq=False)
 class Peer:
     """The clients at one address, and the resources that they use.
 
@@ -25,14 +27,11 @@ class Peer:
         time: virtual seconds of work that was done for them, see `Peers.turn`.
     """
 
-    __slots__ = ("address", "body_bytes", "connections", "in_flight", "time")
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-        self.connections: set[ClientConnection] = set()
-        self.body_bytes = 0
-        self.in_flight = 0
-        self.time = 0.0
+    address: str
+    connections: set[ClientConnection] = field(default_factory=set)
+    body_bytes: int = 0
+    in_flight: int = 0
+    time: float = 0.0
 
 
 class Peers:

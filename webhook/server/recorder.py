@@ -15,7 +15,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
-from webhook.server.log import log, where
+from webhook.server.log import LASTING, Repeats, log, where
 from webhook.server.recording import SUFFIX, encode_line, is_secret
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Recorder:
         # Bytes, ever: each is counted by one thread alone, and what waits is the difference.
         self._taken = 0
         self._done = 0
-        self._last_problem = ""
+        self._repeats = Repeats(LASTING)
         self._file = folder
         self._left = 0
         self._thread = threading.Thread(target=self._work, name="spotgate-recorder", daemon=True)
@@ -111,9 +111,8 @@ class Recorder:
             except Exception as error:  # noqa: BLE001 - recording must not end, whatever is in a review
                 reason, problem = "bug", f"{type(error).__name__} {where(error)}"
             self._metrics.count(*(("unrecorded", reason) if reason else ("recorded",)))
-            if problem and problem != self._last_problem:  # the next review will have the same
-                log.error("reviews not recorded", reason=reason, problem=problem)
-            self._last_problem = problem
+            if problem:
+                self._repeats.log(log.error, "reviews not recorded", problem, reason=reason, problem=problem)
             self._done += size
 
     def _append(self, line: bytes) -> None:

@@ -10,7 +10,7 @@ from webhook.cluster.installation import CONFIGURATIONS, read_webhooks
 from webhook.server.log import log, where
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from webhook.cluster.api import Api
@@ -34,21 +34,26 @@ class Registered:
 
     async def watch(self, bundle: Callable[[], Bundle], seconds: float) -> None:
         """Compare until cancelled, so many seconds after each comparison."""
-        compared, wanted = None, {}
+        # 70 ms, which only servers of a live cluster need.
+        from webhook.registration.configurations import configurations  # noqa: PLC0415
+
+        compared: Bundle | None = None
         while True:
             try:
                 if (current := bundle()) is not compared:
-                    compared, wanted = current, await asyncio.to_thread(_rendered, current)
+                    rendered = await asyncio.to_thread(configurations, current, {"service": {}})
+                    wanted = {configuration["kind"]: configuration["webhooks"] for configuration in rendered}
+                    compared = current
                 self._note(wanted, await read_webhooks(self._api, _ANSWER))
             except ApiError:
                 self.outdated = None
-            except Exception as error:  # noqa: BLE001 - a look that fails must not stop the server
+            except Exception as error:  # noqa: BLE001 - a failed comparison must not stop the server
                 self.outdated = None
                 log.error("webhook configurations not compared", error=type(error).__name__, where=where(error))
             await asyncio.sleep(seconds)
 
     def _note(self, wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
-        from webhook.registration.differences import CONDITIONS, RULES, differences  # noqa: PLC0415 - as in `_rendered`
+        from webhook.registration.differences import CONDITIONS, RULES, differences  # noqa: PLC0415 - as in `watch`
 
         outdated = [
             difference
@@ -61,11 +66,3 @@ class Registered:
         if problems != self._last_logged:
             log.warning("webhook configurations compared", outdated=problems)
         self._last_logged = problems
-
-
-def _rendered(bundle: Bundle) -> dict[str, Sequence[Any]]:
-    # 70 ms, which only servers of a live cluster need.
-    from webhook.registration.configurations import configurations  # noqa: PLC0415
-
-    rendered = configurations(bundle, {"service": {}})
-    return {configuration["kind"]: configuration["webhooks"] for configuration in rendered}

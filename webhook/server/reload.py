@@ -7,8 +7,8 @@ one in force stays.
 from __future__ import annotations
 
 import asyncio
-import stat
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -136,12 +136,9 @@ def _fingerprint(paths: Iterable[Path]) -> frozenset[tuple[str, int, int, int]]:
     fingerprints = set()
     for path in paths:
         for file in files_below(path) if path.is_dir() else (path,):
-            try:
+            seen = (0, 0, 0)  # a link to nothing
+            with suppress(OSError):
                 status = file.stat()
-                regular = stat.S_ISREG(status.st_mode)
-            except OSError:
-                regular = False
-            # A link to nothing, a folder or a pipe can't be read as a file: only to make or remove it is a change.
-            seen = (status.st_ino, status.st_mtime_ns, status.st_size) if regular else (0, 0, 0)
+                seen = (status.st_ino, status.st_mtime_ns, status.st_size)
             fingerprints.add((str(file), *seen))
     return frozenset(fingerprints)

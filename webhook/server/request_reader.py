@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import orjson
 from aiohttp import hdrs, web
@@ -59,34 +59,25 @@ UNAUTHENTICATED: Final = "unauthenticated"
 _UNNAMED: Final = "unnamed"
 
 
-@dataclass(frozen=True, slots=True)
-class Callers:
-    """The names of the callers whose reviews are judged.
+def identify(names: Sequence[str], allowed: frozenset[str]) -> str:
+    """Return the name of a caller, or an empty string if it showed no certificate.
 
     A caller is identified by its client certificate, which TLS has verified. API servers of Kubernetes 1.37 can send a
     ServiceAccount token with each review instead (KEP-6060, alpha): it would be verified here.
 
-    Attributes:
-        names: of client certificates; empty: any caller that passes TLS.
+    Args:
+        names: those in the caller's client certificate.
+        allowed: names of callers whose reviews are judged; empty: any caller that passes TLS.
+
+    Raises:
+        RejectedError: reviews of this caller are not judged.
     """
-
-    names: frozenset[str] = frozenset()
-
-    def identify(self, names: Sequence[str]) -> str:
-        """Return the name of the caller, or an empty string if it showed no certificate.
-
-        Args:
-            names: those in its client certificate.
-
-        Raises:
-            RejectedError: reviews of this caller are not judged.
-        """
-        if self.names and self.names.isdisjoint(names):
-            shown = ", ".join(names)
-            raise RejectedError(
-                403, "caller", f"the client certificate is for {shown}, and spotgate judges only for others"
-            )
-        return names[0] if names else ""
+    if allowed and allowed.isdisjoint(names):
+        shown = ", ".join(names)
+        raise RejectedError(
+            403, "caller", f"the client certificate is for {shown}, and spotgate doesn't serve this client"
+        )
+    return names[0] if names else ""
 
 
 def names_in(certificate: Mapping[str, Any] | None) -> tuple[str, ...]:
@@ -107,7 +98,7 @@ _PHASES: Final = {"/mutate": Phase.MUTATE, "/validate": Phase.VALIDATE}
 _DEFAULT_TIMEOUT: Final = 10.0
 """Seconds: what the API server waits if the webhook configuration doesn't say."""
 
-_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +117,11 @@ class RequestTarget:
 @lru_cache(maxsize=64)
 def parse_target(text: str) -> RequestTarget | None:
     """Parse the target of an HTTP request. Return None if it is no path of the webhook."""
-    try:
-        parts = urlsplit(text)
-    except ValueError:
+    path, _, query = text.partition("?")
+    if path not in _PHASES:
         return None
-    phase = _PHASES.get(parts.path)
-    if phase is None:
-        return None
-    given = parse_qs(parts.query).get("timeout", [""])[-1]
-    return RequestTarget(phase, go_duration(given) or _DEFAULT_TIMEOUT)
+    given = parse_qs(query).get("timeout", [""])[-1]
+    return RequestTarget(_PHASES[path], go_duration(given) or _DEFAULT_TIMEOUT)
 
 
 _SMALL: Final = 64 * 1024
@@ -157,7 +144,7 @@ class RequestReader:
         """
         target = self._check_head(request)
         if hdrs.EXPECT in request.headers:
-            await request.writer.write(_CONTINUE)
+            await request.writer.write(CONTINUE)
             request.writer.output_size = 0  # the answer has not begun
         try:
             return target, await self._read_body(request.content, peer)
@@ -187,16 +174,10 @@ class RequestReader:
         return target
 
     async def _read_body(self, content: StreamReader, peer: Peer) -> bytes:
-        if content.is_eof():  # as with most: nothing is awaited
-            body = content.read_nowait()
-            if len(body) > self._limits.body_bytes:
-                raise self._too_large()
-            self.hold(len(body), peer)
-            return body
         pieces: list[bytes] = []
         size = 0
         try:
-            while piece := await content.readany():
+            while piece := await content.readany():  # most bodies are there: nothing waits
                 pieces.append(piece)
                 size += len(piece)
                 self.hold(len(piece), peer)

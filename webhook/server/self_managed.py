@@ -33,7 +33,7 @@ from webhook.cluster.installation import (
     write_secret,
 )
 from webhook.rules.context import utc_now
-from webhook.server.log import log
+from webhook.server.log import LASTING, Repeats, log
 from webhook.server.reload import Reload
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class SelfManaged:
         self._in_force: dict[str, bytes] = {}
         self._refreshed = 0.0
         self._since: dict[str, tuple[object, float]] = {}
-        self._last_logged = ""
+        self._repeats = Repeats(LASTING)
 
     @property
     def waits_for(self) -> str:
@@ -115,11 +115,9 @@ class SelfManaged:
         except ApiError as error:
             if error.status != HTTPStatus.CONFLICT:  # another replica was faster: the next look finds what it did
                 self.last_look = self.last_look.then(success=False)
-                if str(error) != self._last_logged:
-                    self._last_logged = str(error)
-                    log.error("certificates not managed", problem=str(error), secret=self._title)
+                problem = str(error)
+                self._repeats.log(log.error, "certificates not managed", problem, problem=problem, secret=self._title)
         else:
-            self._last_logged = ""
             self.last_look = self.last_look.then(success=True)
         return self._in_force
 

@@ -9,24 +9,26 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import uvloop
+
 from certs.authority import self_signed
 from certs.files import read_pair
 from certs.verify import CertificateProblem
 from webhook import __version__
 from webhook.capacity.view import ClusterView, FixedState, UnusableCredentialsError
+from webhook.cluster.api import Api
 from webhook.engine.bundle import SHIPPED, load_bundle
 from webhook.offline.manifests.state import FileState, StateErrors
 from webhook.policy.errors import PolicyErrors
 from webhook.rules.context import NOTHING_KNOWN, utc_now
 from webhook.server.app import Snapshot
 from webhook.server.follow import LiveCluster
-from webhook.server.lifecycle import Replica, Stop, run
+from webhook.server.lifecycle import Replica, Stop
 from webhook.server.limits import LIMITS, Limits
-from webhook.server.log import configure_logging, log
+from webhook.server.log import configure_logging, flush_log, log
 from webhook.server.ops import OpsPort
 from webhook.server.recorder import prepare_folder
 from webhook.server.reload import Reloader
-from webhook.server.request_reader import Callers
 from webhook.server.self_managed import SelfManaged
 from webhook.server.tls import ServingCertificate
 
@@ -120,10 +122,12 @@ def serve(options: ServeOptions) -> int:
         reloader = Reloader(partial(build_snapshot, options), paths)
         if options.record is not None:
             prepare_folder(options.record)
-        return run(_serve(options, certificate, reloader))
+        return uvloop.run(_serve(options, certificate, reloader))
     except (PolicyErrors, StateErrors, CertificateProblem, UnusableCredentialsError, OSError) as error:
         print(error, file=sys.stderr)  # noqa: T201
         return _UNUSABLE
+    finally:
+        flush_log()
 
 
 def _certificate(options: ServeOptions) -> ServingCertificate:
@@ -156,7 +160,7 @@ async def _serve(options: ServeOptions, certificate: ServingCertificate, reloade
     stop = Stop()
     stop.on_signals()
     listener, ops_listener = options.listen.bind(), options.ops.bind()
-    cluster = await LiveCluster.connect(options.kubeconfig, options.namespace) if options.live else None
+    cluster = LiveCluster(await Api.connect(options.kubeconfig), options.namespace) if options.live else None
     port, limits = listener.getsockname()[1], options.limits
     log.info(
         "listening",
@@ -177,7 +181,7 @@ async def _serve(options: ServeOptions, certificate: ServingCertificate, reloade
             settle=limits.certificate_settle,
             retention=limits.ca_retention,
         )
-    callers = Callers(frozenset(options.client_name))
+    callers = frozenset(options.client_name)
     record = options.record
     replica = Replica(listener, certificate, reloader, limits, cluster, record=record, callers=callers, managed=managed)
     runner = await OpsPort(replica, options.rehearsal).start(ops_listener)

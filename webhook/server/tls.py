@@ -12,7 +12,7 @@ from certs.rotation import end_of_trust
 from certs.verify import CertificateProblem, client_authorities, verify, verify_chain
 from webhook.cluster.api import ApiError
 from webhook.rules.context import utc_now
-from webhook.server.log import log
+from webhook.server.log import LASTING, Repeats, log
 from webhook.server.reload import Reload
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ class ServingCertificate:
         self._names = names
         self._client_ca = client_ca
         self._bundles: Mapping[str, bytes] = {}
-        self._last_logged: dict[str, str] = {}
+        self._not_trusted = Repeats(LASTING)
+        self._not_loaded = Repeats(LASTING)
         self.last_reload = Reload.first()
         self._use()
 
@@ -127,8 +128,7 @@ class ServingCertificate:
         except ApiError as error:
             if error.status == HTTPStatus.FORBIDDEN:  # else the last answer holds
                 self._bundles, self.waits_for, self.trusted, self.trust_expiry = {}, "", None, None
-                if self._is_news("bundles", str(error)):
-                    log.info("certificates are not held against caBundles", problem=str(error))
+                self._not_trusted.log(log.info, "caBundles not read", str(error), problem=str(error))
             return False
         ends = map(end_of_trust, self._bundles.values())
         self.trust_expiry = min((end for end in ends if end is not None), default=None)
@@ -141,12 +141,11 @@ class ServingCertificate:
         except CertificateProblem as problem:
             self.trusted = False
             self.waits_for = str(problem)  # calls to this replica fail: they go to others as long as it is not ready
-            if self._is_news("bundles", problem.fix):
-                log.error("certificate not trusted", problem=str(problem))
+            self._not_trusted.log(log.error, "certificate not trusted", problem.fix, problem=str(problem))
         else:
             self.trusted = True if self._bundles else None
             self.waits_for = ""
-            self._last_logged.pop("bundles", None)
+            self._not_trusted = Repeats(LASTING)
 
     def _changed(self) -> bool:
         try:
@@ -159,14 +158,8 @@ class ServingCertificate:
             self._use()
         except (CertificateProblem, OSError) as error:  # OpenSSL gets the pair as a file, and there may be none left
             self.last_reload = self.last_reload.then(success=False)
-            if self._is_news("files", getattr(error, "fix", str(error))):  # the text may tell the time
-                log.error("certificate not loaded", problem=str(error))
+            key = getattr(error, "fix", str(error))  # the text may contain the time
+            self._not_loaded.log(log.error, "certificate not loaded", key, problem=str(error))
         else:
-            self._last_logged.pop("files", None)
+            self._not_loaded = Repeats(LASTING)
             log.info("certificate loaded", expiry=self.expiry)
-
-    def _is_news(self, about: str, text: str) -> bool:
-        """Return whether this text differs from the last one logged: what is tried again and again gets one line."""
-        news = self._last_logged.get(about) != text
-        self._last_logged[about] = text
-        return news

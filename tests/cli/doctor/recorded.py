@@ -182,7 +182,7 @@ class RecordedApi(Api):
 
     @asynccontextmanager
     async def _exchange(
-        self, method: str, path: str, _: object, __: object, body: Any
+        self, method: str, path: str, _: object, __: object, body: Any = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         asked = path.endswith("accessreviews") and body
         answer = self._reviewed(asked["spec"]) if asked else self._answer(key_of(method, path, body))

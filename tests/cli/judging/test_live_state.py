@@ -9,8 +9,6 @@ import http.server
 import json
 import os
 import socket
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -196,27 +194,3 @@ def test_what_an_api_server_does_not_give_is_said_resource_by_resource(run: Run,
     assert "kubeconfig: nodepools.compute.coreweave.com can't be read: 503" in done.err
     assert "pod.yaml:1:1: what the cluster has of this object can't be read: 503" in done.err
     assert done.json["summary"]["documents"] == 1
-
-
-def test_a_login_program_that_does_not_end_is_not_waited_for(write: Write) -> None:
-    write("pod.yaml", POD)
-    until_nobody_reads = "import select; poll = select.poll(); poll.register(1, select.POLLERR); poll.poll(60_000)"
-    program = {
-        "apiVersion": "client.authentication.k8s.io/v1",
-        "command": sys.executable,
-        "args": ["-c", until_nobody_reads],
-    }
-    write("kubeconfig", kubeconfig("https://127.0.0.1:1", exec=program))
-    command = (
-        "import sys; from webhook.commands import main; from webhook.cluster import connection; "
-        "connection._LOGIN = 0.2; sys.exit(main(sys.argv[1:]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", command, "check", "--kubeconfig=kubeconfig", "pod.yaml"],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        check=False,
-    )
-    said = "kubeconfig: the program that it names for logging in has not ended after 0 s\n"
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
