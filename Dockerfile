@@ -1,8 +1,8 @@
-# The one place that names the base, by the digest of its index. Renew it with what this prints:
+# The base image, by the digest of its index. Only this line names it. To update it, run:
 #   docker buildx imagetools inspect python:3.13-slim-trixie
 ARG PYTHON=python:3.13.15-slim-trixie@sha256:9d2e5553305c7c7b0097999bb17187c69b921ccd6bc9d40e4bb5ebe652c00285
 
-# The programs of a rehearsal's control plane, for the target `rehearsal` alone. webhook/rehearse/controlplane/images.py has the same.
+# The programs of a rehearsal's control plane, only for the target `rehearsal`. Keep webhook/rehearse/controlplane/images.py equal.
 ARG ETCD=registry.k8s.io/etcd@sha256:6ecefbe2510c4a30573a62a4d6dd175acf881ca67003fcd91849a16df7a724d5
 ARG KWOK=registry.k8s.io/kwok/kwok@sha256:6d25aa8fbdfe78845423160bf125b5513f9522e2770981f0945c2a250c2b26f0
 ARG KUBE_APISERVER=registry.k8s.io/kube-apiserver@sha256:d1045e5c6d2f016797d22143eba7502e1bb712a4681836a7c35763a9c192dd70
@@ -16,22 +16,22 @@ FROM ${KUBE_CONTROLLER_MANAGER} AS kube-controller-manager
 FROM ${KUBE_SCHEDULER} AS kube-scheduler
 
 FROM ${PYTHON} AS build
-# The same checkout and base give the same bytes: no file holds the time of its making, and nothing depends on the order of a set.
+# Builds are reproducible: no file contains a build time, and nothing depends on the order of a set.
 ARG SOURCE_DATE_EPOCH=0
 ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1 \
     PIP_NO_COMPILE=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
 COPY requirements ./requirements
-# What is shipped: an environment without pip, made where it will lie, so that its scripts' first lines are right.
+# The shipped environment has no pip. It is created at its final path, because its scripts contain the path.
 RUN python -m venv --without-pip /opt/spotgate \
  && python -m pip --python /opt/spotgate install --require-hashes --requirement requirements/runtime.txt
-# What builds it is locked too, and left behind.
+# The build tools are locked too, and aren't shipped.
 RUN python -m venv --without-pip /opt/build \
  && python -m pip --python /opt/build install --require-hashes --requirement requirements/build.txt
 COPY . .
 RUN /opt/build/bin/python -m hatchling build --target wheel --directory /dist \
  && python -m pip --python /opt/spotgate install --no-deps /dist/*.whl
-# No shell, no package manager, no pip: Python, what it links to, and the environment.
+# The image contains Python, its libraries, and the environment: no shell, package manager, or pip.
 RUN /opt/build/bin/python image/assemble.py /rootfs
 
 FROM scratch AS webhook
@@ -45,8 +45,8 @@ LABEL org.opencontainers.image.title="spotgate" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.source="${SOURCE}"
 COPY --from=build /rootfs/ /
-# The last two: glibc gives back what a large request took. Left to itself, it keeps up to 32 MiB of each arena at hand.
-# Below 256 KiB, the buffer into which uvloop decrypts, each request would map and unmap memory: 0.1 ms and more of CPU.
+# The last two variables: glibc returns the memory of large requests. By default, it keeps up to 32 MiB of each arena.
+# Below 256 KiB, the size of uvloop's decryption buffer, each request would map and unmap memory, for 0.1 ms of CPU or more.
 ENV PATH=/opt/spotgate/bin PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
     MALLOC_TRIM_THRESHOLD_=524288 MALLOC_MMAP_THRESHOLD_=524288
 USER 65532:65532
@@ -54,8 +54,8 @@ EXPOSE 8443 8080
 ENTRYPOINT ["spotgate"]
 CMD ["serve", "--listen", "0.0.0.0:8443", "--ops", "0.0.0.0:8080", "--in-cluster", "--tls-cert", "/tls/tls.crt", "--tls-key", "/tls/tls.key"]
 
-# kube-apiserver has the file capability cap_net_bind_service. Without it in the container's bounding set (`drop: [ALL]`), the
-# kernel refuses to start the program. `install` leaves the capability behind.
+# kube-apiserver has the file capability cap_net_bind_service. If the container drops all capabilities, the kernel refuses to
+# start the program. `install` copies it without the capability.
 FROM ${PYTHON} AS programs
 COPY --from=etcd /usr/local/bin/etcd /upstream/
 COPY --from=kwok /usr/local/bin/kwok /upstream/
@@ -64,10 +64,10 @@ COPY --from=kube-controller-manager /usr/local/bin/kube-controller-manager /upst
 COPY --from=kube-scheduler /usr/local/bin/kube-scheduler /upstream/
 RUN install -D --mode=0755 --target-directory=/opt/controlplane /upstream/*
 
-# What manifests/components/rehearsal runs: docker build --target rehearsal
+# The image for manifests/components/rehearsal: docker build --target rehearsal
 FROM webhook AS rehearsal
 COPY --from=programs /opt/controlplane/ /opt/controlplane/
 ENV KUBEBUILDER_ASSETS=/opt/controlplane HOME=/tmp
 
-# The last one is what `docker build` makes.
+# `docker build` builds the last target by default.
 FROM webhook

@@ -1,6 +1,6 @@
-"""Put together the root of the image: Python, what it links to, spotgate's environment, and the bill of materials.
+"""Assemble the root of the image: Python, its libraries, spotgate's environment, and the bill of materials.
 
-Runs in the build stage of the Dockerfile. What is not copied is not there: no shell, no package manager, no pip.
+Runs in the build stage of the Dockerfile. The image has no shell, package manager, or pip, because nothing copies them.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 PYTHON = Path(sys.base_prefix)
 LIBRARY = PYTHON / f"lib/python{sys.version_info.major}.{sys.version_info.minor}"
 ENVIRONMENT = Path("/opt/spotgate")
-# Of the standard library: its tests, and what installs packages, or needs a terminal, display, database or compiler.
+# Excluded from the standard library: tests, installers, and what needs a terminal, display, database, or compiler.
 LEFT_OUT = (
     "config-*", "curses", "dbm", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "site-packages", "sqlite3", "test",
     "tests", "tkinter", "turtledemo", "venv", "_curses*", "_dbm*", "_gdbm*", "_sqlite3*", "_tkinter*", "_test*",
     "readline*", "__pycache__", "*.a",
 )  # fmt: skip
-# Of the environment: what the library of CEL ships twice, and its extensions, which nothing imports: 53 MB.
+# Excluded from the environment: a second copy in the CEL library, and its extensions, which nothing imports: 53 MB.
 NOT_IMPORTED = ("bazel-project", "ext", "[Aa]ctivate*", "__pycache__")
 BILL = Path("usr/share/spotgate/sbom.cdx.json")
-ACCOUNT = "65532"  # of manifests/base; the number that images without a shell have in common
+ACCOUNT = "65532"  # as in manifests/base; the usual number of images without a shell
 
 
 def main(root: Path) -> None:
-    """Make the folder that becomes the image."""
+    """Create the folder that becomes the image."""
     for name in ("lib", "lib64"):
         (root / "usr" / name).mkdir(parents=True)
-        if Path("/", name).is_symlink():  # to the one below /usr; arm64 has no lib64
+        if Path("/", name).is_symlink():  # a link to the folder below /usr; arm64 has no lib64
             copy(Path("/", name), root)
     copy(LIBRARY, root, ignore=shutil.ignore_patterns(*LEFT_OUT))
     copy(ENVIRONMENT, root, ignore=shutil.ignore_patterns(*NOT_IMPORTED))
@@ -56,7 +56,7 @@ def main(root: Path) -> None:
     write(root / "etc/group", f"spotgate:x:{ACCOUNT}:\n")
     (root / "tmp").mkdir(mode=0o1777)
     (root / "tmp").chmod(0o1777)
-    # Compiled here, or each start would: the root is read-only. By content, as a time would differ from build to build.
+    # Compile now: the root is read-only, so each start would compile again. By content, because times differ by build.
     for folder in (LIBRARY, ENVIRONMENT):
         compileall.compile_dir(
             root / folder.relative_to("/"),
@@ -85,18 +85,18 @@ def write(file: Path, text: str) -> None:
 
 
 def linked_by(files: Iterable[Path]) -> set[Path]:
-    """Return the shared libraries that any of the files is linked to, with all that those are linked to."""
+    """Return the shared libraries that any of the files links to, directly or indirectly."""
     said = subprocess.run(["ldd", *files], capture_output=True, text=True, check=False).stdout
     return {Path(name) for name in re.findall(r"(/\S+) \(0x", said)}
 
 
 def copy_library(file: Path, root: Path) -> str:
-    """Copy a library, under the name that the linker asks for, and return the Debian package that it is of."""
+    """Copy a library with the name that the linker uses, and return its Debian package."""
     real = file.resolve()
     for each in (real, file):
         if not (root / each.relative_to("/")).exists():
             copy(each, root)
-    # Before Debian 13 its lists have the names from before /lib was a link to /usr/lib.
+    # Before Debian 13, dpkg lists files with their names from before /lib became a link to /usr/lib.
     for name in (real, Path("/", real.relative_to("/usr"))):
         done = subprocess.run(["dpkg", "--search", name], capture_output=True, text=True, check=False)
         if done.returncode == 0:
@@ -105,7 +105,7 @@ def copy_library(file: Path, root: Path) -> str:
 
 
 def copy_notices(package: str, root: Path) -> tuple[str, str, str]:
-    """Copy a package's licence, and its entry for scanners; return its name, version and architecture."""
+    """Copy a package's license, and its entry for scanners. Return its name, version, and architecture."""
     name = package.partition(":")[0]
     copy(Path("/usr/share/doc", name, "copyright"), root)
     entry = subprocess.run(["dpkg", "--status", package], capture_output=True, text=True, check=True).stdout
@@ -115,7 +115,7 @@ def copy_notices(package: str, root: Path) -> tuple[str, str, str]:
 
 
 def bill_of_materials(packages: Iterable[tuple[str, str, str]]) -> str:
-    """Return the CycloneDX document of all that is in the image: Python's packages, Python, and Debian's."""
+    """Return the CycloneDX document of the image: Python packages, Python, and Debian packages."""
     command = [
         sys.executable,
         "-m",

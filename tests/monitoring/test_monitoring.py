@@ -120,7 +120,7 @@ def _queries_are_right(prometheus: Prometheus) -> None:
     assert empty == []
     found = {title: prometheus.query(asked(expression)) for title, expression in PANELS}
     assert _row("reserved") in [each["metric"] for each in found["What is denied, and whom?"]]
-    assert _row("trial") not in [each["metric"] for each in found["What would be denied in mode deny?"]]
+    assert _row("trial") not in [each["metric"] for each in found["Denials that mode deny would add"]]
     by_outcome = {each["metric"]["outcome"] for each in found["What does it answer?"]}
     assert by_outcome >= {"denied", "allowed"}
     known = set(prometheus.get("label/__name__/values"))

@@ -1,4 +1,4 @@
-{{- /* The image, by digest if there is one. */}}
+{{- /* The image, by digest if one is set. */}}
 {{- define "spotgate.image" -}}
 {{- $repository := required "image.repository names no image: --set image.repository=registry.example.com/spotgate,image.digest=sha256:... (docs/install.md)" .Values.image.repository -}}
 {{- if .Values.image.digest -}}
@@ -8,7 +8,7 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* Whether there are documents beside the shipped ones: policies of the values, or a mode that is not the default. */}}
+{{- /* Whether there are documents in addition to the shipped ones: policies in the values, or a mode other than the default. */}}
 {{- define "spotgate.own" -}}
 {{- if or .Values.policies (ne .Values.enforcement "deny") (eq .Values.workloadFailurePolicy "Fail") }}true{{ end -}}
 {{- end -}}
