@@ -9,10 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from webhook.server.connections import ClientConnection
+
+class PeerConnection(Protocol):
+    """An open connection of a peer."""
+
+    def eviction_rank(self) -> tuple[int, float] | None:
+        """Return how soon the connection is evicted, the lowest first, or None if it must not be now."""
+
+    def abort(self) -> None:
+        """End the connection now."""
 
 
 @dataclass(slots=True, eq=False)
@@ -28,7 +35,7 @@ class Peer:
     """
 
     address: str
-    connections: set[ClientConnection] = field(default_factory=set)
+    connections: set[PeerConnection] = field(default_factory=set)
     body_bytes: int = 0
     in_flight: int = 0
     time: float = 0.0
