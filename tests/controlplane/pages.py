@@ -39,7 +39,7 @@ class Terminal:
         """Run commands of a page. Return what the last one prints; raise AssertionError if one fails."""
         programs = (self.folder / "bin", self.kubectl.program.parent, Path(sys.executable).parent)
         path = os.pathsep.join([*map(str, programs), os.environ["PATH"]])
-        env = os.environ | {"PATH": path, "KUBECONFIG": str(self.kubectl.kubeconfig), "HOME": str(self.folder)}
+        env = os.environ | {"PATH": path, "KUBECONFIG": str(self.kubectl.kubeconfig), "HOME": str(self.kubectl.home)}
         said = ""
         for command in commands:
             done = subprocess.run(

@@ -13,10 +13,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import http.client
+import io
 import json
 import os
+import re
 import shutil
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -25,10 +26,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from prometheus_client.parser import text_string_to_metric_families
 
 from certs.authority import create_authority, issue_leaf
 from tests.objects import node_pool, pod, saying
+from webhook.commands import main
 from webhook.engine.bundle import SHIPPED
 from webhook.policy.document import policy_files
 from webhook.rehearse.controlplane.control_plane import POLL_SECONDS, START_SECONDS
@@ -73,14 +74,14 @@ class Webhook:
         """Return what /metrics says."""
         return self._get("/metrics")[1]
 
+    def samples(self, name: str) -> list[tuple[dict[str, str], float]]:
+        """Return all samples of this name in /metrics, each as labels and value."""
+        found = re.findall(rf"^{name}(?:{{(.*)}})? (\S+)$", self.metrics(), re.MULTILINE)
+        return [(dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(value)) for labels, value in found]
+
     def count(self, name: str, **labels: str) -> float:
-        """Return the sum of all samples of this name with these labels, as in `count("spotgate_decisions_total", phase="mutate")`."""
-        return sum(
-            sample.value
-            for family in text_string_to_metric_families(self.metrics())
-            for sample in family.samples
-            if sample.name == name and labels.items() <= sample.labels.items()
-        )
+        """Return the sum of all samples with these labels, as in `count("spotgate_decisions_total", phase="mutate")`."""
+        return sum(value for given, value in self.samples(name) if labels.items() <= given.items())
 
     def wait(self, condition: Callable[[], object], what: str) -> None:
         """Wait until something holds. Raises WebhookError with what was waited for."""
@@ -273,9 +274,9 @@ def ports_in(log: Path) -> tuple[int, int] | None:
 @functools.cache
 def render_configurations(policies: Path, port: int, *flags: str) -> str:
     """Return the webhook configurations that `spotgate webhook-config` prints, for this port."""
-    command = [str(SPOTGATE), "webhook-config", f"--policies={policies}", *flags]
-    rendered = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    documents = list(yaml.safe_load_all(rendered))
+    with contextlib.redirect_stdout(io.StringIO()) as rendered:
+        assert main(["webhook-config", f"--policies={policies}", *flags]) == 0
+    documents = list(yaml.safe_load_all(rendered.getvalue()))
     for document in documents:
         for webhook in document["webhooks"]:
             webhook["clientConfig"]["service"]["port"] = port  # an ExternalName Service maps no ports
