@@ -48,10 +48,10 @@ _OPEN: Final = re.compile(r"Failed calling webhook, failing open \S+: .*timeout=
 
 
 async def measure(
-    cluster: Cluster, directory: Path, flags: list[str], faults: list[Fault], component: str, settle: float
+    cluster: Cluster, directory: Path, flags: list[str], faults: list[Fault], component: str, *, short: bool
 ) -> dict[str, Tally]:
     """Run the faults one after another, under load. Returns what came of the writes of each."""
-    service, load = Service(directory, flags), Load(cluster)
+    service, load = Service(directory, flags, hasty=short), Load(cluster)
     kubeconfig = directory / next(each for each in flags if each.startswith("--kubeconfig=")).partition("=")[2]
     api_server = CuttableApiServer(int(cluster.url.rpartition(":")[2]))
     scene = Scene(cluster, service, load, directory, kubeconfig, api_server)
@@ -71,7 +71,7 @@ async def measure(
                 tallies[fault.name] = load.tally = tally = Tally()
                 seen = log.stat().st_size
                 await fault.act(scene)
-                await asyncio.sleep(settle)
+                await asyncio.sleep(_SHORT_SETTLE if short else _SETTLE)
                 await load.answered()
                 tally.unanswered.update(_OPEN.findall(log.read_text()[seen:]))
         finally:
@@ -121,7 +121,7 @@ def broken_promises(faults: list[Fault], tallies: dict[str, Tally]) -> list[str]
     ]
 
 
-def run(faults: list[Fault], component: str, settle: float) -> dict[str, Tally]:
+def run(faults: list[Fault], component: str, *, short: bool) -> dict[str, Tally]:
     """Measure at an installation with this component of the manifests, on a control plane of its own."""
     with contextlib.ExitStack() as stack:
         programs = find_or_build(("etcd", "kube-apiserver", "kubectl"))
@@ -137,7 +137,7 @@ def run(faults: list[Fault], component: str, settle: float) -> dict[str, Tally]:
         flags = stack.enter_context(apply_base(cluster, directory, component=component))
         if component == "cert-manager":
             stack.enter_context(mounted_certificate(cluster, directory))
-        return uvloop.run(measure(cluster, directory, flags, faults, component, settle))
+        return uvloop.run(measure(cluster, directory, flags, faults, component, short=short))
 
 
 def main() -> None:
@@ -161,8 +161,8 @@ def main() -> None:
     tallies: dict[str, Tally] = {}
     try:
         for component in dict.fromkeys(fault.component for fault in faults):
-            settle = _SHORT_SETTLE if options.short else _SETTLE
-            tallies |= run([fault for fault in faults if fault.component == component], component, settle)
+            chosen = [fault for fault in faults if fault.component == component]
+            tallies |= run(chosen, component, short=bool(options.short))
     except (BinariesError, ControlPlaneError, KubectlError, WebhookError) as error:
         sys.exit(f"spotgate: {error}")
     console.print(

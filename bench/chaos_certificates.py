@@ -206,7 +206,7 @@ async def ca_bundles_emptied(scene: Scene) -> None:
     await asyncio.sleep(_LOOKED)
 
 
-def cert_manager_renewals(times: int) -> Act:
+def cert_manager_renewals(times: int, *, looked: float = _LOOKED) -> Act:
     """Have cert-manager renew the CA and the certificate, so many times in a row."""
 
     async def act(scene: Scene) -> None:
@@ -216,7 +216,7 @@ def cert_manager_renewals(times: int) -> Act:
             async with asyncio.timeout(_ROTATED):
                 while await asyncio.to_thread(_certificate_of, scene, name) == before:  # noqa: ASYNC110
                     await asyncio.sleep(0.5)
-        await asyncio.sleep(_LOOKED)
+        await asyncio.sleep(looked)
 
     return act
 

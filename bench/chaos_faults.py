@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 _HEARD: Final = 4.0
 """Seconds within which every replica hears of changed policies, and compiles them."""
 
+_HASTILY_HEARD: Final = 1.5
+_HASTILY_LOOKED: Final = 5.0
+
 _NEWER_POLICY: Final = """
 apiVersion: spotgate.dev/v1
 kind: ReservedLabels
@@ -124,7 +127,7 @@ def all_killed(seconds: float) -> Act:
     return act
 
 
-def _policies(*changes: Callable[[Path], object]) -> Act:
+def _policies(*changes: Callable[[Path], object], heard: float = _HEARD) -> Act:
     """Change the policies and put them back, in each of these ways; a change is given their folder."""
 
     async def act(scene: Scene) -> None:
@@ -132,8 +135,8 @@ def _policies(*changes: Callable[[Path], object]) -> Act:
         for change in changes:
             with kept(folder):
                 change(folder)
-                await asyncio.sleep(_HEARD)
-        await asyncio.sleep(_HEARD)
+                await asyncio.sleep(heard)
+        await asyncio.sleep(heard)
 
     return act
 
@@ -274,7 +277,8 @@ FAULTS: Final = (
 
 
 def _short(component: str, files: Act) -> tuple[Fault, ...]:
-    harmless = at_once(files, _policies(_break, _empty, _remove_all), watches_cut)
+    policies = _policies(_break, _empty, _remove_all, heard=_HASTILY_HEARD)
+    harmless = at_once(files, policies, watches_cut)
     return (
         Fault("bad certificates and policies, watches cut", harmless, component=component),
         Fault("rollout of another bundle", upgrade, component=component),
@@ -288,6 +292,6 @@ _BAD_FILES: Final = certificate(*BAD.values(), loaded=False)
 
 SHORT: Final = {
     PROVIDED: _short(PROVIDED, _BAD_FILES),
-    CERT_MANAGER: _short(CERT_MANAGER, one_after_another(cert_manager_renewals(1), _BAD_FILES)),
+    CERT_MANAGER: _short(CERT_MANAGER, one_after_another(cert_manager_renewals(1, looked=_HASTILY_LOOKED), _BAD_FILES)),
 }
 """`make chaos` in a minute, for each way in which certificates come as files."""

@@ -10,6 +10,7 @@ import contextlib
 import os
 import random
 import signal
+import sys
 from typing import TYPE_CHECKING, Final
 
 import aiohttp
@@ -34,8 +35,9 @@ _START_SECONDS: Final = 60.0
 class Replica:
     """One `spotgate serve`."""
 
-    def __init__(self, number: int, directory: Path, flags: list[str], clock: str = "") -> None:
-        command = [str(SPOTGATE), "serve", *flags, "--listen=127.0.0.1:0", "--ops=127.0.0.1:0"]
+    def __init__(self, number: int, directory: Path, flags: list[str], clock: str = "", *, hasty: bool = False) -> None:
+        program = [sys.executable, "-m", "tests.controlplane.hasty"] if hasty else [str(SPOTGATE)]
+        command = [*program, "serve", *flags, "--listen=127.0.0.1:0", "--ops=127.0.0.1:0"]
         if clock:
             command = [*other_clock(clock), *command]
         self.process = Process(f"spotgate-{number}", command, directory / f"spotgate-{number}.log")
@@ -77,16 +79,12 @@ class Replica:
 
 
 class Service:
-    """The replicas behind one port.
+    """The replicas behind one port; hasty ones look at their files more often."""
 
-    Attributes:
-        flags: what the next replica is started with.
-    """
-
-    def __init__(self, directory: Path, flags: list[str], *, replicas: int = REPLICAS) -> None:
+    def __init__(self, directory: Path, flags: list[str], *, hasty: bool = False) -> None:
         self.replicas: list[Replica] = []
         self.port = 0
-        self._directory, self.flags, self._begins_with = directory, flags, replicas
+        self._directory, self._flags, self._hasty = directory, flags, hasty
         self._started: list[Replica] = []
         self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
@@ -97,8 +95,7 @@ class Service:
         self.port = server.sockets[0].getsockname()[1]
         probing = asyncio.create_task(self._probe())
         try:
-            for _ in range(self._begins_with):
-                await self.add()
+            await asyncio.gather(*(self.add() for _ in range(REPLICAS)))
             yield
         finally:
             probing.cancel()
@@ -111,7 +108,8 @@ class Service:
 
     async def add(self, *flags: str, clock: str = "") -> Replica:
         """Start one more replica, with more flags or its clock off; connections come to it when it is ready."""
-        replica = Replica(len(self._started), self._directory, [*self.flags, *flags], clock)
+        number = len(self._started)
+        replica = Replica(number, self._directory, [*self._flags, *flags], clock, hasty=self._hasty)
         self._started.append(replica)
         await replica.start()
         self.replicas.append(replica)

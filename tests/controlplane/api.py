@@ -11,17 +11,20 @@ import http.client
 import json
 import re
 import ssl
+import time
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.controlplane.kubectl import TIMEOUT_SECONDS
+from webhook.rehearse.controlplane.control_plane import POLL_SECONDS, START_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from tests.controlplane.cluster import Cluster
 
+NODE_POOLS = "/apis/compute.coreweave.com/v1alpha1/nodepools"
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 # RFC 7234: code, agent, text in quotes
@@ -81,7 +84,7 @@ class Api:
 
     def get(self, path: str) -> dict[str, Any]:
         """Return what is there. Raises RefusedError."""
-        return _accepted(self.send("GET", path)).body
+        return accepted(self.send("GET", path)).body
 
     def create(self, path: str, thing: Mapping[str, Any], *, dry_run: bool = False) -> Answer:
         """POST to a collection."""
@@ -99,7 +102,7 @@ class Api:
     @contextlib.contextmanager
     def made(self, path: str, thing: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the object, as stored, and deleted afterwards. Raises RefusedError."""
-        answer = _accepted(self.create(path, thing))
+        answer = accepted(self.create(path, thing))
         try:
             yield answer.body
         finally:
@@ -109,14 +112,22 @@ class Api:
     def namespace(self, prefix: str, labels: Mapping[str, str] | None = None) -> Iterator[str]:
         """Yield a namespace in which Pods can be created."""
         name = f"{prefix}-{uuid.uuid4().hex[:8]}"
+        account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
         with self.made("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels or {}}}):
-            self.cluster.kubectl(
-                "wait", "--for=create", "serviceaccount/default", f"--namespace={name}", "--timeout=30s"
-            )
+            self.wait(lambda: self.send("GET", account).status == http.client.OK, f"{name} has a ServiceAccount")
             yield name
 
+    def wait(self, condition: Callable[[], object], what: str) -> None:
+        """Wait until something holds. Raise TimeoutError with what was waited for."""
+        deadline = time.monotonic() + START_SECONDS
+        while not condition():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not after {START_SECONDS:.0f} s: {what}")
+            time.sleep(POLL_SECONDS)
 
-def _accepted(answer: Answer) -> Answer:
+
+def accepted(answer: Answer) -> Answer:
+    """Return the answer. Raise RefusedError if it is a refusal."""
     if answer.message:
         raise RefusedError(answer.message)
     return answer

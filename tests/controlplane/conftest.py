@@ -5,13 +5,14 @@ Tests that break their cluster take one of their own from `start_cluster`.
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
+from tests.controlplane.api import NODE_POOLS, Api
 from tests.controlplane.cluster import Cluster, start_cluster
 from tests.controlplane.populate import POOLS, populate, start_bare_cluster
 from tests.controlplane.scheduling import rank_of
@@ -69,9 +70,11 @@ def bare_cluster(binaries: dict[str, Path]) -> Iterator[Cluster]:
 @pytest.fixture
 def bare_pools(bare_cluster: Cluster) -> Iterator[None]:
     """Yield the node pools of pools.yaml on that, for one test."""
-    bare_cluster.kubectl("apply", f"--filename={POOLS}")
+    api = Api(bare_cluster)
+    for pool in yaml.safe_load_all(POOLS.read_text()):
+        assert api.create(NODE_POOLS, pool).message == ""
     yield
-    bare_cluster.kubectl("delete", "nodepools.compute.coreweave.com", "--all")
+    api.delete(NODE_POOLS)
 
 
 @pytest.fixture
@@ -81,15 +84,16 @@ def kubectl(cluster: Cluster) -> Kubectl:
 
 
 @pytest.fixture
-def namespace(kubectl: Kubectl) -> Iterator[str]:
+def namespace(cluster: Cluster) -> Iterator[str]:
     """Yield a namespace for one test, in which Pods can be created."""
-    name = f"test-{uuid.uuid4().hex[:8]}"
-    kubectl("create", "namespace", name)
-    kubectl("wait", "--for=create", "serviceaccount/default", f"--namespace={name}", "--timeout=30s")
-    yield name
-    # Their Pods at once: the next test may need the GPUs that they hold.
-    kubectl("delete", "deployments,jobs", "--all", f"--namespace={name}", "--cascade=foreground", "--timeout=60s")
-    kubectl("delete", "namespace", name, "--wait=false")
+    api = Api(cluster)
+    with api.namespace("test") as name:
+        yield name
+        # Their Pods at once: the next test may need the GPUs that they hold.
+        workloads = [f"/apis/apps/v1/namespaces/{name}/deployments", f"/apis/batch/v1/namespaces/{name}/jobs"]
+        for path in workloads:
+            api.delete(f"{path}?propagationPolicy=Foreground")
+        api.wait(lambda: not any(api.get(path)["items"] for path in workloads), "no workload is left")
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from tests.controlplane.kubectl import Result, as_list
+from tests.controlplane.api import Answer, Api, pods_in
 from tests.controlplane.pages import Terminal, commands, sections
 from tests.controlplane.webhook import CONFIGURATIONS, NAMESPACE, Webhook, start_on_free_ports
 from tests.objects import pod, saying
@@ -53,11 +53,17 @@ class Installation:
         self.edit(r"^images:\n.*\n", image)
 
     def call(self) -> None:
-        """Have the kustomization point the API server at the replica outside of the cluster, by a component more."""
-        self.edit(r"^components:\n", "components:\n  - outside\n")
-        outside = self.kustomization.parent / "outside" / "kustomization.yaml"
-        outside.parent.mkdir()
-        outside.write_text(yaml.safe_dump(outside_of_the_cluster(self.port)))
+        """Have the kustomization point the API server at the replica outside of the cluster."""
+        self.add("outside", outside_of_the_cluster(self.port))
+
+    def add(self, name: str, component: dict[str, Any]) -> None:
+        """Give the kustomization one more component, whose folder may be there already."""
+        self.edit(r"^components:\n", f"components:\n  - {name}\n")
+        file = self.kustomization.with_name(name) / "kustomization.yaml"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(
+            yaml.safe_dump({"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component"} | component)
+        )
 
     def edit(self, pattern: str, replacement: str) -> None:
         """Replace what is in one place of the kustomization."""
@@ -86,21 +92,32 @@ class Installation:
         finally:
             process.kill()
 
-    def policies(self) -> list[str]:
-        """Return the flags `--policies` of the Deployment. What it mounts is in a folder, as the kubelet keeps it."""
-        pod = self.own.kubectl.get("deployment", "spotgate", f"--namespace={NAMESPACE}")["spec"]["template"]["spec"]
-        served = self.folder / "served"
-        mounted = [each["configMap"]["name"] for each in pod["volumes"] if "configMap" in each]
-        for name in mounted:
-            data = self.own.kubectl.get("configmap", name, f"--namespace={NAMESPACE}")["data"]
-            served.mkdir(exist_ok=True)
-            for file, text in data.items():
-                (served / file).write_text(text)
-            for gone in {file.name for file in served.iterdir()} - data.keys():
-                (served / gone).unlink()
-        flags = [each for each in pod["containers"][0]["args"] if each.startswith("--policies=")]
-        assert flags == ["--policies=shipped", *(["--policies=/etc/spotgate/own"] if mounted else [])]
-        return [flag.replace("/etc/spotgate/own", str(served)) for flag in flags]
+    def policies(self, pod: dict[str, Any] | None = None) -> list[str]:
+        """Return the flags `--policies` of a Pod, by default of the Deployment's; its ConfigMaps are in folders.
+
+        Raise KubectlError if one is missing, for which the kubelet would wait.
+        """
+        pod = pod or self.pod()
+        container = pod["containers"][0]
+        flags = [each for each in container["args"] if each.startswith("--policies=")]
+        volumes = {each["name"]: each["configMap"]["name"] for each in pod["volumes"] if "configMap" in each}
+        for mount in container["volumeMounts"]:
+            if name := volumes.get(mount["name"]):
+                data = self.own.kubectl.get("configmap", name, f"--namespace={NAMESPACE}").get("data", {})
+                served = self.folder / "served" / name
+                served.mkdir(parents=True, exist_ok=True)
+                for file, text in data.items():
+                    (served / file).write_text(text)
+                for gone in {file.name for file in served.iterdir()} - data.keys():
+                    (served / gone).unlink()
+                flags = [flag.replace(mount["mountPath"], str(served)) for flag in flags]
+        return flags
+
+    def pod(self) -> dict[str, Any]:
+        """Return the spec of the Deployment's Pods."""
+        deployment = self.own.kubectl.get("deployment", "spotgate", f"--namespace={NAMESPACE}")
+        spec: dict[str, Any] = deployment["spec"]["template"]["spec"]
+        return spec
 
     def roll_out(self, replica: Webhook) -> None:
         """Do what the kubelet does with a changed ConfigMap, and a rollout with a changed Deployment."""
@@ -111,19 +128,25 @@ class Installation:
             replica.process.command = command
             replica.start()
 
-    def ask(self) -> Result:
-        """Apply a Pod with a reserved label, without storing it."""
-        return self.own.kubectl.run("apply", "--dry-run=server", "--filename=-", documents=as_list(RESERVED))
+    def ask(self) -> Answer:
+        """Create a Pod with a reserved label, on trial."""
+        return Api(self.own).create(pods_in("default"), RESERVED, dry_run=True)
 
     def wait_for(self, said: str, replica: Webhook) -> None:
-        """Wait until kubectl says so of that Pod."""
-        replica.wait(lambda: said in self.ask().stderr, f"kubectl says {said}")
+        """Wait until the API server says so of that Pod, in a warning or as it refuses it."""
+
+        def is_said() -> bool:
+            answer = self.ask()
+            return said in "\n".join((answer.message, *answer.warnings))
+
+        replica.wait(is_said, said)
 
     def wait_for_audit(self, replica: Webhook) -> None:
-        """Wait until that Pod is audited; nothing is said of it."""
+        """Wait until that Pod is audited, without a word."""
 
         def is_audited() -> bool:
-            assert self.ask() == Result(0, "pod/labelled created (server dry run)\n", "")
+            answer = self.ask()
+            assert (answer.status, answer.warnings) == (201, [])
             return replica.count("spotgate_findings_total", id="reserved-labels/reserved", outcome="audit") > 0
 
         replica.wait(is_audited, "a finding is audited")
@@ -153,4 +176,4 @@ def outside_of_the_cluster(port: int) -> dict[str, Any]:
         {"target": {"kind": kind, "name": "spotgate"}, "patch": yaml.safe_dump(patch)}
         for kind, patch in operations.items()
     ]
-    return {"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "patches": patches}
+    return {"patches": patches}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import subprocess
 from dataclasses import dataclass
@@ -13,9 +12,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-# The first line of what a policy says: in a warning, or in a denial, where that of the first follows on the rest.
-FINDING = re.compile(r"(?:Warning: |(?P<denial>.* denied the request: ))?\[(?P<policy>[\w-]+)\] ")
 
 # Above any `kubectl wait --timeout` of a test, so that kubectl's own message is seen.
 TIMEOUT_SECONDS = 100.0
@@ -36,16 +32,12 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """Runs kubectl as the user of `kubeconfig`, in `namespace` if there is one. `home` is for its discovery cache.
-
-    With a `policy`, what other policies say is left out of standard error.
-    """
+    """Runs kubectl as the user of `kubeconfig`, in `namespace` if there is one. `home` is for its discovery cache."""
 
     program: Path
     kubeconfig: Path
     home: Path
     namespace: str = ""
-    policy: str = ""
 
     def run(self, *arguments: str, documents: str = "") -> Result:
         """Run it, whatever comes of it; `documents` is what `-f -` reads."""
@@ -59,7 +51,7 @@ class Kubectl:
             timeout=TIMEOUT_SECONDS,
             check=False,
         )
-        return Result(done.returncode, done.stdout, said_by(self.policy, done.stderr) if self.policy else done.stderr)
+        return Result(done.returncode, done.stdout, done.stderr)
 
     def __call__(self, *arguments: str, documents: str = "") -> str:
         """Run it and return its output. Raises KubectlError if it fails."""
@@ -77,24 +69,6 @@ class Kubectl:
         return self("apply", *arguments, "--filename=-", documents=as_list(*objects))
 
 
-def said_by(policy: str, said: str) -> str:
-    """Return what kubectl said, without the warnings and the reasons for a denial that other policies gave."""
-    kept, ours = "", True
-    for line in said.splitlines(keepends=True):
-        if begins := FINDING.match(line):
-            ours = begins["policy"] == policy
-            kept += "" if ours else begins["denial"] or ""
-        elif not line.removeprefix("Warning: ").startswith("  "):
-            ours = True
-        kept += line if ours else ""
-    return kept
-
-
 def as_list(*objects: Mapping[str, Any]) -> str:
     """Return the objects as one document for `--filename=-`."""
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-
-
-def as_warnings(text: str) -> str:
-    """Return the lines as kubectl prints the warnings of an API server."""
-    return "".join(f"Warning: {line}\n" for line in text.splitlines())

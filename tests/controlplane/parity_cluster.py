@@ -42,9 +42,7 @@ def populated(webhook: Webhook, namespaces: list[JSON]) -> Iterator[Live]:
         kubectl("wait", "--for=create", "serviceaccount/default", f"--namespace={name}", "--timeout=30s")
     kubectl(*("create", "poddisruptionbudget", "x"), "--selector=app=x", "--min-available=50%", f"--namespace={SPOT}")
     webhook.wait_for_pool(names[-1])
-    webhook.wait(
-        lambda: webhook.try_out(pod("probe"), f"--namespace={SPOT}")["spec"].get("affinity"), f"{SPOT} is known"
-    )
+    webhook.wait(lambda: webhook.try_out(pod("probe"), SPOT)["spec"].get("affinity"), f"{SPOT} is known")
     with connect(webhook.cluster) as server:
         covered = deployment("x", 3) | {"metadata": {"name": "x", "namespace": SPOT}}
         webhook.wait(lambda: "PodDisruptionBudget covers" not in str(server.ask(covered, ALICE)), "the budget is known")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.controlplane import other_webhook
-from tests.controlplane.api import Api, pods_in
+from tests.controlplane.api import NODE_POOLS, Api, pods_in
 from tests.controlplane.registration import VALIDATING, configuration, entry, installed
 from tests.objects import node_pool, pod_spec
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("webhook")
 
-POOLS = "/apis/compute.coreweave.com/v1alpha1/nodepools"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 RESERVED = {"foo.coreweave.cloud/bar": "x"}
 
@@ -101,18 +100,18 @@ def test_deny_pod_and_configmap_creation__a_webhook_that_fails_open_beside_spotg
 
 
 def test_deny_custom_resource_creation_update_and_deletion__node_pools_stay_as_they_are(api: Api) -> None:
-    before = {pool["metadata"]["name"]: pool["spec"] for pool in api.get(POOLS)["items"]}
+    before = {pool["metadata"]["name"]: pool["spec"] for pool in api.get(NODE_POOLS)["items"]}
     superchip = node_pool("denied", computeClass="spot", instanceType="gb200-4x")
     answers = {
-        "create": api.create(POOLS, superchip),
-        "update": api.patch(f"{POOLS}/h100", {"spec": {"computeClass": "spot"}}),
-        "scale": api.patch(f"{POOLS}/h100/scale", {"spec": {"replicas": 0}}),
-        "delete": api.delete(f"{POOLS}/h100"),
+        "create": api.create(NODE_POOLS, superchip),
+        "update": api.patch(f"{NODE_POOLS}/h100", {"spec": {"computeClass": "spot"}}),
+        "scale": api.patch(f"{NODE_POOLS}/h100/scale", {"spec": {"replicas": 0}}),
+        "delete": api.delete(f"{NODE_POOLS}/h100"),
     }
     assert {how: answer.status for how, answer in answers.items()} == dict.fromkeys(answers, 403)
     by = 'admission webhook "node-pools.spotgate.dev" denied the request: [on-demand-fallback]'
     assert not [how for how, answer in answers.items() if not answer.message.startswith(by)]
-    assert {pool["metadata"]["name"]: pool["spec"] for pool in api.get(POOLS)["items"]} == before
+    assert {pool["metadata"]["name"]: pool["spec"] for pool in api.get(NODE_POOLS)["items"]} == before
 
 
 # should be able to deny attaching pod; should deny crd creation

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trustme
 
-from tests.controlplane.api import Api, pods_in
+from tests.controlplane.api import NODE_POOLS, Api, pods_in
 from tests.controlplane.registration import MUTATING, VALIDATING, client, configuration, entry, installed
 from tests.objects import node_pool, pod
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("webhook")
 
-POOLS = "/apis/compute.coreweave.com/v1alpha1/nodepools"
 POOL = node_pool("unanswered", instanceType="turin-gp", targetNodes=1)
 
 
@@ -139,7 +138,7 @@ def test_honor_timeout__who_waits_too_long_goes_on_as_the_failure_policy_says(
         with frozen(webhook):
             late = {case: threads.submit(create, case) for case in ("patient", "by default")}
             soon = {case: threads.submit(create, case) for case in ("fail", "ignore")}
-            pool = threads.submit(api.create, POOLS, POOL)
+            pool = threads.submit(api.create, NODE_POOLS, POOL)
             workload = threads.submit(api.create, pods_in(own).replace("pods", "podtemplates"), template())
             statuses = {case: future.result() for case, future in soon.items()}
             refused, let_in = pool.result(), workload.result()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.controlplane import other_webhook
-from tests.controlplane.api import Api, pods_in
+from tests.controlplane.api import NODE_POOLS, Api, pods_in
 from tests.controlplane.other_webhook import patching
 from tests.controlplane.registration import MUTATING, configuration, entry
 from tests.objects import node_pool, pod_spec
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("webhook")
 
-POOLS = "/apis/compute.coreweave.com/v1alpha1/nodepools"
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/rayclusters.ray.io"
 SPOT = {"spotgate.dev/capacity": "spot"}
 RESERVED = {"foo.coreweave.cloud/bar": "x"}
@@ -158,10 +157,10 @@ def test_mutate_custom_resource__spotgate_judges_what_another_webhook_makes_of_i
     only = [{"name": "own", "expression": f"object.metadata.name == '{name}'"}]
     mutator = entry(other.client("/"), own, "nodepools", group="compute.coreweave.com", matchConditions=only)
     pool = node_pool(name, instanceType="gb200-4x")
-    assert api.create(POOLS, pool, dry_run=True).body["spec"] == pool["spec"]
+    assert api.create(NODE_POOLS, pool, dry_run=True).body["spec"] == pool["spec"]
     with api.made(MUTATING, configuration(f"a-{own}", mutator)):
-        webhook.wait(lambda: api.create(POOLS, pool, dry_run=True).status == 403, "the pool is denied")
-        answer = api.create(POOLS, pool)
+        webhook.wait(lambda: api.create(NODE_POOLS, pool, dry_run=True).status == 403, "the pool is denied")
+        answer = api.create(NODE_POOLS, pool)
     assert f"NodePool {name} can't be spot: gb200-4x is a superchip" in answer.message
 
 

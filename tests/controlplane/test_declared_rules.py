@@ -168,7 +168,7 @@ def discover(api: Api) -> dict[tuple[str, str], Served]:
     }
 
 
-Counts = dict[tuple[str, str], float]
+Counts = dict[tuple[str, str], int]
 """Requests by phase and resource."""
 
 

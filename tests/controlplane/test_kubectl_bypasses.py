@@ -14,6 +14,7 @@ from tests.objects import node_pool, pod, saying
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.controlplane.cluster import Cluster
     from tests.controlplane.kubectl import Kubectl, Result
 
 pytestmark = pytest.mark.usefixtures("webhook")
@@ -107,18 +108,32 @@ def test_the_last_fallback_gets_no_owner(alice: Kubectl, kubectl: Kubectl, fallb
     assert denied(patch(alice, pool, {"ownerReferences": [owner]}), "garbage collector")
 
 
-def test_only_members_put_break_glass_on_and_only_until_it_ends(
-    alice: Kubectl, kubectl: Kubectl, fallbacks: list[str]
+def test_break_glass_is_for_the_groups_of_the_policy_and_always_in_the_audit_log(
+    cluster: Cluster, alice: Kubectl, kubectl: Kubectl, fallbacks: list[str]
 ) -> None:
     one, two = fallbacks
     kubectl("delete", NODE_POOLS, two)
-    pool = f"{NODE_POOLS}/{one}"
-    assert denied(patch(alice, pool, {"annotations": {BREAK_GLASS: "I may"}}), "only members of these groups")
-    assert patch(kubectl, pool, {"annotations": {BREAK_GLASS: "a drill until 2020-01-01T00:00:00Z"}}).returncode == 0
-    ended = kubectl.run("delete", NODE_POOLS, one, "--dry-run=server")
-    assert denied(ended, "it ended at 2020-01-01T00:00:00Z")
-    assert patch(kubectl, pool, {"annotations": {BREAK_GLASS: "a drill until 2099-01-01T00:00:00Z"}}).returncode == 0
-    holds = kubectl.run("delete", NODE_POOLS, one, "--dry-run=server")
-    assert holds.returncode == 0
-    assert "Warning: [on-demand-fallback]" in holds.stderr
-    assert patch(alice, pool, {"annotations": {BREAK_GLASS: None}}).returncode == 0
+    annotate = ("annotate", NODE_POOLS, one, f"{BREAK_GLASS}=incident 42")
+    erin = ("--as=erin", "--as-group=system:masters")
+    assert denied(alice.run(*annotate), "[object/break-glass-forbidden]")
+    alice(*annotate, *erin)
+    seen = len(cluster.audit_events())
+    last = f"NodePool {one} is the last on-demand fallback of GPU spot pool NodePool h100-spot"
+    assert denied(alice.run("delete", NODE_POOLS, one), f"[on-demand-fallback] {last}")
+    deleted = alice.run("delete", NODE_POOLS, one, *erin)
+    assert deleted.returncode == 0
+    assert deleted.stderr.startswith(f"Warning: [on-demand-fallback] {last}")
+    events = [each for each in cluster.audit_events()[seen:] if each["verb"] == "delete"]
+    assert [
+        {key: text for key, text in each["annotations"].items() if key.startswith("node-pools.spotgate.dev/")}
+        for each in events
+    ] == [
+        {
+            "node-pools.spotgate.dev/on-demand-fallback": f"deny on-demand-fallback/last-fallback: {last}",
+            "node-pools.spotgate.dev/break-glass-refused": "alice: incident 42",
+        },
+        {
+            "node-pools.spotgate.dev/on-demand-fallback": f"warn on-demand-fallback/last-fallback: {last}",
+            "node-pools.spotgate.dev/break-glass": "erin: incident 42",
+        },
+    ]

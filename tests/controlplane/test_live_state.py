@@ -11,7 +11,6 @@ import yaml
 from tests.controlplane.live import HASTE, PROVIDERS, admin, elsewhere, following, names, until
 from tests.controlplane.populate import CRDS, wait_for_crds
 from tests.objects import node_pool
-from webhook.cluster import source
 from webhook.cluster.api import Api
 from webhook.cluster.live import LiveState
 
@@ -107,15 +106,6 @@ async def test_nodes_show_their_provider_and_the_oldest_kubelet_and_the_api_serv
         await until(lambda: state.view().providers == set())
         version = json.loads(bare_cluster.kubectl("get", "--raw=/version"))
         assert state.view().api_server == (int(version["major"]), int(version["minor"]))
-
-
-@pytest.mark.usefixtures("bare_pools")
-async def test_more_objects_than_fit_in_one_answer_are_all_read(
-    bare_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(source, "PAGE", 3)
-    async with following(admin(bare_cluster)) as state:
-        assert len(names(state.view())) == len(names(await state.fresh())) == 4
 
 
 # Fresh

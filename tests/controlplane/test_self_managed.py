@@ -131,7 +131,7 @@ class Installation:
                         verify_chain(served, bundle, now=datetime.now(UTC))
                     except CertificateProblem as problem:
                         self.untrusted.append(f"{webhook}: {problem}")
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.04)
 
     async def issued(self) -> Issued:
         return Issued.from_data((await read_secret(self.api, *SECRET, SECONDS)).data, now=datetime.now(UTC))
@@ -308,7 +308,7 @@ async def test_a_clock_that_is_an_hour_off_is_tolerated(
     """Have a process whose clock is ahead issue what others serve, and one whose clock is behind serve what they issue."""
     policies = f"--policies={MANIFESTS.parent / 'policies'}"
     flags = [f"--tls-secret={'/'.join(SECRET)}", f"--tls-name={NAMES[0]}", policies, f"--kubeconfig={account}"]
-    process = chaos_service.Replica(0, tmp_path, flags, clock)
+    process = chaos_service.Replica(0, tmp_path, flags, clock, hasty=True)
     async with installed(bare_cluster, account, replicas=0 if clock == "+1h" else 1) as installation:
         try:
             await process.start()

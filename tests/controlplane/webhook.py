@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from certs.authority import create_authority, issue_leaf
+from tests.controlplane.api import NODE_POOLS, Api, accepted, pods_in
 from tests.objects import node_pool, pod, saying
 from webhook.commands import main
 from webhook.engine.bundle import SHIPPED
@@ -102,9 +103,8 @@ class Webhook:
     def _is_called(self) -> bool:
         before = {phase: self.count("spotgate_decisions_total", phase=phase) for phase in ("mutate", "validate")}
         self.try_out(saying(pod("probe"), {"spotgate.dev/capacity": "spot"}))
-        pool = json.dumps(node_pool("probe"))
-        answer = self.cluster.kubectl.run("create", "--dry-run=server", "--filename=-", documents=pool)
-        return answer.returncode == 0 and all(
+        answer = Api(self.cluster).create(NODE_POOLS, node_pool("probe"), dry_run=True)
+        return not answer.message and all(
             self.count("spotgate_decisions_total", phase=phase) > count for phase, count in before.items()
         )
 
@@ -114,14 +114,10 @@ class Webhook:
         asking["metadata"]["annotations"] = {"spotgate.dev/node-pool": name}
         self.wait(lambda: self.try_out(asking)["spec"].get("nodeSelector"), f"Pods can be placed on {name}")
 
-    def try_out(self, thing: dict[str, Any], *arguments: str) -> dict[str, Any]:
-        """Return what would be stored if this were created. Raises KubectlError."""
-        made: dict[str, Any] = json.loads(
-            self.cluster.kubectl(
-                "create", "--dry-run=server", "--output=json", "--filename=-", *arguments, documents=json.dumps(thing)
-            )
-        )
-        return made
+    def try_out(self, pod: dict[str, Any], namespace: str = "default") -> dict[str, Any]:
+        """Return what would be stored if this Pod were created. Raises RefusedError."""
+        path = pods_in(pod["metadata"].get("namespace", namespace))
+        return accepted(Api(self.cluster).create(path, pod, dry_run=True)).body
 
     def _is_ready(self) -> bool:
         if self.process.exit_code is not None:
