@@ -7,6 +7,7 @@ assert (answer.status, answer.warnings) == (201, [])
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import json
 import re
@@ -21,6 +22,7 @@ from webhook.rehearse.controlplane.control_plane import POLL_SECONDS, START_SECO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
     from tests.controlplane.cluster import Cluster
 
@@ -70,7 +72,7 @@ class Api:
     ) -> Answer:
         """Send a request as the administrator."""
         credentials = self.cluster.credentials
-        tls = ssl.create_default_context(cafile=str(credentials.authority))
+        tls = _trusting(credentials.authority)
         address = credentials.url.removeprefix("https://")
         headers = {"Authorization": f"Bearer {credentials.tokens['admin']}", "Content-Type": content}
         connection = http.client.HTTPSConnection(address, timeout=TIMEOUT_SECONDS, context=tls)
@@ -124,6 +126,11 @@ class Api:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"not after {START_SECONDS:.0f} s: {what}")
             time.sleep(POLL_SECONDS)
+
+
+@functools.cache
+def _trusting(authority: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(authority))
 
 
 def accepted(answer: Answer) -> Answer:

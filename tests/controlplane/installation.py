@@ -56,9 +56,9 @@ class Installation:
         """Have the kustomization point the API server at the replica outside of the cluster."""
         self.add("outside", outside_of_the_cluster(self.port))
 
-    def add(self, name: str, component: dict[str, Any]) -> None:
+    def add(self, name: str, component: dict[str, Any], after: str = r"^components:\n") -> None:
         """Give the kustomization one more component, whose folder may be there already."""
-        self.edit(r"^components:\n", f"components:\n  - {name}\n")
+        self.edit(after, rf"\g<0>  - {name}\n")
         file = self.kustomization.with_name(name) / "kustomization.yaml"
         file.parent.mkdir(exist_ok=True)
         file.write_text(

@@ -362,6 +362,7 @@ def test_the_chart_from_nothing_through_every_mode_to_nothing(installation: Inst
 def test_pods_of_the_version_before_can_start_again_until_an_upgrade_is_through(installation: Installation) -> None:
     """Apply the upgrade, undo it as if its rollout were stuck, and apply it again: from a ConfigMap to the image's policies."""
     installation.copy("gke")
+    installation.choose("", instead_of="audit-only")
     for name in ("old", "new"):
         (write_policies(installation.kustomization.with_name(name)) / "team.yaml").write_text(TEAM)
     files = sorted(file.name for file in installation.kustomization.with_name("old").iterdir())
@@ -372,8 +373,8 @@ def test_pods_of_the_version_before_can_start_again_until_an_upgrade_is_through(
     installation.run(APPLY)
     spec, before = installation.pod(), installation.policies()
     generator = {"name": "spotgate-own-policies", "namespace": NAMESPACE, "behavior": "merge", "files": ["team.yaml"]}
-    installation.edit(r"^  - old\n", "")
-    installation.add("new", {"configMapGenerator": [generator]})
+    installation.edit(r"^  - old\n", "  - ../../components/deny\n")
+    installation.add("new", {"configMapGenerator": [generator]}, after=r".*/deny\n")
     installation.run(APPLY)
     after = installation.policies()
     assert after != before == installation.policies(spec)

@@ -136,7 +136,7 @@ def test_S4_a_flood_from_another_address_costs_the_api_server_no_call(guard: Cal
     ca_pem, pair = certificate()
     guarded = guard(pair, ca_pem)
     guarded.webhook.wait(guarded.is_asked, "the API server asks")
-    command = [sys.executable, "-m", "tests.controlplane.flood", str(guarded.port), str(SECONDS + 2)]
+    command = [sys.executable, "-m", "tests.controlplane.flood", str(guarded.port), str(SECONDS + 3)]
     flood = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         guarded.webhook.wait(lambda: guarded.webhook.count("spotgate_connections") > 100, "the flood has begun")
