@@ -200,7 +200,7 @@ def test_reports_are_written_pruned_and_never_taken_from_others(things: Cluster,
         taken = audit(auditor, "--write-reports")
         assert taken.code == 2
         assert "409 Conflict" in taken.said
-        assert "somebody else has written to a report of the name spotgate-audit" in taken.said
+        assert "another field manager has written the report spotgate-audit" in taken.said
         kubectl("delete", "policyreport", "spotgate-audit", "--namespace=shop")
 
         assert "reports: 3 applied, 0 deleted" in audit(auditor, "--write-reports").said

@@ -155,7 +155,7 @@ def test_what_somebody_broke_is_told_as_the_api_server_acts_on_it(webhook: Webho
     said = "fail: webhooks[mutate.spotgate.dev].namespaceSelector is not as rendered; last written by field manager "
     assert difference.startswith(f"{said}admissionsenforcer (20")
     (failed,) = problems.pop("failed calls")
-    assert re.search(r"workloads\.spotgate\.dev let through \d", failed)
+    assert re.search(r"workloads\.spotgate\.dev failed open \d", failed)
     of_replicas = {name for name in problems if name.startswith("replica ")}  # of those that have looked meanwhile
     assert {text.partition(" by ")[0] for name in of_replicas for text in problems.pop(name)} <= {
         "warn: its certificate is not trusted"
@@ -169,7 +169,7 @@ def test_what_somebody_broke_is_told_as_the_api_server_acts_on_it(webhook: Webho
         "ValidatingWebhookConfiguration": "fail: webhook node-pools.spotgate.dev is missing",
         "later webhooks": "fail: after spotgate are asked about Pods: zz-undo/undo.example.com; "
         "the probe did not keep what spotgate changes",
-        "ServiceAccount spotgate": "fail: it may not: list poddisruptionbudgets.policy; watch poddisruptionbudgets.policy",
+        "ServiceAccount spotgate": "fail: it lacks permissions: list poddisruptionbudgets.policy; watch poddisruptionbudgets.policy",
     }
 
 
@@ -219,7 +219,7 @@ def test_permissions_are_told_as_they_are_granted(webhook: Webhook, proxy: PodPr
     assert {"capacity", "certificates", "configurations", "probe ReservedLabels", "failed calls"} <= lacking.keys()
     (account,) = lacking["ServiceAccount spotgate"]
     assert account == (
-        "fail: it may not: patch mutatingwebhookconfigurations.admissionregistration.k8s.io/spotgate; "
+        "fail: it lacks permissions: patch mutatingwebhookconfigurations.admissionregistration.k8s.io/spotgate; "
         "patch validatingwebhookconfigurations.admissionregistration.k8s.io/spotgate; "
         "get secrets/spotgate-certificates in spotgate-system; patch secrets/spotgate-certificates in spotgate-system; "
         "create secrets in spotgate-system"

@@ -226,7 +226,7 @@ def test_the_command_says_what_an_installation_lacks(bare_cluster: Cluster) -> N
     assert code == 1
     assert [each["problem"] for each in json.loads(shown)["items"]] == [
         "it does not exist",
-        "there are none named spotgate",
+        "none is named spotgate",
     ]
     code, _, errors = certs(bare_cluster, "rotate")
     assert code == 2
@@ -391,7 +391,7 @@ async def test_the_command_shows_checks_and_rotates(bare_cluster: Cluster, accou
         code, checked, _ = await asyncio.to_thread(certs, bare_cluster, "check", "--within=31")
         assert code == 1
         assert "it expires in 29 days" in checked
-        assert (await asyncio.to_thread(certs, bare_cluster, "check"))[1] == "what the replicas serve is trusted\n"
+        assert (await asyncio.to_thread(certs, bare_cluster, "check"))[1] == "the served certificates are trusted\n"
         before = await installation.issued()
         code, rotated, errors = await asyncio.to_thread(certs, bare_cluster, "rotate")
         assert (code, errors) == (0, "")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from webhook.base.exits import CANNOT_JUDGE, FINE, FOUND
 from webhook.base.text import printable
 
 if TYPE_CHECKING:
@@ -43,6 +44,15 @@ def show_in_colour(lines: Iterable[Line]) -> None:
 def complain(*texts: str) -> None:
     """Print problems on standard error, each in one plain line."""
     print(plain([(text, "")] for text in texts), file=sys.stderr)
+
+
+def exit_code(problems: Iterable[str], *, found: bool) -> int:
+    """Print what could not be judged, after the output, and return the exit code of a command."""
+    if texts := list(problems):
+        sys.stdout.flush()
+        complain(*texts)
+        return CANNOT_JUDGE
+    return FOUND if found else FINE
 
 
 def plain(lines: Iterable[Line]) -> str:

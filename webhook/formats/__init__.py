@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import pkgutil
-import sys
 from argparse import ArgumentTypeError
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from webhook.base.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
-from webhook.base.terminal import complain
+from webhook.base.exits import CannotJudgeError
+from webhook.base.terminal import exit_code
 from webhook.policy.errors import problem_lines
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def add_output(parser: ArgumentParser) -> None:
         metavar="FORMAT[=FILE]",
         type=_output,
         action="append",
-        help=f"{', '.join(FORMATS)}; to a file where one is named; repeatable; default: table",
+        help=f"{', '.join(FORMATS)}; FORMAT=FILE writes a file; repeatable; default: table",
     )
     parser.add_argument(
         "--fail-on",
@@ -68,7 +67,7 @@ def add_output(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--verbose",
         action="store_true",
-        help="let the table show every finding and every patch by itself, not those alike in one entry",
+        help="list every finding and every patch in the table, instead of groups",
     )
 
 
@@ -97,11 +96,8 @@ def write_report(report: Report, outputs: Iterable[Output], fixes: Iterable[str]
     ``fixes`` say how to correct what could not be judged.
     """
     unwritten = [problem for each in outputs if (problem := _write(report, *each))]
-    if report.unreadable or unwritten:
-        sys.stdout.flush()
-        complain(*problem_lines(report.unreadable, alone=report.verbose), *unwritten, *fixes)
-        return CANNOT_JUDGE
-    return FOUND if any(map(report.fails, report.results)) else FINE
+    problems = [*problem_lines(report.unreadable, alone=report.verbose), *unwritten, *fixes]
+    return exit_code(problems, found=any(map(report.fails, report.results)))
 
 
 def _write(report: Report, name: str, file: Path | None) -> str:

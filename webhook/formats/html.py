@@ -25,18 +25,17 @@ from webhook.reclaim import svg
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from webhook.offline.additions import Addition
     from webhook.offline.report import ObjectReport, Report, Result
 
     Found = tuple[ObjectReport, Result]
 
-OUTCOMES: Final = ("deny", "warn", "indeterminate", "audit")
 _MEANINGS: Final = {
     "deny": "would be denied",
     "warn": "admitted with a warning",
     "indeterminate": "can't be decided from the files",
     "audit": "only recorded",
 }
+OUTCOMES: Final = tuple(_MEANINGS)
 _OPEN_AT_MOST: Final = 25
 """Entries up to which denials are shown open."""
 
@@ -58,10 +57,13 @@ class Place(NamedTuple):
 
 def render(report: Report) -> str:
     """Return the report as a page."""
-    found = [(each, result) for each in report.objects for result in each.results]
-    parts = _parts(report, found)
+    found = [(thing, result) for thing in report.objects for result in thing.results]
+    by_policy = _rows(found, lambda pair: pair[1].policy)
+    parts = [_part(report, name, [pair for pair in found if pair[1].policy == name]) for name, _ in by_policy]
     drawn = _drawn(report)
-    counts = report.summary
+    changed = alike(
+        (thing for thing in report.objects if thing.additions), lambda each: msgspec.json.encode(each.additions)
+    )
     return page(
         "check.html",
         style="drawing.css",
@@ -70,20 +72,20 @@ def render(report: Report) -> str:
         SHOWN=_ROWS,
         verdict=_verdict(report),
         summary=_summary(report),
-        counts=counts,
-        found=[outcome for outcome in OUTCOMES if counts[outcome]],
-        unreadable=alike(report.unreadable, lambda each: each.text),
-        warnings=alike(report.warnings, lambda each: each.text),
+        counts=report.summary,
+        found=[outcome for outcome in OUTCOMES if report.summary[outcome]],
+        unreadable=alike(report.unreadable, lambda problem: problem.text),
+        warnings=alike(report.warnings, lambda problem: problem.text),
         policies=parts,
         opened=sum(len(part["groups"]) for part in parts) <= _OPEN_AT_MOST,
-        by_policy=_rows(found, _policy),
+        by_policy=by_policy,
         by_namespace=_rows(found, lambda pair: pair[0].namespace or NOBODY),
         by_team=_rows(found, lambda pair: pair[0].team),
-        namespaces=sorted({each.namespace or NOBODY for each in report.objects}),
-        teams=sorted({each.team for each in report.objects}),
+        namespaces=sorted({thing.namespace or NOBODY for thing in report.objects}),
+        teams=sorted({thing.team for thing in report.objects}),
         cut_off=drawn[:_DRAWN_AT_MOST],
         undrawn=len(drawn[_DRAWN_AT_MOST:]),
-        injected=_injected(report),
+        injected=[(same[0].additions, [_place(each, each.line) for each in same]) for same in changed.values()],
         as_field=as_field,
     )
 
@@ -115,26 +117,13 @@ def _rows(found: Iterable[Found], name_of: Callable[[Found], str]) -> list[tuple
     return sorted(rows, key=lambda row: (*(-row[1][outcome] for outcome in OUTCOMES), row[0]))
 
 
-def _policy(found: Found) -> str:
-    return found[1].policy
-
-
-def _entry(found: Found) -> tuple[str, str]:
-    return found[1].outcome, entry_of(found[1]) or f"{found[1].id}: {found[1].reason}"
-
-
-def _parts(report: Report, found: list[Found]) -> list[dict[str, Any]]:
-    """Return the policies with findings, each with groups of findings of the same `_entry`."""
-    by_policy = alike(found, _policy)
-    kinds = policy_kinds()
-    parts: list[dict[str, Any]] = []
-    for name, _ in _rows(found, _policy):
-        groups = alike(by_policy[name], _entry)
-        ordered = sorted(map(_group, groups.values()), key=lambda group: OUTCOMES.index(group["outcome"]))
-        kind = report.kinds.get(name, "")
-        about = cleandoc(kinds[kind].spec.__doc__ or "") if kind in kinds else ""
-        parts.append({"name": name, "kind": kind, "about": about, "groups": ordered})
-    return parts
+def _part(report: Report, policy: str, found: list[Found]) -> dict[str, Any]:
+    """Return a policy with groups of its findings: of one outcome, and one entry or reason."""
+    kind, kinds = report.kinds.get(policy, ""), policy_kinds()
+    groups = alike(found, lambda pair: (pair[1].outcome, entry_of(pair[1]) or f"{pair[1].id}: {pair[1].reason}"))
+    ordered = sorted(map(_group, groups.values()), key=lambda group: OUTCOMES.index(group["outcome"]))
+    about = cleandoc(kinds[kind].spec.__doc__ or "") if kind in kinds else ""
+    return {"name": policy, "kind": kind, "about": about, "groups": ordered}
 
 
 def _group(found: list[Found]) -> dict[str, Any]:
@@ -171,13 +160,6 @@ def _drawn(report: Report) -> list[tuple[Markup, list[Place]]]:
         picture = svg.element(f"{what}, on {timeline.provider}", timeline)
         drawn.append((Markup(picture), [place for place, _ in pairs]))  # noqa: S704 - it escapes
     return drawn
-
-
-def _injected(report: Report) -> list[tuple[tuple[Addition, ...], list[Place]]]:
-    """Return what is added to objects, and the places of the objects to which the same is added."""
-    changed = [each for each in report.objects if each.additions]
-    groups = alike(changed, lambda each: msgspec.json.encode(each.additions)).values()
-    return [(group[0].additions, [_place(each, each.line) for each in group]) for group in groups]
 
 
 def _place(judged: ObjectReport, line: int, field: str = "") -> Place:

@@ -210,7 +210,6 @@ def node(name: str, **labels: str) -> NodeFacts:
 
 
 def test_spot_nodes_are_known_by_their_label_or_by_their_pool() -> None:
-    providers = BUNDLE.providers
     pools = (
         Pool(provider="cks", kind="NodePool", name="a", pool_name="a", capacity=CapacityType.SPOT),
         Pool(provider="cks", kind="NodePool", name="b", pool_name="b", capacity=CapacityType.ON_DEMAND),
@@ -226,8 +225,7 @@ def test_spot_nodes_are_known_by_their_label_or_by_their_pool() -> None:
         node("of-nobody"),
     ]
     view = ClusterView(pools=pools, nodes=view_of_nodes(nodes).nodes)
-    found = spot_nodes(view, providers)
-    assert {name: each.pool and each.pool.name for name, each in found.items()} == {
+    assert {name: pool and pool.name for name, (_, pool) in spot_nodes(view).items()} == {
         "spot-pool": "a",
         "both-spot": "c",
         "unseen-pool": None,

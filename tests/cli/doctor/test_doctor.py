@@ -161,8 +161,8 @@ async def test_a_healthy_installation_has_no_problem() -> None:
     assert [text for text in HEALTHY_SAID if text not in said] == []
 
 
-SILENT = "unknown: what it serves and knows can't be read: 503 Service Unavailable: error trying to reach service"
-WHY = "; what replicas serve can't be read: 503"
+SILENT = "unknown: its state can't be read: 503 Service Unavailable: error trying to reach service"
+WHY = "; the replicas' certificates can't be read: 503"
 
 # As in cases.yaml, for answers that a program changes.
 CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
@@ -215,7 +215,7 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
         {**own(""), CONFIGMAP: GONE, MUTATING: GONE, VALIDATING: GONE},
         {
             "policies": "fail: policies in /etc/spotgate/own: ConfigMap spotgate-system/spotgate-own-policies does not exist",
-            "MutatingWebhookConfiguration": "fail: it is not there: nothing of it is enforced",
+            "MutatingWebhookConfiguration": "fail: it doesn't exist, so nothing is enforced",
             "ValidatingWebhookConfiguration": "fail: it is not there",
             "probes": "unknown: ",
         },
@@ -289,7 +289,7 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
         {
             "policies": "warn: EvictionStrategy eviction-strategy in team.yaml replaces the shipped one",
             "probe EvictionStrategy": "unknown: enforcement is audit, which no answer shows",
-            "replica": "warn: it judges by bundle ",
+            "replica": "warn: it uses bundle ",
         },
     ),
     # Other webhooks
@@ -313,11 +313,11 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
     # The cluster
     "clocks apart": (
         {"GET /version": Answer(200, '{"gitVersion": "v1.36.3", "major": "1", "minor": "36"}', (), IN_AN_HOUR)},
-        {"clocks": r"warn: apart from this machine: the API server by \+\d{4} s$"},
+        {"clocks": r"warn: differ from this machine: the API server by \+\d{4} s$"},
     ),
     "calls that failed open": (
         {"GET /metrics": counted("apiserver_admission_webhook_fail_open_count", name="workloads.spotgate.dev")},
-        {"failed calls": "warn: since the start of the API server that answered: workloads.spotgate.dev let through 3"},
+        {"failed calls": "warn: since the start of the API server that answered: workloads.spotgate.dev failed open 3"},
     ),
     "calls that were refused": (
         {
@@ -372,18 +372,20 @@ ACCOUNT = "ServiceAccount spotgate"
 @pytest.mark.parametrize(
     ("changed", "denied", "said"),
     [
-        ({}, "list poddisruptionbudgets", {ACCOUNT: "fail: it may not: list poddisruptionbudgets.policy"}),
+        ({}, "list poddisruptionbudgets", {ACCOUNT: "fail: it lacks permissions: list poddisruptionbudgets.policy"}),
         ({}, "patch secrets", {}),
         ({DEPLOYMENT: SELF_MANAGED}, "", {}),
         (
             {DEPLOYMENT: SELF_MANAGED},
             "patch secrets",
-            {ACCOUNT: "fail: it may not: patch secrets/spotgate-certificates in spotgate-system"},
+            {ACCOUNT: "fail: it lacks permissions: patch secrets/spotgate-certificates in spotgate-system"},
         ),
         (
             {DEPLOYMENT: SELF_MANAGED},
             "patch mutatingwebhookconfigurations",
-            {ACCOUNT: "fail: it may not: patch mutatingwebhookconfigurations.admissionregistration.k8s.io/spotgate"},
+            {
+                ACCOUNT: "fail: it lacks permissions: patch mutatingwebhookconfigurations.admissionregistration.k8s.io/spotgate"
+            },
         ),
     ],
 )
@@ -411,7 +413,7 @@ async def test_an_emptied_ca_bundle_is_told_where_nothing_else_can_be_read(secre
         MUTATING: emptied,
     }
     problems = await found(RecordedApi(changed))
-    assert any("it holds no certificate, so every call fails" in each for each in problems["caBundles"])
+    assert any("it has no certificate, so every call fails" in each for each in problems["caBundles"])
 
 
 async def test_only_replicas_that_manage_certificates_need_to_write() -> None:

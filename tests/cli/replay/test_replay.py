@@ -294,9 +294,7 @@ def test_a_plain_review_without_policies_to_compare_with_is_said(run: Run, write
     write("review.json", review())
     done = run("replay", "review.json", "--policies", write("new.yaml", policy()))
     assert done.code == 2
-    assert done.err == (
-        "review.json:1:1: says nothing of how it was answered; name the policies to compare with: --against\n"
-    )
+    assert done.err == ("review.json:1:1: has no recorded answer; pass the policies to compare with: --against\n")
 
 
 def test_an_exemption_is_judged_at_the_time_of_the_recording(run: Run, write: Write) -> None:

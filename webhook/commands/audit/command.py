@@ -31,15 +31,13 @@ workload. It writes nothing without --write-reports.
 EPILOG: Final = """\
 examples:
   %(prog)s
-  %(prog)s -n shop -n research -o json
   %(prog)s --fail-on warn -o table -o sarif=audit.sarif
   %(prog)s --in-cluster --policies shipped --policies /etc/spotgate/own --write-reports
 
 exit codes:
   0  nothing at or above --fail-on
   1  findings at or above --fail-on
-  2  spotgate could not judge: a part of the cluster can't be read, a policy is invalid, reports
-     can't be written, or the command line is wrong
+  2  a part of the cluster can't be read, a policy is invalid, or reports can't be written
 """
 
 

@@ -20,7 +20,7 @@ from webhook.offline.report import ReclaimRisk, RiskReason
 from webhook.reclaim.timeline import timeline_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
@@ -35,13 +35,6 @@ _SUITABILITY: Final = "SpotSuitability"
 _FALLBACK: Final = "OnDemandFallback"
 _OF_NODES: Final = frozenset({("apps", "DaemonSet"), ("", "Node")})
 """Owners of Pods that belong to a Node and end with it."""
-
-
-class SpotNode(msgspec.Struct, frozen=True):
-    """The provider and the node pool of a spot Node. The pool is None if nothing declares it."""
-
-    provider: Provider
-    pool: Pool | None
 
 
 class SpotWorkload(msgspec.Struct, kw_only=True):
@@ -77,7 +70,7 @@ class OnSpot:
     def __init__(self, bundle: Bundle, view: ClusterView, judge: Judge) -> None:
         self._bundle = bundle
         self._view = view
-        self._nodes = spot_nodes(view, bundle.providers)
+        self._nodes = spot_nodes(view)
         self._judge = judge
         self._budgets = GraceBudgets(bundle.providers)
         self._kinds = {policy.name: policy.kind.name for policy in bundle.policies}
@@ -89,35 +82,36 @@ class OnSpot:
         """Count a Pod that runs on a spot Node, or has an on-demand floor."""
         node = self._nodes.get(node_name)
         if node_name and controller is not None and FLOOR_ANNOTATION.encode() in bytes(raw):
-            self._count(decode_pod(raw), (controller.group, controller.kind, identity[2], controller.name), node)
+            owner_identity = (controller.group, controller.kind, identity[2], controller.name)
+            self._count(decode_pod(raw), owner_identity, on_demand=node is None)
         owner = (controller.group, controller.kind) if controller is not None else None
         if node is None or owner in _OF_NODES:
             return
         _, _, namespace, _ = identity
         if self._bundle.index.system_namespaces.contains(namespace, self._view) is Tristate.YES:
             return
-        self._workloads[identity] = self._of_pod(raw, node)
+        self._workloads[identity] = self._of_pod(raw, self._bundle.providers[node[0]], node[1])
         if controller is not None:
             self.pass_on(identity, controller)
 
-    def _count(self, pod: Pod, owner: Identity, node: SpotNode | None) -> None:
+    def _count(self, pod: Pod, owner: Identity, *, on_demand: bool) -> None:
         """Count a bound Pod for the on-demand floor of its ReplicaSet."""
         floor = parse_floor(pod.annotations.get(FLOOR_ANNOTATION, ""))
         if floor is not None and owner[:2] == ("apps", "ReplicaSet"):
             count = self._floors.setdefault(owner, FloorCount(floor))
             count.pods += 1
-            count.on_demand += node is None
+            count.on_demand += on_demand
 
-    def _of_pod(self, raw: msgspec.Raw, node: SpotNode) -> SpotWorkload:
+    def _of_pod(self, raw: msgspec.Raw, provider: Provider, pool: Pool | None) -> SpotWorkload:
         """Return a Pod as a workload, and whether it gets its whole grace period as it runs."""
-        pools = [node.pool.name] if node.pool is not None and node.pool.name else []
+        pools = [pool.name] if pool is not None and pool.name else []
         workload = SpotWorkload(version="v1", pods=1, pools=pools)
         pod = decode_pod(raw)
-        anywhere = Target(preferred=False, because="", providers=(node.provider,), pools=None)
-        budget = self._budgets.of_pools([node.pool]) if node.pool is not None else self._budgets.of(anywhere)
+        anywhere = Target(preferred=False, because="", providers=(provider,), pools=None)
+        budget = self._budgets.of_pools([pool]) if pool is not None else self._budgets.of(anywhere)
         if budget is None:
             return workload
-        timeline = timeline_of("", pod, pod, provider=node.provider, pool=node.pool, budget=budget)
+        timeline = timeline_of("", pod, pod, provider=provider, pool=pool, budget=budget)
         if pod.annotations.get(timeline.unevicted) == "true":
             fix = f"remove the annotation `{timeline.unevicted}`, or run it on demand"
             workload.reasons.append(RiskReason(id="spot-suitability/protection", reason=timeline.verdict, fix=fix))
@@ -200,16 +194,12 @@ def _reason(finding: Finding) -> RiskReason:
     return RiskReason(id=finding.id, reason=finding.reason, fix=finding.fix)
 
 
-def spot_nodes(view: ClusterView, providers: Mapping[str, Provider]) -> dict[str, SpotNode]:
-    """Return the spot Nodes, by name: those with a spot label, and those of a spot pool."""
-    pools = {
-        (pool.provider, pool.pool_name): pool
-        for pool in (*view.node_groups, *(view.pools or ()))
-        if not pool.elsewhere and pool.pool_name
-    }
-    nodes: dict[str, SpotNode] = {}
-    for name, kind in view.nodes.items():
-        pool = pools.get((kind.provider, kind.pool))
-        if kind.spot or (pool is not None and pool.spot):
-            nodes[name] = SpotNode(providers[kind.provider], pool)
-    return nodes
+def spot_nodes(view: ClusterView) -> dict[str, tuple[str, Pool | None]]:
+    """Return the provider and the node pool of the spot Nodes: those with a spot label, and those of a spot pool.
+
+    The pool is None if nothing declares it.
+    """
+    listed = (*view.node_groups, *(view.pools or ()))
+    pools = {(pool.provider, pool.pool_name): pool for pool in listed if not pool.elsewhere and pool.pool_name}
+    nodes = ((name, kind, pools.get((kind.provider, kind.pool))) for name, kind in view.nodes.items())
+    return {name: (kind.provider, pool) for name, kind, pool in nodes if kind.spot or (pool is not None and pool.spot)}

@@ -165,7 +165,7 @@ async def _delete(api: Api, served: ServedResource, metadata: JSON) -> None:
 
 def _fix(error: ApiError, kinds: ReportKinds) -> str:
     if error.status == HTTPStatus.CONFLICT:
-        return f"; somebody else has written to a report of the name {NAME}: remove it, or leave it to the audit"
+        return f"; another field manager has written the report {NAME}: remove the report, or leave it to the audit"
     if error.status == HTTPStatus.FORBIDDEN:
         rule = {
             "apiGroups": [kinds.namespaced.resource.group],

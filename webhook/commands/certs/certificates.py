@@ -88,10 +88,10 @@ def judge(certificates: Certificates, *, now: datetime) -> Iterator[Item]:
     """Yield each certificate and caBundle, with its problem. `now` is timezone-aware."""
     data = certificates.secret.data
     if not certificates.secret.resource_version:
-        fix = "replicas with --tls-secret make it: see their log; `spotgate certs --secret` looks at another"
+        fix = "replicas with --tls-secret create it: see their log; for another Secret, use `spotgate certs --secret`"
         yield Item("Secret", problem="it does not exist", fix=fix)
     elif "tls.crt" not in data:
-        yield Item("Secret", problem="it holds no tls.crt", fix="`spotgate certs --secret` looks at another")
+        yield Item("Secret", problem="it has no tls.crt", fix="for another Secret, use `spotgate certs --secret`")
     if certificates.self_managed:
         try:
             Issued.from_data(data, now=now)
@@ -108,10 +108,10 @@ def judge(certificates: Certificates, *, now: datetime) -> Iterator[Item]:
             yield Item("certificate", end_of_trust(leaf), detail, invalid.problem, invalid.fix)
     for replica, current in certificates.replicas.items():
         problem = "" if current else "it does not serve a certificate of the Secret's CA yet"
-        yield Item(f"replica {replica}", problem=problem, fix="" if current else "look into its log if it stays so")
+        yield Item(f"replica {replica}", problem=problem, fix="" if current else "if this persists, see its log")
     if not certificates.bundles:
         fix = "apply what `spotgate webhook-config` prints: until then nothing is enforced"
-        yield Item("webhook configurations", problem="there are none named spotgate", fix=fix)
+        yield Item("webhook configurations", problem="none is named spotgate", fix=fix)
     yield from judge_trust(leaf, certificates.bundles, now=now)
 
 
@@ -121,7 +121,7 @@ def judge_trust(leaf: bytes, configurations: Sequence[CaBundles], *, now: dateti
         for webhook, bundle in configuration.by_webhook.items():
             what, end = f"caBundle of {webhook}", end_of_trust(bundle)
             if end is None:
-                yield Item(what, problem="it holds no certificate, so every call fails", fix=_NO_CA)
+                yield Item(what, problem="it has no certificate, so every call fails", fix=_NO_CA)
                 continue
             detail = counted(len(x509.load_pem_x509_certificates(bundle)), "CA")
             try:

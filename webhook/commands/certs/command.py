@@ -35,7 +35,6 @@ EPILOG: Final = """\
 examples:
   %(prog)s show
   %(prog)s check --within 14
-  %(prog)s show --secret spotgate-system/spotgate-tls -o json
   %(prog)s rotate
 
 exit codes:
@@ -104,13 +103,13 @@ def _ending(item: Item, now: datetime, days: int) -> Item:
     if item.problem or item.expires is None or item.expires - now > timedelta(days=days):
         return item
     problem = f"it expires in {max((item.expires - now).days, 0)} days"
-    fix = "the log of replicas with --tls-secret says why it is not renewed; any other, renew where it comes from"
+    fix = "for replicas with --tls-secret, see their log; otherwise, renew it where it comes from"
     return replace(item, problem=problem, fix=fix)
 
 
 def _lines(items: Sequence[Item], now: datetime) -> Iterator[Line]:
     if not items:
-        yield [("what the replicas serve is trusted", "")]
+        yield [("the served certificates are trusted", "")]
     width = max((len(item.what) for item in items), default=0)
     for item in items:
         end = f"until {item.expires:%Y-%m-%d} ({(item.expires - now).days} days)  " if item.expires else ""
@@ -129,7 +128,7 @@ async def _rotate(api: Api, options: CertsOptions) -> int:
     certificates = await read_certificates(api, *options.secret, now=utc_now())
     if not certificates.self_managed or not certificates.names:
         raise CannotJudgeError(
-            f"spotgate certs: Secret {'/'.join(options.secret)} holds no CA of spotgate's own: nothing to rotate; "
+            f"spotgate certs: Secret {'/'.join(options.secret)} has no CA of spotgate: there is nothing to rotate; "
             "renew the certificate where it comes from (cert-manager: `cmctl renew`)"
         )
     issued = issue(certificates.names, now=utc_now())
@@ -146,8 +145,8 @@ async def _rotate(api: Api, options: CertsOptions) -> int:
     except TimeoutError:
         late = [name for name, current in replicas.items() if not current]
         complain(
-            f"spotgate certs: after {options.timeout:.0f} s not all replicas serve it: "
-            f"{', '.join(late) or 'none says what it serves'}; they go on with it: see their log"
+            f"spotgate certs: after {options.timeout:.0f} s, these replicas don't serve it yet: "
+            f"{', '.join(late) or 'all, or their state is unknown'}; the replicas continue; see their log"
         )
         return FOUND
     print(f"{counted(len(replicas), 'replica')} serve it. The old CA leaves the caBundles in ten minutes.")

@@ -45,15 +45,13 @@ examples:
   %(prog)s deploy/
   %(prog)s --state cluster/ -o json deploy/ nodepools.yaml
   %(prog)s --changed-since origin/main --against origin/main deploy/
-  %(prog)s --kustomize overlays/prod --helm charts/web
   helm template chart/ | %(prog)s --fail-on warn --user jane --group developers -
   %(prog)s --kubeconfig ~/.kube/config --context prod deploy/
 
 exit codes:
   0  nothing at or above --fail-on
   1  findings at or above --fail-on
-  2  spotgate could not judge: an input can't be read or rendered, there is no object, a policy is
-     invalid, or the command line is wrong
+  2  an input can't be read or rendered, there is no object, or a policy is invalid
 """
 
 

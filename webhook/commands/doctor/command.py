@@ -1,4 +1,4 @@
-"""Check a live installation as a person on call would: ``spotgate doctor``."""
+"""Check a live installation as an on-call engineer would: ``spotgate doctor``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ server's counts of failed calls. Tries every policy kind with dryRun=All, which 
 EPILOG: Final = """\
 examples:
   %(prog)s
-  %(prog)s --context prod --namespace spotgate-system
   %(prog)s -o json
 
 exit codes:

@@ -34,7 +34,7 @@ async def check_configurations(installed: Installed) -> AsyncIterator[Diagnosis]
     for kind, configuration in stored.items():
         if configuration is None and (bundle is None or kind in wanted):
             fix = INSTALL if installed.deployment is None else _APPLY
-            yield Diagnosis(kind, "fail", "it is not there: nothing of it is enforced", fix)
+            yield Diagnosis(kind, "fail", "it doesn't exist, so nothing is enforced", fix)
         elif configuration is not None and bundle is None:
             yield Diagnosis(kind, "unknown", "there, but there are no policies to compare it with", _APPLY)
         elif configuration is not None:

@@ -36,7 +36,7 @@ async def check_clocks(installed: Installed) -> AsyncIterator[Diagnosis]:
     off = ", ".join(f"{name} by {skew:+.0f} s" for name, skew in clocks.items() if abs(skew) > _SKEW)
     fix = "set the clocks by NTP; if all are off, it is this machine's"
     fine = f"{', '.join(clocks)}: within {_SKEW:.0f} s of this machine"
-    yield Diagnosis.of("clocks", off and f"apart from this machine: {off}", fix, fine, "warn")
+    yield Diagnosis.of("clocks", off and f"differ from this machine: {off}", fix, fine, "warn")
 
 
 async def check_versions(installed: Installed) -> AsyncIterator[Diagnosis]:
@@ -81,10 +81,10 @@ async def check_failed_calls(installed: Installed) -> AsyncIterator[Diagnosis]:
     text, _ = await read_text(installed.api, "/metrics")
     failed: Counter[str] = Counter()
     for labels, value in samples(text, "apiserver_admission_webhook_fail_open_count"):
-        failed[f"{labels['name']} let through"] += int(value)
+        failed[f"{labels['name']} failed open"] += int(value)
     for labels, value in samples(text, "apiserver_admission_webhook_rejection_count"):
         if labels["error_type"] == "calling_webhook_error":
-            failed[f"{labels['name']} refused"] += int(value)
+            failed[f"{labels['name']} failed closed"] += int(value)
     ours = [item for item in sorted(failed.items()) if item[1] and item[0].partition(" ")[0].endswith(".spotgate.dev")]
     since = "since the start of the API server that answered"
     wrong = f"{since}: {', '.join(f'{what} {count}' for what, count in ours)}" if ours else ""
@@ -132,8 +132,8 @@ async def check_account(installed: Installed) -> AsyncIterator[Diagnosis]:
     answers = await asyncio.gather(*map(allowed, needed))
     denied = "; ".join(str(access) for access, fine in zip(needed, answers, strict=True) if not fine)
     fix = "apply rbac.yaml of manifests/base, or of the component, again"
-    fine = f"may do the {len(needed)} things that spotgate needs here"
-    yield Diagnosis.of(name, denied and f"it may not: {denied}", fix, fine)
+    fine = f"has the {len(needed)} permissions that spotgate needs here"
+    yield Diagnosis.of(name, denied and f"it lacks permissions: {denied}", fix, fine)
 
 
 def _needed(installed: Installed) -> Iterator[Access]:

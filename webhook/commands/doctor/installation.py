@@ -196,7 +196,7 @@ def _flag(spec: JSON, flag: str) -> list[str]:
 async def _read_policies(api: Api, namespace: str, spec: JSON) -> tuple[Bundle | None, Diagnosis]:
     """Load the policies that the Deployment's Pods name, from the ConfigMaps that they mount."""
     if not spec:
-        what = f"there is no Deployment spotgate in namespace {namespace} that would name policies"
+        what = f"there is no Deployment spotgate in namespace {namespace} to name policies"
         return None, Diagnosis("policies", "fail", what, INSTALL)
     volumes = {volume["name"]: volume.get("configMap", {}).get("name") for volume in spec.get("volumes", ())}
     mounts = spec["containers"][0].get("volumeMounts", ())

@@ -10,6 +10,7 @@ from certs.rotation import end_of_trust
 from webhook import __version__
 from webhook.cluster.api import ApiError
 from webhook.cluster.installation import read_ca_bundles
+from webhook.commands.audit.on_spot import spot_nodes
 from webhook.commands.certs.certificates import Item, judge, judge_trust, read_certificates
 from webhook.commands.doctor.installation import INSTALL, SECONDS, Diagnosis, samples
 from webhook.offline.report import alike
@@ -45,10 +46,7 @@ async def check_replicas(installed: Installed) -> AsyncIterator[Diagnosis]:
     if installed.nodes_unread:
         yield Diagnosis("capacity", "unknown", installed.nodes_unread)
         return
-    view = installed.view
-    kinds = {name: view.nodes[name] for name in sorted(nodes) if name in view.nodes}
-    pools = {(pool.provider, pool.pool_name) for pool in view.pools or () if pool.spot and not pool.elsewhere}
-    spot = ", ".join(name for name, kind in kinds.items() if kind.spot or (kind.provider, kind.pool) in pools)
+    spot = ", ".join(sorted(nodes.keys() & spot_nodes(installed.view).keys()))
     fix = "keep them off by the Deployment's affinity, and delete the Pods there: docs/install.md"
     yield Diagnosis.of("capacity", spot and f"replicas run on spot: {spot}", fix, "no replica runs on spot")
 
@@ -72,7 +70,7 @@ async def check_what_they_say(installed: Installed) -> AsyncIterator[Diagnosis]:
     for replica in installed.replicas:
         name, version = f"replica {replica.name}", replica.version
         if version is None:
-            what = f"what it serves and knows can't be read: {replica.problem}"
+            what = f"its state can't be read: {replica.problem}"
             yield Diagnosis(name, "unknown", what, replica.fix)
             continue
         problems = list(_problems(installed, version, replica.metrics))
@@ -89,7 +87,7 @@ def _problems(installed: Installed, version: ReplicaVersion, metrics: str) -> It
     if version.version != __version__:
         yield f"it is version {version.version}, this program {__version__}", "use the same version of both"
     if installed.bundle is not None and version.bundle != installed.bundle.hash:
-        what = f"it judges by bundle {version.bundle}, the Deployment names policies of bundle {installed.bundle.hash}"
+        what = f"it uses bundle {version.bundle}, but the Deployment names policies of bundle {installed.bundle.hash}"
         yield what, "the kubelet takes up to two minutes; else its log says why it does not load it"
     for labels, value in samples(metrics, "spotgate_last_reload_success"):
         if not value:
@@ -116,7 +114,7 @@ async def check_trust(installed: Installed) -> AsyncIterator[Diagnosis]:
     if served and not silent:
         return
     what = "certificate in the Secret"
-    note = f"; what replicas serve can't be read: {silent[0] if silent else 'there are no replicas'}"
+    note = f"; the replicas' certificates can't be read: {silent[0] if silent else 'there are no replicas'}"
     items, problem = [], "the Deployment names no Secret"
     try:
         if any(installed.secret):

@@ -8,8 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from webhook.base.exits import CANNOT_JUDGE, FINE, CannotJudgeError
-from webhook.base.terminal import complain, show
+from webhook.base.exits import FINE, CannotJudgeError
+from webhook.base.terminal import exit_code, show
 from webhook.cluster.connection import Connection
 from webhook.engine.bundle import policy_kinds
 from webhook.engine.findings import exemption_from, finding_texts, page_of
@@ -35,7 +35,6 @@ policy kind to see its findings.
 
 EPILOG: Final = """\
 examples:
-  %(prog)s reserved-labels
   %(prog)s reserved-labels/reserved
   %(prog)s --state cluster/ deploy/trainer.yaml
   %(prog)s --state cluster/ -o html deploy/trainer.yaml > trainer.html
@@ -77,11 +76,7 @@ def run(options: Namespace) -> int:
         import_module(f"webhook.commands.explain.{options.output}").show(explained)
     elif not judged.problems:
         raise CannotJudgeError("error: no Pod here runs on spot, so there is no timeline to draw; -o text says why")
-    if judged.problems:
-        sys.stdout.flush()
-        complain(*map(str, sorted(judged.problems)))
-        return CANNOT_JUDGE
-    return FINE
+    return exit_code(map(str, sorted(judged.problems)), found=False)
 
 
 def _named(options: Namespace) -> list[Line]:

@@ -44,7 +44,6 @@ MutatingAdmissionPolicy (Kubernetes 1.36). Standard error and the header list wh
 EPILOG: Final = """\
 examples:
   %(prog)s vap | kubectl apply -f -
-  %(prog)s vap --policies policies/ > validating-admission-policies.yaml
   %(prog)s map --kubeconfig ~/.kube/config | kubectl apply -f -
   %(prog)s map --state cluster/ > mutating-admission-policy.yaml
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from webhook.base.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
-from webhook.base.terminal import complain
+from webhook.base.exits import CannotJudgeError
+from webhook.base.terminal import complain, exit_code
 from webhook.commands.fix.edits import ProblemError, patch_file
 from webhook.documents import parse_field_path
 from webhook.model.decision import ENGINE, Outcome
 from webhook.offline.manifests.files import STDIN
 from webhook.offline.options import add_inputs
 from webhook.offline.project import judging_options
+from webhook.offline.report import alike
 from webhook.offline.session import judge
 from webhook.policy.errors import problem_lines
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator
 
-    from webhook.offline.judge import Judgement
-    from webhook.offline.manifests.objects import Manifest
     from webhook.offline.session import Judgements
 
 DESCRIPTION: Final = """\
@@ -69,17 +67,13 @@ def run(namespace: Namespace) -> int:
     problems = list(judged.problems)
     dry = namespace.diff or namespace.check
     tops = [Path(path).resolve() for path in options.paths]
-    patched: defaultdict[str, list[tuple[Manifest, Judgement]]] = defaultdict(list)
-    for manifest, judgement in judged.objects:
-        if judgement.patch:
-            patched[manifest.file].append((manifest, judgement))
+    patched = ((manifest, judgement) for manifest, judgement in judged.objects if judgement.patch)
     changed = 0
-    for file, objects in patched.items():
+    for file, objects in alike(patched, lambda pair: pair[0].file).items():
         real = Path(file).resolve()
         if Path(file).is_symlink() and not any(map(real.is_relative_to, tops)):
-            complain(
-                f"{file}: warning: is a link to a file elsewhere, and is not changed; pass {real} too, if it is meant"
-            )
+            fix = f"to change that file, pass {real} too"
+            complain(f"{file}: warning: is a link to a file elsewhere, and is not changed; {fix}")
             continue
         try:
             patch_file(file, objects, writes=not dry, shows=namespace.diff)
@@ -87,22 +81,20 @@ def run(namespace: Namespace) -> int:
         except ProblemError as error:
             problems.append(error.problem)
     sys.stdout.flush()
-    if texts := [*_indeterminate(judged), *problem_lines(problems)]:
-        complain(*texts)
-    if problems:
-        return CANNOT_JUDGE
-    return FOUND if changed and dry else FINE
+    for text in _indeterminate(judged):
+        complain(text)
+    return exit_code(problem_lines(problems), found=bool(changed and dry))
 
 
 def _indeterminate(judged: Judgements) -> Iterator[str]:
     """Yield why it is unknown what would be injected, once for each reason: nothing to write is no answer then."""
     injecting = {ENGINE, *(policy.name for policy in judged.bundle.index.policies if policy.mutator is not None)}
-    places: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for manifest, judgement in judged.objects:
-        for finding in judgement.findings:
-            if finding.outcome == Outcome.INDETERMINATE and finding.policy in injecting:
-                line, _ = manifest.position_of(parse_field_path(finding.field))
-                places[finding.reason, finding.fix].append(f"{manifest.file}:{line}")
-    for (reason, fix), (first, *others) in places.items():
-        more = f" (and at {len(others)} more places)" if others else ""
-        yield f"{first}: indeterminate: {reason}; {fix}{more}"
+    unknown = [
+        (finding.reason, finding.fix, f"{manifest.file}:{manifest.position_of(parse_field_path(finding.field))[0]}")
+        for manifest, judgement in judged.objects
+        for finding in judgement.findings
+        if finding.outcome == Outcome.INDETERMINATE and finding.policy in injecting
+    ]
+    for (reason, fix), places in alike(unknown, lambda finding: finding[:2]).items():
+        more = f" (and at {len(places) - 1} more places)" if len(places) > 1 else ""
+        yield f"{places[0][2]}: indeterminate: {reason}; {fix}{more}"

@@ -48,8 +48,7 @@ examples:
 exit codes:
   0  no result is an error
   1  a result is an error
-  2  spotgate could not judge: the input, an item, the functionConfig, a policy, or the state is
-     invalid
+  2  the input, an item, the functionConfig, a policy, or the state is invalid
 """
 
 

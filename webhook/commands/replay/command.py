@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from webhook.base.exits import CANNOT_JUDGE, FINE, FOUND
-from webhook.base.terminal import as_json, complain, show
+from webhook.base.terminal import as_json, exit_code, show
 from webhook.commands.replay.output import change_lines, changes_json
 from webhook.commands.replay.replay import Policies, changes_of, read_reviews
 from webhook.offline.options import (
@@ -38,7 +37,6 @@ the cluster, the Kubernetes versions, and the time of its recording.
 
 EPILOG: Final = """\
 examples:
-  %(prog)s recordings/ --policies policies/
   %(prog)s recordings/ --policies policies/ --against ../main/policies/ -o json
   %(prog)s review.json --policies policies/ --against ../main/policies/ --state cluster/
 
@@ -75,10 +73,10 @@ def configure(parser: ArgumentParser) -> None:
         parser,
         "--against",
         "PATH",
-        f"compare with what these policies answer; `shipped` names those of spotgate; repeatable; {recorded}",
+        f"compare with the answers of these policies; `shipped` names spotgate's own; repeatable; {recorded}",
         policies_path,
     )
-    default = "default: as it was recorded, for other reviews unknown"
+    default = "default: the recorded cluster; unknown for other reviews"
     add_list(parser, "--state", "PATH", f"manifests of the cluster; files or folders; repeatable; {default}", Path)
     add_kubernetes_version(parser)
     add_table_or_json(parser)
@@ -96,7 +94,7 @@ def run(namespace: Namespace) -> int:
         if isinstance(review, Problem):
             problems.append(review)
         elif review.recorded is None and old is None:
-            text = "says nothing of how it was answered; name the policies to compare with: --against"
+            text = "has no recorded answer; pass the policies to compare with: --against"
             problems.append(Problem(review.file, review.line, 1, "", text))
         else:
             changes += changes_of(review, new, old)
@@ -105,7 +103,4 @@ def run(namespace: Namespace) -> int:
         print(as_json(changes_json(changes, reviews, problems)))
     else:
         show(change_lines(changes, reviews))
-    if problems:
-        complain(*map(str, problems))
-        return CANNOT_JUDGE
-    return FOUND if changes else FINE
+    return exit_code(map(str, problems), found=bool(changes))

@@ -12,13 +12,19 @@ from webhook.offline.additions import field_at
 from webhook.offline.report import alike, problem_members
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from webhook.base.terminal import Line
     from webhook.commands.replay.replay import Answer, AnswerChange
     from webhook.policy.errors import Problem
 
 _STYLES: Final = {"denied": "bold red", "warned": "yellow", "audited": "cyan", "allowed": "green"}
+_SORTS: Final[dict[str, tuple[str, Callable[[AnswerChange], bool]]]] = {
+    "denied": ("denied now", lambda change: change.after == "denied" != change.before),
+    "allowed": ("no longer denied", lambda change: change.before == "denied" != change.after),
+    "findings": ("with other findings", lambda change: bool(change.new.findings or change.gone.findings)),
+    "patches": ("with another patch", lambda change: bool(change.new.patch or change.gone.patch)),
+}
 _NAMED: Final = 3
 """Reviews with the same change that are named; the others are counted."""
 
@@ -49,14 +55,8 @@ def _as_json(change: AnswerChange) -> dict[str, Any]:
 
 def _summary(changes: Sequence[AnswerChange], reviews: int) -> dict[str, int]:
     """Count the reviews, and the changes of each sort; a change may be of several."""
-    return {
-        "reviews": reviews,
-        "changes": len(changes),
-        "denied": sum(change.after == "denied" != change.before for change in changes),
-        "allowed": sum(change.before == "denied" != change.after for change in changes),
-        "findings": sum(bool(change.new.findings or change.gone.findings) for change in changes),
-        "patches": sum(bool(change.new.patch or change.gone.patch) for change in changes),
-    }
+    sorts = {name: sum(map(is_one, changes)) for name, (_, is_one) in _SORTS.items()}
+    return {"reviews": reviews, "changes": len(changes), **sorts}
 
 
 def change_lines(changes: Sequence[AnswerChange], reviews: int) -> Iterator[Line]:
@@ -105,11 +105,5 @@ def _totals(changes: Sequence[AnswerChange], reviews: int) -> str:
     if not changes:
         return f"{counted(reviews, 'review')}: no change" if reviews else "no review was judged"
     summary = _summary(changes, reviews)
-    sorts = {
-        "denied": "denied now",
-        "allowed": "no longer denied",
-        "findings": "with other findings",
-        "patches": "with another patch",
-    }
-    totals = ", ".join(f"{summary[name]} {words}" for name, words in sorts.items() if summary[name])
+    totals = ", ".join(f"{summary[name]} {words}" for name, (words, _) in _SORTS.items() if summary[name])
     return f"{counted(reviews, 'review')}: {counted(len(changes), 'change')}: {totals}"

@@ -50,7 +50,7 @@ def configure(parser: ArgumentParser) -> None:
     certificate.add_argument("--self-signed", action="store_true", help=trial)
     must = "a DNS name or IP address of the certificate, such as spotgate.spotgate-system.svc"
     add_list(certificate, "--tls-name", "NAME", f"{must}; repeatable")
-    callers = parser.add_argument_group("who may call (default: everybody who reaches the port)")
+    callers = parser.add_argument_group("clients (default: all that reach the port)")
     known = "serve only clients with a certificate of these CAs, PEM"
     callers.add_argument("--client-ca", metavar="FILE", type=Path, help=known)
     only = "serve only clients whose certificate has this common name or DNS name; repeatable"
@@ -94,8 +94,8 @@ def run(namespace: Namespace) -> int:
     problem = ""
     if [any(files), options.tls_secret is not None, options.self_signed].count(True) != 1 or any(files) != all(files):
         problem = (
-            "give either --tls-cert and --tls-key, or --tls-secret, or --self-signed; in a cluster a component for "
-            "certificates does (docs/certificates.md)"
+            "give either --tls-cert and --tls-key, or --tls-secret, or --self-signed; in a cluster, a component of "
+            "the manifests does (docs/certificates.md)"
         )
     elif options.tls_secret is not None and not (options.tls_name and (options.in_cluster or options.kubeconfig)):
         problem = (
@@ -104,7 +104,7 @@ def run(namespace: Namespace) -> int:
     elif sum(map(bool, (options.in_cluster, options.kubeconfig, options.state))) > 1:
         problem = "give at most one of --in-cluster, --kubeconfig and --state"
     elif options.client_name and options.client_ca is None:
-        problem = "--client-name needs --client-ca: whose names are they?"
+        problem = "--client-name needs --client-ca"
     if problem:
         raise CannotJudgeError(f"spotgate serve: error: {problem}")
     # The kernel keeps signals without a handler from process 1 of a container: until the server has one, this is it.

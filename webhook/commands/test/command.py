@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from webhook.base.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
-from webhook.base.terminal import complain
+from webhook.base.exits import CannotJudgeError
+from webhook.base.terminal import complain, exit_code
 from webhook.commands.test.coverage import coverage
 from webhook.commands.test.output import FORMATS, PolicyTestReport, show
 from webhook.commands.test.run import Runner, read_tests
@@ -39,8 +39,7 @@ examples:
 exit codes:
   0  every case passed
   1  a case failed
-  2  spotgate could not judge: a test or a policy is invalid, a file can't be read, there is no test,
-     or the command line is wrong
+  2  a test or a policy is invalid, a file can't be read, or there is no test
 """
 
 
@@ -80,9 +79,7 @@ def run(options: Namespace) -> int:
         print(FORMATS[options.output](report))
     problems += [problem for result in results for problem in result.problems]
     warned = [warning for result in results for warning in result.warnings]
-    if problems or warned:
+    if warned:
         sys.stdout.flush()
-        complain(*map(str, dict.fromkeys((*warned, *problems))))
-    if problems:
-        return CANNOT_JUDGE
-    return FINE if all(result.passed for result in results) else FOUND
+        complain(*map(str, warned))
+    return exit_code(map(str, dict.fromkeys(problems)), found=not all(result.passed for result in results))

@@ -69,14 +69,13 @@ class Watch:
     def __init__(self, bundle: Bundle, names: tuple[str, ...] | None = None) -> None:
         self._policies = [policy for policy in bundle.policies if names is None or policy.name in names]
         self._reached = {policy.name: Reached() for policy in self._policies}
-        watched = [self._watched(policy) for policy in self._policies]
+        watched = [
+            replace(
+                policy, validator=policy.validator and _WatchedValidator(policy.validator, self._reached[policy.name])
+            )
+            for policy in self._policies
+        ]
         self.index = Index(watched, bundle.index.workloads.values(), bundle.providers, OWN_NAMESPACE)
-
-    def _watched(self, policy: Policy) -> Policy:
-        rule = policy.validator
-        return (
-            policy if rule is None else replace(policy, validator=_WatchedValidator(rule, self._reached[policy.name]))
-        )
 
     def taken(self, trace: PhaseDecisions | None) -> dict[str, Reached]:
         """Return the coverage of one case, with the trace of its judgement, and start the next one."""

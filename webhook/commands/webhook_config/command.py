@@ -31,7 +31,6 @@ EPILOG: Final = """\
 examples:
   %(prog)s --ca-file ca.crt --ca-only | kubectl apply --server-side --field-manager=spotgate-ca -f -
   %(prog)s --policies policies/ | kubectl apply --server-side -f -
-  %(prog)s --service-name spotgate --namespace platform
   %(prog)s --ignore-differences >> application.yaml
 
 exit codes:

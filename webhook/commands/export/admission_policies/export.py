@@ -68,7 +68,7 @@ def export(bundle: Bundle, today: date) -> tuple[list[JSON], list[Problem]]:
     for exported in exported_policies(bundle, today):
         policy = exported.policy
         if policy.kind.name in _PARTS:
-            exported.leave_out_system_namespaces()
+            exported.leave_out_matches()
             for part in chain(_PARTS[policy.kind.name](exported), _break_glass(exported)):
                 if not part.validations:
                     continue

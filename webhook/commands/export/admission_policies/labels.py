@@ -149,7 +149,7 @@ def _validation(exported: ExportedPolicy, place: _Place, added: str) -> JSON:
     domains = ", ".join(exported.spec.domains)
     key = f"{added}.min()"
     says = f"'label ' + {key} + {quoted(f' is in a reserved domain ({domains}), at {place.field}: ')}"
-    rest = "remove it, or use a domain of your own"
+    rest = "remove it, or use your own domain"
     allowed = Globs(place.allowed)
     hints = {each: f"did you mean {meant}?" for each, meant in exported.spec.hints.items() if allowed.match(meant)}
     hint = f"{literal(hints)}[?{key}].orValue({quoted(rest)})" if hints else quoted(rest)

@@ -12,12 +12,10 @@ from webhook.engine.enforcement import BUILT_IN_CONTROLLERS, NEVER_DENIED
 from webhook.model.decision import Outcome
 from webhook.offline.report import alike
 from webhook.policy.document import EXEMPTION
-from webhook.policy.match import SAME_OBJECT, SERVICE_ACCOUNT, ResourceRule, resource_matches
+from webhook.policy.match import SAME_OBJECT, SERVICE_ACCOUNT, ResourceRule
 from webhook.policy.terms import BREAK_GLASS
 from webhook.registration.cel import JSON, any_glob_matches, literal, quoted, selects
 from webhook.registration.configurations import NO_MIRROR_PODS, without_system_namespaces
-from webhook.registration.matched_resources import matched_resources
-from webhook.rules.context import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -92,8 +90,12 @@ class ExportedPolicy:
                 self.left_out.append(document.problem((*path, "expires"), f"{self.policy.name}: {why}"))
             yield spec
 
-    def leave_out_system_namespaces(self) -> None:
-        """Record system namespaces that the policy names: spotgate warns there, and the export ignores them."""
+    def leave_out_matches(self) -> None:
+        """Record parts of `match` that are exported in a narrower form: system namespaces, and versions."""
+        if any("*" not in rule.api_versions for rule in self.policy.rules):
+            self.leave_out(
+                ("match", "resourceRules"), "requests in other `apiVersions` are not converted, and admitted"
+            )
         for number, each in enumerate(self.spec.match.namespaces.include):
             if self.bundle.index.system_namespaces.names.match(each):
                 path = ("match", "namespaces", "include", number)
@@ -104,13 +106,19 @@ class ExportedPolicy:
         match = self.spec.match
         namespaces = without_system_namespaces(self.bundle)
         if not part.guards_namespaces:
-            namespaces["matchExpressions"] += self._without_providers()
+            # Of all providers: Kubernetes can't be told which provider is in play.
+            labels = (label for each in self.bundle.providers.values() for label in each.system_namespaces.labels)
+            namespaces["matchExpressions"] += [
+                {"key": key, "operator": "NotIn", "values": list(dict.fromkeys(label.value for label in same))}
+                for key, same in alike(labels, lambda label: label.key).items()
+            ]
         if match.namespace_selector is not None:
             own = _as_selector(match.namespace_selector)
             expressions = [*own.pop("matchExpressions", []), *namespaces["matchExpressions"]]
             namespaces = {**own, "matchExpressions": expressions}
         constraints: JSON = {
-            "matchPolicy": self._match_policy(part),
+            # Another policy may get requests in other versions, which the API server must not convert for this one.
+            "matchPolicy": "Equivalent" if all("*" in rule.api_versions for rule in part.rules) else "Exact",
             "resourceRules": [_as_rule(rule) for rule in _merged(part.rules)],
             "namespaceSelector": namespaces,
         }
@@ -121,16 +129,6 @@ class ExportedPolicy:
         if match.object_selector is not None and part.template_labels == "":
             constraints["objectSelector"] = _as_selector(match.object_selector)
         return constraints
-
-    def _match_policy(self, part: Part) -> str:
-        """Return `Exact` if the webhook gets versions that the rules don't name, for another policy."""
-        matched = matched_resources(self.bundle, Phase.VALIDATE).items()
-        for rule in part.rules:
-            for (group, path), resource in matched if "*" not in rule.api_versions else ():
-                named = not {"*", group}.isdisjoint(rule.api_groups) and any(_overlap(path, r) for r in rule.resources)
-                if named and not resource.versions <= set(rule.api_versions):
-                    return "Exact"
-        return "Equivalent"
 
     def conditions(self, part: Part) -> dict[str, str]:
         """Return ``matchConditions``: namespaces, exemptions and break-glass."""
@@ -153,14 +151,6 @@ class ExportedPolicy:
                 of_object = f"{_HAS_ITS_OBJECT} && " if spec.object_selector is not None and others else ""
                 found[f"{OWN}exempt-{number}"] = f"!({of_object}{exemption(spec, labels or '')})"
         return found
-
-    def _without_providers(self) -> list[JSON]:
-        """Exclude the namespaces of all providers, by label: Kubernetes can't be told which provider is in play."""
-        labels: dict[str, dict[str, None]] = {}
-        for provider in self.bundle.providers.values():
-            for label in provider.system_namespaces.labels:
-                labels.setdefault(label.key, {})[label.value] = None
-        return [{"key": key, "operator": "NotIn", "values": list(values)} for key, values in labels.items()]
 
     def _namespaces(self, part: Part) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -237,10 +227,6 @@ def _merged(rules: Iterable[ResourceRule]) -> Iterator[ResourceRule]:
     """Merge rules that differ only in their resources."""
     for rule, same in alike(rules, lambda rule: replace(rule, resources=())).items():
         yield replace(rule, resources=tuple(dict.fromkeys(path for each in same for path in each.resources)))
-
-
-def _overlap(one: str, other: str) -> bool:
-    return resource_matches(one, other) or resource_matches(other, one)
 
 
 def _as_selector(spec: LabelSelectorSpec) -> JSON:

@@ -61,7 +61,7 @@ def export(bundle: Bundle, context: Context) -> tuple[list[JSON], list[Problem],
                 f"error: {other} and {policy.name} are both {policy.kind.name}: a MutatingAdmissionPolicy can't say in "
                 "which order they change a Pod; export one of them, with --policies"
             )
-        exported.leave_out_system_namespaces()
+        exported.leave_out_matches()
         found[policy.kind.name] = exported
     if not found:
         return [], left_out, []
