@@ -8,6 +8,7 @@ import importlib
 import io
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -42,11 +43,8 @@ _INTERRUPTED: Final = 130
 """The exit code that shells give to a program that Ctrl-C ended."""
 
 
-class _Help(argparse.RawDescriptionHelpFormatter):
-    """Format help as wide as the texts are."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=30, width=100)
+_HELP: Final = partial(argparse.RawDescriptionHelpFormatter, max_help_position=30, width=100)
+"""The format of help, as wide as the texts are."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -100,7 +98,7 @@ def command_parser(program: str, command: str) -> argparse.ArgumentParser:
         prog=f"{program} {command}",
         description=module.DESCRIPTION,
         epilog=module.EPILOG,
-        formatter_class=_Help,
+        formatter_class=_HELP,
         allow_abbrev=False,
     )
     parser.set_defaults(run=module.run)
@@ -133,7 +131,7 @@ def _no_command(program: str, configured: str = "") -> argparse.ArgumentParser:
         prog=program,
         usage=f"{program} [-h] [--version] COMMAND ...",
         description="Admission control for Kubernetes workloads on spot capacity.",
-        formatter_class=_Help,
+        formatter_class=_HELP,
         epilog=f"`{program} COMMAND --help` explains a command.",
         allow_abbrev=False,
     )

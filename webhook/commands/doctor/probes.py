@@ -60,11 +60,7 @@ class Probed:
     @property
     def placed(self) -> bool | None:
         """Return whether the Pod for spot was placed; None if that is unknown."""
-        (probe,) = self.probes["SpotPlacement"]
-        answer = self.answers.get(probe.object)
-        if answer is None or answer.refused or not self.has_spot:
-            return None
-        return re.search(probe.sign, answer.text) is not None
+        return {"ok": True, "fail": False}.get(_judge("SpotPlacement", self).state) if self.has_spot else None
 
 
 async def send_probes(installed: Installed) -> Probed:

@@ -71,10 +71,9 @@ class ResourceList:
         value: Any = self.value
         for step in path[:2]:
             value = value[step]
-        metadata = value.get("metadata") if isinstance(value, dict) else None
-        annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-        if not isinstance(annotations, dict):
-            return None
+        for member in ("metadata", "annotations"):
+            value = value.get(member) if isinstance(value, dict) else None
+        annotations = value if isinstance(value, dict) else {}
         for prefix in (f"internal.{_GROUP}", _GROUP):
             file, index = annotations.get(f"{prefix}/path"), annotations.get(f"{prefix}/index")
             if isinstance(file, str) and file:

@@ -106,12 +106,10 @@ class PolicyTestCase:
 
     def inline_state(self) -> list[Manifest]:
         """Return the objects that the case writes as state. Raise CannotRunError if one can't be read."""
-        objects = self.spec.state.objects if self.spec.state is not None else ()
+        document, objects = self.test.document, self.spec.state.objects if self.spec.state is not None else ()
         paths = (self.at("state", "objects", number) for number in range(len(objects)))
-        return [
-            _read(Manifest(self.test.document, path, each.api_version, each.kind, each.written()))
-            for path, each in zip(paths, objects, strict=True)
-        ]
+        written = zip(paths, objects, strict=True)
+        return [_read(Manifest(document, path, each.api_version, each.kind, each.written())) for path, each in written]
 
     def _manifest(self, field: str, kinds: ResourceKinds) -> Manifest:
         shared = self._shared.object

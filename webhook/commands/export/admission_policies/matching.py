@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
@@ -132,48 +133,42 @@ class ExportedPolicy:
 
     def conditions(self, part: Part) -> dict[str, str]:
         """Return ``matchConditions``: namespaces, exemptions and break-glass."""
-        found = part.conditions | self._namespaces(part)
+        conditions = chain(self._conditions(part), self._exemptions(part))
+        return part.conditions | {f"{OWN}{name}": text for name, text in conditions}
+
+    def _conditions(self, part: Part) -> Iterator[tuple[str, str]]:
+        given, here = self.spec.match.namespaces, f"{_NAMESPACE} == '' || "
+        if given.include:
+            yield "include", here + any_glob_matches(_NAMESPACE, given.include)
+        if given.exclude:
+            yield "exclude", f"{here}!({any_glob_matches(_NAMESPACE, given.exclude)})"
+        system = [g for each in self.bundle.providers.values() for g in each.system_namespaces.names.patterns]
+        if system and not part.guards_namespaces:
+            yield "no-system-namespaces", f"!({any_glob_matches(_NAMESPACE, system)})"
         resources = {path.partition("/")[0] for rule in part.rules for path in rule.resources}
         if "pods" in resources:
-            found[f"{OWN}{NO_MIRROR_PODS['name']}"] = NO_MIRROR_PODS["expression"]
+            yield NO_MIRROR_PODS["name"], NO_MIRROR_PODS["expression"]
         if "namespaces" in resources:
-            found[f"{OWN}named"] = "request.resource.resource != 'namespaces' || has(request.namespace)"
+            yield "named", "request.resource.resource != 'namespaces' || has(request.namespace)"
         selector = self.spec.match.object_selector
         if selector is not None and part.template_labels:
-            found[f"{OWN}object-selector"] = selects(selector, part.template_labels)
-        if part.validations and self.policy.enforcement is Outcome.DENY:
-            found |= self._not_denied()
+            yield "object-selector", selects(selector, part.template_labels)
+        if part.validations and self.policy.enforcement is Outcome.DENY:  # which spotgate lowers for some users
+            users = NEVER_DENIED if self.policy.controller_denies else NEVER_DENIED | BUILT_IN_CONTROLLERS
+            yield "no-controllers", f"!({any_glob_matches(_USER, sorted(users))})"
+            if self.policy.break_glass:
+                reason = f"{_ANNOTATIONS}[?{quoted(BREAK_GLASS)}].orValue('').trim()"
+                groups = any_glob_matches("group", self.policy.break_glass.patterns)
+                yield "break-glass", f"{reason} == '' || !{_GROUPS}.exists(group, {groups})"
+
+    def _exemptions(self, part: Part) -> Iterator[tuple[str, str]]:
         labels = LABELS_OF_OBJECT if part.template_labels == "" else part.template_labels
         # Whether it judges subresources whose object is not that of the resource.
         others = any(path.partition("/")[2] not in SAME_OBJECT for rule in part.rules for path in rule.resources)
         for number, spec in enumerate(self.exempt, start=1):
             if spec.object_selector is None or labels is not None:
                 of_object = f"{_HAS_ITS_OBJECT} && " if spec.object_selector is not None and others else ""
-                found[f"{OWN}exempt-{number}"] = f"!({of_object}{exemption(spec, labels or '')})"
-        return found
-
-    def _namespaces(self, part: Part) -> dict[str, str]:
-        found: dict[str, str] = {}
-        given = self.spec.match.namespaces
-        here = f"{_NAMESPACE} == '' || "
-        if given.include:
-            found[f"{OWN}include"] = here + any_glob_matches(_NAMESPACE, given.include)
-        if given.exclude:
-            found[f"{OWN}exclude"] = f"{here}!({any_glob_matches(_NAMESPACE, given.exclude)})"
-        system = [g for each in self.bundle.providers.values() for g in each.system_namespaces.names.patterns]
-        if system and not part.guards_namespaces:
-            found[f"{OWN}no-system-namespaces"] = f"!({any_glob_matches(_NAMESPACE, system)})"
-        return found
-
-    def _not_denied(self) -> dict[str, str]:
-        """Return conditions that exclude users for whom spotgate lowers a denial to a warning."""
-        users = NEVER_DENIED if self.policy.controller_denies else NEVER_DENIED | BUILT_IN_CONTROLLERS
-        found = {f"{OWN}no-controllers": f"!({any_glob_matches(_USER, sorted(users))})"}
-        if self.policy.break_glass:
-            reason = f"{_ANNOTATIONS}[?{quoted(BREAK_GLASS)}].orValue('').trim()"
-            groups = any_glob_matches("group", self.policy.break_glass.patterns)
-            found[f"{OWN}break-glass"] = f"{reason} == '' || !{_GROUPS}.exists(group, {groups})"
-        return found
+                yield f"exempt-{number}", f"!({of_object}{exemption(spec, labels or '')})"
 
 
 def templates_of(workload: Workload) -> tuple[str, ResourceRule]:
