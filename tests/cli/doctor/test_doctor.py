@@ -216,7 +216,7 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
         {
             "policies": "fail: policies in /etc/spotgate/own: ConfigMap spotgate-system/spotgate-own-policies does not exist",
             "MutatingWebhookConfiguration": "fail: it doesn't exist, so nothing is enforced",
-            "ValidatingWebhookConfiguration": "fail: it is not there",
+            "ValidatingWebhookConfiguration": "fail: it doesn't exist",
             "probes": "unknown: ",
         },
     ),
@@ -327,7 +327,7 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
                 error_type="calling_webhook_error",
             )
         },
-        {"failed calls": "warn: since the start of the API server that answered: node-pools.spotgate.dev refused 3"},
+        {"failed calls": "warn: since the start of the API server that answered: node-pools.spotgate.dev failed closed 3"},
     ),
     "denials and others' calls are no failures": (
         {
