@@ -26,9 +26,8 @@ DESCRIPTION: Final = """\
 Show, check, or rotate the certificates of an installation.
 
 Reads the Secret with the served certificate, and the caBundles of the API server. `check` prints
-only problems. `rotate` puts a new CA into the Secret of replicas with self-managed certificates,
-and waits until all replicas serve certificates of it. Ten minutes later, the replicas remove the
-old CA from the caBundles. certs never prints private keys.
+only problems. `rotate` puts a new CA into the Secret of self-managed certificates, and waits until
+all replicas use it. Ten minutes later, they remove the old CA from the caBundles.
 """
 
 EPILOG: Final = """\

@@ -17,25 +17,21 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Check manifests before they reach a cluster, with the verdict that the webhook would give.
 
-check applies the API server's defaults and the webhook's changes, and evaluates every object,
-including the pod templates of workloads. All objects count as one cluster. The report
-shows what the webhook would inject. check writes nothing.
+check applies the API server's defaults and the webhook's changes, and evaluates every object and
+pod template. All objects count as one cluster. check writes nothing.
 """
 
 EPILOG: Final = """\
 what is unknown:
-  Findings that need more facts are `indeterminate`, and name the flag to pass. spotgate assumes
-  that the files and --state contain all node pools if they contain any; otherwise, use --partial.
-  With --operation UPDATE, the old object comes from --state; without one, the object counts as new.
+  Findings that need more facts are `indeterminate`, and name the flag to pass. If the files and
+  --state contain node pools, but not all, use --partial. Old objects of UPDATEs come from --state.
 
 what is defaulted:
-  Built-in kinds get the defaults of Kubernetes 1.37. Fields that only a cluster sets are missing:
-  uid, status, the defaults of custom resources, and others.
+  Built-in kinds get the defaults of Kubernetes 1.37. Fields that only a cluster sets are missing.
 
 what is skipped:
   In folders: hidden files, node_modules, files without a top-level `apiVersion` and `kind`, and
-  Helm templates. Everywhere: kustomizations, their patches, and policy files. Other files that
-  can't be parsed are errors.
+  Helm templates. Everywhere: kustomizations, their patches, and policy files.
 
 project file:
   .spotgate.yaml in the folder of the first PATH, or above it, sets policies, state, cluster, partial,

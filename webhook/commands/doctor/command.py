@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Check a live installation, and report how to fix problems.
 
-Checks replicas, certificates, webhook configurations, permissions, clocks, versions, and the API
-server's counts of failed calls. Tries every policy kind with dryRun=All, which writes nothing.
+Checks replicas, certificates, webhook configurations, permissions, clocks, versions, and failed
+calls. Tries every policy kind with dryRun=All, which writes nothing.
 """
 
 EPILOG: Final = """\

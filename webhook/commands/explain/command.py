@@ -27,10 +27,9 @@ if TYPE_CHECKING:
     from webhook.base.terminal import Line
 
 DESCRIPTION: Final = """\
-Explain why each policy acts on an object or not, what it would inject, and what a reclaim does to
-each Pod that targets spot. For a node pool, explain how its provider's reader reads it.
-Name an object of a live cluster as deployment/web, with --kubeconfig. Name a finding, a policy or a
-policy kind to see its findings.
+Explain what each policy does to an object and why, what a reclaim does to its Pods, and how
+spotgate reads a node pool. Name an object of a live cluster as deployment/web, with --kubeconfig.
+Name a finding, a policy, or a policy kind to explain its findings.
 """
 
 EPILOG: Final = """\

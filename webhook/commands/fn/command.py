@@ -25,17 +25,15 @@ DESCRIPTION: Final = """\
 Judge and change the objects of a ResourceList, as a KRM function in kustomize or kpt.
 
 Reads a ResourceList on standard input, and writes it to standard output with the injected fields
-and the findings as results. Findings also go to standard error. Comments and the order of fields
-stay. The data of the functionConfig, a ConfigMap, replace the flags of `spotgate check`; for the
-rest, .spotgate.yaml in the working directory or above applies.
+and the findings as results. Findings also go to standard error. A ConfigMap as functionConfig
+replaces the flags of `spotgate check`. .spotgate.yaml applies, too.
 """
 
 EPILOG: Final = """\
 data of the functionConfig:
   mode               mutate: inject only; validate: report only; both: the default
   failOn             deny (the default), warn, or indeterminate: the lowest outcome that is an error
-  policies, state    files or folders, one on each line, from the working directory: kustomize uses
-                     the kustomization's folder, kpt yours
+  policies, state    files or folders, one on each line; kustomize runs in the kustomization's folder
   partial            "true": the cluster has more node pools than the items and the state
   kubernetesVersion  of the API server and the kubelets
   user, group        who sends the request; groups one on each line

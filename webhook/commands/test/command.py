@@ -28,8 +28,7 @@ validated as in a cluster.
 EPILOG: Final = """\
 which policies:
   Those of --policies. Without it: the shipped ones and those among the paths. A case that names no
-  policies uses those among the paths, or the shipped ones if there are none. Folders called `tests`
-  hold no policies.
+  policies uses those among the paths, if any. Folders called `tests` contain no policies.
 
 examples:
   %(prog)s policies/
