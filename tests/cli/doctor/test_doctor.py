@@ -327,7 +327,9 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
                 error_type="calling_webhook_error",
             )
         },
-        {"failed calls": "warn: since the start of the API server that answered: node-pools.spotgate.dev failed closed 3"},
+        {
+            "failed calls": "warn: since the start of the API server that answered: node-pools.spotgate.dev failed closed 3"
+        },
     ),
     "denials and others' calls are no failures": (
         {
