@@ -13,14 +13,13 @@ from webhook.capacity.providers.manifest import on_demand_manifest
 from webhook.kube.containers import claims_devices
 from webhook.kube.disruption import KIND as BUDGET
 from webhook.kube.disruption import budget_from
-from webhook.kube.pod import DEFAULT_GRACE_SECONDS
 from webhook.rehearse.inputs.nodes import size_of
 from webhook.rehearse.inputs.resources import (
     POD,
     controller_of,
     manifest_of,
-    pod_spec_of,
     requests_of,
+    template_of,
     workload_identity,
 )
 from webhook.rehearse.inputs.snapshot import snapshot_of
@@ -49,7 +48,7 @@ def fixes_of(result: Rehearsal, snapshot: ClusterSnapshot, *, startup: float) ->
     """
     objects = _objects(snapshot)
     seconds = min(window.kill - window.drain for window in result.windows)
-    evicts = all(window.evicts for window in result.windows)
+    evicts = all(window.drained_by == "eviction" for window in result.windows)
     found: list[Fix] = []
     for workload in result.workloads:
         value = objects.get(workload.identity)
@@ -62,7 +61,7 @@ def fixes_of(result: Rehearsal, snapshot: ClusterSnapshot, *, startup: float) ->
         if workload.failed:
             found.append(_of_failed_job(workload, value))
         if evicts and workload.lost:
-            grace = min(_grace_of(value), longest)
+            grace = min(template_of(value).grace_seconds, longest)
             # A StatefulSet creates a Pod again once the old one has stopped.
             again = startup + (grace if workload.kind == "StatefulSet" else 0)
             rounds = 1 + math.floor(max(seconds - grace, 0) / again) if again else 1
@@ -100,20 +99,20 @@ def _objects(snapshot: ClusterSnapshot) -> dict[tuple[str, str, str], JSON]:
 
 def _of_template(workload: WorkloadResult, value: JSON, snapshot: ClusterSnapshot, longest: float) -> Iterator[Fix]:
     """Propose what a workload's pod template could say."""
-    labels = ((value["spec"].get("template") or {}).get("metadata") or {}).get("labels") or {}
+    template = template_of(value)
     elsewhere = any(not each.spot for each in snapshot.nodes)
     who = "; create the Job again to change it" if workload.kind == "Job" else ""
-    if workload.pending.max and labels.get(CAPACITY_LABEL) == "spot" and elsewhere:
+    if workload.pending.max and template.labels.get(CAPACITY_LABEL) == "spot" and elsewhere:
         yield _change(
             f"{workload}: {counted(int(workload.pending.max), 'Pod')} stay pending, because they can run only on spot "
             f"nodes; with {SPOT_PREFERRED}, they can also run on on-demand nodes{who}",
             value,
             {"template": {"metadata": {"labels": {CAPACITY_LABEL: SPOT_PREFERRED}}}},
         )
-    grace = _grace_of(value)
-    if workload.killed_early.max and grace > longest > 0:
+    if workload.killed_early.max and template.grace_seconds > longest > 0:
         yield _change(
-            f"{workload}: its grace period of {grace} s is longer than the {longest:g} s that the reclaim leaves{who}",
+            f"{workload}: its grace period of {template.grace_seconds} s is longer than the {longest:g} s that the "
+            f"reclaim leaves{who}",
             value,
             {"template": {"spec": {"terminationGracePeriodSeconds": int(longest)}}},
         )
@@ -122,7 +121,7 @@ def _of_template(workload: WorkloadResult, value: JSON, snapshot: ClusterSnapsho
 def _of_failed_job(workload: WorkloadResult, value: JSON) -> Fix:
     """Propose a Job that survives the loss of a Pod."""
     spec = value["spec"]
-    if pod_spec_of(value).restartPolicy == "Never":
+    if template_of(value).spec.restartPolicy == "Never":
         rules = (spec.get("podFailurePolicy") or {}).get("rules") or []
         change: JSON = {"podFailurePolicy": {"rules": [_IGNORE_DISRUPTIONS, *rules]}}
         how = "with this rule, disruptions don't count; you can't add it to an existing Job"
@@ -130,11 +129,6 @@ def _of_failed_job(workload: WorkloadResult, value: JSON) -> Fix:
         change = {"backoffLimit": spec.get("backoffLimit", _BACKOFF_LIMIT) + max(workload.lost, 1)}
         how = "set restartPolicy Never and a podFailurePolicy that ignores disruptions, or raise the limit"
     return _change(f"{workload}: it fails, because lost Pods count as failures; {how}", value, change)
-
-
-def _grace_of(value: JSON) -> int:
-    grace = pod_spec_of(value).terminationGracePeriodSeconds
-    return DEFAULT_GRACE_SECONDS if grace is None else grace
 
 
 def _of_budget(
@@ -190,7 +184,7 @@ def _fallback_pools(
     needed: dict[str, tuple[RehearsedNode, list[Counter[str]]]] = {}
     for workload in result.workloads:
         pending = int(workload.pending.max or 0)
-        spec = pod_spec_of(objects.get(workload.identity))
+        spec = template_of(objects.get(workload.identity)).spec
         # Neither a scheduler nor devices come with a node, and a Pod that names its pool goes to no other one.
         if not (pending and workload.lost_on) or workload.has_reason(NO_SCHEDULER) or claims_devices(spec):
             continue
@@ -219,7 +213,7 @@ def _free_of(node: RehearsedNode, snapshot: ClusterSnapshot) -> Counter[str]:
     for value in pods:
         owner = controller_of(value) if value["spec"].get("nodeName") == node.name else None
         if owner is not None and owner["kind"] == "DaemonSet":
-            free.subtract(requests_of(pod_spec_of(value)) + Counter({"pods": 1}))
+            free.subtract(requests_of(template_of(value).spec) + Counter({"pods": 1}))
     return free
 
 

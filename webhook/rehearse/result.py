@@ -93,17 +93,12 @@ class ReclaimWindow(msgspec.Struct, frozen=True):
     assumes: str = ""
 
     @property
-    def evicts(self) -> bool:
-        """Return whether the drain asks the Eviction API."""
-        return self.drained_by == "eviction"
-
-    @property
     def moments(self) -> list[tuple[float, str]]:
         """Return what happens to the nodes, in order."""
         gone = [(self.removal, "gone")]
         if self.drained_by == "nobody":
             return gone
-        drain = "drain" if self.evicts else "shutdown"
+        drain = "drain" if self.drained_by == "eviction" else "shutdown"
         return [(self.cordon, "cordon"), (self.drain, drain), (self.kill, "SIGKILL"), *gone]
 
 

@@ -13,7 +13,7 @@ from tests.objects import BUNDLE
 from webhook.commands import main
 from webhook.rehearse.inputs.budgets import keep_counts
 from webhook.rehearse.inputs.live import without_environment
-from webhook.rehearse.inputs.resources import manifest_of, pod_spec_of, requests_of
+from webhook.rehearse.inputs.resources import manifest_of, requests_of, template_of
 from webhook.rehearse.inputs.snapshot import snapshot_of
 from webhook.rehearse.inputs.source import ClusterSource
 from webhook.rehearse.runs.watching import SeenPod, Watches
@@ -124,7 +124,7 @@ NO_ROOM = [{"name": "main", "image": "acme/main"}]
 )
 def test_what_a_pod_requests_as_a_whole_counts(spec: dict[str, Any], cpus: int) -> None:
     web = deployment("web", **spec)
-    assert requests_of(pod_spec_of(web))["cpu"] == cpus
+    assert requests_of(template_of(web).spec)["cpu"] == cpus
     assert not any("requests no resources" in each for each in not_simulated(web))
 
 

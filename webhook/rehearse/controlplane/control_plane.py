@@ -80,8 +80,7 @@ class ControlPlane:
 
     def wait_until_ready(self) -> None:
         """Wait until the API server says that it is. Raise ControlPlaneError."""
-        tls = ssl.create_default_context(cafile=str(self.credentials.authority))
-        self.wait_for("the API server", lambda: answer_of(f"{self.url}/readyz", tls))
+        self.wait_for("the API server", lambda: answer_of(f"{self.url}/readyz", self.credentials.authority))
 
     def wait_for(self, name: str, probe: Callable[[], T | None]) -> T:
         """Return what the probe finds. Raise ControlPlaneError if that takes too long, or a server has ended."""
@@ -118,8 +117,9 @@ def reserve_control_plane(binaries: Mapping[str, Path]) -> Iterator[ControlPlane
                 process.kill()
 
 
-def answer_of(url: str, tls: ssl.SSLContext | None = None) -> str | None:
-    """Return what a server answers. Return None if it does not, or not with success."""
+def answer_of(url: str, authority: Path | None = None) -> str | None:
+    """Return what a server answers whose certificate is of this CA. Return None unless it answers with success."""
+    tls = ssl.create_default_context(cafile=authority) if authority is not None else None
     try:
         with urlopen(url, timeout=_ANSWER_SECONDS, context=tls) as response:  # noqa: S310 - http or https, on loopback
             return str(response.read().decode())

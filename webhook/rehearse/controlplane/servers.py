@@ -64,14 +64,15 @@ def controller_manager(credentials: Credentials) -> list[str]:
     ]
 
 
-def scheduler(config: Path, *, port: int) -> list[str]:
-    """Return the flags of the scheduler, whose metrics anyone may read."""
+def scheduler(credentials: Credentials, config: Path, *, port: int) -> list[str]:
+    """Return the flags of the scheduler, whose metrics anyone may read; it has the API server's certificate."""
     return [
         f"--config={config}",
         "--bind-address=127.0.0.1",
         f"--secure-port={port}",
         "--permit-port-sharing",
-        f"--cert-dir={config.parent}",
+        f"--tls-cert-file={credentials.certificate}",
+        f"--tls-private-key-file={credentials.key}",
         "--authorization-always-allow-paths=/metrics",
     ]
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from webhook.documents import Document
-from webhook.kube.pod import PodSpec, Resources
+from webhook.kube.pod import Pod, Resources
 from webhook.kube.quantity import amount_of
 from webhook.offline.manifests.objects import Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from webhook.kube.pod import PodSpec
 
 JSON: TypeAlias = dict[str, Any]
 GroupKind: TypeAlias = tuple[str, str]
@@ -36,6 +38,11 @@ class RehearsedKind(msgspec.Struct, frozen=True):
     namespaced: bool = True
     stored_as: str = ""
 
+    @property
+    def api_version(self) -> str:
+        """Return the version of its API that a rehearsal reads."""
+        return f"{self.group}/v1" if self.group else "v1"
+
     def key(self, metadata: Mapping[str, Any]) -> str:
         """Return where etcd has the object."""
         where = f"{metadata['namespace']}/" if self.namespaced else ""
@@ -56,6 +63,14 @@ VOLUME: Final = RehearsedKind("", "PersistentVolume", "persistentvolumes", names
 STORAGE_CLASS: Final = RehearsedKind("storage.k8s.io", "StorageClass", "storageclasses", namespaced=False)
 LIMIT_RANGE: Final = RehearsedKind("", "LimitRange", "limitranges")
 QUOTA: Final = RehearsedKind("", "ResourceQuota", "resourcequotas")
+BUDGET: Final = RehearsedKind("policy", "PodDisruptionBudget", "poddisruptionbudgets")
+DEPLOYMENT: Final = RehearsedKind("apps", "Deployment", "deployments")
+STATEFUL_SET: Final = RehearsedKind("apps", "StatefulSet", "statefulsets")
+DAEMON_SET: Final = RehearsedKind("apps", "DaemonSet", "daemonsets")
+REPLICA_SET: Final = RehearsedKind("apps", "ReplicaSet", "replicasets")
+_REPLICATION_CONTROLLER: Final = RehearsedKind(
+    "", "ReplicationController", "replicationcontrollers", stored_as="controllers"
+)
 
 # Those that others refer to come first.
 KINDS: Final = (
@@ -73,20 +88,21 @@ KINDS: Final = (
     RehearsedKind("resource.k8s.io", "ResourceSlice", "resourceslices", namespaced=False),
     RehearsedKind("resource.k8s.io", "ResourceClaim", "resourceclaims"),
     RehearsedKind("resource.k8s.io", "ResourceClaimTemplate", "resourceclaimtemplates"),
-    RehearsedKind("policy", "PodDisruptionBudget", "poddisruptionbudgets"),
-    RehearsedKind("apps", "Deployment", "deployments"),
-    RehearsedKind("apps", "StatefulSet", "statefulsets"),
-    RehearsedKind("apps", "DaemonSet", "daemonsets"),
-    RehearsedKind("apps", "ReplicaSet", "replicasets"),
-    RehearsedKind("", "ReplicationController", "replicationcontrollers", stored_as="controllers"),
+    BUDGET,
+    DEPLOYMENT,
+    STATEFUL_SET,
+    DAEMON_SET,
+    REPLICA_SET,
+    _REPLICATION_CONTROLLER,
     JOB,
     POD,
 )
 BY_NAME: Final = {(each.group, each.kind): each for each in KINDS}
-CONTROLLED_HERE: Final = frozenset(
-    {("apps", "ReplicaSet"), ("", "ReplicationController"), ("apps", "StatefulSet"), ("apps", "DaemonSet")}
-)
-"""Group and kind of the owners whose controllers make a lost Pod again; those of Jobs may give up."""
+MAKERS: Final = (REPLICA_SET, _REPLICATION_CONTROLLER, STATEFUL_SET, JOB)
+"""The kinds of objects whose controllers make a number of Pods."""
+
+CONTROLLED_HERE: Final = frozenset({REPLICA_SET, _REPLICATION_CONTROLLER, STATEFUL_SET, DAEMON_SET})
+"""The kinds of owners whose controllers make a lost Pod again; those of Jobs may give up."""
 
 
 def group_kind_of(value: Mapping[str, Any]) -> GroupKind:
@@ -104,23 +120,17 @@ def controller_of(value: Mapping[str, Any]) -> JSON | None:
     return next((each for each in value["metadata"].get("ownerReferences") or () if each.get("controller")), None)
 
 
-def owner_identity(value: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return the kind, namespace and name of an object's owner, or of the object if it has none."""
-    owner = controller_of(value)
-    return workload_identity({**owner, "metadata": {**value["metadata"], **owner}} if owner is not None else value)
-
-
 def manifest_of(where: str, value: JSON) -> Manifest:
     """Return an object that no file has as a manifest, with the words for where it is from."""
     return Manifest(Document(file=where, line=0, value=None, source=""), (), value["apiVersion"], value["kind"], value)
 
 
-def pod_spec_of(value: Mapping[str, Any] | None) -> PodSpec:
-    """Return the spec of a Pod, or of a workload's pod template; an empty one if there is none."""
-    spec: JSON = (value or {}).get("spec") or {}
-    if (value or {}).get("kind") != POD.kind:
-        spec = (spec.get("template") or {}).get("spec") or {}
-    return msgspec.convert(spec, PodSpec)
+def template_of(value: Mapping[str, Any] | None) -> Pod:
+    """Return a Pod, or a workload's pod template; an empty one if there is none."""
+    found = value or {}
+    if found.get("kind") != POD.kind:
+        found = (found.get("spec") or {}).get("template") or {}
+    return msgspec.convert(found, Pod)
 
 
 def requests_of(spec: PodSpec) -> Counter[str]:

@@ -29,7 +29,7 @@ from webhook.rehearse.inputs.resources import (
     STORAGE_CLASS,
     kind_of_object,
     manifest_of,
-    pod_spec_of,
+    template_of,
     workload_identity,
 )
 from webhook.rehearse.inputs.source import without_repeats
@@ -129,7 +129,7 @@ def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Mapping[str,
     everything = [*existing, *(each.value for each in created)]
     if any((each.value.get("spec") or {}).get("minReadySeconds") for each in source.manifests if each.kind == _SETS):
         notes.append("minReadySeconds: a StatefulSet makes its next Pod as soon as the one before is ready")
-    if any(pod_spec_of(value).schedulingGroup for value in everything):
+    if any(template_of(value).spec.schedulingGroup for value in everything):
         notes.append("spec.schedulingGroup: the scheduler here places the Pods of a PodGroup one by one")
     notes += _without_requests(created)
     keep_counts(everything)
@@ -279,7 +279,7 @@ def _without_requests(created: Sequence[Manifest]) -> Iterator[str]:
     """Yield a sentence for each workload whose containers request nothing, where no LimitRange may say it for them."""
     limited = {each.namespace for each in created if each.kind == LIMIT_RANGE.kind}
     for each in created:
-        spec = pod_spec_of(each.value)
+        spec = template_of(each.value).spec
         says_nothing = not quantities_of(spec)
         if spec.containers and says_nothing and each.namespace not in limited:
             yield (

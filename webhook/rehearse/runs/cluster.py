@@ -130,7 +130,7 @@ def start_rehearsal_cluster(
         if any(key.startswith(_QUOTAS) for key, _ in contents):
             quotas = [*manager, f"--controllers={_QUOTA_CONTROLLER}"]
             plane.start(_QUOTA_CONTROLLER, quotas, program="kube-controller-manager")
-        plane.start("kube-scheduler", servers.scheduler(config, port=port))
+        plane.start("kube-scheduler", servers.scheduler(plane.credentials, config, port=port))
         plane.start("kwok", servers.kwok(plane.credentials, STAGES))
         names = frozenset(each["schedulerName"] for each in json.loads(config.read_text())["profiles"])
         yield RunningCluster(plane, f"https://127.0.0.1:{port}/metrics", names)

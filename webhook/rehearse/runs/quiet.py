@@ -9,9 +9,8 @@ from collections import Counter, defaultdict
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-import aiohttp
-
-from webhook.rehearse.inputs.resources import JOB
+from webhook.rehearse.controlplane.control_plane import answer_of
+from webhook.rehearse.inputs.resources import DAEMON_SET, DEPLOYMENT, JOB, STATEFUL_SET
 from webhook.rehearse.runs.watching import READY, STOPPED
 
 if TYPE_CHECKING:
@@ -41,13 +40,10 @@ _JUDGED: Final = frozenset({"Unschedulable", "SchedulingGated"})
 class Quiet:
     """Waits until the scheduler's queues are empty and every controller has what it wants."""
 
-    def __init__(
-        self, cluster: RunningCluster, watches: Watches, workloads: Workloads, session: aiohttp.ClientSession
-    ) -> None:
+    def __init__(self, cluster: RunningCluster, watches: Watches, workloads: Workloads) -> None:
         self._cluster = cluster
         self._watches = watches
         self._workloads = workloads
-        self._session = session
         self.impatient: set[str] = set()
         self._held: set[str] | None = None
         self._end = time.monotonic() + LONGEST_RUN
@@ -110,25 +106,25 @@ class Quiet:
 
     def _busy_owners(self) -> Iterator[str]:
         watches = self._watches
-        counted = (watches.deployments.values(), watches.daemon_sets.values(), watches.stateful_sets.values())
-        yield from (f"{owner.metadata.name} has not been looked at" for owner in chain(*counted) if not owner.is_seen)
+        counted = chain(*(watches.owners[kind].values() for kind in (DEPLOYMENT, DAEMON_SET, STATEFUL_SET)))
+        yield from (f"{owner.metadata.name} has not been looked at" for owner in counted if not owner.is_seen)
         refusals = watches.refusals
         pods: defaultdict[str, list[SeenPod]] = defaultdict(list)
         for pod in watches.pods.values():
             if reference := pod.metadata.controller:
                 pods[reference.uid].append(pod)
-        for _, maker, owner in self._workloads.makers():
+        for _, kind, owner in self._workloads.makers():
             made, refused = pods[owner.metadata.uid], owner.metadata.uid in refusals
             living, wanted = sum(pod.lives for pod in made), owner.pods_wanted
-            if maker.kind == "StatefulSet":  # it makes no Pod before the last is ready, or gone
+            if kind is STATEFUL_SET:  # it makes no Pod before the last is ready, or gone
                 busy = not refused and len(made) < wanted and all(pod.ready for pod in made)
-            elif maker.kind == JOB.kind:
+            elif kind is JOB:
                 stopping = any(pod.terminating and not pod.finished for pod in made)
                 busy = not (refused or stopping) and living < wanted
             else:
                 busy = living != wanted and owner.status.condition("ReplicaFailure") is None
             if busy:
-                yield f"{maker.kind} {maker.name} has {living} of {wanted} Pods"
+                yield f"{kind.kind} {owner.metadata.name} has {living} of {wanted} Pods"
 
     def _is_judged(self, pod: SeenPod) -> bool:
         if (pod.spec.schedulerName or "default-scheduler") not in self._cluster.scheduler_names:
@@ -147,12 +143,8 @@ class Quiet:
                 yield f"PodDisruptionBudget {key[1]} has not been counted"
 
     async def _queued(self) -> str:
-        try:
-            async with self._session.get(self._cluster.metrics, ssl=False) as response:
-                text = await response.text()
-        except aiohttp.ClientError:
-            return "the scheduler does not answer"
-        queued = {name: float(number) for name, number in _QUEUE.findall(text)}
+        text = await asyncio.to_thread(answer_of, self._cluster.metrics, self._cluster.plane.credentials.authority)
+        queued = {name: float(number) for name, number in _QUEUE.findall(text or "")}
         if not queued:
-            return "the scheduler has not begun"
+            return "the scheduler does not answer"
         return "Pods wait for the scheduler" if any(queued.values()) else ""

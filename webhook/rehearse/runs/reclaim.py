@@ -198,7 +198,7 @@ class Reclaim:
 
     async def _start_drain(self, window: ReclaimWindow) -> None:
         pods = self._here(window)
-        if not window.evicts:
+        if window.drained_by != "eviction":
             await together(self._shut_down(pod) for pod in pods if pod.seen.lives and not pod.leaves)
             return
         self._drain.begin(window, pods)
@@ -312,7 +312,7 @@ class Reclaim:
         members = [pod for pod in here if pod.gang == lost.gang and pod.seen.status.phase != "Succeeded"]
         for pod in members:
             pod.broken = bool(pod.seen.node)
-        originals = await self.remaker.originals(pod.seen for pod in members)
+        originals = await self.remaker.originals(members)
         for pod in members:
             if pod.seen.lives and pod is not lost:
                 await self._writer.delete(pod.seen.path)

@@ -7,8 +7,6 @@ import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
-import aiohttp
-
 from webhook.base.exits import CannotJudgeError
 from webhook.base.terminal import complain
 from webhook.capacity.providers.machines import ZONE_LABEL
@@ -101,10 +99,9 @@ async def _play(
     zones = {node.name: node.labels.get(ZONE_LABEL, "") for node in (*snapshot.nodes, *left)}
     async with AsyncExitStack() as stack:
         stack.push_async_callback(api.close)
-        session = await stack.enter_async_context(aiohttp.ClientSession())
         await stack.enter_async_context(watches.running())
         stack.enter_context(provisioning(writer, watches.claims, zones))
-        quiet = Quiet(cluster, watches, workloads, session)
+        quiet = Quiet(cluster, watches, workloads)
         reclaim = Reclaim(writer, watches, quiet, workloads, startup=options.startup_seconds, seed=number)
         if watches.quotas:
             await quiet.count_quotas()  # the API server refuses Pods before the first count

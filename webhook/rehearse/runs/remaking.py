@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from webhook.cluster.api import ApiError
-from webhook.rehearse.inputs.resources import BY_NAME, CONTROLLED_HERE, JOB, POD, owner_identity
+from webhook.rehearse.inputs.resources import BY_NAME, CONTROLLED_HERE, JOB, JSON, POD
+from webhook.rehearse.result import WorkloadKey
+from webhook.rehearse.runs.writing import together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from webhook.rehearse.inputs.resources import JSON
-    from webhook.rehearse.result import WorkloadKey
-    from webhook.rehearse.runs.watching import SeenPod
-    from webhook.rehearse.runs.workloads import Workloads
+    from webhook.rehearse.runs.workloads import RehearsedPod, Workloads
     from webhook.rehearse.runs.writing import Writer
 
 _BATCH: Final = 1.0
@@ -26,6 +25,9 @@ _OWN: Final = frozenset({"uid", "resourceVersion", "creationTimestamp", "generat
 _OF_A_NODE: Final = frozenset({"nodeName", "ephemeralContainers"})
 _OF_A_JOB: Final = ("controller-uid", "batch.kubernetes.io/controller-uid")
 OURS: Final = "rehearse.spotgate.dev/"
+
+Original: TypeAlias = tuple[WorkloadKey, JSON]
+"""A Job or a Pod as it was first created, and its workload."""
 
 
 class Remaker:
@@ -39,22 +41,24 @@ class Remaker:
         self.refused: dict[tuple[str, str, str], str] = {}
         self._writer = writer
         self._workloads = workloads
-        self._left: list[JSON] = []
+        self._left: list[Original] = []
 
-    async def originals(self, members: Iterable[SeenPod]) -> list[JSON]:
+    async def originals(self, members: Iterable[RehearsedPod]) -> list[Original]:
         """Return the Jobs of these Pods, and the Pods that no controller here makes, as they were first created."""
-        paths: dict[str, None] = {}
+        paths: dict[str, WorkloadKey] = {}
         for pod in members:
-            owner, namespace = pod.controller, pod.metadata.namespace
-            if owner is not None and (owner.group, owner.kind) == (JOB.group, JOB.kind):
-                paths[f"{JOB.collection('batch/v1', namespace)}/{owner.name}"] = None
-            elif owner is None or (owner.group, owner.kind) not in CONTROLLED_HERE:
-                paths[pod.path] = None
-        return [_as_created(await self._writer.read(path)) for path in paths]
+            owner = pod.seen.controller
+            kind = BY_NAME.get((owner.group, owner.kind)) if owner is not None else None
+            if owner is not None and kind is JOB:
+                collection = JOB.collection(JOB.api_version, pod.seen.metadata.namespace)
+                paths[f"{collection}/{owner.name}"] = pod.workload
+            elif kind not in CONTROLLED_HERE:
+                paths[pod.seen.path] = pod.workload
+        return [(workload, _as_created(await self._writer.read(path))) for path, workload in paths.items()]
 
-    async def recreate(self, objects: Sequence[JSON]) -> None:
+    async def recreate(self, originals: Sequence[Original]) -> None:
         """Delete what is left of Jobs and Pods, and create them again. Raise ApiError."""
-        for value in objects:
+        for workload, value in originals:
             kind = JOB if value["kind"] == JOB.kind else POD
             namespace, name = value["metadata"]["namespace"], value["metadata"]["name"]
             collection = kind.collection(value["apiVersion"], namespace)
@@ -67,23 +71,18 @@ class Remaker:
             except ApiError as error:
                 if error.status != HTTPStatus.FORBIDDEN:
                     raise
-                self._left.append(value)
-                self.refused[owner_identity(value)] = str(error)
+                self._left.append((workload, value))
+                self.refused[workload.identity] = str(error)
 
     async def ask_again(self) -> None:
-        """Ask for Pods that were refused: controllers wait longer each time."""
-        makers, left = [maker for _, maker, _ in self._workloads.refused()], self._left
+        """Ask for Pods that were refused: controllers wait longer each time, and look at an object that changes."""
+        makers, left = [path for _, path, _ in self._workloads.refused()], self._left
         if makers or left:
             self._left = []
-            await asyncio.gather(*map(self._touch, makers))
+            change = {"metadata": {"annotations": {f"{OURS}asked": str(time.monotonic())}}}
+            await together(self._writer.merge(path, change) for path in makers)
             await asyncio.sleep(_BATCH)
             await self.recreate(left)
-
-    async def _touch(self, maker: WorkloadKey) -> None:
-        """Change an object, so that its controller looks at it."""
-        kind = BY_NAME[maker.api_version.rpartition("/")[0], maker.kind]
-        path = f"{kind.collection(maker.api_version, maker.namespace)}/{maker.name}"
-        await self._writer.merge(path, {"metadata": {"annotations": {f"{OURS}asked": str(time.monotonic())}}})
 
 
 def _as_created(value: JSON) -> JSON:

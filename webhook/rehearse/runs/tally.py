@@ -12,6 +12,7 @@ import msgspec
 from msgspec import structs
 
 from webhook.base.terminal import counted
+from webhook.rehearse.inputs.resources import JOB, POD, STATEFUL_SET
 from webhook.rehearse.result import (
     FIGURES,
     INDEXES_FAILED,
@@ -185,19 +186,20 @@ def _why_pending(
 
 def _why_not_made_again(workload: WorkloadKey, watches: Watches) -> str:
     """Return why a workload has fewer Pods than before; empty if nothing says it."""
-    job = watches.jobs.get((workload.namespace, workload.name)) if workload.kind == "Job" else None
-    if job is not None and (failed := job.status.condition("Failed")) is not None:
+    job = watches.owners[JOB].get((workload.namespace, workload.name)) if workload.kind == JOB.kind else None
+    if job is None:
+        return ""
+    if (failed := job.status.condition("Failed")) is not None:
         return f"{JOB_FAILED}: {failed.reason}: {failed.message}"
-    if job is not None and job.status.failedIndexes:
-        return f"{INDEXES_FAILED}: {job.status.failedIndexes}"
-    return ""
+    return f"{INDEXES_FAILED}: {job.status.failedIndexes}" if job.status.failedIndexes else ""
 
 
 def _why_missing(workload: WorkloadKey, watches: Watches) -> str:
     """Return why a workload has fewer Pods than it wants, where nothing has refused them."""
-    if workload.kind == "Pod":
+    if workload.kind == POD.kind:
         return "nothing makes this Pod again"
-    owner = watches.stateful_sets.get((workload.namespace, workload.name)) if workload.kind == "StatefulSet" else None
+    sets = watches.owners[STATEFUL_SET] if workload.kind == STATEFUL_SET.kind else {}
+    owner = sets.get((workload.namespace, workload.name))
     if owner is not None and owner.spec.get("podManagementPolicy") != "Parallel":
         return "OrderedReady: the StatefulSet makes no further Pod until those that it has made are ready"
     return ""

@@ -14,6 +14,7 @@ from webhook.cluster.api import ApiError
 from webhook.cluster.mirror import Mirror, Pace
 from webhook.cluster.source import WatchedResource
 from webhook.kube.pod import ObjectMeta, OwnerReference, Pod
+from webhook.rehearse.inputs.resources import BUDGET, CLAIM, DAEMON_SET, DEPLOYMENT, MAKERS, QUOTA
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -186,15 +187,11 @@ class Watches:
         self._api = api
         self._mirrors: list[Mirror[Any]] = []
         self.pods = self._watch("", "pods", SeenPod)
-        self.budgets = self._watch("policy", "poddisruptionbudgets", SeenObject)
-        self.deployments = self._watch("apps", "deployments", SeenObject)
-        self.replica_sets = self._watch("apps", "replicasets", SeenObject)
-        self.replication_controllers = self._watch("", "replicationcontrollers", SeenObject)
-        self.stateful_sets = self._watch("apps", "statefulsets", SeenObject)
-        self.daemon_sets = self._watch("apps", "daemonsets", SeenObject)
-        self.jobs = self._watch("batch", "jobs", SeenObject)
-        self.quotas = self._watch("", "resourcequotas", SeenObject)
-        self.claims = self._watch("", "persistentvolumeclaims", SeenObject)
+        self.budgets = self._watch(BUDGET.group, BUDGET.plural, SeenObject)
+        self.quotas = self._watch(QUOTA.group, QUOTA.plural, SeenObject)
+        self.claims = self._watch(CLAIM.group, CLAIM.plural, SeenObject)
+        kinds = (DEPLOYMENT, DAEMON_SET, *MAKERS)
+        self.owners = {kind: self._watch(kind.group, kind.plural, SeenObject) for kind in kinds}
         self._refusals = self._watch("", "events", SeenEvent, "reason=FailedCreate")
 
     @property

@@ -16,7 +16,7 @@ from webhook.kube.disruption import budget_from
 from webhook.kube.pod import MIRROR_ANNOTATION
 from webhook.kube.quantity import amount_of
 from webhook.rehearse.inputs.gangs import gang_of
-from webhook.rehearse.inputs.resources import CONTROLLED_HERE, JOB, requests_of
+from webhook.rehearse.inputs.resources import BY_NAME, CONTROLLED_HERE, JOB, MAKERS, POD, requests_of
 from webhook.rehearse.result import PodState, WorkloadKey
 from webhook.rehearse.runs.watching import READY
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from webhook.engine.bundle import Bundle
     from webhook.kube.disruption import DisruptionBudget
+    from webhook.rehearse.inputs.resources import RehearsedKind
     from webhook.rehearse.runs.watching import SeenObject, SeenPod, SeenReference, Watches
 
 CHECKPOINT: Final = "spotgate.dev/checkpoint-seconds"
@@ -113,12 +114,6 @@ class Workloads:
     def __init__(self, watches: Watches, bundle: Bundle) -> None:
         self.known: dict[str, RehearsedPod] = {}
         self._watches = watches
-        self._owners = {
-            ("apps/v1", "ReplicaSet"): watches.replica_sets,
-            ("v1", "ReplicationController"): watches.replication_controllers,
-            ("apps/v1", "StatefulSet"): watches.stateful_sets,
-            ("batch/v1", "Job"): watches.jobs,
-        }
         self._gpus = Globs(sorted({each for one in bundle.providers.values() for each in one.gpu.resources.patterns}))
         self._history: dict[WorkloadKey, list[float]] = {}
         self._budgets: dict[tuple[str, str], DisruptionBudget] = {}
@@ -184,25 +179,27 @@ class Workloads:
         wanted.subtract(pod.workload for pod in self.here() if pod.seen.lives)
         return +wanted
 
-    def refused(self) -> Iterator[tuple[WorkloadKey, WorkloadKey, str]]:
-        """Yield each workload that lacks Pods, what makes these, and why the API server has refused them."""
+    def refused(self) -> Iterator[tuple[WorkloadKey, str, str]]:
+        """Yield each workload that lacks Pods, the path of what makes these, and why the API server refused them."""
         missing, messages = self.missing(), self._watches.refusals
-        for workload, maker, owner in self.makers():
+        for workload, kind, owner in self.makers():
             if missing[workload] and owner.metadata.uid in messages:
-                yield workload, maker, messages[owner.metadata.uid]
+                namespace, name = owner.metadata.key
+                yield workload, f"{kind.collection(kind.api_version, namespace)}/{name}", messages[owner.metadata.uid]
 
-    def makers(self) -> Iterator[tuple[WorkloadKey, WorkloadKey, SeenObject]]:
-        """Yield the objects of which controllers here make Pods, each with its workload and its own name."""
-        for kind, owners in self._owners.items():
-            for place, owner in owners.items():
-                maker = WorkloadKey(*kind, *place)
-                yield self._highest(maker, owner.metadata.controller), maker, owner
+    def makers(self) -> Iterator[tuple[WorkloadKey, RehearsedKind, SeenObject]]:
+        """Yield the objects of which controllers here make Pods, each with its workload and its kind."""
+        for kind in MAKERS:
+            for key, owner in self._watches.owners[kind].items():
+                maker = WorkloadKey(kind.api_version, kind.kind, *key)
+                yield self._highest(maker, owner.metadata.controller), kind, owner
 
     def _highest(self, found: WorkloadKey, owner: SeenReference | None) -> WorkloadKey:
         """Return the highest owner of what was found, from its own owner on."""
         while owner is not None and owner.kind != "Node":
             found = WorkloadKey(owner.apiVersion, owner.kind, found.namespace, owner.name)
-            above = self._owners.get((owner.apiVersion, owner.kind), {}).get((found.namespace, owner.name))
+            kind = BY_NAME.get((owner.group, owner.kind), POD)
+            above = self._watches.owners.get(kind, {}).get((found.namespace, owner.name))
             owner = above.metadata.controller if above is not None else None
         return found
 
@@ -234,6 +231,6 @@ def _gang(pod: SeenPod) -> tuple[str, ...] | None:
     if (found := gang_of(pod.metadata.namespace, pod.labels, pod.annotations)) is not None:
         return found
     owner = pod.controller
-    if owner is None or owner.kind == "Node" or (owner.group, owner.kind) in {*CONTROLLED_HERE, (JOB.group, JOB.kind)}:
+    if owner is None or owner.kind == "Node" or BY_NAME.get((owner.group, owner.kind)) in {*CONTROLLED_HERE, JOB}:
         return None
     return (owner.kind, *pod.metadata.key)
