@@ -56,8 +56,8 @@ def controller_manager(credentials: Credentials) -> list[str]:
         f"--service-account-private-key-file={credentials.key}",
         f"--root-ca-file={credentials.authority}",
         # At the default of 20 requests per second they would take 5 s to start: each asks for its token first.
-        "--kube-api-qps=500",
-        "--kube-api-burst=1000",
+        "--kube-api-qps=1000",
+        "--kube-api-burst=2000",
         "--node-monitor-grace-period=5m",  # no Node is lost because the machine is busy
         "--leader-elect=false",
         "--secure-port=0",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import json
@@ -13,8 +12,9 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
-import aiohttp
 import msgspec
 import yaml
 
@@ -55,7 +55,7 @@ _CONTROLLERS: Final = (
     "statefulset-controller",
 )
 _QPS: Final = 1000
-"""Requests per second that the components may send: the defaults are for clusters that do other things, too."""
+"""Requests per second that the scheduler may send: the default is for clusters that do other things, too."""
 
 _SYNCS: Final = 20
 _QUOTA_CONTROLLER: Final = "resourcequota-controller"
@@ -89,11 +89,10 @@ class RunningCluster:
         """
         os.kill(self.plane.processes[_QUOTA_CONTROLLER].pid, signal.SIGSTOP if pause else signal.SIGCONT)
 
-    async def contents(self) -> Pairs:
+    def contents(self) -> Pairs:
         """Return what its etcd has, for another run to begin with. Raise ControlPlaneError."""
         last = _PREFIX[:-1] + bytes([_PREFIX[-1] + 1])
-        async with aiohttp.ClientSession(self.plane.etcd_url) as session:
-            answer = await _post(session, "/v3/kv/range", {"key": _encoded(_PREFIX), "range_end": _encoded(last)})
+        answer = _ask_etcd(self.plane, "range", {"key": _encoded(_PREFIX), "range_end": _encoded(last)})
         pairs = ((base64.b64decode(each["key"]), base64.b64decode(each["value"])) for each in answer.get("kvs", ()))
         return [each for each in pairs if each[0] != _WEBHOOK_KEY and not each[0].startswith(_EVENTS)]
 
@@ -114,7 +113,7 @@ def start_rehearsal_cluster(
         plane.start_etcd()
         own = (_WEBHOOK_KEY, json.dumps(_configuration(snapshot.bundle, plane, webhook)).encode())
         plane.wait_for("etcd", lambda: answer_of(f"{plane.etcd_url}/health"))
-        asyncio.run(_load(plane.etcd_url, (*contents, own)))
+        _load(plane, (*contents, own))
         plane.start_api_server(
             servers.NO_SERVICE_ACCOUNTS,
             "--enable-admission-plugins=NamespaceAutoProvision",
@@ -123,9 +122,8 @@ def start_rehearsal_cluster(
             "--max-requests-inflight=3000",
             "--max-mutating-requests-inflight=3000",
         )
-        limits = [f"--kube-api-qps={_QPS}", f"--kube-api-burst={2 * _QPS}"]
         syncs = [f"--concurrent-{each}-syncs={_SYNCS}" for each in ("deployment", "replicaset", "statefulset", "job")]
-        manager = [*servers.controller_manager(plane.credentials), *limits, *syncs]
+        manager = [*servers.controller_manager(plane.credentials), *syncs]
         plane.start("kube-controller-manager", [*manager, f"--controllers={','.join(_CONTROLLERS)}"])
         if any(key.startswith(_QUOTAS) for key, _ in contents):
             quotas = [*manager, f"--controllers={_QUOTA_CONTROLLER}"]
@@ -202,25 +200,24 @@ def pairs_of(objects: Iterable[JSON]) -> Pairs:
     return [(kind.key(value["metadata"]).encode(), msgspec.json.encode(value)) for kind, value in kinds if kind]
 
 
-async def _load(url: str, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+def _load(plane: ControlPlane, pairs: Iterable[tuple[bytes, bytes]]) -> None:
     """Write these to an etcd before its API server starts, ten thousand objects in seconds. Raise ControlPlaneError.
 
     The API server reads JSON from etcd as it reads its own encoding, and converts and completes it.
     """
     rest = iter(pairs)
-    async with aiohttp.ClientSession(url) as session:
-        while batch := list(islice(rest, _BATCH)):
-            puts = [{"requestPut": {"key": _encoded(key), "value": _encoded(value)}} for key, value in batch]
-            await _post(session, "/v3/kv/txn", {"success": puts})
+    while batch := list(islice(rest, _BATCH)):
+        puts = [{"requestPut": {"key": _encoded(key), "value": _encoded(value)}} for key, value in batch]
+        _ask_etcd(plane, "txn", {"success": puts})
 
 
-async def _post(session: aiohttp.ClientSession, path: str, body: JSON) -> JSON:
-    async with session.post(path, data=msgspec.json.encode(body)) as response:
-        text = await response.read()
-        if not response.ok:
-            raise ControlPlaneError(f"etcd refuses an object: {text[:300].decode(errors='replace')}")
-        answer: JSON = msgspec.json.decode(text)
-        return answer
+def _ask_etcd(plane: ControlPlane, path: str, body: JSON) -> JSON:
+    try:
+        with urlopen(f"{plane.etcd_url}/v3/kv/{path}", msgspec.json.encode(body)) as response:  # noqa: S310 - loopback
+            answer: JSON = msgspec.json.decode(response.read())
+            return answer
+    except HTTPError as error:
+        raise ControlPlaneError(f"etcd refuses an object: {error.read(300).decode(errors='replace')}") from None
 
 
 def _encoded(value: bytes) -> str:

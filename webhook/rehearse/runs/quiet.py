@@ -14,7 +14,7 @@ from webhook.rehearse.inputs.resources import DAEMON_SET, DEPLOYMENT, JOB, STATE
 from webhook.rehearse.runs.watching import READY, STOPPED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from webhook.rehearse.runs.cluster import RunningCluster
     from webhook.rehearse.runs.watching import SeenPod, Watches
@@ -38,12 +38,19 @@ _JUDGED: Final = frozenset({"Unschedulable", "SchedulingGated"})
 
 
 class Quiet:
-    """Waits until the scheduler's queues are empty and every controller has what it wants."""
+    """Waits until the scheduler's queues are empty and every controller has what it wants; provisions volumes."""
 
-    def __init__(self, cluster: RunningCluster, watches: Watches, workloads: Workloads) -> None:
+    def __init__(
+        self,
+        cluster: RunningCluster,
+        watches: Watches,
+        workloads: Workloads,
+        provision: Callable[[], Awaitable[None]],
+    ) -> None:
         self._cluster = cluster
         self._watches = watches
         self._workloads = workloads
+        self._provision = provision
         self.impatient: set[str] = set()
         self._held: set[str] | None = None
         self._end = time.monotonic() + LONGEST_RUN
@@ -59,6 +66,7 @@ class Quiet:
         self._watches.changed = time.monotonic()
         while True:
             await asyncio.sleep(_POLL)
+            await self._provision()
             expected = (busy for busy in self._busy() if busy not in self.impatient)
             busy = "changes" if self._changes() else next(expected, "") or await self._queued()
             if not busy and not self._changes():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import CannotJudgeError
@@ -21,7 +22,7 @@ from webhook.rehearse.runs.programs import OLDEST, find_programs
 from webhook.rehearse.runs.quiet import Quiet
 from webhook.rehearse.runs.reclaim import Reclaim
 from webhook.rehearse.runs.tally import capacity_by_pool, outcome_of, summary_of, workload_results
-from webhook.rehearse.runs.volumes import provisioning
+from webhook.rehearse.runs.volumes import provision
 from webhook.rehearse.runs.watching import Watches
 from webhook.rehearse.runs.workloads import Workloads
 from webhook.rehearse.runs.writing import Writer, together
@@ -100,15 +101,14 @@ async def _play(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(api.close)
         await stack.enter_async_context(watches.running())
-        stack.enter_context(provisioning(writer, watches.claims, zones))
-        quiet = Quiet(cluster, watches, workloads)
+        quiet = Quiet(cluster, watches, workloads, partial(provision, writer, watches.claims, zones, set()))
         reclaim = Reclaim(writer, watches, quiet, workloads, startup=options.startup_seconds, seed=number)
         if watches.quotas:
             await quiet.count_quotas()  # the API server refuses Pods before the first count
         if not number:
             await _create(writer, snapshot.created)
         await reclaim.begin()
-        contents = await cluster.contents() if options.runs > 1 else []
+        contents = cluster.contents() if options.runs > 1 else []
         await reclaim.play(loss.windows, [(seconds, node.value) for seconds, node in loss.grown])
         outcome = outcome_of(reclaim, watches, loss.nodes, left)
         outcome.notes |= {f"{busy}: the rehearsal did not wait for it any longer" for busy in quiet.impatient}

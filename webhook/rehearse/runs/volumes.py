@@ -2,50 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from typing import TYPE_CHECKING, Final
 
 from webhook.capacity.providers.machines import ZONE_LABEL
 from webhook.rehearse.inputs.snapshot import PROVISIONER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from webhook.rehearse.inputs.resources import JSON
     from webhook.rehearse.runs.watching import SeenObject
     from webhook.rehearse.runs.writing import Writer
 
-_PAUSE: Final = 0.1
 _SELECTED: Final = "volume.kubernetes.io/selected-node"
 _WANTED: Final = "volume.kubernetes.io/storage-provisioner"
 
 
-@contextlib.contextmanager
-def provisioning(
-    writer: Writer, claims: Mapping[tuple[str, str], SeenObject], zones: Mapping[str, str]
-) -> Iterator[None]:
-    """Provision volumes while the block runs, each in the zone of the Node that the scheduler has chosen.
+async def provision(
+    writer: Writer, claims: Mapping[tuple[str, str], SeenObject], zones: Mapping[str, str], made: set[str]
+) -> None:
+    """Create the volumes that claims wait for, each in the zone of the Node that the scheduler has chosen.
 
-    ``zones`` has the zone of each Node.
+    ``zones`` has the zone of each Node, and ``made`` the UIDs of the claims that have a volume.
     """
-
-    async def provision() -> None:
-        made: set[str] = set()
-        while True:
-            for claim in list(claims.values()):
-                annotations, uid = claim.metadata.annotations or {}, claim.metadata.uid
-                if not claim.spec.get("volumeName") and _WANTED in annotations and uid not in made:
-                    made.add(uid)
-                    volume = _volume(claim, zones.get(annotations.get(_SELECTED, ""), ""))
-                    await writer.create("/api/v1/persistentvolumes", volume)
-            await asyncio.sleep(_PAUSE)
-
-    task = asyncio.create_task(provision())
-    try:
-        yield
-    finally:
-        task.cancel()
+    for claim in list(claims.values()):
+        annotations, uid = claim.metadata.annotations or {}, claim.metadata.uid
+        if not claim.spec.get("volumeName") and _WANTED in annotations and uid not in made:
+            made.add(uid)
+            volume = _volume(claim, zones.get(annotations.get(_SELECTED, ""), ""))
+            await writer.create("/api/v1/persistentvolumes", volume)
 
 
 def _volume(claim: SeenObject, zone: str) -> JSON:
