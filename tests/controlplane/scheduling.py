@@ -37,7 +37,7 @@ def scope_of(nodeid: str) -> str:
         return nodeid
     folder, name = found.groups()
     if folder == "tests/rehearse/":
-        return found[0] if name in {"live", "nightly"} else nodeid  # the tests of these have a cluster in common
+        return "live" if name in {"live", "nightly"} else nodeid  # the tests of these share a cluster
     own = name in LONGEST
     return next((each for each in SHARED if not own and re.match(each, name)), name)
 

@@ -58,7 +58,7 @@ def runs(pid: int) -> bool:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux ends what a killed program has started")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_of_a_rehearsal_that_is_ended(folder: Path, number: signal.Signals) -> None:
     command = [str(SPOTGATE), "rehearse", "--lose=spot", "reclaim.yaml"]
     environment = os.environ | {"TMPDIR": str(folder)}

@@ -7,19 +7,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.controlplane.cluster import start_cluster
 from tests.controlplane.populate import wait_for_crds
 from tests.policy_reports import policy_report_crds
-from tests.rehearse.test_live import deployment, node
 from tests.server.conftest import spawn  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.controlplane.cluster import Cluster
     from tests.server.conftest import Spawn
 
@@ -28,45 +24,23 @@ ACCOUNT = "spotgate-rehearsal"
 NAMESPACE = "spotgate-system"
 
 
-def spot_node(name: str, pool: str, kind: str = "spot") -> dict[str, Any]:
-    value = node(name, "", 4)
-    labels = {"karpenter.sh/nodepool": pool, "karpenter.sh/capacity-type": kind, "kubernetes.io/hostname": name}
-    return {**value, "metadata": {"name": name, "labels": labels}}
-
-
-def selecting(name: str, replicas: int, pool: str) -> dict[str, Any]:
-    value = deployment(name, replicas, "")
-    spec = value["spec"]["template"]["spec"]
-    spec["nodeSelector"] = {"karpenter.sh/nodepool": pool}
-    del spec["affinity"]
-    return value
-
-
-@pytest.fixture(scope="module")
-def installed(binaries: dict[str, Path]) -> Iterator[Cluster]:
-    """Yield a cluster with two spot pools, and the component in it, under restricted Pod Security."""
-    with start_cluster(binaries) as cluster:
-        kubectl = cluster.kubectl
-        kubectl.apply(
-            spot_node("a-0", "spot-a"), spot_node("b-0", "spot-b"), spot_node("od-0", "on-demand", "on-demand")
-        )
-        kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
-        kubectl.apply(selecting("stuck", 2, "spot-a"), selecting("fine", 1, "on-demand"))
-        for name in ("stuck", "fine"):
-            kubectl("rollout", "status", f"deployment/{name}", "--timeout=60s")
-        kubectl("create", "namespace", NAMESPACE)
-        kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/warn=restricted")
-        component = str(ROOT / "manifests" / "components" / "rehearsal")
-        rendered = subprocess.run(
-            [str(kubectl.program), "kustomize", component],
-            env={"HOME": os.environ["HOME"]},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        applied = kubectl.run("apply", "--filename=-", documents=rendered)
-        assert (applied.returncode, applied.stderr) == (0, "")  # no warning: it is restricted enough
-        yield cluster
+@pytest.fixture(scope="session")
+def installed(live: Cluster) -> Cluster:
+    """Return the cluster with the component in it, under restricted Pod Security."""
+    kubectl = live.kubectl
+    kubectl("create", "namespace", NAMESPACE)
+    kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/warn=restricted")
+    component = str(ROOT / "manifests" / "components" / "rehearsal")
+    rendered = subprocess.run(
+        [str(kubectl.program), "kustomize", component],
+        env={"HOME": os.environ["HOME"]},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    applied = kubectl.run("apply", "--filename=-", documents=rendered)
+    assert (applied.returncode, applied.stderr) == (0, "")  # no warning: it is restricted enough
+    return live
 
 
 def rehearse(cluster: Cluster) -> subprocess.CompletedProcess[str]:
@@ -101,7 +75,7 @@ def test_a_night_is_published_as_a_report_and_shown_by_the_webhook(
     failed, passed = report["results"]
     assert failed["message"] == "losing spot-a leaves 2 of 2 Pods without room"
     assert failed["resources"] == [
-        {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "stuck"}
+        {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "nightly", "name": "stuck"}
     ]
     assert passed["properties"]["pool"] == "spot-b"
 

@@ -11,10 +11,10 @@ from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED
 from webhook.capacity.providers.machines import TYPE_LABEL
 from webhook.capacity.providers.manifest import on_demand_manifest
 from webhook.kube.containers import claims_devices
-from webhook.kube.disruption import KIND as BUDGET
 from webhook.kube.disruption import budget_from
 from webhook.rehearse.inputs.nodes import size_of
 from webhook.rehearse.inputs.resources import (
+    BUDGET,
     POD,
     controller_of,
     manifest_of,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from webhook.rehearse.inputs.nodes import RehearsedNode
     from webhook.rehearse.inputs.resources import JSON
+    from webhook.rehearse.inputs.selection import Growth
     from webhook.rehearse.inputs.snapshot import ClusterSnapshot
     from webhook.rehearse.result import Rehearsal, WorkloadResult
 
@@ -75,7 +76,7 @@ def with_fixes(snapshot: ClusterSnapshot, fixes: Iterable[Fix]) -> ClusterSnapsh
     return snapshot_of(snapshot.source.with_changes(changes), snapshot.bundle, snapshot.allocatable)
 
 
-def growth_of(after: ClusterSnapshot, seconds: float | None) -> list[tuple[str, int, float]]:
+def growth_of(after: ClusterSnapshot, seconds: float | None) -> list[Growth]:
     """Return by how many nodes each new pool grows to its maximum, and when: by default as its provider provisions."""
     return [
         (
@@ -135,7 +136,7 @@ def _of_budget(
     workload: WorkloadResult, value: JSON, objects: Mapping[tuple[str, str, str], JSON], at_once: int
 ) -> Iterator[Fix]:
     """Propose a budget that lets the drain through, ``at_once`` Pods at a time, and keeps as many as that permits."""
-    budget = objects.get((BUDGET, workload.namespace, workload.budget))
+    budget = objects.get((BUDGET.kind, workload.namespace, workload.budget))
     blocks = any(f"PodDisruptionBudget {workload.budget} " in reason for reason in workload.reasons)
     if budget is not None and workload.killed_early.max and blocks:
         # The budget that it has was too strict, whatever the model of the drain says.
@@ -164,15 +165,12 @@ def _of_budget(
         and workload.lowest_ready.min == 0
         and (selector := value["spec"].get("selector"))
     ):
-        yield Fix(
+        metadata = {"name": workload.name, "namespace": workload.namespace}
+        yield _change(
             f"{workload}: at times none of its {workload.replicas} Pods is ready; with this budget, the drain "
             f"evicts {at_once} at a time",
-            {
-                "apiVersion": "policy/v1",
-                "kind": BUDGET,
-                "metadata": {"name": workload.name, "namespace": workload.namespace},
-                "spec": {"maxUnavailable": at_once, "selector": selector},
-            },
+            {"apiVersion": BUDGET.api_version, "kind": BUDGET.kind, "metadata": metadata},
+            {"maxUnavailable": at_once, "selector": selector},
         )
 
 

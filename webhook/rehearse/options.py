@@ -10,6 +10,7 @@ from webhook.cluster.connection import Connection
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from webhook.rehearse.inputs.selection import Growth
     from webhook.rehearse.result import DrainedBy
 
 
@@ -29,7 +30,7 @@ class RehearseOptions(Connection):
     state: list[str]
     cluster: str
     drained_by: DrainedBy | None
-    grow: list[tuple[str, int, float]]
+    grow: list[Growth]
     allocatable: list[tuple[str, dict[str, str]]]
     startup_seconds: float
     provisioning_seconds: int | None

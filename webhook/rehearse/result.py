@@ -14,6 +14,13 @@ import msgspec
 from webhook.capacity.providers.pool import Taint  # noqa: TC001 - msgspec reads the annotations
 from webhook.documents.yaml_writer import dump
 
+MODELLED: Final = (
+    "seconds: the provider's window, whole grace periods, start-up and growth are computed, not waited for",
+    "restarts: Pods of gangs, and of controllers that are not here, are created again by name once they are gone",
+    "volumes: a provisioner makes them in the zone of the node that the scheduler chooses",
+)
+"""What no rehearsal waits for but computes, a sentence each."""
+
 DrainedBy = Literal["eviction", "kubelet", "nobody"]
 PodState = Literal["ready", "stopping", "starting", "pending"]
 
@@ -255,7 +262,6 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         scheduler: version of the scheduler.
         programs: the folder that it was run from.
         not_simulated: what the result leaves out, a sentence each.
-        modelled: what was not waited for but computed, a sentence each.
         summary: the figures of all workloads.
         workloads: those that the reclaim touches, those with pending Pods first.
         fixes: what would reduce the harm.
@@ -270,7 +276,6 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     scheduler: str
     programs: str = ""
     not_simulated: tuple[str, ...]
-    modelled: tuple[str, ...] = ()
     summary: RehearsalSummary
     workloads: tuple[WorkloadResult, ...]
     fixes: tuple[Fix, ...] = ()

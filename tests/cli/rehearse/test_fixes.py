@@ -103,7 +103,6 @@ def rehearsed(*, replicas: Any = 6, **figures: Any) -> Rehearsal:
         runs=1,
         scheduler="1.37.2",
         not_simulated=(),
-        modelled=(),
         summary=RehearsalSummary(zero, zero, zero, zero, zero),
         workloads=(workload,),
         windows=(ReclaimWindow("CoreWeave", ("spot-0", "spot-1"), 0, 120, 420, 420),),

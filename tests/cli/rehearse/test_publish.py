@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -58,10 +59,12 @@ def test_flags_that_contradict_each_other_are_an_error(
 def test_where_a_pool_can_not_be_rehearsed_the_last_result_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "run_on_cluster", lambda *_: pytest.fail("nothing may be published"))
 
-    def rehearse(pool: str) -> Rehearsal:
+    def run(_: object, pool: str) -> Rehearsal:
         raise CannotJudgeError(f"{pool} has no nodes")
 
     flags = command_parser("spotgate", "rehearse").parse_args(["--lose=a", "--lose=b", "--publish=x/y"])
     options = options_of(RehearseOptions, flags)
+    rehearsing: Any = SimpleNamespace(options=options, loss=lambda _, lost: lost[0], run=run)
+    nothing: Any = None
     with pytest.raises(CannotJudgeError, match="a has no nodes"):
-        publish(options, ("x", "y"), (), rehearse)
+        publish(rehearsing, ("x", "y"), nothing)

@@ -12,7 +12,7 @@ from tests.cli.rehearse.test_fixes import rehearsed
 from webhook.rehearse.output import html, table
 from webhook.rehearse.output import json as json_format
 from webhook.rehearse.result import INDEXES_FAILED, JOB_FAILED, Figure, RehearsalSummary
-from webhook.rehearse.runs.readiness import Readiness
+from webhook.rehearse.runs.readiness import readiness_of
 from webhook.rehearse.verdict import verdict_of
 
 if TYPE_CHECKING:
@@ -114,5 +114,5 @@ def test_every_format_begins_with_it(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_workload_is_ready_again_when_as_many_pods_are_ready_as_before(
     looks: list[tuple[float, int]], again: float | None, down: float | None
 ) -> None:
-    readiness = Readiness([(seconds, (ready, 0, 0, 1)) for seconds, ready in looks])
-    assert (Figure.over([readiness.again]).max, Figure.over([readiness.down]).max) == (again, down)
+    _, *figures = readiness_of([(seconds, (ready, 0, 0, 1)) for seconds, ready in looks])
+    assert [Figure.over([figure]).max for figure in figures] == [again, down]

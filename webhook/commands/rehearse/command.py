@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _ActionsContainer
     from collections.abc import Callable
 
+    from webhook.rehearse.inputs.selection import Growth
+
 
 DESCRIPTION: Final = """\
 Rehearse the loss of nodes: which Pods move, stay pending, or are killed early, and which services
@@ -152,12 +154,7 @@ def run(namespace: Namespace) -> int:
     if options.publish is not None:
         from webhook.commands.rehearse.publish import publish  # noqa: PLC0415 - the Kubernetes client
 
-        return publish(
-            options,
-            options.publish,
-            snapshot.nodes,
-            lambda pool: rehearsing.run(snapshot, rehearsing.loss(snapshot, [pool])),
-        )
+        return publish(rehearsing, options.publish, snapshot)
     loss = rehearsing.loss(snapshot, options.lose)
     result = rehearsing.run(snapshot, loss)
     if options.with_fixes and result.fixes:
@@ -191,7 +188,7 @@ def _positive(text: str) -> int:
     return number
 
 
-def _growth(text: str) -> tuple[str, int, float]:
+def _growth(text: str) -> Growth:
     pool, equals, size = text.rpartition("=")
     number, _, seconds = size.partition(":")
     if not (pool and equals and number.isdecimal() and (seconds or "0").isdecimal()):

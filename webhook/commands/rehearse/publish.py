@@ -22,11 +22,12 @@ from webhook.rules.context import utc_now
 from webhook.server.rehearsals import KEY, PoolRehearsal, PublishedRehearsals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from webhook.cluster.api import Api
+    from webhook.commands.rehearse.rehearsals import Rehearsals
     from webhook.rehearse.inputs.nodes import RehearsedNode
-    from webhook.rehearse.options import RehearseOptions
+    from webhook.rehearse.inputs.snapshot import ClusterSnapshot
     from webhook.rehearse.result import Rehearsal, RehearsalSummary, WorkloadResult
 
 JSON = dict[str, Any]
@@ -36,20 +37,16 @@ _CONFIG_MAPS: Final = ServedResource(
 )
 
 
-def publish(
-    options: RehearseOptions,
-    place: tuple[str, str],
-    nodes: Iterable[RehearsedNode],
-    rehearse: Callable[[str], Rehearsal],
-) -> int:
+def publish(rehearsing: Rehearsals, place: tuple[str, str], snapshot: ClusterSnapshot) -> int:
     """Rehearse each loss on its own, show the results, publish them in a place, and return the exit code.
 
     Raise CannotJudgeError if a pool can't be rehearsed: then nothing is published.
     """
+    options = rehearsing.options
     results: list[JSON] = []
     pools: list[PoolRehearsal] = []
-    for name in options.lose or spot_pools(nodes):
-        rehearsal = rehearse(name)
+    for name in options.lose or spot_pools(snapshot.nodes):
+        rehearsal = rehearsing.run(snapshot, rehearsing.loss(snapshot, [name]))
         import_module(f"webhook.rehearse.output.{options.output}").show(rehearsal)
         lost = sum(len(window.nodes) for window in rehearsal.windows)
         pools.append(PoolRehearsal(name, lost, *_harm(rehearsal.summary)))

@@ -13,7 +13,7 @@ from webhook.base.exits import CannotJudgeError
 from webhook.offline.manifests.objects import read_manifests
 from webhook.rehearse.compare import write_base
 from webhook.rehearse.fixes import fixes_of, growth_of, with_fixes
-from webhook.rehearse.inputs.selection import Loss, grown_nodes, loss_of
+from webhook.rehearse.inputs.selection import Growth, Loss, grown_nodes, loss_of
 from webhook.rehearse.inputs.snapshot import snapshot_of
 from webhook.rehearse.inputs.source import ClusterSource
 
@@ -51,11 +51,7 @@ class Rehearsals:
         return loss_of(lost, snapshot, self.options.drained_by)
 
     def run(
-        self,
-        snapshot: ClusterSnapshot,
-        loss: Loss,
-        growth: Sequence[tuple[str, int, float]] = (),
-        runs: int | None = None,
+        self, snapshot: ClusterSnapshot, loss: Loss, growth: Sequence[Growth] = (), runs: int | None = None
     ) -> Rehearsal:
         """Rehearse the loss, with this growth in addition to the requested one."""
         from webhook.rehearse.runs.rehearsal import rehearse  # noqa: PLC0415 - half a second

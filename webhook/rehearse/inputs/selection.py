@@ -7,7 +7,7 @@ import math
 import re
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import structs
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from webhook.rehearse.inputs.nodes import RehearsedNode
     from webhook.rehearse.inputs.snapshot import ClusterSnapshot
     from webhook.rehearse.result import DrainedBy
+
+Growth: TypeAlias = tuple[str, int, float]
+"""A pool, the number of Nodes that come to it, and the second."""
 
 _SHARE: Final = re.compile(r"(100|[1-9][0-9]?)%(?:of:(.+))?")
 _NAME: Final = re.compile(r"(?:(provider|type|zone|selector(?=:[^=]+=)):)?([^:%]+)")
@@ -62,11 +65,7 @@ class Loss:
         return [node for node in (*nodes, *(new for _, new in self.grown)) if node.name not in self.nodes]
 
 
-def loss_of(
-    wanted: Iterable[str],
-    snapshot: ClusterSnapshot,
-    drained_by: DrainedBy | None = None,
-) -> Loss:
+def loss_of(wanted: Iterable[str], snapshot: ClusterSnapshot, drained_by: DrainedBy | None = None) -> Loss:
     """Return what is lost; ``wanted`` has the values of ``--lose``.
 
     ``drained_by`` replaces what the providers' documents say. Raise CannotJudgeError if a value selects no Node.
@@ -164,9 +163,7 @@ def _window(node: RehearsedNode, budgets: GraceBudgets, drained_by: DrainedBy | 
     )
 
 
-def grown_nodes(
-    growth: Iterable[tuple[str, int, float]], snapshot: ClusterSnapshot
-) -> list[tuple[float, RehearsedNode]]:
+def grown_nodes(growth: Iterable[Growth], snapshot: ClusterSnapshot) -> list[tuple[float, RehearsedNode]]:
     """Return the Nodes that arrive, each with its second: like the pool's others, or as the pool says.
 
     Raise CannotJudgeError if there is no such pool.

@@ -255,10 +255,7 @@ def _as_stored(value: JSON, rolled_out: frozenset[WorkloadIdentity] = frozenset(
     """Return an object as etcd is to have it: with a UID, and without what the API server adds when it is read."""
     metadata = stored_metadata(value["metadata"])
     stored = {**value, "metadata": metadata}
-    if value["kind"] == NAMESPACE.kind:
-        metadata["labels"] = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": metadata["name"]}
-        stored = {**stored, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
-    elif value["kind"] == POD.kind:
+    if value["kind"] == POD.kind:
         # Those who would take other finalizers away are not here, and the Pod would never be gone.
         metadata["finalizers"] = [each for each in metadata.get("finalizers") or () if each == JOB_TRACKING]
         if not value.get("status") and value["spec"].get("nodeName"):

@@ -11,6 +11,7 @@ from webhook.base.terminal import counted
 from webhook.pages import page
 from webhook.pages.drawing import WIDTH, bar, legend, safe, text
 from webhook.reclaim.axis import TimeAxis
+from webhook.rehearse.result import MODELLED
 from webhook.rehearse.verdict import effects_of, expected_of, nodes_of, verdict_of
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def show(rehearsal: Rehearsal) -> None:
             expected=expected_of(rehearsal),
             reclaim=Markup(reclaim_drawing(rehearsal)),  # noqa: S704 - it escapes what it shows
             lanes=_LANES_AT_MOST,
+            modelled=MODELLED,
             resources=list(_resources(rehearsal.pools)),
             requested_of=_requested_of,
         )

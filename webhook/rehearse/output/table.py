@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.base import terminal
 from webhook.base.terminal import counted
-from webhook.rehearse.result import FIGURES, JOB_FAILED
+from webhook.rehearse.result import FIGURES, JOB_FAILED, MODELLED
 from webhook.rehearse.verdict import effects_of, expected_of, nodes_of, verdict_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _lines(rehearsal: Rehearsal) -> Iterator[Line]:
         yield [(expected, "dim")]
     if rehearsal.comparison is not None and rehearsal.fixed is None:
         yield from _comparison(rehearsal.comparison)
-    for sort, notes in (("modelled", rehearsal.modelled), ("not simulated", rehearsal.not_simulated)):
+    for sort, notes in (("modelled", MODELLED), ("not simulated", rehearsal.not_simulated)):
         for note in notes:
             yield [(f"{sort}: {note}", "dim")]
     if rehearsal.programs:

@@ -16,9 +16,9 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import msgspec
-import yaml
 
 from webhook.base.exits import CannotJudgeError
+from webhook.offline.manifests.objects import read_manifests
 from webhook.registration.configurations import configurations
 from webhook.rehearse.controlplane import servers
 from webhook.rehearse.controlplane.control_plane import ControlPlaneError, answer_of, reserve_control_plane
@@ -136,26 +136,24 @@ def start_rehearsal_cluster(
 
 def _scheduler_config(plane: ControlPlane, given: Path | None) -> Path:
     """Write the scheduler's configuration: what is given, and how it reaches this control plane."""
-    config: Any = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    config: dict[str, Any] = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     if given is not None:
-        try:
-            config = yaml.safe_load(given.read_text())
-        except (OSError, yaml.YAMLError) as error:
-            raise CannotJudgeError(f"{given}: can't be read: {' '.join(str(error).split())}") from None
-        if not isinstance(config, dict) or config.get("kind") != "KubeSchedulerConfiguration":
-            raise CannotJudgeError(
-                f"{given}: is no KubeSchedulerConfiguration; pass the file of kube-scheduler's --config"
-            )
-    config["clientConnection"] = {
-        "kubeconfig": str(plane.credentials.kubeconfig("system:kube-scheduler")),
-        "qps": _QPS,
-        "burst": 2 * _QPS,
-    }
-    config["leaderElection"] = {"leaderElect": False}
-    # A Pod that can't be scheduled is tried again at once.
-    config |= {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}
+        manifests = read_manifests([given])
+        found = [manifest.value for manifest in manifests.objects if manifest.kind == config["kind"]]
+        if not found:
+            why = f"{given}: is no KubeSchedulerConfiguration; pass the file of kube-scheduler's --config"
+            raise CannotJudgeError("\n".join(map(str, manifests.problems)) or why)
+        config = found[0]
+    kubeconfig = str(plane.credentials.kubeconfig("system:kube-scheduler"))
     profiles = config.get("profiles") or [{}]
-    config["profiles"] = [{"schedulerName": "default-scheduler", **each} for each in profiles]
+    config |= {
+        "clientConnection": {"kubeconfig": kubeconfig, "qps": _QPS, "burst": 2 * _QPS},
+        "leaderElection": {"leaderElect": False},
+        # A Pod that can't be scheduled is tried again at once.
+        "podInitialBackoffSeconds": 1,
+        "podMaxBackoffSeconds": 1,
+        "profiles": [{"schedulerName": "default-scheduler", **profile} for profile in profiles],
+    }
     path = plane.directory / "scheduler.json"
     path.write_text(json.dumps(config))
     return path

@@ -45,10 +45,9 @@ class Drain:
     def next_attempt(self, now: float, pods: Iterable[RehearsedPod]) -> float | None:
         """Return when an attempt may succeed, at the earliest now or after the pause. Return None if none may."""
         held = ((self.held_until(pod.seen), self._windows[pod.seen.node].kill) for pod in pods)
-        seconds = [max(now, until) for until, kill in held if until < kill]
-        if not seconds:
+        first = min((max(now, until) for until, kill in held if until < kill), default=None)
+        if first is None:
             return None
-        first = min(seconds)
         attempt = math.ceil(first / PAUSE) * PAUSE
         return attempt + PAUSE if attempt == self.tried else attempt
 

@@ -14,8 +14,9 @@ from webhook.rehearse.inputs.resources import DAEMON_SET, DEPLOYMENT, JOB, STATE
 from webhook.rehearse.runs.watching import READY, STOPPED
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Iterator
 
+    from webhook.rehearse.runs.clock import Action
     from webhook.rehearse.runs.cluster import RunningCluster
     from webhook.rehearse.runs.watching import SeenPod, Watches
     from webhook.rehearse.runs.workloads import Workloads
@@ -40,13 +41,7 @@ _JUDGED: Final = frozenset({"Unschedulable", "SchedulingGated"})
 class Quiet:
     """Waits until the scheduler's queues are empty and every controller has what it wants; provisions volumes."""
 
-    def __init__(
-        self,
-        cluster: RunningCluster,
-        watches: Watches,
-        workloads: Workloads,
-        provision: Callable[[], Awaitable[None]],
-    ) -> None:
+    def __init__(self, cluster: RunningCluster, watches: Watches, workloads: Workloads, provision: Action) -> None:
         self._cluster = cluster
         self._watches = watches
         self._workloads = workloads

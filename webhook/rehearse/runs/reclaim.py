@@ -69,7 +69,6 @@ class Reclaim:
         self._startup = startup
         self._random = random.Random(seed)  # noqa: S311 - the order of a drain is no secret
         self._clock = Clock()
-        self._drain = Drain()
         self._lost: dict[str, ReclaimWindow] = {}
         self._broken: set[tuple[str, ...]] = set()
 
@@ -101,7 +100,8 @@ class Reclaim:
         for window in windows:
             self._lost |= dict.fromkeys(window.nodes, window)
             if window.drained_by != "nobody":
-                self._clock.at(window.cordon, Rank.CORDON, partial(self._cordon, window))
+                for node in window.nodes:
+                    self._clock.at(window.cordon, Rank.CORDON, partial(self._cordon, f"/api/v1/nodes/{node}", window))
                 self._clock.at(window.drain, Rank.DRAIN, partial(self._start_drain, window))
             self._clock.at(window.kill, Rank.KILL, partial(self._kill, window))
             self._clock.at(window.removal, Rank.REMOVE, partial(self._remove, window))
@@ -186,10 +186,7 @@ class Reclaim:
 
     # -- the provider's steps -------------------------------------------------------------------------------------
 
-    async def _cordon(self, window: ReclaimWindow) -> None:
-        await together(self._cordon_one(f"/api/v1/nodes/{node}", window) for node in window.nodes)
-
-    async def _cordon_one(self, path: str, window: ReclaimWindow) -> None:
+    async def _cordon(self, path: str, window: ReclaimWindow) -> None:
         spec: JSON = {"unschedulable": True}
         if window.cordon_taint is not None:
             there = (await self._writer.read(path))["spec"].get("taints") or []

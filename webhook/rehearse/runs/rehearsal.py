@@ -38,13 +38,6 @@ if TYPE_CHECKING:
     from webhook.rehearse.runs.cluster import Pairs, RunningCluster
     from webhook.rehearse.runs.tally import RunOutcome
 
-MODELLED: Final = (
-    "seconds: the provider's window, whole grace periods, start-up and growth are computed, not waited for",
-    "restarts: Pods of gangs, and of controllers that are not here, are created again by name once they are gone",
-    "volumes: a provisioner makes them in the zone of the node that the scheduler chooses",
-)
-
-
 NOT_SIMULATED: Final = (
     "autoscalers: no workload and no node pool changes its size, except by --grow",
     "admission: spotgate and Kubernetes' own plugins decide; new Pods lack what other webhooks or autoscalers change",
@@ -81,7 +74,6 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearseOptions, ru
         scheduler=here,
         programs=str(programs.paths["kube-scheduler"].parent),
         not_simulated=tuple(sorted(notes.union(*(outcome.notes for outcome in outcomes)))),
-        modelled=MODELLED,
         summary=summary_of(outcomes),
         workloads=workload_results(outcomes),
         windows=loss.windows,

@@ -25,7 +25,7 @@ from webhook.rehearse.result import (
     RehearsalSummary,
     WorkloadResult,
 )
-from webhook.rehearse.runs.readiness import Readiness
+from webhook.rehearse.runs.readiness import readiness_of
 from webhook.rehearse.runs.shortage import causes_of, shortage_of
 from webhook.rehearse.runs.workloads import PodStage
 
@@ -73,16 +73,6 @@ class WorkloadRun(msgspec.Struct):
         figures = self.figures
         return failed, figures["pending"] + figures["missing"], figures["killed_early"], figures["work_lost_gpu_hours"]
 
-    @property
-    def touched(self) -> bool:
-        """Return whether the reclaim does anything to the workload."""
-        return bool(self.lost or self.figures["moved"] or any(self.harm))
-
-    @property
-    def goes_with_nodes(self) -> bool:
-        """Return whether it only loses Pods that nothing moves."""
-        return not (any(self.harm) or self.moves or self.figures["moved"])
-
 
 class RunOutcome(msgspec.Struct):
     """What one run has seen.
@@ -125,9 +115,9 @@ def outcome_of(played: Reclaim, watches: Watches, lost: Collection[str], left: C
         figures = run.figures
         looks = [(at, tuple(pods[workload, state] for state in get_args(PodState))) for at, pods in played.looks]
         run.states = tuple(next(same) for _, same in groupby(looks, itemgetter(1)))
-        readiness = Readiness(run.states)
-        figures |= {"lowest_ready": readiness.lowest, "ready_again_seconds": readiness.again}
-        figures |= {"down_seconds": readiness.down, "missing": missing[workload]}
+        names = ("lowest_ready", "ready_again_seconds", "down_seconds")
+        figures |= zip(names, readiness_of(run.states), strict=True)
+        figures["missing"] = missing[workload]
         figures["pending"] = max(figures["pending"], 0)
         alike = sorted(run.waiting.values(), key=len, reverse=True)
         run.reasons = [*(_why_pending(pods, left, requested) for pods in alike), *run.reasons]
@@ -210,7 +200,8 @@ def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ..
     results = []
     for workload in {key for outcome in outcomes for key in outcome.workloads}:
         runs = [outcome.workloads[workload] for outcome in outcomes]
-        if not any(run.touched for run in runs):
+        changed = any(run.figures["moved"] or any(run.harm) for run in runs)
+        if not (changed or any(run.lost for run in runs)):
             continue
         figures: dict[str, Any] = {name: Figure.over([run.figures[name] for run in runs]) for name in FIGURES}
         results.append(
@@ -221,7 +212,7 @@ def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ..
                 budget=", ".join(sorted(set().union(*(each.budgets for each in runs)))),
                 states=runs[0].states,
                 lost_on=tuple(sorted(runs[0].lost_on)),
-                goes_with_nodes=all(run.goes_with_nodes for run in runs),
+                goes_with_nodes=not (changed or any(run.moves for run in runs)),
                 reasons=tuple(dict.fromkeys(filter(None, max(runs, key=lambda run: run.harm).reasons)))[:_REASONS],
                 **figures,
             )

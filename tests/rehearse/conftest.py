@@ -1,0 +1,112 @@
+"""A live cluster, which the tests of live rehearsals share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.controlplane.cluster import start_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.controlplane.cluster import Cluster
+
+POOL = "compute.coreweave.com/node-pool"
+
+
+def node(name: str, pool: str, cpu: int = 4) -> dict[str, Any]:
+    resources = {"cpu": str(cpu), "memory": "32Gi", "pods": "110"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {POOL: pool, "kubernetes.io/hostname": name}},
+        "status": {"allocatable": resources, "capacity": resources},
+    }
+
+
+def deployment(name: str, replicas: int, pool: str) -> dict[str, Any]:
+    labels = {"app": name}
+    term = {"matchExpressions": [{"key": POOL, "operator": "In", "values": [pool]}]}
+    preferred = [{"weight": 100, "preference": term}]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}},
+                    "containers": [
+                        {
+                            "name": "main",
+                            "image": "acme/main",
+                            "env": [{"name": "TOKEN", "value": "s3cret"}],
+                            "resources": {"requests": {"cpu": "1"}},
+                        }
+                    ],
+                },
+            },
+        },
+    }
+
+
+def spot_node(name: str, pool: str) -> dict[str, Any]:
+    """Return a spot Node of Karpenter, on which only Pods of `selecting` run."""
+    value = node(name, "")
+    labels = {"karpenter.sh/nodepool": pool, "karpenter.sh/capacity-type": "spot", "kubernetes.io/hostname": name}
+    taints = [{"key": "nightly", "effect": "NoSchedule"}]
+    return {**value, "metadata": {"name": name, "labels": labels}, "spec": {"taints": taints}}
+
+
+def selecting(name: str, replicas: int, pool: str) -> dict[str, Any]:
+    value = deployment(name, replicas, "")
+    value["metadata"]["namespace"] = "nightly"
+    spec = value["spec"]["template"]["spec"]
+    spec |= {"nodeSelector": {"karpenter.sh/nodepool": pool}, "tolerations": [{"key": "nightly"}]}
+    del spec["affinity"]
+    return value
+
+
+def stateful_set(name: str, pool: str) -> dict[str, Any]:
+    value = deployment(name, 1, pool)
+    return {**value, "kind": "StatefulSet", "spec": {**value["spec"], "serviceName": name}}
+
+
+def capped() -> dict[str, Any]:
+    """Return a Deployment that needs no room; its namespace later gets a quota for none of its two Pods.
+
+    A quota for one would admit both, now and then: the quota controller may count before it has seen the first.
+    """
+    value = deployment("capped", 2, "spot")
+    value["metadata"]["namespace"] = "capped"
+    del value["spec"]["template"]["spec"]["containers"][0]["resources"]
+    return value
+
+
+@pytest.fixture(scope="session")
+def live(binaries: dict[str, Path]) -> Iterator[Cluster]:
+    """Yield a cluster with a pool that tests lose, and with two spot pools of Karpenter for the nightly run."""
+    with start_cluster(binaries) as cluster:
+        cluster.kubectl.apply(
+            *(node("spot-0", "spot"), node("on-demand-0", "on-demand")),
+            *(spot_node("a-0", "spot-a"), spot_node("b-0", "spot-b")),
+        )
+        cluster.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
+        cluster.kubectl.apply(
+            deployment("web", 3, "spot"), deployment("batch", 1, "on-demand"), stateful_set("queue", "on-demand")
+        )
+        for namespace in ("capped", "nightly"):
+            cluster.kubectl("create", "namespace", namespace)
+        cluster.kubectl.apply(capped(), selecting("stuck", 2, "spot-a"))
+        names = ("deployment/web", "deployment/batch", "statefulset/queue")
+        for name in (*names, "-n=capped deployment/capped", "-n=nightly deployment/stuck"):
+            cluster.kubectl("rollout", "status", *name.split(), "--timeout=60s")
+        quota = {"metadata": {"name": "none", "namespace": "capped"}, "spec": {"hard": {"pods": "0"}}}
+        cluster.kubectl.apply({"apiVersion": "v1", "kind": "ResourceQuota", **quota})
+        yield cluster
