@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from webhook.base.terminal import counted
@@ -236,22 +237,18 @@ def _on_demand(like: RehearsedNode, number: int, snapshot: ClusterSnapshot) -> J
         name, namespace, kind, instance_type = pool.name, pool.namespace, pool.kind, pool.instance_type
         provider = pool.provider
     written = (each.value for each in snapshot.source.manifests if (each.kind, each.name) == (kind, name))
-    old = next(written, None)
+    write = partial(
+        on_demand_manifest,
+        name=f"{name}-fallback",
+        namespace=namespace,
+        instance_type=instance_type,
+        maximum=number,
+        like=next(written, None),
+    )
     readers = (
         reader for reader in snapshot.bundle.readers if reader.provider == provider and kind in {"", reader.kind}
     )
-    pools = (
-        on_demand_manifest(
-            reader,
-            name=f"{name}-fallback",
-            namespace=namespace,
-            instance_type=instance_type,
-            maximum=number,
-            like=old,
-        )
-        for reader in readers
-    )
-    return next((manifest for manifest in pools if manifest is not None), None)
+    return next(filter(None, map(write, readers)), None)
 
 
 def _change(why: str, value: JSON, spec: JSON) -> Fix:

@@ -73,7 +73,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     add_list(parser, "--lose", "WHAT", lost)
     often = "how often to rehearse the reclaim, because results vary; default: %(default)s"
-    _add(parser, "--runs", "N", often, _positive, _RUNS)
+    _add(parser, "--runs", "N", often, partial(_count, least=1), _RUNS)
     many = "exit with 1 if more than N Pods are pending or missing at the end; default: no limit"
     _add(parser, "--max-pending", "N", many, _count)
     again = parser.add_mutually_exclusive_group()
@@ -175,17 +175,10 @@ def _prepare(options: RehearseOptions) -> int:
     return FINE
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise ArgumentTypeError(f"{text!r} is no number: write 0, 1, 2 ...")
+def _count(text: str, least: int = 0) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise ArgumentTypeError(f"{text!r} is no number: write {least}, {least + 1}, {least + 2} ...")
     return int(text)
-
-
-def _positive(text: str) -> int:
-    number = _count(text)
-    if not number:
-        raise ArgumentTypeError("at least 1")
-    return number
 
 
 def _growth(text: str) -> Growth:

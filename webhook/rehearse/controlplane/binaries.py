@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 MODULES: Final = Path(__file__).parent / "modules"
 PLATFORM: Final = f"{sys.platform}-{platform.machine()}"
-_LAST_WORDS: Final = 30
-"""Lines of a failed build that are shown."""
 
 
 class BinariesError(Exception):
@@ -179,17 +177,10 @@ def fill_cache(sources: Mapping[str, Callable[[Path], None]]) -> None:
 def _build(go: str, module: Module, package: str, target: Path) -> None:
     report(f"building {target.name} {module.version} (once; minutes, 2 GB of memory, and up to 6 GB in Go's caches)")
     command = ["nice", "-n", "10", go, "build", *module.flags(), "-o", str(target), package]
-    done = subprocess.run(  # noqa: S603 - Go
-        command,
-        cwd=module.directory,
-        env=os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"},
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
+    environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"}
+    done = subprocess.run(command, cwd=module.directory, env=environment, check=False)  # noqa: S603 - Go
     if done.returncode != 0:
-        last = "\n".join(done.stderr.splitlines()[-_LAST_WORDS:])
         raise BinariesError(
             f"{target.name} {module.version} could not be built: `go build {package}` in {module.directory} "
-            f"exited with {done.returncode}. It said last:\n{last}"
+            f"exited with {done.returncode}; see its output above"
         )

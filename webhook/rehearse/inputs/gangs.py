@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from webhook.documents.model import merge_patch
-from webhook.rehearse.inputs.resources import group_kind_of
+from webhook.rehearse.inputs.resources import BY_NAME, CONTROLLED_HERE, JOB, NODE, group_kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from webhook.kube.pod import Pod
     from webhook.rehearse.inputs.resources import JSON
 
 _MARKS: Final = (
@@ -34,15 +35,24 @@ _QUEUE: Final = "kueue.x-k8s.io/queue-name"
 _RANK: Final = "batch.kubernetes.io/job-completion-index"
 
 
-def gang_of(namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Return what the Pods of one gang have in common. Return None if the Pod works alone."""
-    marks = {**annotations, **labels}
+def gang_of(pod: Pod) -> tuple[str, ...] | None:
+    """Return what the Pods of one gang have in common. Return None if the Pod works alone.
+
+    A Pod that only a controller makes again which is not here is a gang of its own.
+    """
+    namespace, labels = pod.metadata.namespace, pod.labels
+    if (group := pod.spec.schedulingGroup) is not None:
+        return (namespace, f"PodGroup={group.get('podGroupName', '')}")
+    marks = {**pod.annotations, **labels}
     for keys in _MARKS:
         if all(key in marks for key in keys):
             return (namespace, *(f"{key}={marks[key]}" for key in keys))
     if _QUEUE in labels and _RANK in marks and (job := labels.get("batch.kubernetes.io/job-name")):
         return (namespace, f"{_QUEUE}={job}")
-    return None
+    owner = pod.controller
+    if owner is None or owner.kind == NODE.kind or BY_NAME.get((owner.group, owner.kind)) in {*CONTROLLED_HERE, JOB}:
+        return None
+    return (owner.kind, namespace, pod.metadata.name)
 
 
 def pods_without_controller(value: JSON) -> list[JSON]:
@@ -85,18 +95,13 @@ def _groups(value: JSON) -> Iterator[JSON]:
 def _owned(made: JSON, owner: JSON, name: str, labels: Mapping[str, str]) -> JSON:
     """Return an object that a workload's controller makes, with the end of its name and its labels."""
     metadata = owner["metadata"]
-    reference = {
-        "apiVersion": owner["apiVersion"],
-        "kind": owner["kind"],
-        "name": metadata["name"],
-        "uid": metadata.get("uid") or "00000000-0000-0000-0000-000000000000",
-        "controller": True,
-    }
+    uid = metadata.get("uid") or "00000000-0000-0000-0000-000000000000"
+    reference = {key: owner[key] for key in ("apiVersion", "kind")} | {"name": metadata["name"], "uid": uid}
     own = {
         "name": f"{metadata['name']}-{name}",
         "namespace": metadata.get("namespace") or "default",
         "labels": labels,
-        "ownerReferences": [reference],
+        "ownerReferences": [{**reference, "controller": True}],
     }
     owned: JSON = merge_patch(made, {"metadata": own})
     return owned

@@ -62,7 +62,8 @@ class Quiet:
         while True:
             await asyncio.sleep(_POLL)
             await self._provision()
-            expected = (busy for busy in self._busy() if busy not in self.impatient)
+            reasons = chain(self._busy_pods(), self._busy_owners(), self._busy_budgets())
+            expected = (busy for busy in reasons if busy not in self.impatient)
             busy = "changes" if self._changes() else next(expected, "") or await self._queued()
             if not busy and not self._changes():
                 return
@@ -90,22 +91,16 @@ class Quiet:
     def _changes(self) -> bool:
         return time.monotonic() - self._watches.changed < _STILL
 
-    def _busy(self) -> Iterator[str]:
-        """Yield what has not come to rest."""
-        for pod in self._workloads.here():
-            yield from self._busy_pod(pod.seen)
-        yield from self._busy_owners()
-        yield from self._busy_budgets()
-
-    def _busy_pod(self, pod: SeenPod) -> Iterator[str]:
-        name = "/".join(pod.metadata.key)
-        if pod.lives and not pod.node and not self._is_judged(pod):
-            yield f"Pod {name} waits for the scheduler"
-        if pod.terminating and STOPPED in pod.annotations:
-            yield f"Pod {name} is being deleted"
-        is_to_be_ready = pod.node and pod.lives and READY in pod.annotations
-        if is_to_be_ready and not (pod.ready or pod.status.condition("DisruptionTarget")):
-            yield f"Pod {name} is getting ready"
+    def _busy_pods(self) -> Iterator[str]:
+        for pod in self._watches.pods.values():
+            name = "/".join(pod.metadata.key)
+            if pod.lives and not pod.node and not self._is_judged(pod):
+                yield f"Pod {name} waits for the scheduler"
+            if pod.terminating and STOPPED in pod.annotations:
+                yield f"Pod {name} is being deleted"
+            is_to_be_ready = pod.node and pod.lives and READY in pod.annotations
+            if is_to_be_ready and not (pod.ready or pod.status.condition("DisruptionTarget")):
+                yield f"Pod {name} is getting ready"
 
     def _busy_owners(self) -> Iterator[str]:
         watches = self._watches

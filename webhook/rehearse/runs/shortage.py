@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from webhook.capacity.providers.pool import Taint
 from webhook.kube.affinity import Tristate, admits, terms_of
 from webhook.kube.tolerations import HARD_EFFECTS, tolerates
@@ -62,9 +64,7 @@ def shortage_of(
 
 def _admits(node: RehearsedNode, spec: PodSpec) -> bool:
     """Return whether a node's labels and taints admit a Pod."""
-    taints = (
-        Taint(each["key"], each.get("value", ""), each["effect"]) for each in node.value["spec"].get("taints") or ()
-    )
+    taints = msgspec.convert(node.value["spec"].get("taints") or [], list[Taint])
     return admits(terms_of(spec), node.labels) is not Tristate.NO and all(
         taint.effect not in HARD_EFFECTS or any(tolerates(each, taint) for each in spec.tolerations or ())
         for taint in taints

@@ -16,7 +16,7 @@ from webhook.kube.disruption import budget_from
 from webhook.kube.pod import MIRROR_ANNOTATION
 from webhook.kube.quantity import amount_of
 from webhook.rehearse.inputs.gangs import gang_of
-from webhook.rehearse.inputs.resources import BY_NAME, CONTROLLED_HERE, JOB, MAKERS, POD, requests_of
+from webhook.rehearse.inputs.resources import BY_NAME, MAKERS, POD, requests_of
 from webhook.rehearse.result import PodState, WorkloadKey
 from webhook.rehearse.runs.watching import READY
 
@@ -158,7 +158,7 @@ class Workloads:
             budgets=self._covering(pod),
             work=0.0 if sort == CHECKPOINTING and every is None else killed,
             work_if_killed=killed,
-            gang=_gang(pod),
+            gang=gang_of(pod),
             leaves=MIRROR_ANNOTATION in pod.annotations or (owner is not None and owner.kind in {"DaemonSet", "Node"}),
         )
 
@@ -222,15 +222,3 @@ class Workloads:
             # Nothing took no time, and what took longer became ready again.
             if 0 < took <= _HISTORY_AT_MOST:
                 self._history.setdefault(workload, []).append(took)
-
-
-def _gang(pod: SeenPod) -> tuple[str, ...] | None:
-    """Return the gang of a Pod. One that only a controller makes again which is not here is a gang of its own."""
-    if (group := pod.spec.schedulingGroup) is not None:
-        return (pod.metadata.namespace, f"PodGroup={group.get('podGroupName', '')}")
-    if (found := gang_of(pod.metadata.namespace, pod.labels, pod.annotations)) is not None:
-        return found
-    owner = pod.controller
-    if owner is None or owner.kind == "Node" or BY_NAME.get((owner.group, owner.kind)) in {*CONTROLLED_HERE, JOB}:
-        return None
-    return (owner.kind, *pod.metadata.key)
