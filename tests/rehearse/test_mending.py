@@ -71,7 +71,8 @@ def rehearsed(folder: Path, *flags: str) -> str:
 
 def test_with_its_fixes_a_job_survives_and_nothing_is_pending(tmp_path: Path) -> None:
     (tmp_path / "cluster.yaml").write_text(CLUSTER % 3)
-    said = rehearsed(tmp_path, "--with-fixes", "--fix-seconds=0")  # the nodes of its new pool are of the lost type, and stay
+    # The nodes of its new pool are of the lost type, and stay.
+    said = rehearsed(tmp_path, "--with-fixes", "--fix-seconds=0")
     for line in (
         "\n    pending                        1               0\n",
         "Deployment default/web  3 of 3 lost\n    moved                          2               3\n",

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,7 +27,7 @@ from webhook.rehearse.controlplane.binaries import (
 from webhook.rehearse.controlplane.images import copy_from_images
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 NEEDED: Final = EVERYTHING - {"kubectl"}
 OLDEST: Final = (1, 34)
@@ -59,29 +60,30 @@ def find_programs(folder: Path | None, cluster: str | None) -> Programs:
                 f"spotgate rehearse: --binaries {folder}: {', '.join(missing)} can't be run from there"
             )
         return _programs({name: folder / name for name in NEEDED})
-    if (programs := _found(_preferred(cluster)) or _found(KUBERNETES.version)) is not None:
+    versions = dict.fromkeys((_preferred(cluster), KUBERNETES.version))
+    if (programs := next(filter(None, map(_found, versions)), None)) is not None:
         return programs
     report("there are no programs of a control plane yet; `spotgate rehearse --prepare` gets them beforehand")
-    try:
-        return prepare(cluster)
-    except CannotJudgeError:
-        if _preferred(cluster) == KUBERNETES.version:
-            raise
-        return prepare(None)
+    return _obtain(versions)
 
 
 def prepare(cluster: str | None) -> Programs:
     """Return the programs for a cluster of this version, built or copied if need be. Raise CannotJudgeError."""
     version = _preferred(cluster)
+    return _found(version) or _obtain([version])
+
+
+def _obtain(versions: Iterable[str]) -> Programs:
+    """Build or copy the programs of the first of these versions that can be had. Raise CannotJudgeError."""
     problems = []
-    for obtain in (None, _build, copy_from_images):
+    for version, obtain in product(versions, (_build, copy_from_images)):
         try:
-            if obtain is not None:
-                obtain(version)
-            if (programs := _found(version)) is not None:
-                return programs
+            obtain(version)
         except BinariesError as error:
             problems.append(f"{error}\n")
+            continue
+        if (programs := _found(version)) is not None:
+            return programs
     raise CannotJudgeError(
         f"spotgate rehearse: {''.join(problems)}a rehearsal needs these programs: install Go, docker, podman or "
         "nerdctl, and run `spotgate rehearse --prepare`, or name their folder with --binaries or KUBEBUILDER_ASSETS"

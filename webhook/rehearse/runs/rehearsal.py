@@ -28,7 +28,7 @@ from webhook.rehearse.runs.workloads import Workloads
 from webhook.rehearse.runs.writing import Writer, together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from webhook.offline.manifests.objects import Manifest
     from webhook.rehearse.inputs.resources import RehearsedKind
@@ -110,7 +110,7 @@ async def _play(
         return outcome, contents
 
 
-async def _create(writer: Writer, applied: Iterable[Manifest]) -> None:
+async def _create(writer: Writer, applied: Sequence[Manifest]) -> None:
     """Create what is to be applied. Raise CannotJudgeError."""
 
     async def create(manifest: Manifest, kind: RehearsedKind) -> None:
@@ -121,9 +121,5 @@ async def _create(writer: Writer, applied: Iterable[Manifest]) -> None:
             refused = f"the API server refuses {manifest.value['kind']} {manifest.name}"
             raise CannotJudgeError(f"{where}: {refused}: {error}") from None
 
-    by_kind: dict[RehearsedKind, list[Manifest]] = {kind: [] for kind in KINDS}
-    for manifest in applied:
-        if (kind := kind_of_object(manifest.value)) is not None:
-            by_kind[kind].append(manifest)
-    for kind, manifests in by_kind.items():  # in this order: a Pod needs its PriorityClass
-        await together(create(manifest, kind) for manifest in manifests)
+    for kind in KINDS:  # in this order: a Pod needs its PriorityClass
+        await together(create(manifest, kind) for manifest in applied if kind_of_object(manifest.value) is kind)
