@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from webhook.capacity.providers.pool import CapacityType, Pool, Size
+from webhook.capacity.providers.query import QueryResults
 from webhook.capacity.providers.reader_schema import SizedBySpec
 
 if TYPE_CHECKING:
@@ -32,18 +33,18 @@ class Sizer(SizedBySpec):
 
     def read(self, value: Mapping[str, Any]) -> Size | None:
         """Return the size that an object gives. Return None if it sizes no such pool. Never raise for its contents."""
-        name, desired = self.pool(value), self.desired(value)
-        metadata = value.get("metadata")
-        if not isinstance(name, str) or not name or not isinstance(metadata, dict):
+        found, metadata = QueryResults(value), value.get("metadata")
+        name = found.typed(self.pool, str, "not text")
+        if not name or not isinstance(metadata, dict):
             return None
         namespace = str(metadata.get("namespace") or "")
-        named = self.cluster(value) if self.cluster is not None else None
+        named = found.typed(self.cluster, str, "not text")
         return Size(
             by=(self.kind, namespace, str(metadata.get("name") or "")),
             pool=(self.pool_kind, namespace, name),
-            desired=desired if isinstance(desired, int) and not isinstance(desired, bool) else None,
-            autoscaling=self.autoscaling is not None and bool(self.autoscaling(value)),
-            cluster=cluster_of(named, namespace, self.this_cluster)[0] if named and isinstance(named, str) else "",
+            desired=found.number(self.desired),
+            autoscaling=bool(found.ask(self.autoscaling)),
+            cluster=cluster_of(named, namespace, self.this_cluster)[0] if named else "",
             deleting=bool(metadata.get("deletionTimestamp")),
         )
 
@@ -97,27 +98,20 @@ def merge_pools(known: Iterable[Pool], given: Iterable[Pool]) -> tuple[Pool, ...
 
 def with_size(pool: Pool, size: Size | None) -> Pool:
     """Return the pool with this size instead of the one that another object gives it. None: it gives none."""
-    if (before := pool.size) is not None:
-        # The pool's own autoscaling is lost if both had it: that is the safe side.
-        pool = replace(
-            pool,
-            desired=None,
-            autoscaling=pool.autoscaling and not before.autoscaling,
-            unlimited=pool.unlimited and not before.autoscaling,
-            deleting=pool.deleting and not before.deleting,
-            size=None,
-        )
-    if size is None:
+    if pool.size is None and size is None:
         return pool
+    own, autoscaled = pool.own or pool, size is not None and size.autoscaling
+    by_itself = pool.deleting and not (pool.size is not None and pool.size.deleting)
     return replace(
         pool,
-        desired=size.desired,
-        autoscaling=pool.autoscaling or size.autoscaling,
+        desired=size.desired if size is not None else None,
+        autoscaling=own.autoscaling or autoscaled,
         # The pool's own maximum limits the autoscaler; without one the autoscaler's maximum is unknown here.
-        unlimited=pool.unlimited or (size.autoscaling and pool.maximum is None),
+        unlimited=own.unlimited or (autoscaled and pool.maximum is None),
         size=size,
-        cluster=pool.cluster or size.cluster,
-        deleting=pool.deleting or size.deleting,
+        cluster=own.cluster or (size.cluster if size is not None else ""),
+        deleting=by_itself or (size is not None and size.deleting),
+        own=own,
     )
 
 

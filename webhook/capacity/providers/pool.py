@@ -101,7 +101,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         uses: the names of other pools whose nodes it uses.
         is_cluster: the resource is the cluster itself: all pools of the cluster are deleted with it.
         template: kind, namespace and name of the object that says which machines its nodes are, or None.
-        own: the pool as its own object describes it, if it has been joined with its template; else None.
+        own: the pool as its own object describes it, if it has been joined with its template or its size; else None.
         marked: its spot nodes have the provider's spot labels.
         own_marks: labels that its spot nodes have instead, if it is not ``marked``.
         is_template: the object is such a template, and no pool.

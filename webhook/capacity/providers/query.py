@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import jmespath
@@ -279,11 +280,8 @@ class QueryResults:
         found: _T | None = self.ask_in_doubt(query) if doubt else self.ask(query)
         if query is None or found is None or type(found) is kind:
             return found
-        problem = f"{query.place(self.value)} is {placeholder_before(found)}{expected}"
-        if doubt:
-            self.doubt(query, problem)
-        else:
-            self.note(problem)
+        note = partial(self.doubt, query) if doubt else self.note
+        note(f"{query.place(self.value)} is {placeholder_before(found)}{expected}")
         return None
 
     def number(self, query: Query | None) -> int | None:

@@ -47,26 +47,6 @@ class SpotLabelSpec(LabelSpec):
     instead: Flag = Field(default=False, description="Replaces the others on pools with this label in `knownLabels`.")
 
 
-class TaintSpec(Model):
-    """A taint."""
-
-    key: LabelKey = Field(description="Taint key.")
-    value: LabelValue = Field(default="", description="Taint value.")
-    effect: EffectName = Field(description="The effect on Pods that don't tolerate it.")
-    note: str = Field(default="", description="For people: since which version, and where it doesn't hold.")
-
-    @property
-    def taint(self) -> Taint:
-        """Return the taint as nodes have it."""
-        return Taint(self.key, self.value, self.effect)
-
-
-class SpotTaintSpec(TaintSpec):
-    """A taint that spot nodes get from the provider."""
-
-    declared_pools: Flag = Field(default=True, description="User-declared pools get it, not only the provider's own.")
-
-
 class TaintPatternSpec(Model):
     """A pattern for taints: the key, and value and effect where they are given."""
 
@@ -77,6 +57,25 @@ class TaintPatternSpec(Model):
     def matches(self, taint: Taint) -> bool:
         """Return whether the taint matches this pattern."""
         return taint.key == self.key and self.value in {"", taint.value} and self.effect in {"", taint.effect}
+
+    @property
+    def taint(self) -> Taint:
+        """Return the taint as nodes have it, if its effect is known."""
+        return Taint(self.key, self.value, self.effect)
+
+
+class TaintSpec(TaintPatternSpec):
+    """A taint."""
+
+    value: LabelValue = Field(default="", description="Taint value.")
+    effect: EffectName = Field(description="The effect on Pods that don't tolerate it.")
+    note: str = Field(default="", description="For people: since which version, and where it doesn't hold.")
+
+
+class SpotTaintSpec(TaintSpec):
+    """A taint that spot nodes get from the provider."""
+
+    declared_pools: Flag = Field(default=True, description="User-declared pools get it, not only the provider's own.")
 
 
 class ForbiddenTaintSpec(TaintPatternSpec):
@@ -90,11 +89,6 @@ class GpuTaintSpec(TaintPatternSpec):
 
     automatic: Flag = Field(default=False, description="The provider adds it to nodes with GPUs; give its effect.")
     instance_types: FoldedGlobs = Field(default_factory=Globs, description="Only on these types (globs). Default: all.")
-
-    @property
-    def taint(self) -> Taint:
-        """Return the taint as nodes have it, if its effect is known."""
-        return Taint(self.key, self.value, self.effect)
 
 
 class GpuSpec(Model):
