@@ -112,8 +112,6 @@ class Values:
     Each value is converted once, when the first expression reads it.
     """
 
-    __slots__ = ("activation", "budget", "pools", "shown", "user_unknown")
-
     def __init__(self, activation: cel.Activation, values: Mapping[str, Any]) -> None:
         self.activation = activation
         self.shown = Measured({name: value for name, value in values.items() if name != "pools"})
@@ -129,8 +127,6 @@ class Expression:
         cost: the time that it takes at most.
         reads: the variables and fields that it reads.
     """
-
-    __slots__ = ("_expression", "_type", "cost", "reads")
 
     def __init__(self, expression: cel.Expression, kind: str) -> None:
         """Raise ExpressionError if the expression costs too much, or can't mean what it says."""

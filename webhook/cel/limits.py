@@ -74,8 +74,6 @@ class Budget:
         left: nanoseconds.
     """
 
-    __slots__ = ("left",)
-
     def __init__(self, nanoseconds: float) -> None:
         self.left = nanoseconds
 
@@ -99,8 +97,6 @@ class Cost:
         of: returns the nanoseconds that it takes at most, given what stands at the paths.
         least: the nanoseconds on an object that has nothing at these paths.
     """
-
-    __slots__ = ("least", "of", "paths")
 
     def __init__(self, tree: ExprNode) -> None:
         """Collect the paths of an expression.

@@ -32,8 +32,6 @@ class Reads:
         user: it reads ``request.userInfo`` without writing that name, as through ``request``.
     """
 
-    __slots__ = ("items", "names", "paths", "tested", "user")
-
     def __init__(self, tree: ExprNode) -> None:
         self.names: set[str] = set()
         self.items: set[str] = set()

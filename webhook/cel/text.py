@@ -50,8 +50,6 @@ class Text:
         words: all other words in it that may be names.
     """
 
-    __slots__ = ("_end", "bound", "text", "variables", "words")
-
     def __init__(self, expression: str) -> None:
         """Read an expression. Raise ExpressionError if it uses a name that Kubernetes does not have."""
         self.variables: dict[str, None] = {}

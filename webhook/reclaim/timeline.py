@@ -274,22 +274,17 @@ def _events(pod: Pod, provider: Provider, pool: Pool | None, budget: GraceBudget
         yield Event(window, "SIGKILL", "the Pod ends with the node", limit)
     else:
         yield Event(drain, "drain", f"the grace period of {pod.grace_seconds} s begins", f"{source}drainSeconds")
-        yield from _ends(pod, drain, window, limit)
+        killed = drain + pod.grace_seconds
+        for stop in _stops(pod):
+            yield from _stopping(stop, drain, min(killed, window))
+        if killed <= window:
+            yield Event(killed, "SIGKILL", "the grace period ends", "terminationGracePeriodSeconds")
+        else:
+            yield Event(window, "SIGKILL", f"{killed - window} s before the grace period ends", limit)
     if drain + pod.grace_seconds <= window < timeline.removal_seconds:
         yield Event(window, "time up", "for Pods that are not critical to the node", limit)
     source = limit if window > timeline.removal_seconds else f"{source}removalSeconds"
     yield Event(max(timeline.removal_seconds, window), "removal", "the node is gone", source)
-
-
-def _ends(pod: Pod, drain: int, window: int, limit: str) -> Iterator[Event]:
-    """Yield how a Pod stops that the drain evicts; ``limit`` is the field that sets the window."""
-    killed = drain + pod.grace_seconds
-    for stop in _stops(pod):
-        yield from _stopping(stop, drain, min(killed, window))
-    if killed <= window:
-        yield Event(killed, "SIGKILL", "the grace period ends", "terminationGracePeriodSeconds")
-    else:
-        yield Event(window, "SIGKILL", f"{killed - window} s before the grace period ends", limit)
 
 
 def _stopping(stop: _Stop, drain: int, killed: int) -> Iterator[Event]:

@@ -60,8 +60,6 @@ def unevicted_seconds(pod: Pod, annotation: str) -> float:
 class GraceBudgets:
     """The grace budgets of all providers."""
 
-    __slots__ = ("_by_provider", "_providers")
-
     def __init__(self, providers: Mapping[str, Provider]) -> None:
         self._providers = providers
         self._by_provider = {name: _of_provider(provider) for name, provider in providers.items()}

@@ -98,8 +98,6 @@ class Query:
         plain: the expression is only a field path, so that it also says where to write.
     """
 
-    __slots__ = ("_parents", "_tree", "field", "path", "paths", "plain", "text")
-
     def __init__(self, text: str) -> None:
         if len(text) > _LONGEST:
             raise ValueError(f"has more than {_LONGEST:,} characters")
@@ -221,24 +219,29 @@ class QueryResults:
         unread: the first field that can't be read although it says whether the pool can be used.
     """
 
-    __slots__ = ("_answers", "problems", "unread", "value")
-
     def __init__(self, value: Mapping[str, Any]) -> None:
         self.value = value
         self.problems: list[str] = []
         self.unread = ""
         self._answers: dict[str, tuple[Any, str]] = {}
 
-    def ask(self, query: Query | None) -> Any:  # noqa: ANN401 - JSON
-        """Return the result of a query. Return None, and note the problem, if it can't be answered."""
-        return None if query is None or self.out_of_reach(query) else self.answer(query)[0]
+    def ask(self, query: Query | None, *, doubt: bool = False) -> Any:  # noqa: ANN401 - JSON
+        """Return the result of a query. Return None, and note the problem, if it can't be answered.
 
-    def out_of_reach(self, query: Query) -> bool:
+        With ``doubt``, a failure leaves it unknown whether the pool can be used.
+        """
+        if query is None:
+            return None
+        found, problem = self.answer(query)
+        if problem and doubt:
+            self.doubt(query, problem)
+        elif problem:
+            self.note(problem)
+        return found
+
+    def is_unread(self, query: Query) -> bool:
         """Return whether the query can't be answered. Its result is then unknown, and no default holds."""
-        if not (problem := self.answer(query)[1]):
-            return False
-        self.note(problem)
-        return True
+        return bool(self.answer(query)[1])
 
     def answer(self, query: Query) -> tuple[Any, str]:
         """Return the result of a query, or None and the problem. Queries of the same text share one result."""
@@ -262,22 +265,12 @@ class QueryResults:
         if problems and not self.unread:
             self.unread = query.place(self.value)
 
-    def ask_in_doubt(self, query: Query | None) -> Any:  # noqa: ANN401 - JSON
-        """Return the result of a query. A failure leaves it unknown whether the pool can be used."""
-        if query is None:
-            return None
-        found, problem = self.answer(query)
-        if problem:
-            self.doubt(query, problem)
-        return found
-
     def typed(self, query: Query | None, kind: type[_T], expected: str, *, doubt: bool = False) -> _T | None:
-        """Return the result of a query. Return None, and note the problem, if it is of another type.
+        """Return the result of a query as `ask` does. Return None, and note the problem, if it is of another type.
 
-        ``expected`` are the words for the type. With ``doubt``, a failure leaves it unknown whether the pool can be
-        used.
+        ``expected`` are the words for the type.
         """
-        found: _T | None = self.ask_in_doubt(query) if doubt else self.ask(query)
+        found: _T | None = self.ask(query, doubt=doubt)
         if query is None or found is None or type(found) is kind:
             return found
         note = partial(self.doubt, query) if doubt else self.note

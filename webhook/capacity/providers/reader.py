@@ -85,8 +85,6 @@ class PoolReader(NodePoolReaderSpec):
 class _PoolParser(QueryResults):
     """Parse one object, and collect the problems in it."""
 
-    __slots__ = ("_reader",)
-
     def __init__(self, reader: PoolReader, value: Mapping[str, Any]) -> None:
         super().__init__(value)
         self._reader = reader
@@ -111,7 +109,7 @@ class _PoolParser(QueryResults):
         reasons = [
             (limited, reader.size.limits, False),
             (impossible and f"no node can meet its requirements on {impossible}", reader.requirements, False),
-            *((each.because, each.when, each.passing) for each in reader.unusable if self.ask_in_doubt(each.when)),
+            *((each.because, each.when, each.passing) for each in reader.unusable if self.ask(each.when, doubt=True)),
         ]
         # A lasting reason comes before one that passes.
         holding = (each for each in reasons if each[0])
@@ -178,9 +176,9 @@ class _PoolParser(QueryResults):
         query = self._reader.instance_type
         if query is None:
             return tuple(sorted((requirements or NO_REQUIREMENTS).of(TYPE_LABEL).values or ()))
-        if self.out_of_reach(query):
+        found = self.ask(query)
+        if self.is_unread(query):
             return ()
-        found = self.answer(query)[0]
         several = found if isinstance(found, list) else [found]
         types = {each for each in several if isinstance(each, str) and each}
         if found == ANY_TYPE:
@@ -204,9 +202,9 @@ class _PoolParser(QueryResults):
         if capacity.label and requirements is not None:
             return self._required_capacity(capacity.label, requirements)
         query = self._reader.capacity_query
-        if self.out_of_reach(query):
+        written = self.ask(query)
+        if self.is_unread(query):
             return CapacityType.UNKNOWN
-        written = self.answer(query)[0]
         # An empty text in a Boolean field is a wrong value.
         if written is None or (written == "" and "true" not in capacity.meanings):
             return CapacityType(capacity.default)
@@ -252,7 +250,7 @@ class _PoolParser(QueryResults):
     def _unread_accelerators(self, kind: str | None, count: int | None) -> bool:
         """Return whether the object has an accelerators field that can't be read."""
         where = self._reader.accelerators
-        if any(self.out_of_reach(query) for query in (where.type, where.count, where.when) if query is not None):
+        if any(self.is_unread(query) for query in (where.type, where.count, where.when) if query is not None):
             return True
         if count == 0:
             return False
@@ -279,7 +277,7 @@ class _PoolParser(QueryResults):
 
     def _taints(self) -> tuple[Taint, ...]:
         reader, query = self._reader, self._reader.taints
-        found = self.ask_in_doubt(query)
+        found = self.ask(query, doubt=True)
         if query is None or found is None:
             return ()
         taints, problems = read_taints(found, query.place(self.value), reader.taint_effects, texts=reader.taint_texts)
@@ -342,9 +340,9 @@ class _PoolParser(QueryResults):
         if query is None:
             return "", ""
         unknown = f"{namespace}/? of {name}", ""
-        if self.out_of_reach(query):
+        found = self.ask(query)
+        if self.is_unread(query):
             return unknown
-        found = self.answer(query)[0]
         if found is None:
             return "", ""
         if not isinstance(found, str) or not found.strip("/"):
