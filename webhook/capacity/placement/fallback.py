@@ -131,7 +131,8 @@ class Fallbacks(msgspec.Struct, frozen=True):
             return "it has GPUs" if require == "standard" else "it has no GPUs"
         if require == "same-type":
             return _why_other_type(spot, pool)
-        return "" if pool.gpu is not Gpu.UNKNOWN else _why_unknown(pool)
+        unknown = f"it is unknown whether {pool.instance_type or 'it'} has GPUs"
+        return unknown if pool.gpu is Gpu.UNKNOWN else ""
 
     def _other_cluster(self, spot: Pool, pool: Pool) -> str:
         """Return the cluster of a pool that is not in the spot pool's cluster, as a phrase."""
@@ -205,13 +206,6 @@ class Fallbacks(msgspec.Struct, frozen=True):
         return f"no Pod may tolerate its taint {forbidden}" if forbidden is not None else ""
 
 
-def _why_unknown(pool: Pool) -> str:
-    """Return why it is unknown whether a pool has GPUs."""
-    if ", " in pool.instance_type:
-        return f"not all of its instance types are known to have GPUs: {pool.instance_type}"
-    return f"it is unknown whether {pool.instance_type or 'it'} has GPUs"
-
-
 def _why_other_type(spot: Pool, pool: Pool) -> str:
     """Return why a pool with GPUs is not of the spot pool's type. Return an empty string if it is.
 
@@ -226,7 +220,7 @@ def _why_other_type(spot: Pool, pool: Pool) -> str:
     if spot.machines and pool.machines and not (spot.instance_type and pool.instance_type):
         required = dict(spot.machines)
         for key, values in pool.machines:
-            if not (its := required.get(key, ANYTHING)).within(values):
-                return f"it requires {key} {values}, {spot} {its if key in required else 'does not'}"
+            if not required.get(key, ANYTHING).within(values):
+                return f"its requirement on {key} is stricter than that of {spot}"
         return ""
     return f"its instance type is {pool.instance_type or 'not known'}, not {spot.instance_type or 'a known one'}"

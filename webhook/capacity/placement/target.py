@@ -16,7 +16,7 @@ import msgspec
 
 from webhook.base.caching import identity_cache
 from webhook.base.globs import Globs
-from webhook.capacity.placement.feasible import PodDemands, confined_to, demands_spot, feasible_nodes, opens
+from webhook.capacity.placement.feasible import PodDemands, confined_to, demands_spot, feasible_nodes
 from webhook.capacity.placement.own_nodes import names_nodes, with_pools_of_nodes
 from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.placement.taints import says_spot
@@ -81,7 +81,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         tolerations: the tolerations for the taints of ``nodes`` that the Pod may tolerate, whether it has them or not.
         field: the field that asks for spot: the Pod's label, or what it chooses itself; empty if its namespace asks.
         own: the field by which the Pod itself chooses spot, even if a label asks for it too; empty if it does not.
-        opened: spot nodes of another platform than the Pod's, which nothing but these taints keeps it off.
         on_named_nodes: its own constraints name single Nodes, all of them of these pools.
     """
 
@@ -97,7 +96,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     tolerations: tuple[Toleration, ...] = ()
     field: str = ""
     own: str = ""
-    opened: tuple[SpotNodes, ...] = ()
     on_named_nodes: bool = False
 
 
@@ -228,7 +226,6 @@ def _answer(
     claims, vague = claims_devices(pod.spec), may_request_devices(pod.spec)
     demands = PodDemands(pod, terms if placed is None else placed, named, requested, claims, vague)
     nodes, rejected = feasible_nodes(demands, supply, candidates, spot_shown)
-    tolerations = demands.tolerations(nodes)
     pools = tuple(each.pool for each in nodes if each.pool is not None)
     by_node = placed is not None and all(map(names_nodes, terms)) and confined_to(placed, tuple(nodes), supply)
     return Target(
@@ -244,8 +241,7 @@ def _answer(
         rejected=tuple(rejected),
         requested=requested,
         gpu=demands.gpu,
-        tolerations=tolerations,
-        opened=tuple(each.nodes for each in rejected if opens(tolerations, pod, each)),
+        tolerations=demands.tolerations(nodes),
         on_named_nodes=by_node,
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -101,13 +101,9 @@ _T = TypeVar("_T")
 
 
 @lru_cache(_SHARED)
-def _interned(value: object) -> object:
-    return value
-
-
 def _shared(value: _T) -> _T:
     """Return the equal value that is held already, if there is one."""
-    return cast("_T", _interned(value))
+    return value
 
 
 def kind_of(labels: Mapping[str, str], node: Node, providers: Iterable[Provider]) -> NodeKind | None:
@@ -115,7 +111,7 @@ def kind_of(labels: Mapping[str, str], node: Node, providers: Iterable[Provider]
     provider = provider_of(labels, providers)
     if provider is None:
         return None
-    return _shared(
+    kind: NodeKind = _shared(
         NodeKind(
             provider=provider.name,
             pool=labels.get(provider.pool_name_label, ""),
@@ -131,6 +127,7 @@ def kind_of(labels: Mapping[str, str], node: Node, providers: Iterable[Provider]
             taints=_shared(frozenset(taint for taint in node.spec.taints or () if not provider.is_passing(taint))),
         )
     )
+    return kind
 
 
 def provider_of(labels: Mapping[str, str], providers: Iterable[Provider]) -> Provider | None:

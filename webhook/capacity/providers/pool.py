@@ -165,11 +165,6 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         return f"{kind or 'template'} {name or '(without a name)'} is not known"
 
     @property
-    def lacks_template(self) -> bool:
-        """Return whether the template of its machines is not known."""
-        return self.template is not None and self.missing_template in self.problems
-
-    @property
     def elsewhere(self) -> bool:
         """Return whether the pool's nodes are in another cluster."""
         return bool(self.cluster) and not self.assumed_here

@@ -71,13 +71,6 @@ class LabelValues(msgspec.Struct, frozen=True):
             present=True if contradict else next(iter(present), None),
         )
 
-    def __str__(self) -> str:
-        if (values := self.values) is not None:
-            return ", ".join(sorted(values)) or "(none)"
-        bounds = (f"{sign} {bound}" for sign, bound in ((">=", self.least), ("<=", self.most)) if bound is not None)
-        excluded = [f"not {', '.join(sorted(self.excluded))}"] if self.excluded else []
-        return " ".join([*bounds, *excluded]) or "(any)"
-
     def admits(self, value: str) -> bool:
         """Return whether the label may have this value."""
         if self.present is False or value in self.excluded or (self.listed is not None and value not in self.listed):

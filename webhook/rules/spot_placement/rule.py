@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from webhook.capacity.placement.feasible import opens
 from webhook.capacity.placement.floor import FLOOR_GATE, excluding_spot
 from webhook.capacity.placement.selector import select
 from webhook.capacity.placement.supply import in_play, supply_of
@@ -218,7 +219,7 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
         return PlacementPlan(
             tolerations=tolerations,
             selectors=selectors,
-            excluded=_excluded(target) if target.preferred and keeps.isdisjoint(_PLACING) else (),
+            excluded=_excluded(pod, target) if target.preferred and keeps.isdisjoint(_PLACING) else (),
             preferred=target.preferred,
             because=target.because,
         )
@@ -239,10 +240,10 @@ def _missing_tolerations(pod: Pod, target: Target) -> tuple[Toleration, ...]:
     return tuple(wanted)
 
 
-def _excluded(target: Target) -> tuple[Requirement, ...]:
+def _excluded(pod: Pod, target: Target) -> tuple[Requirement, ...]:
     """Return what keeps a Pod that only prefers spot off spot nodes of another platform, which its tolerations open."""
     names: dict[str, list[str]] = {}
-    for nodes in target.opened:
+    for nodes in (each.nodes for each in target.rejected if opens(target.tolerations, pod, each)):
         key = nodes.provider.pool_name_label
         if (name := nodes.labels.get(key)) is not None:
             names.setdefault(key, []).append(name)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from pydantic.alias_generators import to_camel
+from pydantic.alias_generators import to_snake
 
 from webhook.base.caching import identity_cache
+from webhook.cel.checks import KNOWN_FIELDS
 from webhook.cel.errors import HAS_NUL, NOT_KNOWN
 from webhook.policy.match import RequestAttributes
 
@@ -101,15 +102,9 @@ def _plain_pools(pools: tuple[Pool, ...]) -> list[dict[str, Any]]:
     return [_plain(pool) for pool in pools]
 
 
-_POOL_FIELDS: Final = (
-    *("provider", "kind", "name", "namespace", "pool_name", "capacity", "gpu", "gpu_type", "gpu_count"),
-    *("instance_type", "superchip", "autoscaling", "desired", "maximum", "taints", "labels", "zones"),
-    *("cluster", "deleting", "unusable"),
-)
-
-
 def _plain(pool: Pool) -> dict[str, Any]:
     """Return a node pool as expressions read it; docs/policies/validation.md describes each field."""
-    values = {to_camel(name): value for name in _POOL_FIELDS if (value := getattr(pool, name)) is not None}
+    fields = KNOWN_FIELDS["pools[]"]
+    values = {name: value for name in fields if (value := getattr(pool, to_snake(name))) is not None}
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(values, order="deterministic"))
     return plain
