@@ -1,4 +1,4 @@
-"""Issue certificates: a CA that lives for years and the leaves it signs, which live for weeks (all P-256)."""
+"""Issue certificates: a CA that is valid for years, and leaves that are valid for weeks (all P-256)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-# A new CA must reach every client's bundle first, so it is seldom changed.
+# Every client's bundle must have a new CA before it is used, so CAs seldom change.
 AUTHORITY_LIFETIME = timedelta(days=3650)
-# Short enough that a leaked key is soon worthless, long enough to outlast a holiday if renewal is broken.
+# Short enough to limit the damage of a leaked key, long enough to outlast a holiday with broken renewal.
 LEAF_LIFETIME = timedelta(days=30)
-# A client's clock may be behind ours: without this a fresh certificate is "not yet valid" there.
+# A client's clock may be behind ours. It would reject a new certificate as not yet valid.
 BACKDATE = timedelta(hours=1)
 
 
@@ -33,15 +33,15 @@ class KeyPair:
 
 
 def create_authority(now: datetime, lifetime: timedelta = AUTHORITY_LIFETIME) -> KeyPair:
-    """Return a new self-signed CA, which may sign leaves but no further CA."""
+    """Return a new self-signed CA, which can sign leaves but no other CA."""
     return _issue("spotgate CA", now=now, not_after=now + lifetime)
 
 
 def issue_leaf(authority: KeyPair, *, names: Sequence[str], ips: Sequence[str], now: datetime) -> KeyPair:
-    """Return a server certificate for DNS `names` and `ips`, signed by `authority`, which it never outlives.
+    """Return a server certificate for DNS `names` and `ips`, signed by `authority`. It never outlives the authority.
 
     Raises ValueError if there is neither a name nor an address, if one of them is malformed,
-    or if the authority has expired or is not one that `create_authority` made.
+    if the authority has expired, or if `create_authority` didn't create it.
     """
     if not names and not ips:
         raise ValueError("a server certificate needs at least one DNS name or IP address")
@@ -50,7 +50,7 @@ def issue_leaf(authority: KeyPair, *, names: Sequence[str], ips: Sequence[str], 
         raise ValueError(f"the CA expired at {ca.not_valid_after_utc.isoformat()}: create a new one")
     ca_key = serialization.load_pem_private_key(authority.key_pem, password=None)
     if not isinstance(ca_key, ec.EllipticCurvePrivateKey):
-        raise ValueError("the CA's key is no elliptic curve key: create a new CA")  # noqa: TRY004 - a file's value
+        raise ValueError("the CA's key isn't an elliptic curve key: create a new CA")  # noqa: TRY004 - a file's value
     alternatives = [
         *(x509.DNSName(name) for name in names),
         *(x509.IPAddress(ipaddress.ip_address(ip)) for ip in ips),
@@ -66,7 +66,7 @@ def issue_leaf(authority: KeyPair, *, names: Sequence[str], ips: Sequence[str], 
 
 
 def self_signed(names: Sequence[str], ips: Sequence[str], now: datetime) -> tuple[bytes, KeyPair]:
-    """Return the certificate of a new CA and a leaf of it, for trying things out. The CA's key is forgotten.
+    """Return the certificate of a new CA, and a leaf of it, for tests and trials. The CA's key is discarded.
 
     Raise ValueError as `issue_leaf` does.
     """
@@ -81,7 +81,7 @@ def _issue(
     now: datetime,
     not_after: datetime,
 ) -> KeyPair:
-    """Make a key and its certificate; without an issuer it signs itself and is a CA."""
+    """Create a key and its certificate. Without an issuer, it is a self-signed CA."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     issuer_name, issuer_key = issuer or (name, key)

@@ -1,6 +1,6 @@
 """Build the TLS context of a server from a verified pair.
 
-Always a fresh context: `load_cert_chain` on a live one breaks it if the pair turns out not to match.
+Always build a new context: `load_cert_chain` breaks a live one if the pair doesn't match.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 def server_context(verified: VerifiedKeyPair, client_authorities: bytes | None = None) -> ssl.SSLContext:
     """Return a server context: TLS 1.2 or newer, HTTP/1.1.
 
-    With `client_authorities` (DER, see `certs.verify`) only clients with a certificate of these CAs finish the
-    handshake; else none is asked for. Raises CertificateProblem if OpenSSL won't have the pair, e.g. for a key too
-    short for its security.
+    With `client_authorities` (DER, see `certs.verify`), only clients with a certificate of these CAs complete the
+    handshake; else clients need no certificate. Raises CertificateProblem if OpenSSL rejects the pair, such as for a
+    short key.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -35,21 +35,21 @@ def server_context(verified: VerifiedKeyPair, client_authorities: bytes | None =
             context.load_cert_chain(certificate, key)
         except ssl.SSLError as error:
             raise CertificateProblem(
-                f"OpenSSL does not accept the certificate ({error.reason})",
+                f"OpenSSL rejects the certificate ({error.reason})",
                 "issue it with a P-256 or RSA-2048 key and a SHA-256 signature",
             ) from error
     if client_authorities is not None:
         context.verify_mode = ssl.CERT_REQUIRED
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # an intermediate CA in the file is enough, as in Go
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in Go, an intermediate CA in the file is enough
         context.load_verify_locations(cadata=client_authorities)
     return context
 
 
 @contextmanager
 def _file(content: bytes) -> Iterator[str]:
-    """Give OpenSSL, which reads only files, a path to `content` that is ours alone and does not stay.
+    """Yield a path to `content` for OpenSSL, which reads only files. The file is private and temporary.
 
-    On Linux it is in memory, so no key reaches a disk and a read-only root file system is no hindrance.
+    On Linux it is in memory, so no key reaches a disk, and a read-only root file system works.
     """
     if sys.platform == "linux":
         with os.fdopen(os.memfd_create("certificate"), "wb") as file:

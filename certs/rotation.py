@@ -1,13 +1,13 @@
-"""Renew a CA and the leaf that it signs, and carry clients' trust from one CA to the next without a gap.
+"""Renew a CA and its leaf, and move the clients' trust from one CA to the next without a gap.
 
-Both pairs lie together in one place that all replicas share (a Secret). A rotation keeps no further state: each step
-follows from what that place holds, what the caBundles hold and what each replica serves, so that any replica can take
-the next step, also after the one that began is gone:
+All replicas share both pairs in a Secret. A rotation keeps no other state: each step follows from the Secret, the
+caBundles, and the leaves that the replicas serve. So any replica can take the next step, even if the replica that
+began is gone:
 
-1. a new CA and its leaf are stored;
-2. the new CA joins the old one in every caBundle (`trusting`);
-3. every replica serves the new leaf, which the caBundles verify;
-4. the old CA leaves the caBundles (`trusting_only`).
+1. store a new CA and its leaf;
+2. add the new CA to every caBundle (`trusting`);
+3. serve the new leaf, which the caBundles verify, in every replica;
+4. remove the old CA from the caBundles (`trusting_only`).
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 _KEYS: Final = ("ca.crt", "ca.key", "tls.crt", "tls.key")
-"""Where a Secret holds them; a Secret of type kubernetes.io/tls has the last two."""
+"""The keys of a Secret for both pairs; a Secret of type kubernetes.io/tls has the last two."""
 
 _CA_AGE: Final = 1 / 2
-"""The share of its life after which a CA is replaced: the rest is for clients that learn late of the new one."""
+"""The share of its lifetime after which a CA is replaced. The rest is for clients that get the new CA late."""
 
 _LEAF_AGE: Final = 2 / 3
-"""The share of its life after which a leaf is replaced, as cert-manager has it."""
+"""The share of its lifetime after which a leaf is replaced, as for cert-manager."""
 
 _LIFETIME: Final = timedelta(days=365)
-"""The life of a CA that is rotated by itself. What happens twice a year is known to work."""
+"""The lifetime of a CA that rotates automatically. Two rotations a year prove that rotation works."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +47,24 @@ class Issued:
     leaf: KeyPair
 
     def to_data(self) -> dict[str, bytes]:
-        """Return them as the data of a Secret."""
+        """Return both pairs as the data of a Secret."""
         authority, leaf = self.authority, self.leaf
         pems = (authority.certificate_pem, authority.key_pem, leaf.certificate_pem, leaf.key_pem)
         return dict(zip(_KEYS, pems, strict=True))
 
     @classmethod
     def from_data(cls, data: Mapping[str, bytes], *, now: datetime) -> Issued:
-        """Read them from the data of a Secret. `now` is timezone-aware.
+        """Read both pairs from the data of a Secret. `now` is timezone-aware.
 
         Raises:
-            CertificateProblem: something is missing or malformed, a key is not its certificate's, the CA has expired or
-                is no CA.
+            CertificateProblem: a part is missing or malformed, a key doesn't belong to its certificate, or the CA is
+                invalid.
         """
         if missing := [key for key in _KEYS if not data.get(key)]:
             raise CertificateProblem(f"the Secret lacks {', '.join(missing)}", "delete it: spotgate creates it again")
         authority = KeyPair(data["ca.crt"], data["ca.key"])
         try:
-            # What it signs is verified with it: that says all that matters of a CA.
+            # Sign and verify a certificate with the CA. This checks all that matters.
             probe = issue_leaf(authority, names=("probe",), ips=(), now=now)
             verify(probe, now=now, ca_pem=authority.certificate_pem)
         except (ValueError, TypeError) as error:
@@ -81,10 +81,9 @@ def issue(names: Sequence[str], *, now: datetime) -> Issued:
 
 
 def renew(issued: Issued, names: Sequence[str], *, now: datetime) -> Issued:
-    """Return the same with what is due replaced: a CA past half of its life, a leaf past two thirds or of no use.
+    """Return the same pairs, or replace a CA past half of its lifetime, or a leaf past two thirds or unusable.
 
-    A leaf is of no use if it is not for these names, is not signed by the CA, or can't be read. `now` is
-    timezone-aware.
+    A leaf is unusable if it isn't for these names, isn't signed by the CA, or can't be read. `now` is timezone-aware.
     """
     if _age(issued.authority, now) >= _CA_AGE:
         return issue(names, now=now)
@@ -98,19 +97,19 @@ def renew(issued: Issued, names: Sequence[str], *, now: datetime) -> Issued:
 
 
 def _age(pair: KeyPair, now: datetime) -> float:
-    """Return the share of its life that a certificate has behind it."""
+    """Return the elapsed share of a certificate's lifetime."""
     certificate = _certificate(pair)
     start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     return (now - start) / (end - start)
 
 
 def trusts_only(bundle: bytes, authority: KeyPair) -> bool:
-    """Return whether a caBundle holds the CA and no other certificate."""
+    """Return whether a caBundle contains the CA and no other certificate."""
     return _certificates(bundle) == [_certificate(authority)]
 
 
 def trusting(bundle: bytes, authorities: Sequence[KeyPair], *, now: datetime) -> bytes:
-    """Return a caBundle that holds these CAs: the same if it does, else without what has expired or can't be read."""
+    """Return the caBundle if it contains these CAs; else add them, and remove expired or unreadable certificates."""
     trusted = _certificates(bundle)
     if missing := {_certificate(authority) for authority in authorities} - set(trusted):
         return _pem([*(certificate for certificate in trusted if certificate.not_valid_after_utc > now), *missing])
@@ -118,17 +117,17 @@ def trusting(bundle: bytes, authorities: Sequence[KeyPair], *, now: datetime) ->
 
 
 def trusting_only(authority: KeyPair) -> bytes:
-    """Return a caBundle with the CA alone."""
+    """Return a caBundle with only this CA."""
     return _pem([_certificate(authority)])
 
 
 def end_of_trust(bundle: bytes) -> datetime | None:
-    """Return when the last certificate of a caBundle expires. Return None if it holds none that can be read."""
+    """Return when the last certificate of a caBundle expires, or None if no certificate in it can be read."""
     return max((certificate.not_valid_after_utc for certificate in _certificates(bundle)), default=None)
 
 
 def signer_of(leaf_pem: bytes) -> str:
-    """Return the key identifier of the CA that signed a leaf, hexadecimal. Return an empty string if it names none."""
+    """Return the key identifier of the CA that signed a leaf, hexadecimal, or an empty string if the leaf has none."""
     extensions = x509.load_pem_x509_certificate(leaf_pem).extensions
     try:
         identifier = extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
@@ -138,7 +137,7 @@ def signer_of(leaf_pem: bytes) -> str:
 
 
 def identifier_of(authority: KeyPair) -> str:
-    """Return the key identifier of a CA, hexadecimal, as `signer_of` gives it for its leaves."""
+    """Return the key identifier of a CA, hexadecimal, as `signer_of` returns it for its leaves."""
     return x509.SubjectKeyIdentifier.from_public_key(_certificate(authority).public_key()).digest.hex()
 
 
@@ -147,7 +146,7 @@ def _certificate(pair: KeyPair) -> x509.Certificate:
 
 
 def _certificates(bundle: bytes) -> list[x509.Certificate]:
-    """Return the certificates of a caBundle. Return none if it can't be read: the API server would not use it."""
+    """Return the certificates of a caBundle, or none if it can't be read: the API server can't use it either."""
     try:
         return x509.load_pem_x509_certificates(bundle)
     except ValueError:

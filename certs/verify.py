@@ -1,7 +1,7 @@
-"""Verify a certificate and its key before they are served: a bad pair must never replace a good one.
+"""Verify a certificate and its key before spotgate serves them: an invalid pair never replaces a valid one.
 
-Only what a TLS client such as the API server would refuse is refused: extensions that a hand-made certificate
-often lacks (key identifiers, key usage) are not asked for.
+These checks reject only certificates that a TLS client such as the API server rejects. They don't require extensions
+that hand-made certificates often lack (key identifiers, key usage).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from certs.authority import KeyPair
 
 _NAMED = 3
-"""Certificates of a client CA file that a message names: a system's bundle holds hundreds."""
+"""Certificates of a client CA file that a message names: the bundle of a system has hundreds."""
 
 _SERVER_USAGES = {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
 
 
-class CertificateProblem(Exception):  # noqa: N818 - a problem of a certificate, not a failed call
+class CertificateProblem(Exception):  # noqa: N818 - a problem of a certificate isn't a failed call
     """A certificate or key that can't be used, with the `problem` and its `fix`."""
 
     def __init__(self, problem: str, fix: str) -> None:
@@ -48,10 +48,10 @@ class VerifiedKeyPair:
 
 
 def verify(pair: KeyPair, *, now: datetime, names: Sequence[str] = (), ca_pem: bytes | None = None) -> VerifiedKeyPair:
-    """Return the pair as verified, or raise CertificateProblem with the first thing wrong with it.
+    """Return the verified pair, or raise CertificateProblem with its first problem.
 
-    `now` is timezone-aware. `names` are the DNS names and IP addresses that clients will ask for.
-    `ca_pem` is the bundle clients verify against (a webhook's caBundle): without it the chain is not judged.
+    `now` is timezone-aware. `names` are the DNS names and IP addresses that clients use.
+    `ca_pem` is the bundle of the clients (a webhook's caBundle). Without it, the chain isn't checked.
     """
     leaf = _certificates(pair.certificate_pem, "the certificate file")[0]
     with _readable("the certificate is malformed", "issue another one"):
@@ -65,12 +65,12 @@ def verify(pair: KeyPair, *, now: datetime, names: Sequence[str] = (), ca_pem: b
 
 
 def verify_chain(certificate_pem: bytes, ca_pem: bytes, *, now: datetime, names: Sequence[str] = ()) -> None:
-    """Raise CertificateProblem if clients that trust only `ca_pem` would not trust the certificate for these names.
+    """Raise CertificateProblem if clients that trust only `ca_pem` don't trust the certificate for these names.
 
     `certificate_pem` is the certificate with its intermediates. `now` is timezone-aware.
     """
     leaf, *intermediates = _certificates(certificate_pem, "the certificate file")
-    with _readable("the CA bundle is malformed", "put the CA's certificate there"):
+    with _readable("the CA bundle is malformed", "replace it with the CA's certificate"):
         _check_names(leaf, names)
         # The library's own policies are those of the public web, which private CAs need not meet: these ask the least.
         anything = verification.ExtensionPolicy.permit_all()
@@ -94,38 +94,38 @@ def verify_chain(certificate_pem: bytes, ca_pem: bytes, *, now: datetime, names:
         except verification.VerificationError as error:
             raise CertificateProblem(
                 f"the certificate does not chain to the CA bundle ({error})",
-                "put the CA that signed it into the bundle, and intermediates after it in the certificate file",
+                "add the CA that signed it to the bundle, and intermediates after it to the certificate file",
             ) from error
 
 
 def client_authorities(pem: bytes, *, now: datetime) -> bytes:
-    """Return the CAs among the certificates, as DER, for `server_context` to verify clients with.
+    """Return the CAs among the certificates, as DER, with which `server_context` verifies clients.
 
-    Raise CertificateProblem if no client can be verified with any of them: every caller would be locked out.
-    One that is valid is enough, so that the file may hold an old and a new CA. `now` is timezone-aware.
+    Raise CertificateProblem if none of them can verify clients, because this would lock out every caller.
+    One valid CA is enough, so that the file can contain an old and a new CA. `now` is timezone-aware.
     """
     certificates = {
         certificate.public_bytes(Encoding.DER): certificate for certificate in _certificates(pem, "the client CA file")
     }
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    with _readable("the client CA file is malformed", "put the CA's certificate there"):
+    with _readable("the client CA file is malformed", "replace it with the CA's certificate"):
         context.load_verify_locations(cadata=b"".join(certificates))
-        authorities = context.get_ca_certs(binary_form=True)  # those that OpenSSL takes for CAs
+        authorities = context.get_ca_certs(binary_form=True)  # only those that OpenSSL accepts as CAs
         unusable = [
             f"{certificate.subject.rfc4514_string()} {why}"
             for der, certificate in certificates.items()
-            if (why := _why_no_client_ca(certificate, now) if der in authorities else "is no CA certificate")
+            if (why := _why_no_client_ca(certificate, now) if der in authorities else "is not a CA certificate")
         ]
     if len(unusable) == len(certificates):
         raise CertificateProblem(
             f"the client CA file would lock out every client ({'; '.join(unusable[:_NAMED])})",
-            "put the valid certificate of the CA there that issues the clients' certificates",
+            "replace it with the valid certificate of the CA that issues the clients' certificates",
         )
     return b"".join(authorities)
 
 
 def _why_no_client_ca(authority: x509.Certificate, now: datetime) -> str:
-    """Return why OpenSSL verifies no client with this CA now, or an empty string if it does."""
+    """Return why OpenSSL verifies no client with this CA, or an empty string if it does."""
     usages = _usages(authority)
     serves = usages is None or ExtendedKeyUsageOID.CLIENT_AUTH in usages
     return _outside_dates(authority, now) or ("" if serves else "has an extended key usage without clientAuth")
@@ -138,7 +138,7 @@ def _usages(certificate: x509.Certificate) -> x509.ExtendedKeyUsage | None:
 
 @contextmanager
 def _readable(problem: str, fix: str) -> Iterator[None]:
-    """Turn what libraries raise for malformed certificates into a CertificateProblem. They decode parts when asked."""
+    """Convert errors of the libraries for malformed certificates, which they decode lazily, to a CertificateProblem."""
     try:
         yield
     except (ssl.SSLError, ValueError, UnsupportedAlgorithm, x509.DuplicateExtension) as error:
@@ -150,7 +150,7 @@ def _certificates(pem: bytes, what: str) -> list[x509.Certificate]:
         return x509.load_pem_x509_certificates(pem)
     except ValueError as error:
         raise CertificateProblem(
-            f"{what} holds no readable PEM certificate", "give it one or more CERTIFICATE blocks"
+            f"{what} holds no readable PEM certificate", "add one or more CERTIFICATE blocks"
         ) from error
 
 
@@ -159,12 +159,12 @@ def _check_key(leaf: x509.Certificate, key_pem: bytes) -> None:
         key = load_pem_private_key(key_pem, password=None)
     except (TypeError, ValueError, UnsupportedAlgorithm) as error:
         raise CertificateProblem(
-            "the key file holds no readable PEM private key", "give it one PRIVATE KEY block, not encrypted"
+            "the key file holds no readable PEM private key", "add one PRIVATE KEY block that isn't encrypted"
         ) from error
     if key.public_key() != leaf.public_key():
         raise CertificateProblem(
             "the private key does not belong to the certificate",
-            "store the two of one issuance together, and any intermediates after the certificate",
+            "store the certificate with its own key, and any intermediates after the certificate",
         )
 
 
@@ -183,7 +183,7 @@ def _check_usage(leaf: x509.Certificate) -> None:
     usages = _usages(leaf)
     if usages is not None and _SERVER_USAGES.isdisjoint(usages):
         raise CertificateProblem(
-            "the certificate's extended key usage does not include serving TLS",
+            "the certificate's extended key usage doesn't include serverAuth",
             "issue it with extendedKeyUsage serverAuth",
         )
 
@@ -197,25 +197,25 @@ def _check_names(leaf: x509.Certificate, names: Sequence[str]) -> None:
     if missing:
         raise CertificateProblem(
             f"the certificate is not for {', '.join(missing)} (it is for {', '.join(sorted(present))})",
-            "issue it with the missing names among its subjectAltNames",
+            "add the missing names to its subjectAltNames",
         )
 
 
 def _alternatives(leaf: x509.Certificate) -> list[x509.DNSName | x509.IPAddress]:
-    """Return the names that TLS clients look at; there is at least one."""
+    """Return the names that TLS clients check. Raise CertificateProblem if there are none."""
     values = (extension.value for extension in leaf.extensions)
     alternatives = next((value for value in values if isinstance(value, x509.SubjectAlternativeName)), ())
     names = [entry for entry in alternatives if isinstance(entry, x509.DNSName | x509.IPAddress)]
     if not names:
         raise CertificateProblem(
-            "the certificate has no DNS name or IP address among its subjectAltNames (its CN does not count)",
+            "the certificate has no DNS name or IP address in its subjectAltNames (its CN doesn't count)",
             "issue it with <service>.<namespace>.svc as a subjectAltName",
         )
     return names
 
 
 def _spellings(name: str) -> set[str]:
-    """Return how a certificate may write a name: as it is, or with a wildcard for its first label."""
+    """Return the spellings of a name in certificates: the name, or with a wildcard as its first label."""
     try:
         return {f"IP:{ipaddress.ip_address(name)}"}
     except ValueError:

@@ -25,7 +25,7 @@ def test_a_mounted_secret_is_read_and_a_missing_file_is_named(tmp_path: Path, na
     with pytest.raises(CertificateProblem) as caught:
         read_pair(*paths)
     assert caught.value.problem == f"{tmp_path / name}: the {what} file can't be read (No such file or directory)"
-    assert "this user may read it" in caught.value.fix
+    assert "the permissions of this user" in caught.value.fix
 
 
 def test_a_directory_in_place_of_a_file_is_refused(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def from_trustme(leaf: trustme.LeafCert) -> KeyPair:
             replace(PAIR, key_pem=ANOTHER_PAIR.key_pem),
             NOW,
             "the private key does not belong to the certificate",
-            "store the two of one issuance together",
+            "store the certificate with its own key",
             id="a key of another certificate",
         ),
         pytest.param(
@@ -105,7 +105,7 @@ def from_trustme(leaf: trustme.LeafCert) -> KeyPair:
             replace(PAIR, key_pem=encrypted(PAIR.key_pem)),
             NOW,
             "the key file holds no readable PEM private key",
-            "not encrypted",
+            "isn't encrypted",
             id="an encrypted key",
         ),
         pytest.param(handmade()[1], NOW, "the certificate has no DNS name or IP address", "<service>", id="only a CN"),
@@ -119,7 +119,7 @@ def from_trustme(leaf: trustme.LeafCert) -> KeyPair:
         pytest.param(
             handmade(FOR_SERVICE, FOR_CLIENTS)[1],
             NOW,
-            "the certificate's extended key usage does not include serving TLS",
+            "the certificate's extended key usage doesn't include serverAuth",
             "serverAuth",
             id="a client certificate",
         ),
@@ -181,7 +181,7 @@ def test_a_leaf_of_a_ca_outside_the_bundle_is_refused() -> None:
     with pytest.raises(CertificateProblem) as caught:
         verify(PAIR, now=NOW, ca_pem=ANOTHER_CA_PEM)
     assert caught.value.problem.startswith("the certificate does not chain to the CA bundle")
-    assert "put the CA that signed it into the bundle" in caught.value.fix
+    assert "add the CA that signed it to the bundle" in caught.value.fix
 
 
 def test_a_bundle_that_is_no_certificate_is_refused() -> None:

@@ -17,7 +17,7 @@ from webhook.cluster.connection import connect
 async def main():
     api = await connect(pathlib.Path(sys.argv[1]))
     await api.close()
-    structlog.get_logger().warning("resource not followed")
+    structlog.get_logger().warning("resource not watched")
 
 asyncio.run(main())
 """
@@ -37,4 +37,4 @@ def test_log_lines_of_a_connection_go_to_standard_error(tmp_path: Path) -> None:
     kubeconfig.write_text(KUBECONFIG)
     done = subprocess.run([sys.executable, "-c", PROGRAM, kubeconfig], capture_output=True, text=True, check=True)
     assert done.stdout == ""
-    assert "resource not followed" in done.stderr
+    assert "resource not watched" in done.stderr

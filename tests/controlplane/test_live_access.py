@@ -71,7 +71,7 @@ async def test_a_verb_that_is_not_permitted_makes_the_pools_unknown_until_it_is(
         assert state.why_not_synced() == why
         view = state.view()
         assert (view.pools, view.why_unknown) == (None, f"{why}.")
-        assert view.remedy == "allow spotgate's ServiceAccount to list and watch nodepools.compute.coreweave.com"
+        assert view.remedy == "permit spotgate's ServiceAccount to list and watch nodepools.compute.coreweave.com"
         assert ((await state.fresh()).pools is None) == (lacking == "list")
         grant(bare_cluster, name, "list", "watch")
         async with asyncio.timeout(PATIENCE):

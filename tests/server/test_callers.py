@@ -149,7 +149,7 @@ def authority(
 LOCKS_OUT = {
     "CN=expired has expired (from ": authority("expired", days=-1)[0],
     "CN=early is not yet valid (from ": authority("early", days=4)[0],
-    "CN=leaf is no CA certificate": authority("leaf", is_ca=False)[0],
+    "CN=leaf is not a CA certificate": authority("leaf", is_ca=False)[0],
     "CN=server has an extended key usage without clientAuth": authority(
         "server", usages=[ExtendedKeyUsageOID.SERVER_AUTH]
     )[0],

@@ -1,1 +1,1 @@
-"""Read the state of a live cluster. Rules and the engine import `webhook.capacity.view` alone."""
+"""Read the state of a live cluster. Rules and the engine import only `webhook.capacity.view`."""

@@ -1,7 +1,7 @@
 """Connect to a Kubernetes API server.
 
-Connection, TLS and credentials are `kubernetes.aio`'s; not its generated models, which take 25 MB and refuse what they
-do not know.
+`kubernetes.aio` provides the connection, TLS, and credentials. Its generated models aren't used: they take 25 MB, and
+reject unknown fields.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _MESSAGE_LENGTH: Final = 300
 """Characters of the API server's message about an error."""
 
 _IMPERSONATION: Final = ("as", "as-uid", "as-groups", "as-user-extra")
-"""What a kubeconfig's user has for `kubectl`, and the loader passes over."""
+"""Fields of a kubeconfig's user that `kubectl` applies and the loader ignores."""
 
 log: FilteringBoundLogger = structlog.get_logger()
 
 
 NO_ANSWER: Final = 0
-"""The status of an `ApiError` where there was no response."""
+"""The status of an `ApiError` without a response."""
 
 
 class ApiError(Exception):
@@ -58,7 +58,7 @@ class ApiError(Exception):
 
     Attributes:
         status: of the response, or `NO_ANSWER`.
-        go_on: where to continue a list whose state the API server has forgotten (410); else empty.
+        go_on: the token to continue a list whose state the API server has forgotten (410); else empty.
     """
 
     def __init__(self, problem: str, status: int = NO_ANSWER, go_on: str = "") -> None:
@@ -80,7 +80,7 @@ class Api:
     """A connection to an API server. Use `connect` to create one.
 
     Attributes:
-        namespace: where objects go that name none, as the kubeconfig's context says; empty: it does not.
+        namespace: the default namespace of the kubeconfig's context; empty: none.
     """
 
     def __init__(self, client: ApiClient, kubeconfig: Path | None, context: str | None, namespace: str) -> None:
@@ -92,19 +92,17 @@ class Api:
 
     @classmethod
     async def connect(cls, kubeconfig: Path | None, context: str | None = None) -> Api:
-        """Return a connection with the credentials in this file, or if it is None with those of this process's Pod.
+        """Return a connection with the credentials in this file, or if it is None, with those of this Pod.
 
-        No request is sent yet.
-
-        Of several files, as $KUBECONFIG lists them, the first that has something counts. Without ``context`` it is the
-        current one. Raise UnusableCredentialsError if the credentials can't be read.
+        This sends no request. If there are several files, as in $KUBECONFIG, the first value of each setting counts.
+        Without ``context``, the current one counts. Raise UnusableCredentialsError if the credentials can't be read.
         """
         client, namespace = await _client(kubeconfig, context)
         return cls(client, kubeconfig, context, namespace)
 
     @property
     def client(self) -> ApiClient:
-        """Return the client of `kubernetes.aio` with the newest credentials. It is closed when these are renewed."""
+        """Return the client of `kubernetes.aio` with the newest credentials. A renewal closes it."""
         return self._client
 
     @property
@@ -114,16 +112,16 @@ class Api:
         return url
 
     async def close(self) -> None:
-        """Close the connection, when no request is in progress any more."""
+        """Close the connection. Call this when no request is in progress."""
         await self._client.close()
-        await asyncio.sleep(0)  # the event loop closes the sockets in its next round
+        await asyncio.sleep(0)  # the event loop closes the sockets in its next iteration
 
     def get(
         self, path: str, patience: aiohttp.ClientTimeout, accept: str = JSON_TYPE
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """Return the response to a GET, as a context. Errors while the caller reads it are raised as ApiError too.
+        """Return the response to a GET, as a context. Errors while you read it are raised as ApiError too.
 
-        Raise ApiError if there is no response, it breaks off, its status is not 200, or its body is malformed.
+        Raise ApiError if there is no response, it is incomplete, its status isn't 200, or its body is malformed.
         """
         return self._exchange("GET", path, patience, {"Accept": accept})
 
@@ -183,7 +181,7 @@ class Api:
         except (aiohttp.ClientError, ConfigException, OSError) as error:
             raise ApiError(str(error)) from error
         except msgspec.MsgspecError as error:
-            raise ApiError(f"the API server's answer makes no sense: {error}") from error
+            raise ApiError(f"the API server's answer is malformed: {error}") from error
 
     async def _renew(self, used: ApiClient) -> None:
         """Read the credentials again, because tokens and certificates are replaced before they expire.
@@ -192,7 +190,7 @@ class Api:
         """
         async with self._renewing:
             if used is not self._client:
-                return  # another request has just renewed them
+                return  # another request has renewed them
             try:
                 self._client, _ = await _client(self._kubeconfig, self._context)
             except UnusableCredentialsError as error:
@@ -213,7 +211,7 @@ async def _client(kubeconfig: Path | None, context: str | None) -> tuple[ApiClie
     """Return a client, and the namespace that the kubeconfig's context names."""
     namespace = ""
     configuration = Configuration()
-    # The certificates of many clusters lack extensions that Python 3.13 began to insist on, and client-go does not.
+    # Many clusters have certificates without extensions that Python 3.13 requires, and client-go doesn't.
     configuration.disable_strict_ssl_verification = True
     try:
         if kubeconfig is None:
@@ -223,7 +221,7 @@ async def _client(kubeconfig: Path | None, context: str | None) -> tuple[ApiClie
             _refuse_what_the_loader_ignores(loader)
             namespace = loader.current_context["context"].get("namespace") or ""
         client = ApiClient(configuration)
-    except Exception as error:  # any error of the loader in a user's file
+    except Exception as error:  # the loader can raise anything for a user's file
         what = kubeconfig or "the Pod's ServiceAccount"
         why = _why(error, kubeconfig)
         raise UnusableCredentialsError(f"{what}: can't be used to reach an API server: {why}") from error
@@ -232,20 +230,20 @@ async def _client(kubeconfig: Path | None, context: str | None) -> tuple[ApiClie
 
 
 def _merged(kubeconfig: Path, context: str | None) -> tuple[ConfigNode, str | None]:
-    """Return what the files say together, and the context: of several current ones kubectl's, which is the first."""
+    """Return the merged files, and the context: as for kubectl, the first current one."""
     for each in str(kubeconfig).split(os.pathsep):
-        read_file(each)  # the loader takes a missing file for an empty one, and waits for a pipe
+        read_file(each)  # the loader treats a missing file as empty, and waits for a pipe
     merger = kube_config.KubeConfigMerger(str(kubeconfig))
     current = (config_file.get("current-context") for config_file in merger.config_files.values())
     return merger.config, context or next(filter(None, current), None)
 
 
 def _refuse_what_the_loader_ignores(loader: KubeConfigLoader) -> None:
-    """Raise ValueError where the loader would use another identity than kubectl does. It logs why a plugin failed."""
-    user = loader._user or {}  # noqa: SLF001 - nothing public has it
+    """Raise ValueError if the loader would use another identity than kubectl. The loader logs why a plugin failed."""
+    user = loader._user or {}  # noqa: SLF001 - no public attribute has it
     if impersonates := next((each for each in _IMPERSONATION if each in user), ""):
         raise ValueError(
-            f"its user has `{impersonates}`, and spotgate can't impersonate; use that user's own credentials"
+            f"its user has `{impersonates}`, and spotgate can't impersonate users; use the credentials of that user"
         )
     credentials = (getattr(loader, each, None) for each in ("token", "cert_file"))
     if (plugin := next((each for each in ("exec", "auth-provider") if each in user), "")) and not any(credentials):
@@ -254,10 +252,10 @@ def _refuse_what_the_loader_ignores(loader: KubeConfigLoader) -> None:
 
 
 def _why(error: Exception, kubeconfig: Path | None) -> str:
-    """Return in one line why credentials can't be loaded."""
+    """Return in one line why the credentials can't be loaded."""
     if isinstance(error, OSError):
         file = "" if error.filename in (None, str(kubeconfig)) else f"{error.filename}: "
         return f"{file}{error.strerror or error}"
     if isinstance(error, ConfigException | YAMLError | ValueError):
         return " ".join(str(error).split())
-    return "it is no kubeconfig"  # the loader takes for granted what is not there
+    return "it isn't a kubeconfig"  # the loader doesn't check that fields exist

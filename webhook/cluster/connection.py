@@ -35,14 +35,14 @@ class Connection:
 def add_connection(parser: ArgumentParser) -> None:
     """Add ``--kubeconfig`` and ``--context``, with kubectl's defaults."""
     parser.add_argument(
-        "--kubeconfig", metavar="FILE", type=Path, help="of the cluster; default: $KUBECONFIG, else ~/.kube/config"
+        "--kubeconfig", metavar="FILE", type=Path, help="the kubeconfig; default: $KUBECONFIG, else ~/.kube/config"
     )
     parser.add_argument("--context", metavar="NAME", help="context in the kubeconfig; default: the current one")
 
 
 async def connect(kubeconfig: Path | None, context: str | None = None) -> Api:
     """Connect to a cluster as `Api.connect` does. Log lines go to standard error: the output is a report."""
-    import structlog  # noqa: PLC0415 - a third of a second that --help need not wait
+    import structlog  # noqa: PLC0415 - takes a third of a second, which --help doesn't need
 
     from webhook.cluster.api import Api  # noqa: PLC0415 - as above
 
@@ -54,7 +54,7 @@ async def connect(kubeconfig: Path | None, context: str | None = None) -> Api:
 def run_on_cluster(command: str, options: Connection, work: Callable[[Api], Awaitable[T]]) -> T:
     """Run work on the cluster that the options name. Raise CannotJudgeError if the cluster can't be read."""
     from webhook.capacity.view import UnusableCredentialsError  # noqa: PLC0415
-    from webhook.cluster.api import ApiError  # noqa: PLC0415 - a third of a second that --help need not wait
+    from webhook.cluster.api import ApiError  # noqa: PLC0415 - takes a third of a second, which --help doesn't need
 
     async def run() -> T:
         kubeconfig = None if options.in_cluster else options.kubeconfig or _default_kubeconfig()
@@ -74,18 +74,18 @@ def run_on_cluster(command: str, options: Connection, work: Callable[[Api], Awai
 
 
 def unanswered(api: Api, error: ApiError) -> str:
-    """Return why the cluster can't be read, and what to look at where the answer does not say it."""
+    """Return why the cluster can't be read, and what to check."""
     from webhook.cluster.api import NO_ANSWER  # noqa: PLC0415 - as in `run_on_cluster`
 
     fix = {
-        NO_ANSWER: "; is it the right one (--kubeconfig, --context), and can this machine reach it?",
-        HTTPStatus.UNAUTHORIZED: "; the credentials are expired, or of another cluster: log in anew",
+        NO_ANSWER: "; check --kubeconfig and --context, and whether this machine can reach it",
+        HTTPStatus.UNAUTHORIZED: "; the credentials are expired, or belong to another cluster: log in again",
     }.get(error.status, "")
     return f"the cluster at {api.url} can't be read: {error}{fix}"
 
 
 def missing_rules(forbidden: Iterable[tuple[str, str]]) -> list[str]:
-    """Return in lines of YAML what a ClusterRole needs so that its users may list these groups and plurals."""
+    """Return the rules that a ClusterRole needs to list these groups and plurals, as lines of YAML."""
     groups: dict[str, list[str]] = {}
     for group, plural in sorted(forbidden):
         groups.setdefault(group, []).append(plural)
@@ -94,12 +94,12 @@ def missing_rules(forbidden: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def as_rules(rules: Iterable[Mapping[str, list[str]]]) -> list[str]:
-    """Return rules of a Role in lines of YAML."""
+    """Return rules of a Role as lines of YAML."""
     return yaml.safe_dump(list(rules), default_flow_style=None, sort_keys=False, width=1000).splitlines()
 
 
 def _default_kubeconfig() -> Path | None:
-    """Return the file that kubectl uses without flags, or those that $KUBECONFIG lists; None in a Pod without any."""
+    """Return the file or files that kubectl uses without flags, or None in a Pod without any."""
     listed = [each for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
     named = listed or [str(Path.home() / ".kube" / "config")]
     there = [each for each in named if Path(each).exists()]

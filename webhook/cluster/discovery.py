@@ -22,7 +22,7 @@ class ServedResource(msgspec.Struct, frozen=True, kw_only=True):
     """A resource in the version that the API server prefers.
 
     Attributes:
-        verbs: what can be done with it: list, patch and others.
+        verbs: the verbs that it supports, such as list and patch.
     """
 
     resource: Resource
@@ -41,7 +41,7 @@ class ServedResource(msgspec.Struct, frozen=True, kw_only=True):
         return f"{group}/{self.version}" if group else self.version
 
     def path_in(self, namespace: str) -> str:
-        """Return the path of the resource in a namespace, or in all of them if that is empty."""
+        """Return the path of the resource in a namespace, or in all namespaces if it is empty."""
         prefix = "/apis" if self.resource.group else "/api"
         within = f"namespaces/{namespace}/" if namespace else ""
         return f"{prefix}/{self.api_version}/{within}{self.resource.plural}"
@@ -52,7 +52,7 @@ class ServedResource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def served_resources(fetch: Callable[[str, str], Awaitable[bytes]]) -> list[ServedResource]:
-    """Return every resource that the API server serves, once, in its order. Raise ApiError if they can't be read."""
+    """Return each resource that the API server serves once, in its order. Raise ApiError if they can't be read."""
     resources: dict[tuple[str, str], ServedResource] = {}
     for path in ("/api", "/apis"):
         answer = msgspec.json.decode(await fetch(path, _LISTS))

@@ -1,4 +1,4 @@
-"""Read what the on-demand floor of a Pod depends on: whether the controller runs, and where ordinals start."""
+"""Read the facts on which the on-demand floor of a Pod depends: whether the controller runs, and the first ordinal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from webhook.model.review import Request
 
 FRESH_SECONDS: Final = 10.0
-"""Seconds for which the controller counts as running after a renewal of its Lease. It renews every 2 s."""
+"""Seconds for which the controller counts as running after it renews its Lease, which it does every 2 s."""
 
 _ANNOTATION: Final = FLOOR_ANNOTATION.encode()
 
@@ -53,14 +53,14 @@ class FloorFacts:
     def _observe(self, before: dict[str, Any] | None, after: dict[str, Any] | None) -> None:
         """Note a renewal: the same holder has written the Lease again.
 
-        The first sight of the Lease is none: it may be old, and clocks of hosts differ. Nor is another holder: it has
-        yet to show that it assigns Pods.
+        The first version of the Lease doesn't count: it may be old, and clocks of hosts differ. A new holder doesn't
+        count either, until it shows that it assigns Pods.
         """
         if before and after and before.get("holderIdentity") == after.get("holderIdentity"):
             self._renewed = monotonic()
 
     async def seen_from(self, view: ClusterView, request: Request, seconds: float) -> ClusterView:
-        """Return the view with what the floor of the requested Pod depends on; the same view for a Pod without a floor.
+        """Return the view with the facts for the floor of the requested Pod; for a Pod without a floor, the same view.
 
         A first ordinal that can't be read within ``seconds`` is unknown.
         """
@@ -73,7 +73,7 @@ class FloorFacts:
                 async with asyncio.timeout(seconds):
                     starts[f"{request.namespace}/{owner.name}"] = await self._start(request.namespace, owner.name)
         except (ApiError, TimeoutError, msgspec.MsgspecError) as error:
-            log.warning("the first ordinal of a StatefulSet can't be read", problem=str(error) or "no answer in time")
+            log.warning("can't read the first ordinal of a StatefulSet", problem=str(error) or "no answer in time")
         runs = monotonic() - self._renewed < FRESH_SECONDS
         return msgspec.structs.replace(view, floor_controller=runs, ordinal_starts=starts)
 

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from webhook.cluster.api import Api
 
 CONFIGURATION: Final = "spotgate"
-"""The name of both webhook configurations, as `spotgate webhook-config` gives it to them."""
+"""The name of both webhook configurations, as `spotgate webhook-config` renders them."""
 
 CONFIGURATIONS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 SERVING: Final = "serving."
-"""The prefix of the Secret's keys that name replicas. Their values name the CA of the served certificate."""
+"""The prefix of the Secret's keys that name replicas. Each value identifies the CA of the served certificate."""
 
 _FIELD_MANAGER: Final = "spotgate-certificates"
-"""The field manager of the caBundles that spotgate writes, and of nothing else: `kubectl apply` keeps them."""
+"""The field manager of only the caBundles that spotgate writes, so that `kubectl apply` keeps them."""
 
 _APPLY: Final = "application/apply-patch+yaml"
 _MERGE: Final = "application/merge-patch+json"
@@ -34,9 +34,9 @@ class CaBundles(msgspec.Struct, frozen=True):
 
     Attributes:
         kind: of the configuration.
-        resource_version: of what was read; what has changed since is not overwritten.
-        by_webhook: PEM, by the webhook's name; empty where a webhook has none.
-        hosts: whom the API server calls, as `spotgate.spotgate-system.svc`.
+        resource_version: the version that was read. A write fails if the configuration has changed since.
+        by_webhook: PEM, by the webhook's name; empty if a webhook has none.
+        hosts: the names that the API server calls, such as `spotgate.spotgate-system.svc`.
     """
 
     kind: str
@@ -57,9 +57,9 @@ def _path(kind: str) -> str:
 
 
 async def read_ca_bundles(api: Api, seconds: float, *, newest: bool = True) -> list[CaBundles]:
-    """Return the caBundles of our configurations, as far as they are there. Raise `ApiError` if they can't be read.
+    """Return the caBundles of our configurations that exist. Raise `ApiError` if they can't be read.
 
-    ``newest`` asks for what etcd holds; else the API server answers from its own copy.
+    ``newest`` reads from etcd; else the API server answers from its cache.
     """
     configurations: list[CaBundles] = []
     for kind in CONFIGURATIONS:
@@ -75,13 +75,13 @@ async def read_ca_bundles(api: Api, seconds: float, *, newest: bool = True) -> l
 
 
 async def read_webhooks(api: Api, seconds: float) -> dict[str, list[dict[str, Any]]]:
-    """Return the webhooks of our configurations that are there, by kind. Raise `ApiError` if they can't be read."""
+    """Return the webhooks of our configurations that exist, by kind. Raise `ApiError` if they can't be read."""
     stored = {kind: await api.find(f"{_path(kind)}?resourceVersion=0", dict, seconds) for kind in CONFIGURATIONS}
     return {kind: configuration.get("webhooks", []) for kind, configuration in stored.items() if configuration}
 
 
 async def ca_bundles(api: Api, seconds: float) -> dict[str, bytes]:
-    """Return the caBundle of each webhook in force that has one. Raise `ApiError` if they can't be read."""
+    """Return the caBundle of each active webhook that has one. Raise `ApiError` if they can't be read."""
     return {
         name: bundle
         for configuration in await read_ca_bundles(api, seconds, newest=False)
@@ -91,9 +91,9 @@ async def ca_bundles(api: Api, seconds: float) -> dict[str, bytes]:
 
 
 async def write_ca_bundles(api: Api, bundles: CaBundles, seconds: float) -> None:
-    """Put these caBundles into their configuration, unless that has changed since it was read.
+    """Write these caBundles into their configuration, unless it has changed since it was read.
 
-    Raise ApiError if it has (status 409), or it can't be written.
+    Raise ApiError if it has changed (status 409) or can't be written.
     """
     body = {
         "apiVersion": _API_VERSION,
@@ -125,8 +125,9 @@ async def write_secret(
 ) -> None:
     """Add entries to a Secret, and keep the others.
 
-    An entry of None is removed. Write only if ``resource_version`` is still the Secret's; empty: only if there is no
-    Secret; None: write anyway. Raise ApiError if it has changed since (status 409), or it can't be written.
+    An entry of None is removed. With a ``resource_version``, write only if it is still the Secret's. If it is empty,
+    create the Secret. If it is None, write anyway. Raise ApiError if the Secret has changed (status 409) or can't be
+    written.
     """
     path = f"/api/v1/namespaces/{namespace}/secrets"
     entries = {key: None if value is None else _base64(value) for key, value in data.items()}

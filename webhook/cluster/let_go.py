@@ -1,7 +1,7 @@
-"""Remember node pools that allowed requests take away, until the cluster shows it.
+"""Remember node pools that allowed requests remove or change, until the cluster shows the change.
 
-Until a reading of the cluster shows the effect of an allowed request, no other request may count on the pools that it
-takes away: else two fallbacks, each the last but for the other, could both be deleted at once.
+Until the cluster shows the effect of an allowed request, other requests must not rely on the pools that it removes.
+Otherwise, two requests at the same time could delete the last two fallbacks.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from webhook.model.review import Request
 
 REMEMBERED_SECONDS: Final = 30.0
-"""Seconds for which a change is remembered: as long as another validating webhook may take (its ``timeoutSeconds``).
+"""Seconds for which a change is remembered: the longest ``timeoutSeconds`` of another validating webhook.
 
-Then the API server has stored the object, or has rejected the request: so the pool is there after all."""
+After that, the API server has stored the object, or has rejected the request and the pool still exists."""
 
 _POOLS_AT_MOST: Final = 1_000
-"""The most pools that are remembered. A request for each would have to be allowed within `REMEMBERED_SECONDS`."""
+"""The maximum of remembered pools. To exceed it, as many requests would have to be allowed in `REMEMBERED_SECONDS`."""
 
 _MAY_BE_SPOT: Final = frozenset({CapacityType.SPOT, CapacityType.UNKNOWN})
 
@@ -39,14 +39,14 @@ _Identity = tuple[str, str, str, str]
 
 
 class LetGo:
-    """The node pools that allowed requests remove, each in the worst state that it may be in."""
+    """The node pools that allowed requests remove or change, each in its worst possible state."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._pools: dict[_Identity, tuple[float, Pool]] = {}
 
     def note(self, request: Request, view: ClusterView, providers: Mapping[str, Provider]) -> None:
-        """Remember the node pools that an allowed request changes. Not for dry runs."""
+        """Remember the node pools that an allowed request changes. Don't call this for dry runs."""
         try:
             changes = list(_changes(request, view, providers))
         except (MalformedObjectError, OverBoundError):
@@ -63,7 +63,7 @@ class LetGo:
             del self._pools[next(iter(self._pools))]
 
     def applied(self, view: ClusterView) -> ClusterView:
-        """Return the view with the remembered changes applied. Forget those that it shows already, and old ones."""
+        """Return the view with the remembered changes applied. Forget those that are old or visible."""
         if not self._pools or view.pools is None:
             return view
         pools = {pool.identity: pool for pool in view.pools}
@@ -87,7 +87,7 @@ def _changes(
     if request.sub_resource not in {"", "scale"}:
         return
     new = None if is_null(request.object) else decode_object(request.object)
-    replicas = ((new or {}).get("spec") or {}).get("replicas") or 0  # the API server leaves out 0
+    replicas = ((new or {}).get("spec") or {}).get("replicas") or 0  # the API server omits 0
     if readers is not None:
         identities = {(reader.provider, reader.kind, request.namespace, request.name) for reader in readers.readers}
         before = next((pool for pool in view.pools or () if pool.identity in identities), None)
@@ -111,15 +111,15 @@ def _changes(
 
 
 def _through_template(request: Request, view: ClusterView, template: Pool | None) -> Iterator[tuple[Pool, Pool]]:
-    """Yield each pool whose machines are those of the template, before and after the request for it."""
+    """Yield each pool that uses the template, before and after the request for the template."""
     ref = (request.kind.kind, request.namespace, request.name)
     yield from ((pool, with_template(pool, template)) for pool in view.pools or () if pool.template == ref)
 
 
 def _worst(before: Pool | None, after: Pool | None) -> Pool | None:
-    """Return the worse of a pool's two states for other requests, or None if the change makes nothing worse."""
+    """Return the state of a pool that is worse for other requests, or None if the change makes nothing worse."""
     if after is not None and not after.deleting and after.capacity in _MAY_BE_SPOT:
-        return after  # it needs a fallback, and is none
+        return after  # it needs a fallback, and isn't one
     if before is None or before.capacity in _MAY_BE_SPOT or before.unusable:
         return None
     if after is None or _gives(after) != _gives(before):

@@ -1,10 +1,10 @@
 """Follow the state of a live cluster: node pools, Namespaces, and Nodes.
 
-PodDisruptionBudgets too, where a policy needs them. Nothing waits for those where they can't be read: they are unknown.
+PodDisruptionBudgets too, if a policy needs them. If they can't be read, they are unknown, and nothing waits for them.
 
-`view` answers from copies that watches keep up to date. They stay in use while the API server can't be reached, however
-long that takes: where Pods may be placed seldom changes, and `silence` says how old they may be. What must be right to
-the moment asks `fresh`, which reads the node pools themselves.
+`view` answers from copies that watches keep up to date. They stay in use while the API server is unreachable, for any
+time, because the placement of Pods seldom changes. `silence` returns their age. Requests that need the current state
+use `fresh`, which lists the node pools.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from webhook.cluster.source import WatchedResource
 
 _COMPANY: Final = 0.005
-"""Seconds that a fresh reading waits for other requests that need one, as where many node pools are applied at once."""
+"""Seconds that a fresh reading waits for other requests that need one. Many node pools can be applied at once."""
 
 
 class LiveState:
@@ -77,7 +77,7 @@ class LiveState:
             group.create_task(self._follow_version())
 
     async def synced(self) -> None:
-        """Wait until everything has been read, for the first time."""
+        """Wait until everything has been read once."""
         await self._synced.wait()
 
     def why_not_synced(self) -> str:
@@ -88,7 +88,7 @@ class LiveState:
         return unread(unknown.source, unknown.problem) if unknown is not None else "the API server's version is unknown"
 
     def silence(self) -> float:
-        """Return the seconds since the API server last sent something, for the resource where that is longest ago."""
+        """Return the seconds since the last message of the API server, for the least recent resource."""
         return monotonic() - min(mirror.heard for mirror in self._needed)
 
     def view(self) -> ClusterView:
@@ -103,7 +103,7 @@ class LiveState:
 
     async def fresh(self) -> ClusterView:
         """Return the view with newly read node pools."""
-        # A reading is shared only by those who come before it begins: it may miss what later ones are about.
+        # Only requests from before a reading begins share it: it may miss the changes of later ones.
         if self._next_reading is None:
             self._next_reading = asyncio.create_task(self._read())
         return await asyncio.shield(self._next_reading)
@@ -127,7 +127,7 @@ class LiveState:
         return self._same_pools(item for mirror in self._pools for item in mirror.items.values())
 
     def _same_pools(self, items: Iterable[Pool | tuple[Size, ...]]) -> Joined:
-        """Return the pools, sorted; the same tuple while they are equal, as rules remember what they work out of it."""
+        """Return the pools, sorted; the same tuple while they are equal, because rules cache results by it."""
         joined = join(items)
         pools = tuple(sorted(joined.pools, key=lambda pool: pool.identity))
         same = self._last_pools.pools if pools == self._last_pools.pools else pools
@@ -191,7 +191,7 @@ class _Derived(Generic[T]):
 def _remedy(source: WatchedResource[Any], problem: BaseException | None) -> str:
     match problem:
         case ApiError(status=HTTPStatus.FORBIDDEN):
-            return f"allow spotgate's ServiceAccount to list and watch {source}"
+            return f"permit spotgate's ServiceAccount to list and watch {source}"
         case ApiError(status=HTTPStatus.UNAUTHORIZED):
             return "give spotgate credentials that the API server accepts"
-    return "try again; if that does not help, see spotgate's log"
+    return "try again; if that doesn't help, see spotgate's log"

@@ -1,6 +1,6 @@
 """Keep a copy of one resource of an API server up to date: list it once, then watch it.
 
-What was seen last is kept while the API server can't be reached: a copy that is a little old places Pods well enough.
+While the API server is unreachable, the copy stays in use: a slightly old copy is good enough to place Pods.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _GO_ON: Final = frozenset(
         HTTPStatus.SERVICE_UNAVAILABLE,
     }
 )
-"""After these a watch continues. After others, as 410 (too old) or 504 (too new), all objects are listed again."""
+"""After these errors, a watch continues. After others, as 410 (too old) or 504 (too new), list all objects again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,17 +48,17 @@ class Pace:
     """Intervals and timeouts of requests to an API server, in seconds.
 
     Attributes:
-        first: the pause after a failure; doubled each time, and varied so that replicas don't ask all at once.
-        most: the longest pause; a resource that the cluster does not have is looked for at this interval.
-        steady: who has watched so long begins with the first pause again.
-        answer: for an answer that is no watch. The API server's own calls to a webhook last 3 s in our configuration.
-        watch: after which a new watch begins; client-go takes five to ten minutes.
-        silence: without data a connection counts as lost; the API server sends something every minute.
-        version: between looks at the API server's version.
-        forbidden: after so long of nothing but 403 what was known is unknown. An API server that starts refuses
-            everybody until it has read the roles: seconds, and in a large cluster tens of them.
-        apart: between the starts of two fresh readings, whatever is asked: at most ten a second, each a list of all
-            node pools. Who needs one waits that long at most, of the 2 s that a request has for it.
+        first: the pause after a failure; doubled each time, and varied so that replicas don't retry together.
+        most: the longest pause, and the interval to look for a resource that the cluster doesn't have.
+        steady: after a watch of this length, pauses start at `first` again.
+        answer: the timeout of a request other than a watch. The API server waits 3 s for our webhooks.
+        watch: the length of a watch; client-go uses five to ten minutes.
+        silence: the time without data after which a connection is lost; the API server sends something every minute.
+        version: the interval to read the API server's version.
+        forbidden: after this time of only 403, the resource is unknown. A starting API server answers 403 until it has
+            read all roles, which takes seconds, or tens of seconds in a large cluster.
+        apart: the least time between the starts of two fresh readings, each a list of all node pools: at most ten a
+            second. A request waits at most this long, of the 2 s that it has for a reading.
     """
 
     first: float = 0.5
@@ -72,7 +72,7 @@ class Pace:
     apart: float = 0.1
 
     def pauses(self) -> Iterator[float]:
-        """Yield the delays before one retry after the other."""
+        """Yield the delay before each retry."""
         pause = self.first
         while True:
             yield pause * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
@@ -82,15 +82,15 @@ class Pace:
 class Mirror(Generic[T]):
     """An up-to-date copy of one resource.
 
-    ``replaced`` is called with what was kept of an object and what is kept now; None: there is none.
+    ``replaced`` is called with the previous and the new part of an object; None: no object.
 
     Attributes:
         items: the part of each object that is kept.
         changes: counts the changes of `items`.
-        known: they have been listed and are watched, or the cluster does not have such a resource. That stays so while
-            the API server can't be reached or does not know us (401), and ends when it keeps forbidding it (403).
-        problem: what keeps it from being up to date; None while nothing does.
-        heard: when the API server was last heard of, by `time.monotonic`.
+        known: the objects have been listed, or the cluster doesn't have the resource. Stays True while the API server
+            is unreachable or rejects the credentials (401), and becomes False if it keeps answering 403.
+        problem: why the copy isn't up to date; None if it is.
+        heard: the time of the last message of the API server, by `time.monotonic`.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Mirror(Generic[T]):
                 await self._follow()
             except ApiError as error:
                 self._failed(error)
-            except Exception as error:  # noqa: BLE001 - one object that we can't digest must not end the server
+            except Exception as error:  # noqa: BLE001 - an object that we can't handle must not end the server
                 self._resource_version = ""
                 frame = traceback.extract_tb(error.__traceback__)[-1]
                 self._failed(ApiError(f"a bug in spotgate: {type(error).__name__} at {frame.filename}:{frame.lineno}"))
@@ -176,7 +176,7 @@ class Mirror(Generic[T]):
             self._replace(key, item)
 
     def _replace(self, key: ObjectKey, item: T | None) -> bool:
-        """Keep this part of an object; None: it is gone. Return whether that is a change."""
+        """Store this part of an object; None: deleted. Return whether that is a change."""
         before = self.items.get(key)
         if before == item:
             return False
@@ -193,7 +193,7 @@ class Mirror(Generic[T]):
         self._forbidden_since = math.inf
         if self.problem is not None:
             self.problem = None
-            log.info("resource followed again", resource=str(self.source))
+            log.info("resource watched again", resource=str(self.source))
         self.known = True
         self._changed()
 
@@ -201,9 +201,9 @@ class Mirror(Generic[T]):
         if error.status not in _GO_ON:
             self._resource_version = ""
         if error.status == HTTPStatus.GONE:
-            return  # nothing is wrong: the API server forgets what happened long ago
+            return  # nothing is wrong: the API server forgets old events
         if str(error) != str(self.problem):
-            log.warning("resource not followed", resource=str(self.source), problem=str(error))
+            log.warning("resource not watched", resource=str(self.source), problem=str(error))
         self.problem = error
         now = monotonic()
         forbidden = error.status == HTTPStatus.FORBIDDEN

@@ -1,4 +1,4 @@
-"""The resources that spotgate reads from a live cluster, and one reading of all of them."""
+"""Define the resources that spotgate reads from a live cluster, and read all of them once."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def all_pools(providers: Collection[Provider]) -> list[WatchedResource[Pool | tuple[Size, ...]]]:
-    """Return the sources of node pools of every kind, and of their sizes. Many clusters lack some of them."""
+    """Return the sources of all kinds of node pools, and of their sizes. Many clusters lack some of them."""
     readers = [each for each in readers_by_resource(providers).values() if each.any.listed_in is None]
     return [
         *(_of_kind(reader.any, reader.read) for reader in readers),
@@ -70,7 +70,7 @@ def all_namespaces() -> WatchedResource[Mapping[str, str]]:
 
 
 def all_nodes(providers: Collection[Provider]) -> WatchedResource[NodeFacts]:
-    """Return the source of the facts that Nodes tell about their cluster."""
+    """Return the source of the facts that Nodes show about their cluster."""
     return WatchedResource(
         resource="nodes",
         read=lambda each, raw: node_facts(each.labels or {}, msgspec.json.decode(raw, type=Node), providers, each.name),
@@ -85,7 +85,7 @@ def all_budgets() -> WatchedResource[DisruptionBudget]:
 
 
 async def api_server_release(api: Api, seconds: float) -> str:
-    """Read the API server's version as it writes it, such as ``v1.31.4-gke.100``. Raise ApiError on failure."""
+    """Read the version string of the API server, such as ``v1.31.4-gke.100``. Raise ApiError on failure."""
     version: str = (await api.find("/version", dict, seconds) or {}).get("gitVersion", "")
     return version
 
@@ -96,7 +96,7 @@ async def api_server_version(api: Api, seconds: float) -> tuple[int, int] | None
 
 
 def unread(source: WatchedResource[Any], problem: BaseException | None) -> str:
-    """Return which resource could not be read, and why: ``nodes can't be read: 403 Forbidden: ...``."""
+    """Return the resource that couldn't be read, and why: ``nodes can't be read: 403 Forbidden: ...``."""
     match problem:
         case None:
             return f"{source} are not known yet"
@@ -110,8 +110,8 @@ class Reading:
     """The result of reading a cluster.
 
     Attributes:
-        failures: what could not be read, and why: ``nodes can't be read: 500 Internal Server Error: ...``
-        forbidden: what may not be listed, by API group and plural.
+        failures: the resources that couldn't be read, and why: ``nodes can't be read: 500 Internal Server Error: ...``
+        forbidden: the resources that the user can't list, by API group and plural.
     """
 
     view: ClusterView
@@ -120,12 +120,12 @@ class Reading:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Return what is unknown about the cluster, and why."""
+        """Return the unknown facts about the cluster, and why."""
         return (*self.failures, *refusals(self.forbidden))
 
 
 def refusals(forbidden: Mapping[tuple[str, str], ApiError]) -> list[str]:
-    """Return in one line what may not be listed, by API group and plural: the API server says the same of each."""
+    """Return the resources that can't be listed in one line, because the API server gives the same reason for each."""
     errors = {".".join(filter(None, (plural, group))): error for (group, plural), error in forbidden.items()}
     names = sorted(errors)
     return [f"{', '.join(names)} can't be read: {errors[names[-1]]}"] if names else []
@@ -134,7 +134,7 @@ def refusals(forbidden: Mapping[tuple[str, str], ApiError]) -> list[str]:
 async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: bool, seconds: float) -> Reading:
     """Read the cluster as it is now.
 
-    Raise ApiError if there is no answer, or the credentials are refused; nothing else was asked then.
+    Raise ApiError if there is no answer, or the credentials are rejected. In these cases, read nothing else.
     """
     try:
         version = await api_server_version(api, seconds)
@@ -168,7 +168,7 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
         namespaces=labels_by_namespace(namespaces or {}),
         api_server=version,
         why_unknown=why_unknown,
-        remedy="let the user list them (the ClusterRole in manifests/base/rbac.yaml), or try again",
+        remedy="permit the user to list them (see the ClusterRole in manifests/base/rbac.yaml), or try again",
         budgets=None if budgets_by_key is None else by_namespace(budgets_by_key),
     )
     return Reading(view, tuple(sorted(failures)), forbidden)

@@ -1,7 +1,7 @@
-"""List and watch one resource of an API server, in one or all namespaces; memory holds one page at a time.
+"""List and watch one resource of an API server, in one or all namespaces, with one page in memory at a time.
 
-`kubernetes.aio.watch` is not used: it opens a client with a TLS context for each watch, and begins the next watch
-without a pause.
+`kubernetes.aio.watch` isn't used, because it opens a client with a TLS context for each watch, and starts the next
+watch without a pause.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Listing(Generic[T]):
     """All objects of a resource at one moment.
 
     Attributes:
-        version: of the API that they were listed with.
-        resource_version: from where a watch can go on.
+        version: the API version of the list.
+        resource_version: the version from which a watch can continue.
     """
 
     version: str
@@ -60,14 +60,14 @@ class Listing(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedResource(Generic[T]):
-    """A resource, and the part of its objects that is kept.
+    """A resource, and the part of its objects that spotgate keeps.
 
     Attributes:
-        versions: those that can be read, the preferred one first.
-        read: returns the part of an object that is kept.
-        namespace: the namespace that is read; empty: all.
+        versions: the supported API versions, the preferred one first.
+        read: returns the part of an object to keep.
+        namespace: the namespace to read; empty: all.
         fields: a field selector; empty: all objects.
-        optional: some clusters do not have the resource.
+        optional: some clusters don't have the resource.
     """
 
     group: str = ""
@@ -83,7 +83,7 @@ class WatchedResource(Generic[T]):
         return f"{self.resource}.{self.group}" if self.group else self.resource
 
     async def list(self, api: Api, seconds: float) -> Listing[T] | None:
-        """List all objects as they are now. Return None if the cluster has no such resource.
+        """List all objects as they are now. Return None if the cluster doesn't have the resource.
 
         Raise ApiError if they can't be listed.
         """
@@ -101,8 +101,8 @@ class WatchedResource(Generic[T]):
     ) -> AsyncIterator[aiohttp.StreamReader]:
         """Yield the lines of a watch, each an event or a bookmark.
 
-        The API server ends the watch after ``seconds``; after ``silence`` seconds without a line the connection is
-        lost. Raise ApiError if it can't be watched, or the connection was lost.
+        The API server ends the watch after ``seconds``. After ``silence`` seconds without a line, the connection is
+        lost. Raise ApiError if the resource can't be watched, or the connection is lost.
         """
         query = urlencode(
             {
@@ -134,10 +134,10 @@ class WatchedResource(Generic[T]):
         return Listing(version, resource_version, items)
 
     async def _lacks(self, api: Api, version: str, error: ApiError, seconds: float) -> bool:
-        """Return whether listing failed because the cluster does not have this resource."""
+        """Return whether the list failed because the cluster doesn't have this resource."""
         if error.status != HTTPStatus.FORBIDDEN:
             return error.status == HTTPStatus.NOT_FOUND
-        # Permission is looked at before existence. Discovery, which everybody may read, tells the two apart.
+        # The API server checks permission before existence. Discovery, which all users can read, distinguishes the two.
         try:
             served = await api.find(f"/apis/{self.group}/{version}", dict, seconds)
         except ApiError:
@@ -164,7 +164,7 @@ class _Object(msgspec.Struct):
 
 
 PAGE: Final = 500
-"""Objects in one response, as kubectl asks for them."""
+"""Objects in one response, as for kubectl."""
 
 
 class ListMeta(msgspec.Struct):
@@ -186,9 +186,9 @@ async def pages(
 ) -> AsyncIterator[ObjectPage]:
     """Yield all objects of a resource, `PAGE` at a time, in the order of namespaces and names.
 
-    With ``renew``, go on behind the last object where the API server has forgotten the state that the first page showed
-    (410, after some five minutes). Later pages are of a later state then, so nothing may be watched from here. Raise
-    ApiError if they can't be listed.
+    With ``renew``, continue after the last object if the API server has forgotten the state of the first page (410,
+    after about five minutes). Later pages then show a later state, so don't start a watch from it. Raise ApiError if
+    the objects can't be listed.
     """
     asked = {"limit": str(PAGE), **(query or {})}
     while True:

@@ -1,4 +1,4 @@
-"""Build the view of a cluster from its objects, the same whether they come from files or an API server.
+"""Build the view of a cluster from its objects, which come from files or an API server.
 
 Node pools are read by `webhook.capacity.providers.reader.PoolReader`.
 """
@@ -31,13 +31,13 @@ _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
-    """The facts that a Node tells about its cluster.
+    """The facts that a Node shows about its cluster.
 
     Attributes:
-        providers: names of the providers whose nodes have such labels.
-        kind: what it says of its pool; None: it is of no provider, or of one that does not label spot nodes.
-        kubelet: (major, minor); None: it does not say.
-        names: its name, and its hostname label if that is another.
+        providers: names of the providers whose nodes have these labels.
+        kind: the facts about its pool; None: no provider's, or a provider that doesn't label spot nodes.
+        kubelet: (major, minor); None: unknown.
+        names: its name, and its hostname label if it differs.
     """
 
     providers: frozenset[str]
@@ -47,7 +47,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
 
 class NodeTally:
-    """The sum of the facts of all Nodes. Adding a Node costs as much as its pool has kinds of Nodes."""
+    """The sum of the facts of all Nodes. The cost of adding a Node depends only on the kinds of Nodes in its pool."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[frozenset[str], tuple[int, int] | None]] = Counter()
@@ -82,7 +82,7 @@ class NodeTally:
 
 
 def namespace_labels(name: str, labels: Mapping[str, str]) -> dict[str, str]:
-    """Return a Namespace's labels, with the one that the API server adds to each."""
+    """Return a Namespace's labels, with the label that the API server adds to each Namespace."""
     return {**labels, NAMESPACE_NAME_LABEL: name}
 
 
@@ -111,18 +111,18 @@ def with_pools(nodes: ClusterView, pools: tuple[Pool, ...] | None) -> ClusterVie
 
 @lru_cache(1024)
 def version_of(text: str) -> tuple[int, int] | None:
-    """Return (major, minor) of a version as Kubernetes writes it, such as ``v1.31.4-gke.100``."""
+    """Return (major, minor) of a version of Kubernetes, such as ``v1.31.4-gke.100``, or None if it is malformed."""
     match = _VERSION.match(text)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def labels_by_namespace(namespaces: Mapping[tuple[str, str], Mapping[str, str]]) -> dict[str, Mapping[str, str]]:
-    """Return the labels of Namespaces, which are given by the key of each object, by name."""
+    """Return the labels of Namespaces by name."""
     return {name: labels for (_, name), labels in namespaces.items()}
 
 
 def by_namespace(objects: Mapping[tuple[str, str], NamespacedObject]) -> dict[str, tuple[NamespacedObject, ...]]:
-    """Return the objects of each namespace, sorted by name. They are given by namespace and name."""
+    """Group objects by namespace, sorted by name."""
     grouped: dict[str, list[NamespacedObject]] = {}
     for (namespace, _), item in sorted(objects.items(), key=itemgetter(0)):
         grouped.setdefault(namespace, []).append(item)

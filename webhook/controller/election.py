@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
 LEASE_SECONDS: Final = 10
-"""Another candidate takes over after so long without a renewal. With the time to look, a Pod waits 13 s at most."""
+"""If the leader renews nothing for this time, another candidate becomes the leader. A Pod waits at most 13 s."""
 RENEW_SECONDS: Final = 7
-"""A leader that could not renew for so long steps down."""
+"""A leader that can't renew for this time steps down."""
 RETRY_SECONDS: Final = 2
-"""Between two renewals, or two looks of a candidate. The webhook counts the controller as running for 10 s."""
+"""Between renewals, and between checks of a candidate. The webhook treats the controller as running for 10 s."""
 ACT_SECONDS: Final = 8
-"""A leader assigns nothing if its last renewal is older: it may have been paused, and have a successor by now."""
+"""A leader whose last renewal is older assigns nothing: it may have been paused, and another one may lead."""
 
 log: FilteringBoundLogger = structlog.get_logger()
 
@@ -43,11 +43,11 @@ class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
 
     Args:
         client: returns the client with the newest credentials.
-        may_renew: whether a renewal is deserved.
+        may_renew: returns whether the leader may renew its Lease.
     """
 
     def __init__(self, namespace: str, client: Callable[[], ApiClient], may_renew: Callable[[], bool]) -> None:
-        # A name for each term: a webhook can tell a renewal from a new leader.
+        # Each term has its own name, so that a webhook can distinguish a renewal from a new leader.
         super().__init__(FLOOR_LEASE, namespace, f"spotgate-{uuid.uuid4()}", client())
         self._client = client
         self._may_renew = may_renew
@@ -62,7 +62,7 @@ class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
     async def get(self, name: str, namespace: str) -> Any:  # noqa: ANN401 - the library's
         """Return the Lease, or the error.
 
-        A leader that sees another one, as after a jump of a clock, assigns no more.
+        A leader that sees another leader, such as after a clock change, stops assigning.
         """
         self.api_instance.api_client = self._client()
         there, record = await self._attempt(super().get(name, namespace), (False, ApiException(reason="no answer")))
@@ -77,7 +77,7 @@ class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
 
     async def update(self, name: str, namespace: str, updated_record: LeaderElectionRecord) -> bool:
         """Renew or take the Lease. Return whether that succeeded."""
-        if self.renewed > -math.inf and not self._may_renew():  # however long ago: only another candidate takes it
+        if self.renewed > -math.inf and not self._may_renew():  # however old: only another candidate can take it
             return False
         return await self._write(super().update(name, namespace, updated_record))
 
@@ -124,7 +124,7 @@ async def elect(
     may_renew: Callable[[], bool],
 ) -> None:
     """Be a candidate until cancelled, and ``lead`` while elected."""
-    logging.getLogger("kubernetes.aio.leaderelection").setLevel(logging.CRITICAL)  # it logs each try with a traceback
+    logging.getLogger("kubernetes.aio.leaderelection").setLevel(logging.CRITICAL)  # it logs tracebacks
     while True:
         lock = Lock(namespace, client, may_renew)
 

@@ -1,4 +1,4 @@
-"""Lead: assign each gated Pod by one PATCH, which places the Pod, labels it, and removes its gate."""
+"""Assign each gated Pod with one PATCH, which places the Pod, labels it, and removes its gate."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ if TYPE_CHECKING:
 
 _SELECTING: Final = ("/spec/nodeSelector", "/spec/affinity")
 _PLACING: Final = (*_SELECTING, "/spec/tolerations")
-"""What the API server lets change in a gated Pod."""
+"""The fields that the API server allows to change in a gated Pod."""
 _AT_ONCE: Final = 32
-"""PATCHes in flight. Some 10 make an API server busy; more hide the latency of its webhooks."""
+"""PATCHes in flight. About 10 keep an API server busy; more only hide the latency of its webhooks."""
 _ANSWER_SECONDS: Final = 5.0
 _PAUSE_SECONDS: Final = 0.25
-"""Before an assignment that was not answered, or met a changed Pod, is tried again; doubled each time."""
+"""Seconds before a retry of an assignment without an answer, or of a Pod that has changed. Doubled for each retry."""
 _PAUSE_AT_MOST: Final = 4.0
 _REFUSALS: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY})
-"""The answers after which the same PATCH would fail again."""
+"""Status codes after which the same PATCH would fail again."""
 _CHANGED: Final = frozenset({HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND})
-"""The answers for a Pod that has changed, perhaps by this very PATCH, or is gone, as the watch will show."""
+"""Status codes for a Pod that has changed (maybe by this PATCH) or is gone. The watch will show which."""
 _INAPPLICABLE: Final = "the server rejected our request due to an error in our request"
-"""Text of a 422 for a JSON Patch that removes what is not there: the Pod has no gate any more."""
+"""Text of a 422 for a JSON Patch that removes a missing field: the gate is already gone."""
 _UNAUTHORIZED: Final = 'is forbidden: User "'
-"""Text of a 403 by RBAC, not by admission: of an API server that starts, or of an incomplete installation."""
+"""Text of a 403 from RBAC instead of admission: the API server is starting, or the installation is incomplete."""
 _PATCH_TYPE: Final = "application/json-patch+json"
 
 log: FilteringBoundLogger = structlog.get_logger()
 
 
 class Leader:
-    """The assignments of one process, while it leads.
+    """The assignments of one process while it is the leader.
 
     Args:
-        view: returns the cluster as it is known.
+        view: returns the newest view of the cluster.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Leader:
         self._places = asyncio.Semaphore(_AT_ONCE)
 
     def take(self, before: FloorPod | None, after: FloorPod | None) -> None:
-        """Take in what the watch shows of one Pod."""
+        """Handle a change of one Pod that the watch reports."""
         self._look_at(self._ledger.replace(before, after))
 
     def _look_at(self, owner: str) -> None:
@@ -79,7 +79,7 @@ class Leader:
         self._wake.set()
 
     async def lead(self, leads: Callable[[], bool]) -> None:
-        """Assign Pods until cancelled, as long as ``leads`` holds."""
+        """Assign Pods while ``leads`` returns True, until cancelled."""
         log.info("leading")
         self._ledger.reset()
         self._at_work.clear()
@@ -94,7 +94,7 @@ class Leader:
                     self._at_work[owner] = group.create_task(self._work_on(owner, leads))
 
     async def _work_on(self, owner: str, leads: Callable[[], bool]) -> None:
-        """Assign the Pods of one ReplicaSet until none is due. No other task counts them meanwhile."""
+        """Assign the Pods of one ReplicaSet until none is due. Only one task at a time does this for a ReplicaSet."""
         pause = _PAUSE_SECONDS
         while due := self._ledger.due(owner):
             if leads() and all(await asyncio.gather(*(self._assign(each, leads) for each in due))):
@@ -132,7 +132,7 @@ class Leader:
             self._ledger.reopen(pod)
 
     def _operations(self, pod: FloorPod, capacity: str) -> list[dict[str, Any]]:
-        """Return the JSON Patch of an assignment. It fails if the Pod has changed."""
+        """Return the JSON Patch of an assignment, which fails if the Pod has changed."""
         gate = pod.gates.index(FLOOR_GATE)
         operations: list[dict[str, Any]] = [
             {"op": "replace", "path": "/metadata/resourceVersion", "value": pod.version},
@@ -143,7 +143,7 @@ class Leader:
         placing = [each for each in self._decide(pod, capacity) if each["path"].startswith(_PLACING)]
         if not any(each["path"].startswith(_SELECTING) for each in placing):
             where = f"{pod.namespace}/{pod.name}"
-            log.warning("the policies place the Pod nowhere: it is only released", pod=where, to=capacity)
+            log.warning("no policy places the Pod: it is only released", pod=where, to=capacity)
             return operations
         metadata = msgspec.json.decode(pod.raw)["metadata"]
         marks = [("labels", ASSIGNED_LABEL, capacity)]
@@ -156,7 +156,7 @@ class Leader:
         return [*placing, *operations]
 
     def _decide(self, pod: FloorPod, capacity: str) -> list[dict[str, Any]]:
-        """Return what the webhook's policies add to a Pod that is assigned so."""
+        """Return the fields that the webhook's policies add to a Pod with this assignment."""
         request = Request(
             uid=pod.uid,
             operation="CREATE",

@@ -1,8 +1,7 @@
-"""Count the Pods of each ReplicaSet, and say which Pod is assigned next, and where.
+"""Count the Pods of each ReplicaSet, and decide which Pod to assign next, and where.
 
-A Pod is assigned to spot only if enough others are known to be on demand. So what is not known counts for caution: a
-Pod that was sent to on-demand does not count before the API server has answered, one that was sent to spot counts at
-once.
+A Pod is assigned to spot only if enough others are known to be on demand. Unknown assignments count with caution: one
+to on-demand counts only after the API server has answered, and one to spot counts at once.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ if TYPE_CHECKING:
 ON_DEMAND: Final = "on-demand"
 SPOT: Final = "spot"
 RELEASE: Final = ""
-"""The gate is removed, and nothing else is changed."""
+"""Remove the gate, and change nothing else."""
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """One Pod, and where it is assigned: `ON_DEMAND`, `SPOT`, or `RELEASE`."""
+    """One Pod and its assignment: `ON_DEMAND`, `SPOT`, or `RELEASE`."""
 
     pod: FloorPod
     capacity: str
 
 
 class Ledger:
-    """The Pods of workloads with a floor, as the watch and the answers to PATCHes show them.
+    """The Pods of workloads with a floor, according to the watch and the answers to PATCHes.
 
     Args:
         is_on_demand: whether the Node with this name is an on-demand node; False for unknown Nodes.
@@ -47,7 +46,7 @@ class Ledger:
         self._refused: set[str] = set()
 
     def replace(self, before: FloorPod | None, after: FloorPod | None) -> str:
-        """Take in what the watch shows of one Pod; None: it is gone. Return the UID of its owner."""
+        """Handle a change of one Pod that the watch reports; None: deleted. Return the UID of its owner."""
         pod = after or before
         if pod is None:
             return ""
@@ -75,7 +74,7 @@ class Ledger:
     def due(self, owner: str) -> list[Assignment]:
         """Return the assignments to send now for the Pods of one ReplicaSet.
 
-        Those to on-demand come first. Those to spot follow when all of these have been answered.
+        Assignments to on-demand come first. Assignments to spot follow after the API server has answered all of those.
         """
         pods = [pod for pod in self._pods.get(owner, {}).values() if pod.alive]
         if not any(pod.gated for pod in pods):
@@ -88,23 +87,23 @@ class Ledger:
             if not pod.gated or pod.uid in self._sent.keys() - self._open:
                 continue
             capacity = self._sent.get(pod.uid, RELEASE)
-            # One to spot that was not answered is decided again: on-demand Pods may have gone since.
+            # Decide an unanswered assignment to spot again, because on-demand Pods may have been deleted since.
             if capacity != ON_DEMAND and pod.floor is not None and pod.uid not in self._refused:
                 count += pod.uid not in self._sent
                 planned = kept + coming + len(chosen[ON_DEMAND])
                 capacity = ON_DEMAND if planned < pod.floor.need(count) else SPOT
             chosen[capacity].append(Assignment(pod, capacity))
-        waits = coming or chosen[ON_DEMAND]  # those that are open are coming
+        waits = coming or chosen[ON_DEMAND]  # unanswered assignments count as coming
         return [*chosen[RELEASE], *chosen[ON_DEMAND], *([] if waits else chosen[SPOT])]
 
     def _is_settled(self, pod: FloorPod) -> bool:
-        """Return whether the Pod counts: it is bound, assigned, or sent to be."""
+        """Return whether the Pod counts: it is bound, assigned, or its assignment is sent."""
         if pod.gated:
             return self._sent.get(pod.uid, RELEASE) != RELEASE
         return bool(pod.node or pod.assigned)
 
     def _is_kept(self, pod: FloorPod) -> bool:
-        """Return whether the Pod counts as on demand: by the Node on which it is bound, whatever its label says."""
+        """Return whether the Pod counts as on demand: by its Node if it is bound, whatever its label says."""
         if pod.node:
             return self._is_on_demand(pod.node)
         if pod.gated:
@@ -112,7 +111,7 @@ class Ledger:
         return pod.assigned == ON_DEMAND
 
     def send(self, assignment: Assignment) -> bool:
-        """Note that an assignment is sent. Return False if the Pod has been assigned or has gone meanwhile."""
+        """Note that an assignment is sent. Return False if the Pod is assigned or gone in the meantime."""
         pod = assignment.pod
         there = self._pods.get(pod.owner, {}).get(pod.uid)
         if there is None or not (there.gated and there.alive):
@@ -122,24 +121,24 @@ class Ledger:
         return True
 
     def confirm(self, pod: FloorPod) -> float:
-        """Note that the API server has taken the assignment. Return for how many seconds the Pod waited."""
+        """Note that the API server has accepted the assignment. Return the seconds that the Pod waited."""
         self._answered.add(pod.uid)
         waited = monotonic() - self._waiting_since.pop(pod.uid, monotonic())
-        if pod.uid not in self._pods.get(pod.owner, {}):  # deleted meanwhile
+        if pod.uid not in self._pods.get(pod.owner, {}):  # deleted in the meantime
             self._forget(pod.uid)
         return waited
 
     def reopen(self, pod: FloorPod) -> None:
-        """Note that nobody knows whether the API server has taken the assignment. It is due again, and counts."""
+        """Note that the result of an assignment is unknown. It is due again, and counts."""
         self._open.add(pod.uid)
 
     def refuse(self, pod: FloorPod) -> None:
-        """Note that the API server refuses the assignment. The Pod is only released."""
+        """Note that the API server rejects the assignment. The Pod is only released."""
         self._sent.pop(pod.uid, None)
         self._refused.add(pod.uid)
 
     def reset(self) -> None:
-        """Forget what was sent: another leader may have assigned Pods since."""
+        """Forget all sent assignments, because another leader may have assigned Pods since."""
         for sent in (self._sent, self._answered, self._open):
             sent.clear()
 
@@ -151,12 +150,12 @@ class Ledger:
                 yield owner
 
     def oldest(self) -> float:
-        """Return for how many seconds the Pod that waits longest has waited."""
+        """Return the waiting time of the Pod that has waited longest, in seconds."""
         now = monotonic()
         return now - min(self._waiting_since.values(), default=now)
 
     def tally(self) -> dict[str, int]:
-        """Return the number of living Pods by where they are assigned; ``gated`` are those that wait."""
+        """Return the number of living Pods by assignment. ``gated`` Pods wait for theirs."""
         counts = {ON_DEMAND: 0, SPOT: 0, "gated": 0}
         for pods in self._pods.values():
             for pod in pods.values():

@@ -1,4 +1,4 @@
-"""ControllerMetrics of the controller, and the port that serves them."""
+"""Define the metrics of the controller, and serve them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from webhook.controller.ledger import Ledger
 
 _BUCKETS: Final = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Seconds. A Pod waits for some tens of milliseconds, and for some 13 s if the leader dies."""
+"""Seconds. A Pod waits for tens of milliseconds, or for about 13 s if the leader dies."""
 
 
 class ControllerMetrics:
@@ -55,7 +55,7 @@ class ControllerMetrics:
 
 
 class _StateCollector(Collector):
-    """The gauges, read when they are asked for."""
+    """The gauges, with values read at each scrape."""
 
     def __init__(self, ledger: Ledger, leads: Callable[[], bool]) -> None:
         self._ledger = ledger

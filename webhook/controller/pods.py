@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from webhook.cluster.source import ListedMetadata
 
 _MARK: Final = FLOOR_ANNOTATION.encode()
-"""Text in every Pod that matters: the annotation and the gate have one name."""
+"""Text in every relevant Pod: the annotation and the gate have the same name."""
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -24,8 +24,8 @@ class FloorPod(msgspec.Struct, frozen=True, kw_only=True):
     """One Pod of a workload with a floor.
 
     Attributes:
-        owner: the namespace and the UID of its ReplicaSet, as anybody can name an owner in another namespace.
-        floor: the floor; None if there is none that counts: the Pod is only released.
+        owner: the namespace and the UID of its ReplicaSet. The namespace prevents owners in other namespaces.
+        floor: the floor; None if no valid one exists, and the Pod is only released.
         gates: the names of its scheduling gates.
         assigned: the value of its label: ``on-demand``, ``spot``, or empty.
         node: the name of the Node on which it is bound; empty if it is not.
@@ -87,7 +87,7 @@ _decoder: Final = msgspec.json.Decoder(_Pod)
 
 
 def read_pod(_: ListedMetadata, raw: msgspec.Raw) -> FloorPod | None:
-    """Return the parts of a Pod that matter for floors, or None for a Pod without annotation and gate."""
+    """Return the parts of a Pod that floors depend on, or None for a Pod without annotation and gate."""
     text = bytes(raw)
     if _MARK not in text:
         return None

@@ -1,4 +1,4 @@
-"""Run ``spotgate controller``: follow Pods, Nodes, and node pools, and be a candidate for the leader."""
+"""Run ``spotgate controller``: watch Pods, Nodes, and node pools, and take part in the leader election."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from webhook.server.serve import Address
 
 PATIENCE_SECONDS: Final = 10.0
-"""A leader stops renewing its Lease while a Pod has waited longer, so that the webhook gates no more Pods."""
+"""While a Pod has waited longer, the leader doesn't renew its Lease, so that the webhook gates no more Pods."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ def run(options: ControllerOptions) -> int:
 
 
 class Cluster:
-    """What the controller knows of the cluster."""
+    """The controller's knowledge of the cluster."""
 
     def __init__(self, api: Api, bundle: Bundle, changed: Callable[[], None]) -> None:
         self._bundle = bundle
@@ -90,7 +90,7 @@ class Cluster:
         self.nodes: Mirror[Mapping[str, str]] = Mirror(api, node_labels(), Pace(), changed)
 
     def is_on_demand(self, name: str) -> bool:
-        """Return whether a Node is known, as are the node pools, and is not spot."""
+        """Return whether the Node and the node pools are known, and the Node isn't spot."""
         labels, view = self.nodes.items.get(("", name)), self.state.view()
         if labels is None or view.pools is None:
             return False

@@ -93,8 +93,8 @@ def judged(run: Run, write: Write, text: str | None, *arguments: str) -> str:
     ("text", "why"),
     [
         (None, "No such file or directory"),
-        ("", "it is no kubeconfig"),
-        ("just a text", "it is no kubeconfig"),
+        ("", "it isn't a kubeconfig"),
+        ("just a text", "it isn't a kubeconfig"),
         ("{a: [", "while parsing a flow node"),
         ("{apiVersion: v1, kind: Config}", "Expected key current-context"),
         (
@@ -153,7 +153,7 @@ def test_an_api_server_that_is_not_there_is_named(run: Run, write: Write, closed
     url = f"https://127.0.0.1:{closed_port}"
     said = judged(run, write, kubeconfig(url))
     assert said.startswith(f"spotgate check: the cluster at {url} can't be read: Cannot connect to host")
-    assert said.endswith("; is it the right one (--kubeconfig, --context), and can this machine reach it?\n")
+    assert said.endswith("; check --kubeconfig and --context, and whether this machine can reach it\n")
 
 
 def test_an_api_server_that_never_answers_is_not_waited_for(
@@ -161,7 +161,7 @@ def test_an_api_server_that_never_answers_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(live_state, "_ANSWER", 0.2)
     said = judged(run, write, kubeconfig(f"http://127.0.0.1:{silent_port}"))
-    assert "can't be read: the API server did not answer in time; is it the right one" in said
+    assert "can't be read: the API server did not answer in time; check --kubeconfig" in said
 
 
 @pytest.mark.parametrize(
@@ -171,8 +171,8 @@ def test_an_api_server_that_never_answers_is_not_waited_for(
             (401, b'{"kind": "Status", "message": "Unauthorized"}'),
             "401 Unauthorized: Unauthorized; the credentials are",
         ),
-        ((200, b"<html>Log in first</html>"), "the API server's answer makes no sense: JSON is malformed"),
-        ((200, b"[]"), "the API server's answer makes no sense: Expected `object`"),
+        ((200, b"<html>Log in first</html>"), "the API server's answer is malformed: JSON is malformed"),
+        ((200, b"[]"), "the API server's answer is malformed: Expected `object`"),
     ],
     indirect=["answering"],
     ids=["refusing the credentials", "a login page", "something else"],

@@ -164,7 +164,7 @@ def judge_budgets(case: SuitabilityCase, context: Context) -> Iterator[Violation
                 detail="Without one, all Pods stop at once when several nodes are drained together.",
                 fix="pass the PodDisruptionBudgets with the workload, or with --state"
                 if context.offline
-                else "allow spotgate's ServiceAccount to list and watch poddisruptionbudgets.policy",
+                else "permit spotgate's ServiceAccount to list and watch poddisruptionbudgets.policy",
                 outcome=Outcome.WARN,
                 unknown=True,
             )
