@@ -67,7 +67,7 @@ def test_without_its_api_server_it_runs_and_is_ready_when_that_has_come(
     assert serving.ops("/healthz").status == http.HTTPStatus.OK
     refused = answer(serving, fallback)
     assert not refused["allowed"]
-    assert "The cluster has not been read yet." in refused["status"]["message"]
+    assert "The cluster hasn't been read yet." in refused["status"]["message"]
     bare_cluster.restart("kube-apiserver")
     eventually(lambda: serving.ops("/readyz").status == http.HTTPStatus.OK)
 

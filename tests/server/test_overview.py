@@ -72,8 +72,8 @@ def test_it_tells_bundle_policies_decisions_pools_and_certificate(start: Start) 
     assert "All decisions: the last 3" in text
     assert "h100-spot cks NodePool spot autoscaled up to 8" in text
     assert "odd cks NodePool unknown 1 node GPUs unknown spec.targetNodes: no number" in text
-    assert "2 as the webhook sees them: 1 spot, 1 unknown. Providers in play: cks." in text
-    assert "the certificate that is served ends" in text
+    assert "2 as the webhook sees them: 1 spot, 1 unknown. Providers in use: cks." in text
+    assert "served certificate ends" in text
     assert "hush" not in text
 
 
@@ -84,7 +84,7 @@ def test_it_says_what_is_unknown_and_why(spawn: Spawn, tmp_path: Path) -> None:
         time.sleep(0.05)
     text = shown(served)
     assert "Node pools : The webhook was not told of the cluster. → ask who runs spotgate to start it with" in text
-    assert "New: policies : what came after" in text
+    assert "Reload of policies : changes after" in text
     assert "The oldest kubelet : unknown; spotgate assumes 1.34" in text
     assert "Trust : no caBundle is known" in text
 

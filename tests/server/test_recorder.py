@@ -358,7 +358,7 @@ def test_a_folder_that_may_not_be_written_to_is_refused(tmp_path: Path, monkeypa
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="can't be made a folder for recorded reviews: File exists"):
+    with pytest.raises(OSError, match="can't create this folder for recorded reviews: File exists"):
         prepare_folder(tmp_path / "file")
 
 

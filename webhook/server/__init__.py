@@ -1,1 +1,1 @@
-"""Serve the webhook over HTTP. No rule is known here: `webhook.engine.engine` decides what is answered to a review."""
+"""Serve the webhook over HTTP. This package knows no rules: `webhook.engine.engine` decides on each review."""

@@ -1,7 +1,7 @@
 """Answer ``POST /mutate`` and ``POST /validate``: HTTP around `webhook.engine.engine.decide`.
 
-Every decision is HTTP 200 with an AdmissionReview. Any other status means that the call failed, and the API server's
-failurePolicy has the word: 400, 413, 415 for what is no review, 429 for "come again", 500 (with the UID) for a bug.
+Every decision is HTTP 200 with an AdmissionReview. Any other status means that the call failed, and the API server
+applies its failurePolicy: 400, 413, or 415 for an invalid review, 429 for overload, and 500 (with the UID) for a bug.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ if TYPE_CHECKING:
     from webhook.server.request_reader import RequestTarget
 
 _REQUEST_COST: Final = 0.0002
-"""Seconds of work charged for a request in addition to its judging, which is timed: TLS, HTTP, a line in the log."""
+"""Seconds of work charged for TLS, HTTP, and the log line of a request, in addition to the measured decision."""
 
 WITH_FINDINGS: Final = 200
-"""Decisions with findings that are remembered: more than a person reads, and in the log are all."""
+"""Decisions with findings on the operators' page: more than a person reads. The log has all of them."""
 
 OF_ANY_KIND: Final = 50
-"""Decisions that are remembered, whatever they found: a moment of a busy cluster, to see that it is asked at all. Both
-together take 0.3 MB, and 2 MB where all names are as long as they may be."""
+"""Decisions of any kind on the operators' page, which show that the API server sends reviews. With the others, they take
+0.3 MB, or 2 MB with names of the maximum length."""
 
-_BUG: Final = "spotgate could not judge this request because of a bug in itself; its log says where"
+_BUG: Final = "spotgate couldn't judge this request because of a bug in spotgate; see its log"
 _HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
 _MESSAGE_LENGTH: Final = 1024
-"""Characters of the message that rejects a request, which may quote it."""
+"""Characters of the message for a rejected request, which may quote the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The policies and the cluster state that requests are judged with.
+    """The policies and the cluster state with which spotgate judges requests.
 
-    A snapshot is replaced as a whole; a request keeps the one it began with.
+    A snapshot is replaced as a whole. A request keeps its first snapshot.
     """
 
     bundle: Bundle
@@ -73,15 +73,15 @@ class Snapshot:
 class ReviewResponse(web.StreamResponse):
     """The HTTP response to a review, status 200.
 
-    A call takes a tenth more CPU (0.16 ms to 0.18) with aiohttp's own response, which builds headers by name.
+    aiohttp's own response builds headers by name, which takes a tenth more CPU for each call (0.18 ms instead of 0.16).
 
     Args:
         body: the AdmissionReview.
-        then: is called once it is sent, or its client is gone.
+        then: called after the response is sent, or its client is gone.
     """
 
     def __init__(self, body: bytes, then: Callable[[], None]) -> None:
-        # Nothing of the base class is used but its place in aiohttp: it is prepared, ended, and asked for `keep_alive`.
+        # aiohttp uses only `prepare`, `write_eof`, and `keep_alive` of the base class, whose `__init__` isn't called.
         self._content = body
         self._then = then
         self._keep_alive: bool | None = None
@@ -96,7 +96,7 @@ class ReviewResponse(web.StreamResponse):
             await writer.write(b"%b%d%b%b" % (_HEAD, len(self._content), ending, self._content), drain=False)
         finally:
             self._then()
-            del self._then  # it holds the request, and the connection holds this answer until the next one
+            del self._then  # it refers to the request, and the connection keeps this response until the next one
         await writer.drain()
         return writer
 
@@ -108,12 +108,12 @@ class Webhook:
     """Handler of the API server's requests.
 
     Attributes:
-        snapshot: what the next request is judged with.
-        floor: what the on-demand floors of Pods depend on; None without a live cluster.
-        stopping: every answer asks the client to close the connection.
-        in_flight: requests that are being judged.
-        last_request: when the last one came, by `time.perf_counter`.
-        found: the log lines of the last decisions with findings, the oldest first.
+        snapshot: the snapshot for the next request.
+        floor: the facts for the on-demand floors of Pods; None without a live cluster.
+        stopping: whether every response asks the client to close the connection.
+        in_flight: the number of requests in progress.
+        last_request: the time of the last request, by `time.perf_counter`.
+        found: the log lines of the last decisions with findings, oldest first.
         last: the log lines of the last decisions of any kind.
     """
 
@@ -208,7 +208,7 @@ class Webhook:
                 view = await self._fresh(snapshot.state, left)
             if self.floor is not None:
                 view = await self.floor.seen_from(view, request, left)
-            peer.time -= perf_counter() - asked  # waiting is no work
+            peer.time -= perf_counter() - asked  # waiting isn't work
             context = Context(
                 phase=phase,
                 now=utc_now(),
@@ -222,10 +222,10 @@ class Webhook:
             answer = respond(request.uid, decision, phase)
             if self._recorder is not None:
                 self._recorder.take(request, decision, context, snapshot.bundle, answer)
-        except Exception as error:  # noqa: BLE001 - no request may stop the server
+        except Exception as error:  # noqa: BLE001 - no request must stop the server
             return self._bug(request, phase, error)
         seconds = perf_counter() - started
-        # The client need not wait for what is written down.
+        # The client doesn't wait until the decision is logged.
         return ReviewResponse(answer, partial(self._write_down, request, phase, decision, seconds, peer, caller))
 
     def _write_down(
@@ -238,7 +238,7 @@ class Webhook:
         line = {
             "event": "decision",
             "uid": request.uid[:TEXT_LENGTH],
-            "phase": str(phase),  # several times as fast as its `value`
+            "phase": str(phase),  # much faster than its `value`
             "operation": request.operation,
             "resource": request.path[:TEXT_LENGTH],
             "namespace": request.namespace[:TEXT_LENGTH],
@@ -261,13 +261,13 @@ class Webhook:
             self.found.append(line)
 
     async def _fresh(self, state: ClusterState, seconds: float) -> ClusterView:
-        """Return the cluster as it is now, with unknown pools if reading it takes longer than the caller can wait."""
+        """Return the current cluster, with unknown pools if reading it takes longer than the caller can wait."""
         try:
             async with asyncio.timeout(seconds):
                 return await state.fresh()
         except TimeoutError:
             why = f"The node pools could not be read within {seconds:.1f} s."
-        except Exception as error:  # noqa: BLE001 - what can't be known is unknown, whatever the cause
+        except Exception as error:  # noqa: BLE001 - whatever the cause, the pools are unknown
             log.error("reading the cluster failed", error=type(error).__name__, where=where(error))
             why = "Reading the node pools failed."
         return replace(state.view(), pools=None, why_unknown=why, remedy="try again")

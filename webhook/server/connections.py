@@ -1,7 +1,7 @@
 """Accept connections, hand them to aiohttp over TLS, and bound their number and age.
 
-Connections are accepted here and not by ``loop.create_server``: so the bound on their number holds for those that have
-not finished their handshake too, and each gets the certificate that is current when it comes.
+This module accepts connections itself, instead of ``loop.create_server``. So the limit on their number includes those
+in their handshake, and each connection gets the certificate that is current when it is accepted.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ if TYPE_CHECKING:
     from webhook.server.peers import Peer, Peers
 
 _SWEEP: Final = 0.5
-"""Seconds between two looks for connections past their deadline."""
+"""Seconds between checks for connections past their deadline."""
 
 _ACCEPT_PAUSE: Final = 0.1
-"""Seconds to wait when the system has no file or memory left for another connection."""
+"""Seconds to wait if the system has no file descriptor or memory for another connection."""
 
 _BATCH: Final = 64
-"""Connections accepted at once: more than any API server opens, and done in a few milliseconds."""
+"""Connections accepted in one batch: more than any API server opens, and accepted within milliseconds."""
 
 _HANDSHAKE_COST: Final = 0.001
-"""Seconds of work that a handshake is charged with: 0.8 ms of a core, from TCP to the end of TLS."""
+"""Seconds of work charged for a handshake: 0.8 ms of a core, from TCP to the end of TLS."""
 
 _LINGER: Final = 3.0
-"""Seconds for which the rest of a refused body is read and dropped: if we closed at once, the answer might be lost."""
+"""Seconds to read and discard the rest of a rejected body. If we closed at once, the response could be lost."""
 
 _CLOSE_TIMEOUT: Final = 1.0
-"""Seconds for the client to answer the end of TLS, or to close a connection that it is to leave."""
+"""Seconds for the client to answer the end of TLS, or to close a dismissed connection."""
 
 
 class ClientConnection(web.RequestHandler):
-    """A connection with a deadline for receiving a request, and an age. It counts from before its TLS handshake.
+    """A connection with a deadline to receive a request, and a maximum age. It counts even before its TLS handshake.
 
     Attributes:
-        peer: the clients at its other end.
-        certificate_names: in the client certificate, which TLS verified; empty if the client showed none.
-        receiving_since: loop time of the first byte of a request that is not complete yet; else infinity.
-        idle_since: loop time since when no request is being received or answered; infinity while one is.
-        has_served: a request was answered.
+        peer: the clients at the address of its client.
+        certificate_names: the names in the client certificate, which TLS verified; empty without one.
+        receiving_since: the loop time of the first byte of an incomplete request; else infinity.
+        idle_since: the loop time when the last request ended; infinity while one is received or answered.
+        has_served: whether a request was answered.
         handshake: the task of its TLS handshake.
-        lost: done when both sides of the connection are closed.
+        lost: a future that is done after both sides have closed the connection.
     """
 
     handshake: asyncio.Task[None]
@@ -75,7 +75,7 @@ class ClientConnection(web.RequestHandler):
             loop=loop,
             keepalive_timeout=limits.keep_alive,
             lingering_time=_LINGER,
-            access_log=None,  # type: ignore[arg-type]  # which aiohttp takes
+            access_log=None,  # type: ignore[arg-type]  # aiohttp accepts None
             auto_decompress=False,
         )
         self.peer = peer
@@ -96,13 +96,13 @@ class ClientConnection(web.RequestHandler):
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Remember when a request begins. aiohttp also calls this with nothing, to go on with what it has."""
+        """Remember when a request begins. aiohttp also calls this without data, to continue with buffered data."""
         if self.receiving_since == math.inf and data:
             self.receiving_since = self._loop.time()
         super().data_received(data)
 
     def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001, FBT002 - aiohttp's signature
-        """Go on reading, if reading was paused. aiohttp also calls this for each body that it gives out."""
+        """Resume reading if it is paused. aiohttp also calls this for each body."""
         if self._reading_paused:
             super().resume_reading(resume_parser)
 
@@ -119,20 +119,20 @@ class ClientConnection(web.RequestHandler):
         self._peers.forget(self.peer)
 
     def request_begins(self) -> None:
-        """Count a request whose head is complete; it may have come together with the request before."""
+        """Note a request with a complete head, which may have arrived together with the previous request."""
         self.idle_since = math.inf
         if self.receiving_since == math.inf:
             self.receiving_since = self._loop.time()
 
     def request_received(self) -> None:
-        """Stop the deadline for receiving the request: it is complete."""
+        """Stop the deadline to receive the request, which is complete."""
         self.receiving_since = math.inf
 
     def eviction_rank(self) -> tuple[int, float] | None:
         """Return how soon the connection is evicted, the lowest first, or None while a request is being answered.
 
-        First connections whose request is not complete, then those without any request yet (also in their handshake),
-        then the other idle ones; of each sort, the one that waits longest.
+        First connections with an incomplete request, then those without any request yet (also in their handshake),
+        then other idle ones; of each kind, the one that has waited longest.
         """
         if self.receiving_since < math.inf:
             return 0, self.receiving_since
@@ -141,7 +141,7 @@ class ClientConnection(web.RequestHandler):
         return None
 
     def request_ends(self) -> bool:
-        """Note that the request is answered. Return whether the connection is due to end."""
+        """Note that the request is answered. Return whether the connection must end."""
         self.idle_since = now = self._loop.time()
         self.receiving_since = math.inf
         self.has_served = True
@@ -150,13 +150,13 @@ class ClientConnection(web.RequestHandler):
     def dismiss(self) -> None:
         """Make the client close the connection if it is idle.
 
-        It does so when it reads an answer to no request. If it has just sent one, it skips this answer and reads on.
+        It does so when it reads a response without a request. If it has just sent one, it ignores this response.
         """
         if self._is_idle() and self.transport is not None:
             self.transport.write(CONTINUE)
 
     def retire(self) -> None:
-        """End the connection: after the next answer, or if it is idle now and the client has not closed it soon."""
+        """End the connection after the next response, or, if it stays idle and the client doesn't close it, soon."""
         self._retires = -math.inf
         self.dismiss()
         self._loop.call_later(_CLOSE_TIMEOUT, self._close_if_idle)
@@ -169,7 +169,7 @@ class ClientConnection(web.RequestHandler):
         return self.idle_since < math.inf and self.receiving_since == math.inf
 
     def abort(self) -> None:
-        """End the connection now, and count it as neither slow nor idle from now on."""
+        """End the connection now, and no longer treat it as slow or idle."""
         self.receiving_since = self.idle_since = math.inf
         if self.transport is not None:
             self.transport.abort()
@@ -181,21 +181,21 @@ class ClientConnection(web.RequestHandler):
         request: web.BaseRequest,  # noqa: ARG002
         status: int = 500,
         exc: BaseException | None = None,
-        message: str | None = None,  # noqa: ARG002 - quotes the request
+        message: str | None = None,  # noqa: ARG002 - it quotes the request
     ) -> web.StreamResponse:
-        """Answer what aiohttp could not parse, in our words and without a traceback."""
+        """Answer a request that aiohttp can't parse, with our message and without a traceback."""
         if status == web.HTTPBadRequest.status_code:
             self._metrics.count("rejected", "malformed HTTP")
-            rejected = RejectedError(status, "malformed HTTP", "this is no well-formed HTTP request")
+            rejected = RejectedError(status, "malformed HTTP", "this isn't a well-formed HTTP request")
         else:
             self.log_exception("the request handler failed", exc_info=exc)
-            rejected = RejectedError(status, "bug", "spotgate failed to answer; its log says where")
+            rejected = RejectedError(status, "bug", "spotgate failed to answer; see its log")
         response = rejected.response()
         response.force_close()
         return response
 
     def log_exception(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - logging's signature
-        """Log where an exception of aiohttp or of the handler was raised, but not its text."""
+        """Log where aiohttp or the handler raised an exception, but not its text."""
         error = options.get("exc_info")
         if isinstance(error, BaseException):
             log.error("connection failed", error=type(error).__name__, where=where(error), problem=args[0])
@@ -245,11 +245,11 @@ class Acceptor:
             try:
                 for _ in range(_BATCH):
                     self._take(*self._listener.accept())
-            except BlockingIOError:  # that was all
+            except BlockingIOError:  # no more clients
                 continue
             except OSError as error:
-                # A client that left again, or the system's limits: never the end of accepting.
-                log.warning("a connection could not be accepted", error=error.strerror)
+                # The client left, or the system reached a limit. Continue to accept.
+                log.warning("connection not accepted", error=error.strerror)
                 if len(self._peers):
                     self._evict(self._peers.largest())
                 await asyncio.sleep(_ACCEPT_PAUSE)
@@ -270,7 +270,7 @@ class Acceptor:
     async def _readable(self) -> None:
         """Wait for a client without accepting it.
 
-        Not ``loop.sock_accept``: cancelled at the wrong moment, it leaks the accepted socket.
+        ``loop.sock_accept`` can leak the accepted socket if it is cancelled.
         """
         there = asyncio.Event()
         self._loop.add_reader(self._listener, there.set)
@@ -285,7 +285,7 @@ class Acceptor:
         self._handshakes.discard(handshake)
         if connection.transport is None:
             connection.uncount()
-        if handshake.cancelled():  # perhaps before its first step: nothing else owns the socket
+        if handshake.cancelled():  # maybe before its first step, so nothing else owns the socket
             client.close()
 
     async def _handshake(self, client: socket.socket, connection: ClientConnection) -> None:
@@ -305,22 +305,22 @@ class Acceptor:
                 connection.retire()
         except ssl.SSLError as error:
             reason = error.reason or ""
-            unknown = "CERTIFICATE" in reason and "ALERT" not in reason  # ours of theirs, not theirs of ours
+            unknown = "CERTIFICATE" in reason and "ALERT" not in reason  # we reject theirs, not they ours
             self._metrics.count("connections_cut", "client certificate" if unknown else "handshake")
             if unknown:
                 event = "client without a certificate of the CA"
                 self._repeats.log(log.warning, event, reason, peer=peer.address, problem=reason)
-        except OSError:  # that is also what a timeout raises
+        except OSError:  # also raised for a timeout
             self._metrics.count("connections_cut", "handshake")
 
     def retire(self) -> None:
-        """End all connections, because new ones get another TLS context."""
+        """End all connections, because the TLS context has changed."""
         self._retired += 1
         for connection in self._open():
             connection.retire()
 
     def _make_room(self, newcomer: Peer) -> bool:
-        """Evict a connection of the peer that has most. Return False if none can be evicted."""
+        """Evict a connection of the peer with the most connections. Return False if none can be evicted."""
         largest = self._peers.largest()
         return self._evict(largest if len(largest.connections) > len(newcomer.connections) else newcomer)
 
@@ -348,10 +348,10 @@ class Acceptor:
                     connection.abort()
 
     async def dismiss(self) -> None:
-        """Make the clients close their idle connections, and wait until they have.
+        """Make the clients close their idle connections, and wait for them.
 
-        If we closed one, a request that the client sends at that moment would be lost: Go, and so the API server, does
-        not send a POST again. But Go closes an idle connection itself when it reads an answer to no request.
+        If we closed a connection, a request that the client sends at that moment would be lost: Go, and so the API
+        server, doesn't repeat a POST. But Go closes an idle connection when it reads a response without a request.
         """
         connections = self._open()
         for connection in connections:
@@ -360,7 +360,7 @@ class Acceptor:
             await asyncio.wait([connection.lost for connection in connections], timeout=self._limits.finish)
 
     async def close(self) -> None:
-        """End all connections, after a grace period for requests that are being answered."""
+        """End all connections, after a grace period for requests in progress."""
         self._listener.close()
         handshakes = list(self._handshakes)
         for handshake in handshakes:

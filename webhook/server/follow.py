@@ -1,4 +1,4 @@
-"""Follow a live cluster for the policies in force, and read it for new policies before they take effect."""
+"""Follow a live cluster for the active policies, and read it for new policies before they take effect."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LiveCluster:
     Attributes:
         api: the connection to it.
         registered: its webhook configurations.
-        floor: what the on-demand floors of Pods depend on.
+        floor: the facts for the on-demand floors of Pods.
     """
 
     def __init__(self, api: Api, namespace: str = "spotgate-system") -> None:
@@ -40,8 +40,8 @@ class LiveCluster:
         """Follow the cluster until cancelled.
 
         Args:
-            first: the snapshot to begin with.
-            use: puts a snapshot into force, with the cluster's state in it.
+            first: the first snapshot.
+            use: activates a snapshot, which contains the cluster's state.
         """
         self._use = use
         try:
@@ -53,25 +53,25 @@ class LiveCluster:
             await self.api.close()
 
     def offer(self, snapshot: Snapshot) -> None:
-        """Put a snapshot into force once the cluster is read for it, unless a newer one is offered before."""
+        """Activate a snapshot after the cluster is read for it, unless a newer one is offered before."""
         if self._reading is not None:
             self._reading.cancel()
         self._reading = self._group.create_task(self._follow(snapshot))
 
     @property
     def waits_for(self) -> str:
-        """Return what must still be read of the cluster before anything can be judged, or an empty string."""
+        """Return the part of the cluster that must still be read before spotgate can judge, or an empty string."""
         if self._in_force is not None:
             return ""
         return self._coming.why_not_synced() if self._coming is not None else "the cluster"
 
     @property
     def silence(self) -> float:
-        """Return the seconds since the API server last sent something."""
+        """Return the seconds since the last message of the API server."""
         return self._in_force.silence() if self._in_force is not None else 0.0
 
     async def _follow(self, snapshot: Snapshot) -> None:
-        """Follow the cluster for a snapshot, and put it into force once everything has been read."""
+        """Follow the cluster for a snapshot, and activate it after everything is read."""
         bundle = snapshot.bundle
         budgets = any(policy.needs.budgets for policy in bundle.policies)
         state = self._coming = LiveState(self.api, bundle.providers, budgets=budgets)

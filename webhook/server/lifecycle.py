@@ -1,4 +1,4 @@
-"""Run one replica from start to end, and stop it without a failed request."""
+"""Run one replica, and stop it without a failed request."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
 
 
 _ANSWER_SECONDS: Final = 5.0
-"""Seconds that the API server may take to answer about one object."""
+"""Seconds for an answer of the API server about one object."""
 
 _LOOK: Final = 0.5
-"""Seconds between two looks at whether the last requests have come, while stopping."""
+"""Seconds between checks for new requests, while stopping."""
 
 
 class Stop:
-    """A request to stop when all clients use other replicas (SIGTERM), or after the requests in flight (SIGINT)."""
+    """A request to stop: when all clients use other replicas (SIGTERM), or after the requests in flight (SIGINT)."""
 
     def __init__(self) -> None:
         self.wanted = asyncio.Event()
         self.drains = True
 
     def soon(self) -> None:
-        """Stop when the requests in flight are answered."""
+        """Stop after the requests in flight are answered."""
         self.drains = False
         self.wanted.set()
 
@@ -61,10 +61,10 @@ class Replica:
 
     Args:
         listener: listening and non-blocking.
-        cluster: the live cluster whose state it judges with; None: the state is that of the reloader's snapshots.
+        cluster: the live cluster with the state; None: the reloader's snapshots have it.
         record: the folder for recorded decisions; None: record none.
-        callers: names of callers whose reviews are judged; empty: any.
-        managed: renews the certificate; None: something else does.
+        callers: the names of allowed callers; empty: any.
+        managed: the self-managed certificates; None: others renew the certificate.
     """
 
     def __init__(
@@ -97,13 +97,13 @@ class Replica:
 
     @property
     def waits_for(self) -> str:
-        """Return what keeps it from being ready: something to be read of a live cluster, or its certificate."""
+        """Return what the replica waits for before it is ready: the live cluster, or its certificate."""
         parts = (self.cluster, self.managed, self.certificate)
         return next((part.waits_for for part in parts if part is not None and part.waits_for), "")
 
     @property
     def why_not_ready(self) -> str:
-        """Return why it is not ready, or an empty string if it answers reviews and knows the cluster."""
+        """Return why the replica isn't ready, or an empty string if it answers reviews and knows the cluster."""
         if self.webhook.stopping:
             return "stopping"
         if self.waits_for:
@@ -112,7 +112,7 @@ class Replica:
 
     @property
     def reloads(self) -> dict[str, Reload]:
-        """Return the last reloads by what was loaded; ``renewal`` is that of self-managed certificates."""
+        """Return the last reload of each kind; ``renewal`` is for self-managed certificates."""
         reloads = {"policies": self.reloader.last_reload, "certificate": self.certificate.last_reload}
         return reloads | ({"renewal": self.managed.last_look} if self.managed is not None else {})
 
@@ -127,9 +127,9 @@ class Replica:
         }
 
     async def run(self, stop: Stop) -> None:
-        """Serve until told to stop, then stop."""
+        """Serve until a stop is requested, then stop."""
         asyncio.get_running_loop().set_exception_handler(log_loop_error)
-        # What was loaded stays: a full collection that walked it all would hold up requests for 20 ms.
+        # Loaded objects stay. A full garbage collection that visits all of them would delay requests by 20 ms.
         gc.collect()
         gc.freeze()
         if self._recorder is not None:
@@ -168,10 +168,10 @@ class Replica:
         self.webhook.snapshot = snapshot
 
     async def _drain(self, stop: Stop) -> None:
-        """Go on serving, every answer with `Connection: close`, until no request has come for a while.
+        """Continue to serve, with `Connection: close` in every response, until no request has come for a while.
 
-        Kubernetes tells the clients that this Pod is going away at the same moment as the Pod itself: until they have
-        heard, new connections come.
+        Kubernetes notifies the clients and this Pod at the same time that the Pod terminates. Until the clients have
+        reacted, they open new connections.
         """
         started = perf_counter()
         while stop.drains:

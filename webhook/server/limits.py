@@ -13,42 +13,41 @@ class Limits:
     """All limits of the server. Durations are in seconds.
 
     Attributes:
-        body_bytes: of one request. etcd keeps objects of 1.5 MiB; a review of an UPDATE carries two, in which Go writes
-            each ``<`` as six bytes, and an envelope of at most 1 MiB. What is larger would pass unjudged where the
-            failure policy is Ignore.
-        buffered_bytes: of all bodies at once: two maximal ones, or hundreds of Pods. Beyond it, a large body of a peer
-            that holds more than an equal share is told to come again. So all peers together hold twice as much at
-            most: 96 MiB, and 48 MiB of small bodies; of the container's 384 MiB that leaves 240 for the process and for
-            judging.
-        in_flight: requests that are being judged or wait for it, nearly all of them for the cluster's state. The API
-            server's own default for mutating requests in flight: a healthy cluster stays below it. Beyond it, a request
-            of a peer that has an equal share is told to come again.
-        connections: three API servers, each with `in_flight` calls open, and some; below the 1024 files that most
-            systems grant a process. Beyond it, the peer that has most loses one for each that comes.
-        handshake: an API server in the same region takes milliseconds.
-        receive: for a whole request, from its first byte to its last. Longer than any useful webhook timeout.
-        keep_alive: the API server gives up idle connections after 90 s, and must be the first to: who closes one may
-            cut off a request that was just sent.
-        recycle: after so long (and a jitter) a connection ends with its next answer, so that new replicas get a share.
-        fresh: for a new reading of the cluster's state; the shipped webhook configuration gives a whole call 3 s.
-        reply: kept back from the caller's timeout for deciding and for the way back.
-        quiet: while stopping, so long without a request and all clients have gone elsewhere.
-        drain: while stopping, the longest to wait for that: below the 30 s that Kubernetes grants a Pod by default.
-        finish: while stopping, for clients to close idle connections; then again for the last requests to end. With
-            `drain` 28 s.
-        record_bytes: of one review that is recorded, its objects and its answer. A Pod has some 10 KB; to read one
-            of 1 MiB takes the recorder 10 ms, in which requests may have to wait for Python's lock.
-        records_waiting: bytes of reviews that wait to be recorded: what a disk that stalls costs before it costs
-            reviews.
-        record_file: bytes after which a file of recorded reviews ends.
-        record_files: how many are kept. With 4 MiB each: 256 MiB, 20,000 reviews of a Pod (12 KB with a few pools).
-        certificate_poll: between looks at the certificate's files.
-        certificate_settle: that a new CA has been in the caBundles before a certificate of it is served: several times
-            the second that API servers take to notice.
-        ca_retention: that an old CA stays in the caBundles once all known replicas serve certificates of the new one. A
-            rollout ends in less: replicas that take their certificate from files are not known.
-        webhooks_poll: between looks at the webhook configurations, which change with an upgrade.
-        policy_poll: between looks at the policies' files, a few dozen. A change is in force after two of them.
+        body_bytes: the size of one request. etcd accepts objects of 1.5 MiB. A review of an UPDATE has two of them, in
+            which Go writes each ``<`` as six bytes, and an envelope of at most 1 MiB. With failure policy Ignore, the
+            API server would admit a larger request without a verdict.
+        buffered_bytes: the size of all bodies in memory: two of the maximum size, or hundreds of Pods. Above it, large
+            bodies of a peer above its equal share get 429. So all peers together use at most twice as much, 96 MiB, and
+            48 MiB for small bodies. Of the container's 384 MiB, this leaves 240 for the process and decisions.
+        in_flight: the number of requests in progress, most of which wait for the cluster's state. Equal to the API
+            server's default for mutating requests in flight, so a healthy cluster stays below it. Above it, requests of
+            a peer at its equal share get 429.
+        connections: three API servers with `in_flight` calls each, and a reserve; below the 1024 files that most
+            systems grant a process. Above it, each new connection evicts one of the peer with the most connections.
+        handshake: the TLS handshake. An API server in the same region needs milliseconds.
+        receive: a whole request, from its first byte to its last. Longer than any useful webhook timeout.
+        keep_alive: idle connections. The API server closes them after 90 s, and must be the first to do so, because
+            closing a connection can lose a request that was just sent.
+        recycle: the age (with jitter) at which a connection ends with its next response, so that new replicas get a
+            share.
+        fresh: a new reading of the cluster's state. The shipped webhook configuration allows 3 s for a whole call.
+        reply: the part of the caller's timeout that is reserved for the decision and the response.
+        quiet: while stopping, the time without a request after which all clients use other replicas.
+        drain: while stopping, the limit for this: below the 30 s that Kubernetes grants a Pod by default.
+        finish: while stopping, the time for clients to close idle connections, and again for the last requests. With
+            `drain`, 28 s.
+        record_bytes: the size of a recorded review, its objects and its response. A Pod has about 10 KB. For 1 MiB, the
+            recorder needs 10 ms, in which requests may wait for Python's lock.
+        records_waiting: the size of all reviews that wait to be recorded, for example if the disk stalls.
+        record_file: the size at which a file of recorded reviews ends.
+        record_files: the number of files. With 4 MiB each: 256 MiB, 20,000 reviews of a Pod (12 KB with a few pools).
+        certificate_poll: the interval to check the certificate's files.
+        certificate_settle: the time that a new CA must be in the caBundles before its certificate is served: several
+            times the second that API servers need to notice.
+        ca_retention: the time that an old CA stays in the caBundles after all known replicas serve certificates of the
+            new one. Longer than a rollout, because replicas with certificates from files aren't known.
+        webhooks_poll: the interval to check the webhook configurations, which change with an upgrade.
+        policy_poll: the interval to check the policies' files, a few dozen. A change is active after two checks.
     """
 
     body_bytes: int = 19 * _MIB

@@ -1,4 +1,4 @@
-"""Write log lines: JSON on standard output, never with an object, a part of one, or a patch."""
+"""Write log lines as JSON to standard output. They never contain objects, parts of objects, or patches."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ TEXT_LENGTH: Final = 256
 """Characters of a name in a log line: Kubernetes' own names have at most 253."""
 
 _FLUSH: Final = 0.2
-"""Seconds a decision's line may wait for others. Writing each on its own takes a tenth of a request's time."""
+"""Seconds for which a decision's line may wait for others. Separate writes take a tenth of a request's time."""
 
 _LINES: Final = 64
-"""Lines that may wait: some 20 KB."""
+"""Lines that may wait: about 20 KB."""
 
 _REPEAT: Final = 1.0
-"""Seconds between two lines about the same: a flood of requests must not become a flood of lines."""
+"""Seconds between lines about the same event, so that a flood of requests doesn't cause a flood of lines."""
 
 LASTING: Final = 600.0
-"""Seconds between two lines about a problem that lasts and is noticed at every check."""
+"""Seconds between lines about a lasting problem, which every check notices."""
 
 _INFO: Final = 20
 _JSON: Final = orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE
@@ -40,7 +40,7 @@ log: FilteringBoundLogger = structlog.get_logger()
 
 
 class _Output:
-    """A buffered output file. Lines of `log` are written at once, with all lines that wait."""
+    """A buffered output file. It writes lines of `log` at once, together with all waiting lines."""
 
     def __init__(self) -> None:
         self.file: BinaryIO = sys.stdout.buffer
@@ -77,14 +77,14 @@ def configure_logging(file: BinaryIO | None = None) -> None:
 
 
 def log_decision(line: dict[str, object]) -> None:
-    """Log one decision as `log.info` does, at less than half its cost. Inside a running loop."""
+    """Log one decision as `log.info` does, at less than half its cost. Call this inside a running loop."""
     line["level"] = "info"
     line["timestamp"] = datetime.now(tz=UTC)
     _output.write_soon(orjson.dumps(line, option=_JSON))
 
 
 class Repeats:
-    """A limit of one line for each key in so many seconds, for events that can repeat without end."""
+    """A limit of one line for each key and interval, for events that can repeat endlessly."""
 
     def __init__(self, seconds: float = _REPEAT) -> None:
         self._seconds = seconds
@@ -92,7 +92,7 @@ class Repeats:
         self._due: dict[str, float] = {}
 
     def log(self, write: Callable[..., object], event: str, key: str, **fields: object) -> None:
-        """Write a line, such as with `log.warning`, with the number of events since the last one; or only count."""
+        """Write a line with a method of `log` and the number of events since the last line; or only count."""
         self._counts[key] += 1
         now = perf_counter()
         if now >= self._due.get(key, now):
@@ -101,19 +101,19 @@ class Repeats:
 
 
 def flush_log() -> None:
-    """Write the lines that are still waiting."""
+    """Write all waiting lines."""
     _output.flush()
 
 
 def _render(_: WrappedLogger, level: str, event: EventDict) -> bytes:
-    # One processor in place of structlog's three. Its logger ends the line.
+    # One processor instead of structlog's three. The logger adds the newline.
     event["level"] = level
     event["timestamp"] = datetime.now(tz=UTC)
     return orjson.dumps(event, option=orjson.OPT_UTC_Z, default=str)
 
 
 def where(error: BaseException) -> list[str]:
-    """Return the frames of an exception without its text, which may quote what was judged."""
+    """Return the frames of an exception, without its text, which may quote an object."""
     frames = traceback.extract_tb(error.__traceback__)
     return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
 

@@ -1,4 +1,4 @@
-"""Metrics of the request path. Gauges of the server's state are in `webhook.server.ops`."""
+"""Define the metrics of the request path. `webhook.server.ops` has the gauges of the server's state."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from webhook.model.review import Request
 
 _BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-"""Seconds. A decision takes under a millisecond, one that reads the cluster some tens; 3 s is the shipped timeout."""
+"""Seconds. A decision takes less than a millisecond, or tens if it reads the cluster. The shipped timeout is 3 s."""
 
 _RESOURCES: Final = 200
-"""Resources with their own series; a cluster has about as many. Clients choose the names: hence a bound."""
+"""Resources with their own series; a cluster has about as many. Limited because clients choose the names."""
 
 _FINDING_SERIES: Final = 500
-"""Series of findings with their own namespace; the rest is in the namespace ``other``. Clients choose namespaces, too.
-Writing a thousand series for Prometheus takes the event loop 10 ms."""
+"""Series of findings with their own namespace; further ones have the namespace ``other``. Clients choose namespaces.
+For a scrape of a thousand series, the event loop needs 10 ms."""
 
 WOULD_DENY: Final = "would deny"
-"""The outcome shown for findings that only the mode keeps from denying."""
+"""The outcome of findings that would deny in mode `deny`."""
 
 _OTHER: Final = "other"
 _BREAK_GLASS: Final = {"break-glass": "used", "break-glass-refused": "refused"}
-"""Results by audit annotation."""
+"""Results of break-glass by audit annotation."""
 
 _FINDING_LABELS: Final = ("policy", "id", "resource_namespace")
 _COUNTERS: Final = {
@@ -77,16 +77,16 @@ class Metrics:
         self._series: dict[tuple[str, ...], Counter] = {}
         self._resources: set[str] = set()
         self._finding_series: set[tuple[str, ...]] = set()
-        # Counters that were never zero can't be alerted on.
+        # Alerts need counters that start at zero.
         for phase in Phase:
             self.count("errors", phase, by=0)
         for result in _BREAK_GLASS.values():
             self.count("break_glass", result, by=0)
 
     def count(self, name: str, *labels: str, by: int = 1) -> None:
-        """Add to a counter, for these values of its labels. Safe in a thread."""
+        """Increase a counter with these values of its labels. Thread-safe."""
         series = self._series.get((name, *labels))
-        if series is None:  # `labels` takes ten times as long
+        if series is None:  # `labels` is ten times as slow
             counter = self._counters[name]
             series = self._series[name, *labels] = counter.labels(*labels) if labels else counter
         series.inc(by)
@@ -94,7 +94,7 @@ class Metrics:
     def decided(
         self, request: Request, phase: Phase, decision: Decision, seconds: float, *, authenticated: bool
     ) -> str:
-        """Count one decision, unless doctor probes. Return its effect: denied, patched, warned or allowed."""
+        """Count one decision, unless it is a probe of doctor. Return its effect, such as denied."""
         outcome = _outcome(decision)
         if request.is_probe:
             return outcome
@@ -119,7 +119,7 @@ class Metrics:
         return outcome
 
     def findings(self) -> dict[str, collections.Counter[str]]:
-        """Return the number of findings of each policy by outcome. Safe in a thread."""
+        """Return the number of findings of each policy by outcome. Thread-safe."""
         by_policy: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
         for name in ("findings", "would_deny"):
             for metric in self._counters[name].collect():
@@ -130,7 +130,7 @@ class Metrics:
 
 
 def _has_room(series: set[Series], key: Series, most: int) -> bool:
-    """Return whether a series is known, or may still be added to at most so many. Add it."""
+    """Add a series, unless there are already so many. Return whether it is one of them."""
     if key not in series and len(series) >= most:
         return False
     series.add(key)

@@ -1,4 +1,4 @@
-"""The operators' port, plain HTTP: ``/healthz``, ``/readyz``, ``/metrics``, ``/version``, and a page at ``/``."""
+"""Serve the operators' port, plain HTTP: ``/healthz``, ``/readyz``, ``/metrics``, ``/version``, and a page at ``/``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     _Value: TypeAlias = float | datetime | Mapping[str, float] | Mapping[tuple[str, str], float]
 
 _PAGE_SECONDS: Final = 1.0
-"""Seconds for which a rendered page is served again: endless requests make the server render one a second."""
+"""Seconds for which the server caches the page, so that it renders at most one a second."""
 
 _PAGE_HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -45,7 +45,7 @@ class OpsPort(Collector):
     """The operators' port of a replica, and the collector of gauges of the replica's state.
 
     Args:
-        rehearsal: the file with the rehearsals that were published last; None: there are none.
+        rehearsal: the file with the last published rehearsals; None: there are none.
     """
 
     def __init__(self, replica: Replica, rehearsal: Path | None = None) -> None:
@@ -72,20 +72,20 @@ class OpsPort(Collector):
     async def _show(self, _: web.Request) -> web.Response:
         async with self._rendering:
             if monotonic() >= self._page_ends:
-                # In a thread: reviews are answered meanwhile.
+                # In a thread, so that reviews don't wait.
                 self._page, self._page_policy = await asyncio.to_thread(self._render)
                 self._page_ends = monotonic() + _PAGE_SECONDS
             headers = {**_PAGE_HEADERS, "Content-Security-Policy": f"{self._page_policy}; frame-ancestors 'none'"}
             return web.Response(text=self._page, content_type="text/html", headers=headers)
 
     def _render(self) -> tuple[str, str]:
-        # The template engine takes 40 ms and some MB: it is loaded with the first request for the page.
+        # The template engine takes 40 ms and several MB. Only the first request for the page loads it.
         from webhook.server.overview import render  # noqa: PLC0415
 
         return render(self._replica, read_rehearsals(self._rehearsal))
 
     async def _healthz(self, _: web.Request) -> web.Response:
-        # About this process alone: a restart would fix nothing outside of it.
+        # Only about this process: a restart doesn't fix anything else.
         return web.Response(text="ok\n")
 
     async def _readyz(self, _: web.Request) -> web.Response:
@@ -111,7 +111,7 @@ class OpsPort(Collector):
         return web.Response(body=msgspec.json.encode(version), content_type="application/json")
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the gauges as they are now, without those that have no value."""
+        """Yield the current gauges, without those that have no value."""
         for name, text, value, *labels in self._gauges():
             if value is None:
                 continue

@@ -1,4 +1,4 @@
-"""Render the operators' page, ``GET /``: policies, cluster, last decisions, and what this replica does not know."""
+"""Render the operators' page, ``GET /``: policies, cluster, last decisions, and unknown facts."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from webhook.server.rehearsals import PublishedRehearsals
 
 _POOLS: Final = 500
-"""Pools that are shown: a page of some 300 KB. `kubectl` lists the others."""
+"""Pools on the page, which then has about 300 KB. `kubectl` lists the others."""
 
 _STALE: Final = 180.0
-"""Seconds without a word of the cluster; the API server says something of each resource every minute."""
+"""Seconds without a message about the cluster; the API server sends one for each resource every minute."""
 
 _SHOWN: Final = 12
-"""Rows of a table that are shown; the rest is folded."""
+"""Visible rows of a table; the others are folded."""
 
 _COUNTED: Final = ("deny", "warn", "audit", WOULD_DENY)
 _GPUS: Final = {Gpu.YES: "GPUs", Gpu.NO: "", Gpu.ANY: "GPUs as Pods request", Gpu.UNKNOWN: "GPUs unknown"}
 
 
 class Unknown(NamedTuple):
-    """A fact that the replica does not know, the reason, and the remedy."""
+    """A fact that the replica doesn't know, the reason, and the remedy."""
 
     what: str
     why: str
@@ -47,7 +47,7 @@ class Unknown(NamedTuple):
 
 
 def render(replica: Replica, rehearsals: PublishedRehearsals | None = None) -> tuple[str, str]:
-    """Return the page, and its Content-Security-Policy for the header. That takes milliseconds."""
+    """Return the page, and its Content-Security-Policy for the header. This takes milliseconds."""
     snapshot = replica.webhook.snapshot
     view = snapshot.state.view()
     pools = view.pools or ()
@@ -81,28 +81,28 @@ def render(replica: Replica, rehearsals: PublishedRehearsals | None = None) -> t
 
 
 def _not_in_force(replica: Replica) -> Iterator[Unknown]:
-    """Yield what the replica waits for, could not reload, or can't prove to API servers."""
+    """Yield what the replica waits for, failed reloads, and missing trust in its certificate."""
     if replica.waits_for:
         yield Unknown("This replica is not ready", replica.waits_for)
     for what, reload in replica.reloads.items():
         if not reload.success:
-            why = f"what came after {_when(reload.last_success)} could not be used; the last good one is in force"
-            yield Unknown(f"New: {what}", why, "the log has the mistake")
+            why = f"changes after {_when(reload.last_success)} are invalid; the last valid state stays active"
+            yield Unknown(f"Reload of {what}", why, "see the log")
     if replica.certificate.trusted is False:
-        yield Unknown("Trust", "the caBundles in force do not verify the certificate", "run `spotgate certs check`")
+        yield Unknown("Trust", "the active caBundles don't verify the certificate", "run `spotgate certs check`")
     elif replica.certificate.trusted is None:
-        yield Unknown("Trust", "no caBundle is known, so nothing says whether the API server trusts the certificate")
+        yield Unknown("Trust", "no caBundle is known, so it is unknown whether the API server trusts the certificate")
 
 
 def _of_cluster(replica: Replica, bundle: Bundle, view: ClusterView) -> Iterator[Unknown]:
-    """Yield what the replica does not know of the cluster."""
+    """Yield unknown facts about the cluster."""
     if replica.cluster is not None and (silence := replica.cluster.silence) > _STALE:
-        why = f"the cluster was last heard of {silence:.0f} s ago, and may have changed"
-        yield Unknown("The cluster as it is now", why, "the log has what the API server answered")
+        why = f"the API server's last message is {silence:.0f} s old, and the cluster may have changed"
+        yield Unknown("The current state of the cluster", why, "the log has the API server's answer")
     if view.pools is None:
         yield Unknown("Node pools", view.why_unknown, view.remedy)
     if any(policy.needs.budgets for policy in bundle.policies) and view.budgets is None:
-        yield Unknown("PodDisruptionBudgets", "they have not been read", "the log says why")
+        yield Unknown("PodDisruptionBudgets", "they haven't been read", "the log says why")
     versions = {"The version of the API server": view.api_server, "The oldest kubelet": view.oldest_kubelet}
     for what, version in versions.items():
         if version is None:
@@ -110,18 +110,18 @@ def _of_cluster(replica: Replica, bundle: Bundle, view: ClusterView) -> Iterator
 
 
 def _policies(bundle: Bundle, findings: Mapping[str, Counter[str]]) -> Iterator[tuple[str, str, str, Counter[str]]]:
-    """Yield the policies in force, then those of which only findings are left, and the engine."""
+    """Yield the active policies, then removed policies with findings, and the engine."""
     left = dict(findings)
     replacing = {document.name for document in bundle.replacing if document.is_policy}
     for policy in bundle.policies:
         kind = f"{policy.kind.name}, replaces the shipped one" if policy.name in replacing else policy.kind.name
         yield policy.name, kind, str(policy.enforcement), left.pop(policy.name, Counter())
     for name, counts in sorted(left.items()):
-        yield name, "of the engine" if name == ENGINE else "no longer in force", "", counts
+        yield name, "of the engine" if name == ENGINE else "no longer active", "", counts
 
 
 def _row(pool: Pool) -> dict[str, str]:
-    """Return a node pool as the webhook sees it."""
+    """Return the row of a node pool."""
     machines = (pool.instance_type, _GPUS[pool.gpu], pool.gpu_type)
     return {
         "name": f"{pool.namespace}/{pool.name}" if pool.namespace else pool.name,
@@ -143,12 +143,12 @@ def _size(pool: Pool) -> str:
 
 
 def _certificates(replica: Replica) -> Iterator[tuple[str, float]]:
-    """Yield the name of each certificate, and when it expires."""
+    """Yield the name and the expiry of each certificate."""
     managed, certificate = replica.managed, replica.certificate
     ends = {
-        "the certificate that is served": certificate.expiry,
-        "the CA that signs it": managed.authority_expiry if managed is not None else None,
-        "the first caBundle in force": certificate.trust_expiry,
+        "served certificate": certificate.expiry,
+        "its CA": managed.authority_expiry if managed is not None else None,
+        "first caBundle to expire": certificate.trust_expiry,
     }
     yield from ((name, end.timestamp()) for name, end in ends.items() if end is not None)
 
@@ -158,7 +158,7 @@ def _when(seconds: float) -> str:
 
 
 def _left(seconds: float) -> str:
-    """Return the time until then in words."""
+    """Return the remaining time in words."""
     hours = (seconds - time.time()) / 3600
     if hours < 0:
         return "ended"

@@ -1,7 +1,7 @@
-"""Share the server fairly among the addresses of its clients: the one that takes most goes short first.
+"""Share the server fairly among the addresses of its clients: the address that uses most is limited first.
 
-Nothing is kept back: a lone peer may have everything. All clients are one peer where a proxy or NAT stands between
-(konnectivity, a Service with `externalTrafficPolicy: Cluster`), which is no worse than no fairness at all.
+Nothing is reserved: a single peer can use everything. Behind a proxy or NAT (konnectivity, a Service with
+`externalTrafficPolicy: Cluster`), all clients are one peer, which is no worse than no fairness.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Peer:
     """The clients at one address, and the resources that they use.
 
     Attributes:
-        address: of the clients.
-        connections: those that are open, from before their handshakes.
-        body_bytes: of bodies that are held in memory.
-        in_flight: requests that are being judged.
-        time: virtual seconds of work that was done for them, see `Peers.turn`.
+        address: the address of the clients.
+        connections: their open connections, including those in a handshake.
+        body_bytes: the size of their request bodies in memory.
+        in_flight: the number of their requests in progress.
+        time: the virtual seconds of work for them, see `Peers.turn`.
     """
 
     address: str
@@ -42,7 +42,7 @@ class Peer:
 
 
 class Peers:
-    """The peers that have a connection."""
+    """The peers with a connection."""
 
     def __init__(self) -> None:
         self._peers: dict[str, Peer] = {}
@@ -54,7 +54,7 @@ class Peers:
         return len(self._peers)
 
     def connections(self) -> int:
-        """Return the number of open connections, of all peers."""
+        """Return the number of open connections of all peers."""
         return sum(len(peer.connections) for peer in list(self._peers.values()))  # a page is rendered in a thread
 
     def at(self, address: str) -> Peer:
@@ -62,7 +62,7 @@ class Peers:
         return self._peers.setdefault(address, Peer(address))
 
     def forget(self, peer: Peer) -> None:
-        """Forget a peer that has no connection any more."""
+        """Forget a peer if it has no connection."""
         if not peer.connections and self._peers.get(peer.address) is peer:
             del self._peers[peer.address]
 
@@ -71,18 +71,18 @@ class Peers:
         return max(self._peers.values(), key=lambda peer: len(peer.connections))
 
     def share(self, whole: float) -> float:
-        """Return the equal share of each peer in something that has run out.
+        """Return the equal share of each peer in an exhausted resource.
 
-        A peer below its share still gets more when the whole is used up: together they have at most twice the whole.
+        A peer below its share still gets more, so all peers together use at most twice the whole.
         """
         return whole / max(1, len(self._peers))
 
     async def turn(self, peer: Peer) -> None:
-        """Wait until it is this peer's turn to be worked for.
+        """Wait for this peer's turn.
 
-        That is start-time fair queueing: of the peers that wait, the one for which the least work was done is next, one
-        in each round of the event loop. A peer that comes (again) begins where the others are: unused time can't be
-        saved up. Peers that don't wait leave all the time to the others.
+        This is start-time fair queueing: in each iteration of the event loop, the waiting peer with the least work so
+        far is next. A new or returning peer starts at the level of the others, so no peer can save up unused time.
+        Peers that don't wait leave their time to others.
         """
         if len(self._peers) == 1:
             self._time = max(self._time, peer.time)

@@ -1,8 +1,7 @@
 """Record reviews for ``spotgate replay`` outside the request path (``serve --record DIR``).
 
-The event loop only puts a decision into a queue. A thread encodes it and appends the line to a file of this process.
-A review that is too large, comes while too many wait or can't be written is counted and left out: no request waits or
-fails for it.
+The event loop only queues decisions. A thread encodes them and appends them to a file of this process. Reviews that are
+too large, too many at once, or can't be written are counted and left out: no request waits or fails because of them.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _OTHERS: Final = 0o077
 
 
 def prepare_folder(folder: Path) -> None:
-    """Make the folder for recorded reviews, readable by this user alone.
+    """Create the folder for recorded reviews, which only this user can read.
 
     Raises:
         OSError: the folder can't be used. ``str()`` says why.
@@ -44,7 +43,7 @@ def prepare_folder(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise OSError(f"{folder}: can't be made a folder for recorded reviews: {error.strerror or error}") from None
+        raise OSError(f"{folder}: can't create this folder for recorded reviews: {error.strerror or error}") from None
     mode = folder.stat().st_mode & 0o777
     if mode & _OTHERS:
         raise OSError(
@@ -59,9 +58,9 @@ class Recorder:
     """Recorder of decisions for `spotgate replay`.
 
     Args:
-        folder: as `prepare_folder` left it.
-        metrics: counts the reviews that are recorded, and those that are not.
-        limits: bytes on disk and in the queue.
+        folder: the folder, from `prepare_folder`.
+        metrics: the counters of recorded and unrecorded reviews.
+        limits: the limits on disk and in the queue.
     """
 
     def __init__(self, folder: Path, metrics: Metrics, limits: Limits) -> None:
@@ -69,7 +68,7 @@ class Recorder:
         self._metrics = metrics
         self._limits = limits
         self._queue: SimpleQueue[tuple[int, Callable[[], bytes]] | None] = SimpleQueue()
-        # Bytes, ever: each is counted by one thread alone, and what waits is the difference.
+        # Bytes since the start. Each counter belongs to one thread; the difference is the size of the queue.
         self._taken = 0
         self._done = 0
         self._repeats = Repeats(LASTING)
@@ -78,17 +77,17 @@ class Recorder:
         self._thread = threading.Thread(target=self._work, name="spotgate-recorder", daemon=True)
 
     def start(self) -> None:
-        """Start the thread that writes."""
+        """Start the writing thread."""
         log.info("recording reviews", folder=str(self._folder))
         self._thread.start()
 
     def close(self) -> None:
-        """Write the queue, as far as that takes no longer than `Limits.finish`."""
+        """Write the queue, for at most `Limits.finish`."""
         self._queue.put(None)
         self._thread.join(self._limits.finish)
 
     def take(self, request: Request, decision: Decision, context: Context, bundle: Bundle, answer: bytes) -> None:
-        """Queue a decision for recording, unless it is about a secret or too much is waiting."""
+        """Queue a decision for recording, unless it may contain secrets or the queue is full."""
         if is_secret(request):
             return
         size = len(request.object) + len(request.old_object) + len(answer)
@@ -108,7 +107,7 @@ class Recorder:
                 self._append(encoded())
             except OSError as error:
                 reason, problem = "can't be written", error.strerror or type(error).__name__
-            except Exception as error:  # noqa: BLE001 - recording must not end, whatever is in a review
+            except Exception as error:  # noqa: BLE001 - no review must stop the recording
                 reason, problem = "bug", f"{type(error).__name__} {where(error)}"
             self._metrics.count(*(("unrecorded", reason) if reason else ("recorded",)))
             if problem:
@@ -116,7 +115,7 @@ class Recorder:
             self._done += size
 
     def _append(self, line: bytes) -> None:
-        """Write a line whole or not at all. Raise OSError if it can't be written."""
+        """Append a whole line or nothing. Raise OSError if it can't be written."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         if len(line) > self._left:
             self._begin()
@@ -131,7 +130,7 @@ class Recorder:
         self._left -= len(line)
 
     def _begin(self) -> None:
-        """Begin a file, and remove the oldest ones if there are too many."""
+        """Start a file, and remove the oldest files if there are too many."""
         self._file = self._folder / f"{_PREFIX}{datetime.now(tz=UTC):%Y%m%dT%H%M%S.%fZ}-{os.getpid()}{SUFFIX}"
         self._left = self._limits.record_file
         files = sorted(self._folder.glob(f"{_PREFIX}*{SUFFIX}"))

@@ -1,9 +1,9 @@
-"""Encode and decode recorded reviews: a line of JSON with an AdmissionReview and what it was decided with.
+"""Encode and decode recorded reviews: each is a line of JSON with an AdmissionReview and the context of its decision.
 
-A line holds what a decision depends on and no more, so that it can be replayed with other policies: the request as far
-as the engine reads it, the response, and under ``spotgate`` the phase, the time, the findings and the view of the
-cluster. Values that may be secret are redacted first, and then the object is decided again: so no finding in the line
-can quote a value that was redacted.
+A line contains only the inputs of a decision, so that `replay` can decide again with other policies: the parts of the
+request that the engine reads, the response, and under ``spotgate``, the phase, the time, the findings, and the view of
+the cluster. Values that may be secret are redacted first, and then the object is decided again, so that no finding in
+the line can quote a redacted value.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 _SECRET_RESOURCES: Final = frozenset({("", "secrets"), ("", "configmaps"), ("authentication.k8s.io", "tokenreviews")})
 _SECRET_MEMBERS: Final = frozenset({"data", "stringData", "binaryData"})
-"""Of Secrets and ConfigMaps, wherever they are: in a list their items say no kind."""
+"""Members of Secrets and ConfigMaps, redacted in any object, because items of a list have no kind."""
 
 _SECRET_PATHS: Final = frozenset({"serviceaccounts/token"})
 _SUSPICIOUS: Final = (
     *(f'"{member}"'.encode() for member in ("env", "managedFields", _LAST_APPLIED, *_SECRET_MEMBERS)),
     rb"\u00",
 )
-"""An object in which none of these is written need not be read: it is recorded as it is."""
+"""An object without any of these texts is recorded unchanged, without decoding it."""
 
 
 class RecordedFinding(msgspec.Struct, frozen=True):
-    """The parts of a finding by which `replay` compares two responses."""
+    """The parts of a finding that `replay` compares."""
 
     policy: str
     id: str
@@ -62,9 +62,9 @@ class Notes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The context in which a review was decided, and its findings.
 
     Attributes:
-        time: of the decision, UTC.
+        time: the time of the decision, UTC.
         bundle: the hash of the policies.
-        view: of the cluster: all node pools, the request's own namespace.
+        view: the view of the cluster, with all node pools, and the request's own namespace.
     """
 
     phase: Phase
@@ -82,7 +82,7 @@ class Response(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def operations(self) -> list[dict[str, Any]]:
-        """Return the operations of the patch. Raise MsgspecError if it has none that can be read."""
+        """Return the operations of the patch. Raise MsgspecError if they can't be read."""
         return [operation.as_json() for operation in _patch_decoder.decode(self.patch)] if self.patch else []
 
 
@@ -94,10 +94,10 @@ class Recorded(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def is_secret(request: Request) -> bool:
-    """Return whether nothing of the request may be written anywhere.
+    """Return whether no part of the request must be recorded.
 
-    CONNECT carries the command lines of ``kubectl exec``, a token request ends in a token, and ConfigMaps hold
-    arbitrary data.
+    CONNECT has the command lines of ``kubectl exec``, a token request returns a token, and ConfigMaps contain any
+    data.
     """
     resource = request.resource
     return (
@@ -109,7 +109,7 @@ def is_secret(request: Request) -> bool:
 
 
 def recorded_findings(decision: Decision) -> tuple[RecordedFinding, ...]:
-    """Return the findings of a decision, as they are recorded."""
+    """Return the findings of a decision in their recorded form."""
     return tuple(
         RecordedFinding(finding.policy, finding.id, str(finding.outcome), finding.reason, finding.field)
         for finding in decision.findings
@@ -117,13 +117,13 @@ def recorded_findings(decision: Decision) -> tuple[RecordedFinding, ...]:
 
 
 def encode_line(request: Request, decision: Decision, context: Context, bundle: Bundle, answer: bytes) -> bytes:
-    """Encode a decision as a line, with its line end.
+    """Encode a decision as a line, with its newline.
 
     Args:
-        request: not one that `is_secret`.
-        decision: on the request.
-        context: what it was decided with.
-        bundle: the policies that decided.
+        request: a request for which `is_secret` is False.
+        decision: the decision on the request.
+        context: the context of the decision.
+        bundle: the policies of the decision.
         answer: the AdmissionReview that was sent back.
     """
     shown = replace(request, object=_redacted(request.object), old_object=_redacted(request.old_object))
@@ -144,7 +144,7 @@ def decode_notes(data: bytes) -> Recorded:
     """Decode the response and the notes of a recorded line.
 
     Raises:
-        msgspec.MsgspecError: there are none, or they are malformed.
+        msgspec.MsgspecError: they are missing or malformed.
     """
     recorded = _decoder.decode(data)
     _ = recorded.response.operations
@@ -152,9 +152,9 @@ def decode_notes(data: bytes) -> Recorded:
 
 
 def _as_seen_from(request: Request, view: ClusterView) -> ClusterView:
-    """Return the view without other namespaces, and without Nodes that the object can't name.
+    """Return the view without other namespaces, and without Nodes that the object doesn't name.
 
-    No decision on the request depends on them.
+    Decisions on the request don't depend on them.
     """
     namespace, text = request.namespace, bytes(request.object)
     labels = view.namespaces.get(namespace)
@@ -174,7 +174,7 @@ def _redacted(raw: msgspec.Raw) -> msgspec.Raw:
 
 
 def _redact(value: Any, key: str = "") -> Any:  # noqa: ANN401 - JSON
-    """Return a value, which is below this key, with values that may be secret redacted."""
+    """Return the value of this key, with values that may be secret redacted."""
     if key == _LAST_APPLIED:
         return REDACTED
     if key in _SECRET_MEMBERS:

@@ -1,4 +1,4 @@
-"""Compare the webhook configurations of a live cluster with those that the policies in force need."""
+"""Compare the webhook configurations of a live cluster with those that the active policies need."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from webhook.engine.bundle import Bundle
 
 _ANSWER: Final = 5.0
-"""Seconds that the API server may take for an answer."""
+"""Seconds for an answer of the API server."""
 
 
 class Registered:
     """The webhook configurations of the cluster, compared periodically and never during a request.
 
     Attributes:
-        outdated: webhooks that are missing, or whose rules or conditions differ; None: not known.
+        outdated: the number of webhooks that are missing, or whose rules or conditions differ; None: unknown.
     """
 
     def __init__(self, api: Api) -> None:
@@ -33,8 +33,8 @@ class Registered:
         self._last_logged: list[str] = []
 
     async def watch(self, bundle: Callable[[], Bundle], seconds: float) -> None:
-        """Compare until cancelled, so many seconds after each comparison."""
-        # 70 ms, which only servers of a live cluster need.
+        """Compare at this interval, until cancelled."""
+        # Takes 70 ms, which only servers of a live cluster need.
         from webhook.registration.configurations import configurations  # noqa: PLC0415
 
         compared: Bundle | None = None

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KEY: Final = "rehearsal.json"
-"""The key of the ConfigMap, and the file in a volume of it."""
+"""The key in the ConfigMap, and the name of its file in a volume."""
 
 
 class PoolRehearsal(msgspec.Struct, frozen=True, rename="camel"):
@@ -30,7 +30,7 @@ class PublishedRehearsals(msgspec.Struct, frozen=True):
 
 
 def read_rehearsals(file: Path | None) -> PublishedRehearsals | None:
-    """Return what was published last, or None if nothing was. What can't be read was rehearsed in 1970: an alert."""
+    """Return the last published rehearsals, or None. An unreadable file has the time 1970, which raises an alert."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=PublishedRehearsals) if file is not None else None
     except FileNotFoundError:

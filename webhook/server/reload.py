@@ -1,7 +1,6 @@
 """Reload changed policies, and cluster state that comes from files, while serving.
 
-A new bundle is built and tried as a whole before it replaces the one in force. If anything is wrong with it, the
-one in force stays.
+A new bundle is built and tested as a whole before it replaces the active one. If it is invalid, the active one stays.
 """
 
 from __future__ import annotations
@@ -47,44 +46,44 @@ class Reload(msgspec.Struct, frozen=True):
 
     @classmethod
     def first(cls) -> Reload:
-        """Return the result of a start that succeeded just now."""
+        """Return the result of a start that has just succeeded."""
         return cls(success=True, last_success=time.time())
 
     def then(self, *, success: bool) -> Reload:
-        """Return the result of the next attempt, which ended just now."""
+        """Return the result of the next attempt, which has just ended."""
         return Reload(success, time.time() if success else self.last_success)
 
 
 class Reloader:
-    """A snapshot that is built again when files below ``paths`` change.
+    """A snapshot that is rebuilt when files below ``paths`` change.
 
     Args:
-        build: reads all files; runs in a thread. Raises PolicyErrors or StateErrors for what is wrong with them.
+        build: reads all files, in a thread. Raises PolicyErrors or StateErrors if they are invalid.
         paths: folders and files that ``build`` reads.
 
     Attributes:
-        snapshot: the newest good one.
-        last_reload: how the last attempt ended.
-        removed: policies that reloads have removed, in all.
+        snapshot: the newest valid snapshot.
+        last_reload: the result of the last attempt.
+        removed: the number of policies that reloads have removed.
     """
 
     def __init__(self, build: Callable[[], Snapshot], paths: Iterable[Path]) -> None:
         self._build = build
         self._paths = tuple(paths)
-        # Before the files are read: what changes meanwhile is seen as a change.
+        # Before reading the files, so that changes in the meantime count as changes.
         self._seen = _fingerprint(self._paths)
         self.snapshot = _self_tested(build())
         self.last_reload = Reload.first()
         self.removed = 0
 
     async def watch(self, use: Callable[[Snapshot], None], seconds: float) -> None:
-        """Hand each new good snapshot to ``use``, until cancelled.
+        """Pass each new valid snapshot to ``use``, until cancelled.
 
-        Files of one change are written one after another, so what has changed is read once two looks agree.
+        The files of one change are written one after another, so changed files are read after two equal checks.
 
         Args:
-            use: puts a snapshot into force.
-            seconds: between two looks.
+            use: activates a snapshot.
+            seconds: the interval between checks.
         """
         looked = self._seen
         while True:
@@ -100,7 +99,7 @@ class Reloader:
             snapshot = await asyncio.to_thread(lambda: _self_tested(self._build()))
         except (PolicyErrors, StateErrors) as errors:
             log.error("policies not loaded", problems=str(errors).splitlines())
-        except Exception as error:  # noqa: BLE001 - whatever it is, what is in force stays
+        except Exception as error:  # noqa: BLE001 - whatever the error, the active policies stay
             log.error("policies not loaded", error=type(error).__name__, where=where(error))
         else:
             self._note_removed(snapshot.bundle)
@@ -112,7 +111,7 @@ class Reloader:
         return False
 
     def _note_removed(self, new: Bundle) -> None:
-        """Log the policies that a reload removes: the new bundle takes effect, but the removal may be a mistake."""
+        """Log the policies that a reload removes. The new bundle takes effect, but the removal may be a mistake."""
         left = {(policy.kind.name, policy.name) for policy in new.policies}
         before = self.snapshot.bundle.policies
         gone = [f"{policy.kind.name} {policy.name}" for policy in before if (policy.kind.name, policy.name) not in left]
@@ -122,7 +121,7 @@ class Reloader:
 
 
 def _self_tested(snapshot: Snapshot) -> Snapshot:
-    """Decide on a sample Pod in both phases, as a bundle that raises here would raise for every Pod."""
+    """Decide on a sample Pod in both phases, because a bundle that raises here would raise for every Pod."""
     for phase in Phase:
         context = Context(phase=phase, now=utc_now())
         respond(_SAMPLE.uid, decide(_SAMPLE, snapshot.bundle.index, context), phase)
@@ -132,7 +131,7 @@ def _self_tested(snapshot: Snapshot) -> Snapshot:
 
 
 def _fingerprint(paths: Iterable[Path]) -> frozenset[tuple[str, int, int, int]]:
-    """Return what changes when a file does, or a link on the way to it (ConfigMap volumes, git-sync)."""
+    """Return a value that changes if a file does, or a link in its path (ConfigMap volumes, git-sync)."""
     fingerprints = set()
     for path in paths:
         for file in files_below(path) if path.is_dir() else (path,):

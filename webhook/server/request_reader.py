@@ -1,4 +1,4 @@
-"""Identify the caller of an HTTP request and read its body, with a bound on everything that a client chooses."""
+"""Identify the caller of an HTTP request and read its body, with a limit on everything that a client controls."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ JSON_TYPE: Final = "application/json"
 
 
 class RejectedError(Exception):
-    """A request that is answered without being judged.
+    """A request that is answered without a verdict.
 
     Attributes:
-        status: of the HTTP answer.
-        reason: a few words, the same for all requests of this sort.
-        message: for the person who reads the answer.
-        headers: to add to the answer.
+        status: the HTTP status of the response.
+        reason: a few words, the same for all requests of this kind.
+        message: the message for the reader of the response.
+        headers: headers to add to the response.
     """
 
     def __init__(self, status: int, reason: str, message: str, headers: Mapping[str, str] | None = None) -> None:
@@ -42,35 +42,35 @@ class RejectedError(Exception):
         self.headers = headers
 
     def response(self) -> web.Response:
-        """Return the HTTP answer: plain JSON, as no UID is known."""
+        """Return the HTTP response: plain JSON, because no UID is known."""
         body = orjson.dumps({"error": self.message})
-        headers = {hdrs.SERVER: "spotgate", **(self.headers or {})}  # else aiohttp tells versions
+        headers = {hdrs.SERVER: "spotgate", **(self.headers or {})}  # aiohttp's default shows versions
         return web.Response(status=self.status, body=body, headers=headers, content_type=JSON_TYPE)
 
 
 def too_busy(reason: str) -> RejectedError:
-    """Return the error for too many requests. The API server asks again, within its timeout."""
+    """Return the error for too many requests. The API server retries within its timeout."""
     return RejectedError(429, reason, f"too busy ({reason}); try again in a second", {hdrs.RETRY_AFTER: "1"})
 
 
 UNAUTHENTICATED: Final = "unauthenticated"
-"""The name in the log of a caller that showed no certificate."""
+"""The name in the log of a caller without a certificate."""
 
 _UNNAMED: Final = "unnamed"
 
 
 def identify(names: Sequence[str], allowed: frozenset[str]) -> str:
-    """Return the name of a caller, or an empty string if it showed no certificate.
+    """Return the name of a caller, or an empty string if it has no certificate.
 
-    A caller is identified by its client certificate, which TLS has verified. API servers of Kubernetes 1.37 can send a
-    ServiceAccount token with each review instead (KEP-6060, alpha): it would be verified here.
+    The client certificate, which TLS has verified, identifies a caller. API servers of Kubernetes 1.37 can send a
+    ServiceAccount token with each review instead (KEP-6060, alpha), which would be verified here.
 
     Args:
-        names: those in the caller's client certificate.
-        allowed: names of callers whose reviews are judged; empty: any caller that passes TLS.
+        names: the names in the caller's client certificate.
+        allowed: the names of allowed callers; empty: any caller that passes TLS.
 
     Raises:
-        RejectedError: reviews of this caller are not judged.
+        RejectedError: the caller isn't allowed.
     """
     if allowed and allowed.isdisjoint(names):
         shown = ", ".join(names)
@@ -81,9 +81,9 @@ def identify(names: Sequence[str], allowed: frozenset[str]) -> str:
 
 
 def names_in(certificate: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return the common name and the DNS names in a certificate, as `ssl.SSLSocket.getpeercert` shows it.
+    """Return the common name and the DNS names in a certificate, as `ssl.SSLSocket.getpeercert` returns it.
 
-    Return an empty tuple if there is no certificate. A certificate without a name has the name ``unnamed``.
+    Return an empty tuple if there is no certificate. A certificate without a name gets the name ``unnamed``.
     """
     if not certificate:
         return ()
@@ -96,7 +96,7 @@ def names_in(certificate: Mapping[str, Any] | None) -> tuple[str, ...]:
 
 _PHASES: Final = {"/mutate": Phase.MUTATE, "/validate": Phase.VALIDATE}
 _DEFAULT_TIMEOUT: Final = 10.0
-"""Seconds: what the API server waits if the webhook configuration doesn't say."""
+"""Seconds for which the API server waits if the webhook configuration has no timeout."""
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -106,8 +106,8 @@ class RequestTarget:
     """The target of a request, such as ``/mutate?timeout=3s``.
 
     Attributes:
-        phase: by the path.
-        timeout: how long the caller waits, in seconds.
+        phase: the phase of the path.
+        timeout: the seconds for which the caller waits.
     """
 
     phase: Phase
@@ -116,7 +116,7 @@ class RequestTarget:
 
 @lru_cache(maxsize=64)
 def parse_target(text: str) -> RequestTarget | None:
-    """Parse the target of an HTTP request. Return None if it is no path of the webhook."""
+    """Parse the target of an HTTP request. Return None if it isn't a path of the webhook."""
     path, _, query = text.partition("?")
     if path not in _PHASES:
         return None
@@ -125,11 +125,11 @@ def parse_target(text: str) -> RequestTarget | None:
 
 
 _SMALL: Final = 64 * 1024
-"""Bytes of a body that is always read, whatever is held already: a Pod, and room. On all connections: 48 MiB."""
+"""Bytes of a body that is read even if memory is used up: enough for a Pod. On all connections: 48 MiB."""
 
 
 class RequestReader:
-    """Reader of request bodies, which counts their bytes in memory."""
+    """Reader of request bodies that counts their bytes in memory."""
 
     def __init__(self, limits: Limits, peers: Peers) -> None:
         self._limits = limits
@@ -137,38 +137,40 @@ class RequestReader:
         self._held = 0
 
     async def read(self, request: web.BaseRequest, peer: Peer) -> tuple[RequestTarget, bytes]:
-        """Return the target and the body of a request; `hold` its negative size when it is not needed any more.
+        """Return the target and the body of a request. After use, call `hold` with the negative size.
 
         Raises:
-            RejectedError: it can't be a review, or it is too much.
+            RejectedError: the request can't be a review, or exceeds a limit.
         """
         target = self._check_head(request)
         if hdrs.EXPECT in request.headers:
             await request.writer.write(CONTINUE)
-            request.writer.output_size = 0  # the answer has not begun
+            request.writer.output_size = 0  # the response has not begun
         try:
             return target, await self._read_body(request.content, peer)
         except (web.RequestPayloadError, ConnectionError):
-            raise RejectedError(400, "broken body", "the request's body broke off or is malformed") from None
+            raise RejectedError(400, "broken body", "the request's body is incomplete or malformed") from None
 
     def hold(self, size: int, peer: Peer) -> None:
-        """Count bytes of bodies that are held in memory, or uncount them."""
+        """Count bytes of bodies in memory; a negative size uncounts them."""
         self._held += size
         peer.body_bytes += size
 
     def _check_head(self, request: web.BaseRequest) -> RequestTarget:
         target = parse_target(request.raw_path)
         if target is None:
-            raise RejectedError(404, "not found", "there are POST /mutate and POST /validate here")
+            raise RejectedError(404, "not found", "use POST /mutate or POST /validate")
         if request.method != hdrs.METH_POST:
             raise RejectedError(405, "method", "send AdmissionReviews with POST", {hdrs.ALLOW: hdrs.METH_POST})
         headers = request.headers
         content_type = headers.get(hdrs.CONTENT_TYPE, "")
         if content_type != JSON_TYPE and content_type.partition(";")[0].strip().lower() != JSON_TYPE:
             raise RejectedError(415, "content type", f"the Content-Type must be {JSON_TYPE}")
-        # The API server never compresses, and a small compressed body can hold gigabytes.
+        # The API server never compresses, and a small body can expand to gigabytes.
         if headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
-            raise RejectedError(415, "content encoding", "send it uncompressed", {hdrs.ACCEPT_ENCODING: "identity"})
+            raise RejectedError(
+                415, "content encoding", "send it uncompressed", {hdrs.ACCEPT_ENCODING: "identity"}
+            )
         if (request.content_length or 0) > self._limits.body_bytes:
             raise self._too_large()
         return target
@@ -177,7 +179,7 @@ class RequestReader:
         pieces: list[bytes] = []
         size = 0
         try:
-            while piece := await content.readany():  # most bodies are there: nothing waits
+            while piece := await content.readany():  # most bodies have arrived, so this doesn't wait
                 pieces.append(piece)
                 size += len(piece)
                 self.hold(len(piece), peer)

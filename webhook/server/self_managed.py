@@ -1,7 +1,8 @@
 """Manage the certificates of an installation: a CA and a leaf in a Secret, and the caBundles that trust them.
 
-Every replica does this, none leads. A replica writes only on top of what it has read (`resourceVersion`), so of several
-that take the same step one succeeds, and the others find it done. See `certs.rotation` for the steps.
+Every replica does this; there is no leader. A replica writes only if the object hasn't changed since it read it
+(`resourceVersion`). So if several replicas take the same step, one succeeds, and the others find the step done. See
+`certs.rotation` for the steps.
 """
 
 from __future__ import annotations
@@ -46,32 +47,32 @@ if TYPE_CHECKING:
     from webhook.server.tls import ServingCertificate
 
 _ANSWER: Final = 5.0
-"""Seconds that the API server may take for an answer."""
+"""Seconds for an answer of the API server."""
 
 _SIGNS: Final = 10
-"""Signs of life that a replica gives within the retention, while a CA is being replaced."""
+"""Signs of life of a replica within the retention, while a CA is replaced."""
 
 _TRUSTED: Final = "caBundles"
 _ALL_SERVE: Final = "all replicas"
-"""Names of what must have been the same for a while; the others are the replicas' entries in the Secret."""
+"""Keys of values that must not change for a while, in addition to the replicas' entries in the Secret."""
 
 
 class SelfManaged:
     """The certificates of an installation, which every replica renews, rotates, and repairs.
 
     Attributes:
-        last_look: how and when the last look ended.
+        last_look: the result of the last check.
         authority_expiry: when the CA expires, UTC; None until it is known.
 
     Args:
         api: the cluster.
-        secret: where CA and leaf are (namespace, name); it is made if it is not there.
-        names: DNS names that the API server asks for: of the Service.
-        certificate: what is served; until the Secret has been read, an untrusted placeholder.
-        replica: names this replica among all: its host and port.
-        settle: seconds that a CA must have been in the caBundles before what it signed is served.
-        retention: seconds that an old CA stays in the caBundles after every replica serves a leaf of the new one. A
-            replica without a sign of life for so long counts as gone.
+        secret: the Secret of the CA and the leaf (namespace, name). It is created if it doesn't exist.
+        names: the DNS names of the Service, which the API server uses.
+        certificate: the served certificate; until the Secret has been read, an untrusted placeholder.
+        replica: the unique name of this replica: its host and port.
+        settle: the seconds that a CA must be in the caBundles before its leaf is served.
+        retention: the seconds that an old CA stays in the caBundles after every replica serves a leaf of the new one.
+            A replica without a sign of life for this time counts as gone.
     """
 
     def __init__(
@@ -105,15 +106,15 @@ class SelfManaged:
 
     @property
     def waits_for(self) -> str:
-        """Return what is missing until this installation's certificate is served, or an empty string."""
+        """Return what is missing to serve the certificate of this installation, or an empty string."""
         return f"the certificate in Secret {self._title}" if self._certificate.served == self._placeholder else ""
 
     async def look(self) -> dict[str, bytes]:
-        """Take the steps that are due. Return the caBundles in force then, by webhook."""
+        """Take the steps that are due. Return the active caBundles after them, by webhook."""
         try:
             self._in_force = await self._look()
         except ApiError as error:
-            if error.status != HTTPStatus.CONFLICT:  # another replica was faster: the next look finds what it did
+            if error.status != HTTPStatus.CONFLICT:  # another replica was faster; the next check finds its result
                 self.last_look = self.last_look.then(success=False)
                 problem = str(error)
                 self._repeats.log(log.error, "certificates not managed", problem, problem=problem, secret=self._title)
@@ -122,8 +123,8 @@ class SelfManaged:
         return self._in_force
 
     async def _look(self) -> dict[str, bytes]:
-        # In this order, as a replica changes the Secret before the caBundles: if the caBundles have not changed since
-        # they were read, then the Secret, which is read in between, is not older than they are.
+        # In this order, because a replica changes the Secret before the caBundles: if the caBundles don't change until
+        # they are written, the Secret, which is read in between, isn't older than they are.
         bundles = await read_ca_bundles(self._api, _ANSWER)
         secret = await read_secret(self._api, *self._secret, _ANSWER)
         issued = self._issued = await self._renewed(secret)
@@ -143,7 +144,7 @@ class SelfManaged:
         all_serve = self._entry in entries and all(value.partition(b" ")[0] == ours for value in entries.values())
         signs = {key: (rotating, value) for key, value in entries.items()}
         lasted = self._lasted({_TRUSTED: trusted, _ALL_SERVE: rotating and all_serve, **signs})
-        # Every API server must know a CA before a leaf of it is served, if there is another one to serve.
+        # Every API server must know a CA before its leaf replaces another one.
         if self.waits_for or lasted[_TRUSTED] >= self._settle:
             self._certificate.offer(issued.leaf)
             self._serves = authority
@@ -156,7 +157,7 @@ class SelfManaged:
         return trusted
 
     def _lasted(self, values: Mapping[str, object]) -> dict[str, float]:
-        """Return the seconds for which each of the values has been the same, look after look."""
+        """Return the seconds for which each value has been the same at all checks."""
         now = monotonic()
         self._since = {
             key: before if (before := self._since.get(key)) is not None and before[0] == value else (value, now)
@@ -165,7 +166,7 @@ class SelfManaged:
         return {key: now - since for key, (_, since) in self._since.items()}
 
     async def _renewed(self, secret: Secret) -> Issued:
-        """Return what the Secret holds, after whatever is due has been replaced in it."""
+        """Return the contents of the Secret, after replacing the parts that are due."""
         now = utc_now()
         stored = None
         try:
@@ -173,7 +174,7 @@ class SelfManaged:
             wanted = renew(stored, self._names, now=now)
             why = "renewed"
         except CertificateProblem as problem:
-            # What the caBundles trust and the replicas serve goes on; a CA is only made where none is known.
+            # Keep the CA that the caBundles trust and the replicas serve. Create a CA only if none is known.
             wanted = renew(self._issued, self._names, now=now) if self._issued else issue(self._names, now=now)
             why = str(problem)
         if wanted != stored:
@@ -182,7 +183,7 @@ class SelfManaged:
         return wanted
 
     async def _written(self, bundles: CaBundles, wanted: Mapping[str, bytes]) -> CaBundles:
-        """Write these caBundles into the configuration, unless it has them already. Return what it has then."""
+        """Write these caBundles into the configuration, unless it has them already. Return its caBundles."""
         if wanted == bundles.by_webhook:
             return bundles
         written = replace(bundles, by_webhook=wanted)
@@ -191,7 +192,7 @@ class SelfManaged:
         return written
 
     async def _report(self, secret: Secret, *, rotating: bool) -> None:
-        """Keep this replica's entry in the Secret right, and while a CA is being replaced, fresh."""
+        """Update this replica's entry in the Secret if it is wrong, or, while a CA is replaced, old."""
         if self.waits_for:
             return
         signer, _, count = secret.data.get(self._entry, b"").decode(errors="replace").partition(" ")
@@ -203,8 +204,8 @@ class SelfManaged:
         await write_secret(self._api, *self._secret, {self._entry: value.encode()}, _ANSWER)
 
     async def leave(self) -> None:
-        """Remove this replica's entry. If that fails, others find it gone in time."""
+        """Remove this replica's entry. If this fails, other replicas later notice that it is gone."""
         try:
             await write_secret(self._api, *self._secret, {self._entry: None}, _ANSWER)
         except ApiError as error:
-            log.info("still named in the Secret", problem=str(error))
+            log.info("entry not removed from the Secret", problem=str(error))

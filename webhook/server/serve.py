@@ -1,4 +1,4 @@
-"""Run ``spotgate serve``: load policies, state and certificate, and serve until a signal comes."""
+"""Run ``spotgate serve``: load policies, state, and certificate, and serve until a signal arrives."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _BACKLOG: Final = 1024
-"""Connections that may wait to be accepted; the system may allow fewer (Linux: net.core.somaxconn, 4096)."""
+"""Connections that can wait to be accepted; the system may allow fewer (Linux: net.core.somaxconn, 4096)."""
 
-_NOT_READ: Final = ClusterView(why_unknown="The cluster has not been read yet.", remedy="try again in a few seconds")
+_NOT_READ: Final = ClusterView(why_unknown="The cluster hasn't been read yet.", remedy="try again in a few seconds")
 
 _UNUSABLE: Final = 2
-"""The exit code if nothing could be served."""
+"""The exit code if the server can't start."""
 
 
 class Address(NamedTuple):
-    """An address to listen on. Port 0 is any free port."""
+    """An address to listen on. Port 0 selects a free port."""
 
     host: str
     port: int
@@ -56,11 +56,11 @@ class Address(NamedTuple):
         """Parse ``host:port``, ``[::]:port`` or ``:port``.
 
         Raises:
-            ValueError: the text is no address.
+            ValueError: the text isn't an address.
         """
         host, colon, port = text.rpartition(":")
         if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004 - of TCP
-            raise ValueError(f"{text!r} is no address to listen on; write host:port, as in 0.0.0.0:8443")
+            raise ValueError(f"{text!r} isn't an address to listen on; write host:port, such as 0.0.0.0:8443")
         return cls(host.strip("[]") or "0.0.0.0", int(port))  # noqa: S104 - what an empty host means
 
     def __str__(self) -> str:
@@ -99,11 +99,11 @@ class ServeOptions:
 
     @property
     def live(self) -> bool:
-        """Return whether the state is that of a live cluster."""
+        """Return whether a live cluster has the state."""
         return self.in_cluster or self.kubeconfig is not None
 
     def in_effect(self) -> dict[str, object]:
-        """Return the value of every flag, by its field, for the log: files are named, never shown."""
+        """Return the value of every flag, by its field, for the log: names of files, but not their contents."""
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "limits"}
         secret = "/".join(self.tls_secret) if self.tls_secret is not None else None
         return values | {"policies": self.policies or ("shipped",), "tls_secret": secret}
@@ -113,7 +113,7 @@ def serve(options: ServeOptions) -> int:
     """Serve until a signal ends it.
 
     Returns:
-        The exit code: 0, or 2 if policies, state, certificate or addresses can't be used; then standard error says why.
+        The exit code: 0, or 2 if policies, state, certificate, or addresses are invalid. Standard error then says why.
     """
     configure_logging()
     try:
@@ -131,7 +131,7 @@ def serve(options: ServeOptions) -> int:
 
 
 def _certificate(options: ServeOptions) -> ServingCertificate:
-    """Load the certificate, or make one for this run. Raise CertificateProblem if there is none that can be served."""
+    """Load the certificate, or create one for this run. Raise CertificateProblem if none can be served."""
     if options.tls_cert is not None and options.tls_key is not None:
         files = partial(read_pair, options.tls_cert, options.tls_key)
         return ServingCertificate(files, names=options.tls_name, client_ca=options.client_ca)

@@ -1,4 +1,4 @@
-"""Serve a certificate, and reload it when its files change. A bad one never replaces a good one."""
+"""Serve a certificate, and reload it when its files change. An invalid one never replaces a valid one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from certs.authority import KeyPair
 
     CaBundles: TypeAlias = Callable[[], Awaitable[Mapping[str, bytes]]]
-    """Returns the caBundles in force, by webhook. Raises ApiError if they can't be read."""
+    """Returns the active caBundles, by webhook. Raises ApiError if they can't be read."""
 
 
 class ServingCertificate:
@@ -32,12 +32,12 @@ class ServingCertificate:
 
     Attributes:
         context: never changed, only replaced.
-        served: the certificate in it, PEM, with its intermediates.
-        expiry: of the certificate in it, UTC.
-        last_reload: how the last attempt ended.
-        trusted: the caBundles in force verify it; None: they are not known.
-        trust_expiry: when the first of these caBundles holds no valid certificate any more, UTC; None: not known.
-        waits_for: why a replica with this certificate is not ready; empty while caBundles verify it or are not known.
+        served: its certificate, PEM, with its intermediates.
+        expiry: when its certificate expires, UTC.
+        last_reload: the result of the last attempt.
+        trusted: whether the active caBundles verify the certificate; None: they are unknown.
+        trust_expiry: when the first of these caBundles has no valid certificate left, UTC; None: unknown.
+        waits_for: why a replica with this certificate isn't ready; empty if caBundles verify it or are unknown.
     """
 
     context: ssl.SSLContext
@@ -47,12 +47,12 @@ class ServingCertificate:
     def __init__(
         self, source: Callable[[], KeyPair] | KeyPair, *, names: Sequence[str] = (), client_ca: Path | None = None
     ) -> None:
-        """Serve what a source gives now and later.
+        """Serve the current certificate of a source, and later ones.
 
         Args:
             source: the certificate and its key, or a function that reads them, and raises CertificateProblem.
-            names: that the certificate must be for.
-            client_ca: a file of CAs; only clients with a certificate of these CAs may connect. None: any client.
+            names: the names that the certificate must have.
+            client_ca: a file of CAs; only clients with a certificate of these CAs can connect. None: any client.
 
         Raises:
             CertificateProblem: the certificate can't be served.
@@ -70,7 +70,7 @@ class ServingCertificate:
         self._use()
 
     def offer(self, pair: KeyPair) -> None:
-        """Serve this pair from the next check on, if it can be served, in place of what the source gives."""
+        """Use this pair instead of the source, from the next check on, if it is valid."""
         self._source = lambda: pair
 
     def _use(self) -> None:
@@ -93,7 +93,7 @@ class ServingCertificate:
             try:
                 verify_chain(certificate_pem, bundle, now=now)
             except CertificateProblem as problem:
-                raise CertificateProblem(f"{problem.problem} of {webhook} in force", problem.fix) from None
+                raise CertificateProblem(f"{problem.problem} of {webhook}", problem.fix) from None
 
     async def watch(
         self,
@@ -101,15 +101,15 @@ class ServingCertificate:
         bundles: CaBundles | None = None,
         on_new_client_ca: Callable[[], None] = lambda: None,
     ) -> None:
-        """Check the files and the caBundles in force every so many seconds, until cancelled.
+        """Check the files and the active caBundles at an interval, until cancelled.
 
         Args:
-            seconds: between two checks.
-            bundles: reads the caBundles; None: they are not checked.
-            on_new_client_ca: is called when other CAs are in force: open connections were verified with the old ones.
+            seconds: the interval between checks.
+            bundles: reads the caBundles; None: don't check them.
+            on_new_client_ca: called when the client CAs change: open connections were verified with the old ones.
         """
         if bundles is not None:
-            self.waits_for = "the caBundles in force have not been read yet"
+            self.waits_for = "the active caBundles haven't been read yet"
         while True:
             known = bundles is not None and await self._read_bundles(bundles)
             if not self.last_reload.success or await asyncio.to_thread(self._changed):
@@ -122,11 +122,11 @@ class ServingCertificate:
             await asyncio.sleep(seconds)
 
     async def _read_bundles(self, bundles: CaBundles) -> bool:
-        """Read the caBundles in force. Return whether they are known now."""
+        """Read the active caBundles. Return whether they are known."""
         try:
             self._bundles = await bundles()
         except ApiError as error:
-            if error.status == HTTPStatus.FORBIDDEN:  # else the last answer holds
+            if error.status == HTTPStatus.FORBIDDEN:  # after other errors, the last answer counts
                 self._bundles, self.waits_for, self.trusted, self.trust_expiry = {}, "", None, None
                 self._not_trusted.log(log.info, "caBundles not read", str(error), problem=str(error))
             return False
@@ -140,7 +140,7 @@ class ServingCertificate:
             self._check_against_bundles(self.served, utc_now())
         except CertificateProblem as problem:
             self.trusted = False
-            self.waits_for = str(problem)  # calls to this replica fail: they go to others as long as it is not ready
+            self.waits_for = str(problem)  # calls to this replica fail, so they go to others while it isn't ready
             self._not_trusted.log(log.error, "certificate not trusted", problem.fix, problem=str(problem))
         else:
             self.trusted = True if self._bundles else None
@@ -156,7 +156,7 @@ class ServingCertificate:
     def _reload(self) -> None:
         try:
             self._use()
-        except (CertificateProblem, OSError) as error:  # OpenSSL gets the pair as a file, and there may be none left
+        except (CertificateProblem, OSError) as error:  # OSError: too many open files
             self.last_reload = self.last_reload.then(success=False)
             key = getattr(error, "fix", str(error))  # the text may contain the time
             self._not_loaded.log(log.error, "certificate not loaded", key, problem=str(error))
