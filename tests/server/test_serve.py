@@ -63,7 +63,7 @@ def test_an_address_is_a_host_and_a_port(text: str, address: tuple[str, int]) ->
 
 @pytest.mark.parametrize("text", ["", "8443", "host", "host:", "host:x", "host:65536", "host:-1", "host:1 "])
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"write host:port, as in 0\.0\.0\.0:8443"):
+    with pytest.raises(ValueError, match=r"write host:port, such as 0\.0\.0\.0:8443"):
         Address.parse(text)
 
 

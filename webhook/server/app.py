@@ -50,7 +50,7 @@ WITH_FINDINGS: Final = 200
 """Decisions with findings on the operators' page: more than a person reads. The log has all of them."""
 
 OF_ANY_KIND: Final = 50
-"""Decisions of any kind on the operators' page, which show that the API server sends reviews. With the others, they take
+"""Decisions of any kind on the operators' page, which show that the API server sends reviews. Both together take
 0.3 MB, or 2 MB with names of the maximum length."""
 
 _BUG: Final = "spotgate couldn't judge this request because of a bug in spotgate; see its log"

@@ -168,9 +168,7 @@ class RequestReader:
             raise RejectedError(415, "content type", f"the Content-Type must be {JSON_TYPE}")
         # The API server never compresses, and a small body can expand to gigabytes.
         if headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
-            raise RejectedError(
-                415, "content encoding", "send it uncompressed", {hdrs.ACCEPT_ENCODING: "identity"}
-            )
+            raise RejectedError(415, "content encoding", "send it uncompressed", {hdrs.ACCEPT_ENCODING: "identity"})
         if (request.content_length or 0) > self._limits.body_bytes:
             raise self._too_large()
         return target
