@@ -54,54 +54,38 @@ class RehearsedKind(msgspec.Struct, frozen=True):
         return f"{prefix}/namespaces/{namespace}/{self.plural}" if self.namespaced else f"{prefix}/{self.plural}"
 
 
-NODE: Final = RehearsedKind("", "Node", "nodes", namespaced=False, stored_as="minions")
-POD: Final = RehearsedKind("", "Pod", "pods")
-NAMESPACE: Final = RehearsedKind("", "Namespace", "namespaces", namespaced=False)
-JOB: Final = RehearsedKind("batch", "Job", "jobs")
-CLAIM: Final = RehearsedKind("", "PersistentVolumeClaim", "persistentvolumeclaims")
-VOLUME: Final = RehearsedKind("", "PersistentVolume", "persistentvolumes", namespaced=False)
-STORAGE_CLASS: Final = RehearsedKind("storage.k8s.io", "StorageClass", "storageclasses", namespaced=False)
-LIMIT_RANGE: Final = RehearsedKind("", "LimitRange", "limitranges")
-QUOTA: Final = RehearsedKind("", "ResourceQuota", "resourcequotas")
-BUDGET: Final = RehearsedKind("policy", "PodDisruptionBudget", "poddisruptionbudgets")
-DEPLOYMENT: Final = RehearsedKind("apps", "Deployment", "deployments")
-STATEFUL_SET: Final = RehearsedKind("apps", "StatefulSet", "statefulsets")
-DAEMON_SET: Final = RehearsedKind("apps", "DaemonSet", "daemonsets")
-REPLICA_SET: Final = RehearsedKind("apps", "ReplicaSet", "replicasets")
-_REPLICATION_CONTROLLER: Final = RehearsedKind(
-    "", "ReplicationController", "replicationcontrollers", stored_as="controllers"
-)
-
 # Those that others refer to come first.
 KINDS: Final = (
-    NAMESPACE,
-    NODE,
+    NAMESPACE := RehearsedKind("", "Namespace", "namespaces", namespaced=False),
+    NODE := RehearsedKind("", "Node", "nodes", namespaced=False, stored_as="minions"),
     RehearsedKind("scheduling.k8s.io", "PriorityClass", "priorityclasses", namespaced=False),
     RehearsedKind("node.k8s.io", "RuntimeClass", "runtimeclasses", namespaced=False),
-    LIMIT_RANGE,  # the API server writes its defaults into Pods that are made
-    QUOTA,
-    STORAGE_CLASS,
+    LIMIT_RANGE := RehearsedKind("", "LimitRange", "limitranges"),  # the API server writes its defaults into new Pods
+    QUOTA := RehearsedKind("", "ResourceQuota", "resourcequotas"),
+    STORAGE_CLASS := RehearsedKind("storage.k8s.io", "StorageClass", "storageclasses", namespaced=False),
     RehearsedKind("storage.k8s.io", "CSINode", "csinodes", namespaced=False),
-    VOLUME,
-    CLAIM,
+    RehearsedKind("", "PersistentVolume", "persistentvolumes", namespaced=False),
+    CLAIM := RehearsedKind("", "PersistentVolumeClaim", "persistentvolumeclaims"),
     RehearsedKind("resource.k8s.io", "DeviceClass", "deviceclasses", namespaced=False),
     RehearsedKind("resource.k8s.io", "ResourceSlice", "resourceslices", namespaced=False),
     RehearsedKind("resource.k8s.io", "ResourceClaim", "resourceclaims"),
     RehearsedKind("resource.k8s.io", "ResourceClaimTemplate", "resourceclaimtemplates"),
-    BUDGET,
-    DEPLOYMENT,
-    STATEFUL_SET,
-    DAEMON_SET,
-    REPLICA_SET,
-    _REPLICATION_CONTROLLER,
-    JOB,
-    POD,
+    BUDGET := RehearsedKind("policy", "PodDisruptionBudget", "poddisruptionbudgets"),
+    DEPLOYMENT := RehearsedKind("apps", "Deployment", "deployments"),
+    STATEFUL_SET := RehearsedKind("apps", "StatefulSet", "statefulsets"),
+    DAEMON_SET := RehearsedKind("apps", "DaemonSet", "daemonsets"),
+    REPLICA_SET := RehearsedKind("apps", "ReplicaSet", "replicasets"),
+    REPLICATION_CONTROLLER := RehearsedKind(
+        "", "ReplicationController", "replicationcontrollers", stored_as="controllers"
+    ),
+    JOB := RehearsedKind("batch", "Job", "jobs"),
+    POD := RehearsedKind("", "Pod", "pods"),
 )
 BY_NAME: Final = {(each.group, each.kind): each for each in KINDS}
-MAKERS: Final = (REPLICA_SET, _REPLICATION_CONTROLLER, STATEFUL_SET, JOB)
+MAKERS: Final = (REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET, JOB)
 """The kinds of objects whose controllers make a number of Pods."""
 
-CONTROLLED_HERE: Final = frozenset({REPLICA_SET, _REPLICATION_CONTROLLER, STATEFUL_SET, DAEMON_SET})
+CONTROLLED_HERE: Final = frozenset({REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET, DAEMON_SET})
 """The kinds of owners whose controllers make a lost Pod again; those of Jobs may give up."""
 
 

@@ -62,7 +62,8 @@ class Loss:
 
     def left_of(self, nodes: Iterable[RehearsedNode]) -> list[RehearsedNode]:
         """Return the Nodes that are there in the end."""
-        return [node for node in (*nodes, *(new for _, new in self.grown)) if node.name not in self.nodes]
+        lost = self.nodes
+        return [node for node in (*nodes, *(new for _, new in self.grown)) if node.name not in lost]
 
 
 def loss_of(wanted: Iterable[str], snapshot: ClusterSnapshot, drained_by: DrainedBy | None = None) -> Loss:

@@ -21,11 +21,13 @@ from webhook.rehearse.inputs.gangs import pods_without_controller
 from webhook.rehearse.inputs.nodes import CREATED, nodes_of_pools, read_node, running_node, stored_metadata
 from webhook.rehearse.inputs.resources import (
     CLAIM,
+    DAEMON_SET,
     LIMIT_RANGE,
     NAMESPACE,
     NODE,
     POD,
     QUOTA,
+    STATEFUL_SET,
     STORAGE_CLASS,
     kind_of_object,
     manifest_of,
@@ -53,8 +55,6 @@ JOB_TRACKING: Final = "batch.kubernetes.io/job-tracking"
 _REHEARSED: Final = "rehearsed"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _SYSTEM_CLASSES: Final = "system-"
-_SETS: Final = "StatefulSet"
-_WITH_REVISIONS: Final = frozenset({_SETS, "DaemonSet"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,11 @@ def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Mapping[str,
     existing += [each.value for each in new]
     _expect_nodes(nodes, existing)
     everything = [*existing, *(each.value for each in created)]
-    if any((each.value.get("spec") or {}).get("minReadySeconds") for each in source.manifests if each.kind == _SETS):
+    if any(
+        (each.value.get("spec") or {}).get("minReadySeconds")
+        for each in source.manifests
+        if each.kind == STATEFUL_SET.kind
+    ):
         notes.append("minReadySeconds: a StatefulSet makes its next Pod as soon as the one before is ready")
     if any(template_of(value).spec.schedulingGroup for value in everything):
         notes.append("spec.schedulingGroup: the scheduler here places the Pods of a PodGroup one by one")
@@ -172,7 +176,7 @@ def _expected_object(manifest: Manifest, kind: RehearsedKind) -> JSON:
     if kind.namespaced:
         metadata.setdefault("namespace", "default")
     value = {**manifest.value, "metadata": metadata}
-    if manifest.kind == _SETS and isinstance(spec := value.get("spec"), dict):
+    if manifest.kind == STATEFUL_SET.kind and isinstance(spec := value.get("spec"), dict):
         # Its controller counts these seconds by a clock that a rehearsal doesn't advance.
         value["spec"] = {key: each for key, each in spec.items() if key != "minReadySeconds"}
     return value
@@ -236,7 +240,7 @@ def _storage_classes_for(objects: Sequence[JSON]) -> Iterator[Manifest]:
     classes = [value["metadata"] for value in objects if value["kind"] == STORAGE_CLASS.kind]
     claims = [value for value in objects if value["kind"] == CLAIM.kind]
     for value in objects:
-        claims += (value["spec"].get("volumeClaimTemplates") or ()) if value["kind"] == _SETS else ()
+        claims += (value["spec"].get("volumeClaimTemplates") or ()) if value["kind"] == STATEFUL_SET.kind else ()
     names = {(claim.get("spec") or {}).get("storageClassName") or _REHEARSED for claim in claims}
     if any((metadata.get("annotations") or {}).get(_DEFAULT_CLASS) == "true" for metadata in classes):
         names.discard(_REHEARSED)
@@ -264,7 +268,7 @@ def _as_stored(value: JSON, rolled_out: frozenset[WorkloadIdentity] = frozenset(
             stored["status"] = {"phase": "Running", "conditions": ready}
     elif value["kind"] == QUOTA.kind:
         stored["status"] = {}  # what it counts in its cluster may not be here
-    elif value["kind"] in _WITH_REVISIONS:
+    elif value["kind"] in {STATEFUL_SET.kind, DAEMON_SET.kind}:
         # Its revisions are not here, and its template may differ from what the Pods were made of: RollingUpdate would
         # replace them.
         strategy = "RollingUpdate" if workload_identity(value) in rolled_out else "OnDelete"

@@ -117,15 +117,12 @@ def _found(version: str) -> Programs | None:
         minor = (version if module is KUBERNETES else module.version).rpartition(".")[0]
         needed = module.packages.keys() & NEEDED
         folders = cache_directory().glob(f"{module.name}-{minor}.*-{PLATFORM}-*")
-        newest = max((folder for folder in folders if has_programs(folder, needed)), key=_release, default=None)
+        complete = (folder for folder in folders if has_programs(folder, needed))
+        newest = max(complete, key=lambda folder: [*map(int, re.findall(r"\d+", folder.name))], default=None)
         if newest is None:
             return None
         paths |= {name: newest / name for name in needed}
     return _programs(paths)
-
-
-def _release(folder: Path) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", folder.name.split("-")[1])]
 
 
 def _programs(paths: Mapping[str, Path]) -> Programs:

@@ -22,7 +22,6 @@ from webhook.rehearse.runs.kubelet import SHUTTING_DOWN, SIGKILL, SIGTERM, kille
 from webhook.rehearse.runs.quiet import LONGEST_RUN
 from webhook.rehearse.runs.remaking import Remaker
 from webhook.rehearse.runs.watching import READY, STOPPED
-from webhook.rehearse.runs.workloads import PodStage
 from webhook.rehearse.runs.writing import together
 
 if TYPE_CHECKING:
@@ -71,6 +70,8 @@ class Reclaim:
         self._clock = Clock()
         self._lost: dict[str, ReclaimWindow] = {}
         self._broken: set[tuple[str, ...]] = set()
+        self._bound: set[RehearsedPod] = set()
+        self._stopping: set[RehearsedPod] = set()
 
     async def begin(self) -> None:
         """Bring the cluster to rest before anything is lost: what can run runs, what stops has stopped, all at once."""
@@ -89,8 +90,8 @@ class Reclaim:
                 await self._rest()  # what they leave is free before a Pod that gets ready has others made
             await together(self._make_ready(pod) for pod in bound)
         for pod in self.workloads.here():
-            if pod.seen.lives:
-                pod.stage = pod.before = PodStage.PLACED if pod.seen.node else PodStage.WAITING
+            pod.ran = pod.seen.lives and bool(pod.seen.node)
+            pod.waited = pod.seen.lives and not pod.ran
         self.missing_before = self.workloads.missing()
 
     async def play(self, windows: Sequence[ReclaimWindow], grown: Iterable[tuple[float, JSON]]) -> None:
@@ -153,11 +154,10 @@ class Reclaim:
     def _take_new(self) -> tuple[list[RehearsedPod], list[RehearsedPod]]:
         """Return the Pods that were bound, and those that were told to stop, since the last time."""
         here = self.workloads.here()
-        bound = [pod for pod in here if pod.is_bound]
-        stopping = [pod for pod in here if pod.seen.terminating and pod.stage < PodStage.STOPPING]
-        for stage, pods in ((PodStage.PLACED, bound), (PodStage.STOPPING, stopping)):
-            for pod in pods:
-                pod.stage = stage
+        bound = [pod for pod in here if pod.seen.begins and pod not in self._bound]
+        stopping = [pod for pod in here if pod.seen.terminating and pod not in self._stopping]
+        self._bound.update(bound)
+        self._stopping.update(stopping)
         return bound, stopping
 
     def _notice(self) -> None:
@@ -272,7 +272,7 @@ class Reclaim:
             await self._break_gang(pod)
 
     async def _fail(self, pod: RehearsedPod, code: int | None) -> None:
-        pod.stage = PodStage.STOPPING
+        self._stopping.add(pod)
         await self._writer.patch_status(pod.seen.path, killed(pod.seen, code))
         await self._writer.merge(pod.seen.path, _STOPPED)
 

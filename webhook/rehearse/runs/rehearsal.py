@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -90,9 +89,7 @@ async def _play(
     workloads = Workloads(watches, snapshot.bundle)
     left = loss.left_of(snapshot.nodes)
     zones = {node.name: node.labels.get(ZONE_LABEL, "") for node in (*snapshot.nodes, *left)}
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(api.close)
-        await stack.enter_async_context(watches.running())
+    async with watches.running():
         quiet = Quiet(cluster, watches, workloads, partial(provision, writer, watches.claims, zones, set()))
         reclaim = Reclaim(writer, watches, quiet, workloads, startup=options.startup_seconds, seed=number)
         if watches.quotas:

@@ -27,7 +27,6 @@ from webhook.rehearse.result import (
 )
 from webhook.rehearse.runs.readiness import readiness_of
 from webhook.rehearse.runs.shortage import causes_of, shortage_of
-from webhook.rehearse.runs.workloads import PodStage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -138,9 +137,9 @@ def _count_before(pod: RehearsedPod, run: WorkloadRun, played: Reclaim, watches:
     run.lost += is_lost
     run.lost_on |= {pod.node} if is_lost else set()
     run.moves |= is_lost and not pod.leaves
-    figures["pending"] -= pod.before is PodStage.WAITING
+    figures["pending"] -= pod.waited
     figures["killed_early"] += pod.killed
-    for key in pod.budgets if pod.before is not PodStage.NEW else ():
+    for key in pod.budgets if pod.ran or pod.waited else ():
         run.budgets.add(key[1])
         figures["seconds_below_budget"] = max(figures["seconds_below_budget"], float(played.below[key]))
         if (budget := watches.budgets.get(key)) and (why := budget.status.uncountable):

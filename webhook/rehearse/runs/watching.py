@@ -137,6 +137,11 @@ class SeenPod(Pod):
         return self.lives and condition is not None and condition.status == "True"
 
     @property
+    def begins(self) -> bool:
+        """Return whether it is bound to a Node and does not run yet."""
+        return bool(self.node) and self.lives and not self.ready and self.status.phase == "Pending"
+
+    @property
     def unscheduled(self) -> str:
         """Return the scheduler's sentence about it; empty if there is none."""
         scheduled = self.status.condition("PodScheduled")
@@ -211,7 +216,10 @@ class Watches:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep current while the block runs; it begins when all that is there is known. Raise ApiError."""
+        """Keep current while the block runs; it begins when all that is there is known. Then close the connection.
+
+        Raise ApiError.
+        """
         following = [asyncio.create_task(each.run()) for each in self._mirrors]
         try:
             deadline = time.monotonic() + _PACE.answer
@@ -224,3 +232,4 @@ class Watches:
             for each in following:
                 each.cancel()
             await asyncio.gather(*following, return_exceptions=True)
+            await self._api.close()

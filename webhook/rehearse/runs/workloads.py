@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from enum import IntEnum
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
@@ -38,15 +37,6 @@ _TRAINING_OPERATORS: Final = Globs(("*Job.kubeflow.org",))
 _HISTORY_AT_MOST: Final = 1800.0
 
 
-class PodStage(IntEnum):
-    """Steps in the life of a Pod, in their order."""
-
-    NEW = 0
-    WAITING = 1
-    PLACED = 2
-    STOPPING = 3
-
-
 class RehearsedPod(msgspec.Struct, eq=False):
     """A Pod as it was first seen, and what has happened to it.
 
@@ -61,7 +51,7 @@ class RehearsedPod(msgspec.Struct, eq=False):
         work_if_killed: the same when it is killed before.
         gang: what the Pods of its gang have in common; of a Pod whose controller is not here, itself; or None.
         leaves: it goes with its Node, and nothing moves it: a DaemonSet's or static Pod.
-        stage: the last step of its life that the rehearsal has acted on; ``before`` is that at the reclaim.
+        ran, waited: it was on a Node before the reclaim, or waited for one.
         evicted: the second in which it was told to stop; None if it was not.
         killed: it was killed before its grace period was over.
         broken: its gang has lost a Pod.
@@ -78,17 +68,12 @@ class RehearsedPod(msgspec.Struct, eq=False):
     work_if_killed: float
     gang: tuple[str, ...] | None
     leaves: bool
-    stage: PodStage = PodStage.NEW
-    before: PodStage = PodStage.NEW
+    ran: bool = False
+    waited: bool = False
     evicted: float | None = None
     killed: bool = False
     broken: bool = False
     blocked: str = ""
-
-    @property
-    def ran(self) -> bool:
-        """Return whether it was on a Node before the reclaim."""
-        return self.before is PodStage.PLACED
 
     @property
     def state(self) -> PodState:
@@ -96,12 +81,6 @@ class RehearsedPod(msgspec.Struct, eq=False):
         if self.evicted is not None:
             return "stopping"
         return "ready" if self.seen.ready else "starting" if self.seen.node else "pending"
-
-    @property
-    def is_bound(self) -> bool:
-        """Return whether it is bound to a Node, and the rehearsal has not planned yet when it is ready."""
-        waits = self.seen.lives and not self.seen.ready and self.seen.status.phase == "Pending"
-        return bool(self.seen.node) and waits and self.stage < PodStage.PLACED
 
 
 class Workloads:
