@@ -16,6 +16,8 @@ from webhook.kube.disruption import budget_from
 from webhook.rehearse.inputs.nodes import size_of
 from webhook.rehearse.inputs.resources import (
     BUDGET,
+    DAEMON_SET,
+    DEPLOYMENT,
     POD,
     controller_of,
     manifest_of,
@@ -137,28 +139,24 @@ def _of_budget(
     workload: WorkloadResult, value: JSON, objects: Mapping[tuple[str, str, str], JSON], at_once: int
 ) -> Iterator[Fix]:
     """Propose a budget that lets the drain through, ``at_once`` Pods at a time, and keeps as many as that permits."""
-    budget = objects.get((BUDGET.kind, workload.namespace, workload.budget))
-    blocks = any(f"PodDisruptionBudget {workload.budget} " in reason for reason in workload.reasons)
+    budget, name = objects.get((BUDGET.kind, workload.namespace, workload.budget)), f"{BUDGET.kind} {workload.budget}"
+    blocks = any(f"{name} " in reason for reason in workload.reasons)
     if budget is not None and workload.killed_early.max and blocks:
         # The budget that it has was too strict, whatever the model of the drain says.
         at_once = max(at_once, workload.replicas - budget_from(budget).least(workload.replicas) + 1)
         # The disruption controller may not know of how many Pods. A number to keep needs no total.
         known = workload.seconds_below_budget.max is not None
-        least = None if known else workload.replicas - at_once
+        bound = {"minAvailable": None, "maxUnavailable": at_once}
         if at_once < workload.replicas:
             yield _change(
-                f"{workload}: PodDisruptionBudget {workload.budget} blocks the drain until SIGKILL; if it allows "
-                f"{at_once} at a time, all are evicted in time",
+                f"{workload}: {name} blocks the drain until SIGKILL; if it allows {at_once} at a time, all are evicted "
+                "in time",
                 budget,
-                {"minAvailable": least, "maxUnavailable": at_once if known else None},
+                bound if known else {"minAvailable": workload.replicas - at_once, "maxUnavailable": None},
             )
-        elif workload.replicas == 1 and workload.kind == "Deployment":
-            yield _change(
-                f"{workload}: PodDisruptionBudget {workload.budget} blocks the eviction of its only Pod; with two "
-                "replicas, one can be evicted",
-                value,
-                {"replicas": 2},
-            )
+        elif workload.replicas == 1 and workload.kind == DEPLOYMENT.kind:
+            why = f"{workload}: {name} blocks the eviction of its only Pod; with two replicas, one can be evicted"
+            yield _change(why, value, {"replicas": 2})
     elif (
         not (workload.budget or workload.pending.max or workload.missing.max)  # it holds the drain up for want of room
         and workload.kind in _WITH_SELECTOR
@@ -208,10 +206,9 @@ def _fallback_pools(
 def _free_of(node: RehearsedNode, snapshot: ClusterSnapshot) -> Counter[str]:
     """Return what a node offers to Pods that are not of DaemonSets."""
     free = Counter(node.allocatable)
-    pods = (value for value in snapshot.existing if value["kind"] == POD.kind)
-    for value in pods:
-        owner = controller_of(value) if value["spec"].get("nodeName") == node.name else None
-        if owner is not None and owner["kind"] == "DaemonSet":
+    for value in snapshot.existing:
+        owner = controller_of(value) if value["kind"] == POD.kind else None
+        if owner is not None and owner["kind"] == DAEMON_SET.kind and value["spec"].get("nodeName") == node.name:
             free.subtract(requests_of(template_of(value).spec) + Counter({"pods": 1}))
     return free
 

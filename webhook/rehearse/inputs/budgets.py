@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from webhook.kube.disruption import KIND as BUDGET
+from webhook.documents.model import merge_patch
 from webhook.kube.disruption import budget_from
-from webhook.rehearse.inputs.resources import BY_NAME, POD, controller_of, group_kind_of
+from webhook.rehearse.inputs.resources import BUDGET, BY_NAME, POD, controller_of, group_kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,11 +22,9 @@ def keep_counts(objects: Iterable[JSON]) -> None:
     pods = [value for value in objects if value["kind"] == POD.kind]
     custom = [pod["metadata"] for pod in pods if (owner := controller_of(pod)) and group_kind_of(owner) not in BY_NAME]
     for value in objects if custom else ():
-        status = value.get("status") or {}
+        status, namespace = value.get("status") or {}, value["metadata"].get("namespace")
         least = status.get("desiredHealthy")
-        if value["kind"] != BUDGET or not status.get("expectedPods") or not isinstance(least, int):
-            continue
-        budget, namespace = budget_from(value), value["metadata"]["namespace"]
-        if any(pod["namespace"] == namespace and budget.covers(pod.get("labels") or {}) for pod in custom):
-            rest = {key: field for key, field in value["spec"].items() if key != "maxUnavailable"}
-            value["spec"] = {**rest, "minAvailable": least}
+        if value["kind"] == BUDGET.kind and status.get("expectedPods") and isinstance(least, int):
+            budget = budget_from(value)
+            if any(pod["namespace"] == namespace and budget.covers(pod.get("labels") or {}) for pod in custom):
+                value["spec"] = merge_patch(value["spec"], {"maxUnavailable": None, "minAvailable": least})

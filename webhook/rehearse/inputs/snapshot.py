@@ -281,8 +281,7 @@ def _without_requests(created: Sequence[Manifest]) -> Iterator[str]:
     limited = {each.namespace for each in created if each.kind == LIMIT_RANGE.kind}
     for each in created:
         spec = template_of(each.value).spec
-        says_nothing = not quantities_of(spec)
-        if spec.containers and says_nothing and each.namespace not in limited:
+        if spec.containers and not quantities_of(spec) and each.namespace not in limited:
             yield (
                 f"{each.value['kind']} {each.name} requests no resources: to the scheduler its Pods need no room, and "
                 "fit anywhere"

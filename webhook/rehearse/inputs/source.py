@@ -45,35 +45,35 @@ class ClusterSource:
 
     def with_changes(self, changes: Iterable[Manifest]) -> ClusterSource:
         """Return the cluster after changes: each is merged into the object that is there, as a patch, or is new."""
-        manifests = list(self.manifests)
-        places = {key_of(each): place for place, each in enumerate(manifests) if each.name}
+        manifests = {key_of(each): each for each in self.manifests}
         new, rolled_out = set(self.new), set(self.rolled_out)
         for change in changes:
-            place = places.get(key_of(change))
-            if place is None:
-                manifests.append(change)
-                new.add(key_of(change)[1:])
+            key = key_of(change)
+            before = manifests.get(key)
+            if before is None:
+                manifests[key] = change
+                new.add(key[1:])
                 continue
-            before = manifests[place]
             after = merge_patch(before.value, change.value)
             if generation := after["metadata"].get("generation"):  # else its controller seems to have seen the change
                 after["metadata"] = {**after["metadata"], "generation": generation + 1}
-            manifests[place] = structs.replace(before, value=after)
+            manifests[key] = structs.replace(before, value=after)
             if (after.get("spec") or {}).get("template") != (before.value.get("spec") or {}).get("template"):
-                rolled_out.add(key_of(change)[1:])
-        return replace(self, manifests=manifests, new=frozenset(new), rolled_out=frozenset(rolled_out))
+                rolled_out.add(key[1:])
+        return replace(self, manifests=[*manifests.values()], new=frozenset(new), rolled_out=frozenset(rolled_out))
 
 
 def key_of(manifest: Manifest) -> tuple[str, str, str, str]:
-    """Return the group, kind, namespace and name of an object."""
-    return (manifest.group, manifest.kind, manifest.namespace or "default", manifest.name)
+    """Return the group, kind, namespace and name of an object; one without a name is like no other."""
+    name = manifest.name or f"#{id(manifest)}"
+    return (manifest.group, manifest.kind, manifest.namespace or "default", name)
 
 
 def without_repeats(manifests: Iterable[Manifest]) -> list[Manifest]:
     """Return the objects, one of those that are alike. Raise CannotJudgeError if two of the same name differ."""
     kept: dict[tuple[str, ...], Manifest] = {}
-    for place, manifest in enumerate(manifests):
-        there = kept.setdefault(key_of(manifest) if manifest.name else (str(place),), manifest)
+    for manifest in manifests:
+        there = kept.setdefault(key_of(manifest), manifest)
         if there.value != manifest.value:
             raise CannotJudgeError(
                 f"{manifest.file}:{manifest.line}: {manifest.kind} {manifest.name} is there twice, also at "

@@ -116,8 +116,7 @@ class Workloads:
 
     def startup(self, workload: WorkloadKey, default: float) -> float:
         """Return the seconds from binding to ready: the median of what its Pods took, else the default."""
-        took = self._history.get(workload)
-        return median(took) if took else default
+        return median(self._history.get(workload, [default]))
 
     def _read(self, pod: SeenPod) -> RehearsedPod:
         owner = pod.controller
