@@ -15,14 +15,16 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.capacity.placement.budget import GraceBudgets, unevicted_annotation, unevicted_seconds
-from webhook.capacity.placement.target import NotTargeting, target_of
+from webhook.capacity.placement.target import NotTargeting
 from webhook.documents import field_path
 from webhook.kube.containers import on_the_node
 from webhook.kube.hooks import HookTime, spelled, time_of
 from webhook.kube.pod_decoding import decode_pod
 from webhook.kube.templates import pod_of
 from webhook.model.review import MalformedObjectError, decode_object, is_null
+from webhook.policy.common import TargetingSpec
 from webhook.policy.terms import Enforcement
+from webhook.rules.targeting import Targeting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -303,10 +305,6 @@ def _stopping(stop: _Stop, drain: int, killed: int) -> Iterator[Event]:
         yield Event(drain + stop.delay, stop.signal, f"{left} s to shut down: {names}", "")
 
 
-_TOLERATING: Final = "tolerating_is_targeting"
-"""A field by which to know policies that look for Pods that target spot: no others have it."""
-
-
 class NoTimeline(msgspec.Struct, frozen=True):
     """A Pod or pod template without a timeline, and why."""
 
@@ -320,20 +318,14 @@ class NoTimeline(msgspec.Struct, frozen=True):
 def reclaims(trace: PhaseDecisions, bundle: Bundle, view: ClusterView) -> Iterator[ReclaimTimeline | NoTimeline]:
     """Yield the timeline of each Pod that the request makes, or why there is none."""
     budgets = GraceBudgets(bundle.providers)
-    labels = view.namespaces.get(trace.request.namespace, {})
-    policies = [each.spec for each in bundle.documents if each.is_policy and hasattr(each.spec, _TOLERATING)]
+    policies = [each.spec for each in bundle.documents if isinstance(each.spec, TargetingSpec)]
     specs = [spec for spec in policies if spec.enforcement is not Enforcement.OFF]
     # Where policies differ in it, they don't say which provider this cluster has.
     rivals = any(policy.standing.rivals for policy in bundle.policies)
+    provider = next((spec.provider for spec in specs if spec.provider and not rivals), ())
+    targeting = Targeting(bundle.providers, provider, any(spec.tolerating_is_targeting for spec in specs))
     for where, written, pod in _pods(trace, bundle):
-        target = target_of(
-            written,
-            labels,
-            view,
-            bundle.providers,
-            provider=next((spec.provider for spec in specs if spec.provider and not rivals), ()),
-            tolerating=any(spec.tolerating_is_targeting for spec in specs),
-        )
+        target = targeting.target_of_pod(written, trace.request.namespace, view)
         if isinstance(target, NotTargeting):
             yield NoTimeline(where, target.because)
         elif target.pools is not None and not target.nodes:
@@ -342,8 +334,8 @@ def reclaims(trace: PhaseDecisions, bundle: Bundle, view: ClusterView) -> Iterat
             because = "no capacity provider is in play; pass node pools with --state or --kubeconfig"
             yield NoTimeline(where, f"it targets spot ({target.because}), and {because}")
         elif pod.spec.containers:
-            budget, provider, pool = strictest
-            yield timeline_of(where, written, pod, provider=provider, pool=pool, budget=budget)
+            budget, its_provider, pool = strictest
+            yield timeline_of(where, written, pod, provider=its_provider, pool=pool, budget=budget)
 
 
 def _pods(trace: PhaseDecisions, bundle: Bundle) -> Iterator[tuple[str, Pod, Pod]]:

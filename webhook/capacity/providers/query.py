@@ -87,8 +87,7 @@ class _Interpreter(visitor.TreeInterpreter):
 class Query:
     """A compiled expression.
 
-    Its result is None if it finds nothing, and if it fails on what it finds: `answer` tells them apart. Raise
-    ValueError if the text is no expression.
+    Its result is None if it finds nothing, and if it fails on what it finds: `answer` tells them apart.
 
     Attributes:
         text: the expression as it is written.
@@ -99,6 +98,7 @@ class Query:
     """
 
     def __init__(self, text: str) -> None:
+        """Compile an expression. Raise ValueError if the text is none."""
         if len(text) > _LONGEST:
             raise ValueError(f"has more than {_LONGEST:,} characters")
         self.text = text
@@ -114,10 +114,7 @@ class Query:
         self._tree = None if self.plain else _parse(text)
 
     def __call__(self, value: Mapping[str, Any]) -> Any:  # noqa: ANN401, D102 - JSON; the class says it
-        try:
-            return self.search(value)[0]
-        except OverBoundError:
-            return None
+        return self.answer(value)[0]
 
     def search(self, value: Mapping[str, Any]) -> tuple[Any, str]:
         """Return the result, and the reason if the search fails: a sentence that begins with the field.

@@ -233,7 +233,12 @@ class _PoolParser(QueryResults):
         reader = self._reader
         where = reader.accelerators
         kind, count = self.typed(where.type, str, "not text"), self.number(where.count)
-        unread = self._unread_accelerators(kind, count)
+        queries = [query for query in (where.type, where.count, where.when) if query is not None]
+        unread = any(map(self.is_unread, queries))
+        for query, found in ((where.type, kind), (where.count, count)) if count != 0 else ():
+            if query is not None and found is None and at(self.value, query.path) not in (None, []):
+                self.note(f"{query.field} has no accelerators with a type and a count")
+                unread = True
         named = kind or "" if count != 0 else ""
         if named or (count or 0) > 0 or self.ask(where.when):
             return named, count, Gpu.YES
@@ -246,19 +251,6 @@ class _PoolParser(QueryResults):
             return "", count, Gpu.NO
         found = reader.machines.classify(types)
         return "", count, Gpu.UNKNOWN if found is Gpu.ANY else found
-
-    def _unread_accelerators(self, kind: str | None, count: int | None) -> bool:
-        """Return whether the object has an accelerators field that can't be read."""
-        where = self._reader.accelerators
-        if any(self.is_unread(query) for query in (where.type, where.count, where.when) if query is not None):
-            return True
-        if count == 0:
-            return False
-        unread = [query for query, found in ((where.type, kind), (where.count, count)) if query and found is None]
-        fields = [query.field for query in unread if at(self.value, query.path) not in (None, [])]
-        for field in fields:
-            self.note(f"{field} has no accelerators with a type and a count")
-        return bool(fields)
 
     def _limited(self, gpu: Gpu) -> tuple[Gpu, str]:
         """Return which GPUs the pool's limits allow, and why they allow no nodes at all."""
