@@ -23,8 +23,7 @@ from webhook.rehearse.result import DrainedBy
 from webhook.rehearse.trying import try_fixes
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace, _ActionsContainer
-    from collections.abc import Callable
+    from argparse import ArgumentParser, Namespace
 
     from webhook.rehearse.inputs.selection import Growth
 
@@ -73,22 +72,22 @@ def configure(parser: ArgumentParser) -> None:
     )
     add_list(parser, "--lose", "WHAT", lost)
     often = "how often to rehearse the reclaim, because results vary; default: %(default)s"
-    _add(parser, "--runs", "N", often, partial(_count, least=1), _RUNS)
+    parser.add_argument("--runs", metavar="N", type=partial(_count, least=1), default=_RUNS, help=often)
     many = "exit with 1 if more than N Pods are pending or missing at the end; default: no limit"
-    _add(parser, "--max-pending", "N", many, _count)
+    parser.add_argument("--max-pending", metavar="N", type=_count, help=many)
     again = parser.add_mutually_exclusive_group()
     base = "also rehearse the files at the merge base of HEAD and REF, and report what is worse or better now"
-    _add(again, "--compare", "REF", base)
+    again.add_argument("--compare", metavar="REF", help=base)
     fixes = "rehearse again with all proposed fixes, then without each of them, and rank the fixes by their effect"
     again.add_argument("--with-fixes", action="store_true", help=fixes)
     one_by_one = "how long --with-fixes can try fixes one by one; default: %(default)s"
-    _add(parser, "--fix-seconds", "N", one_by_one, _count, _SECONDS_TO_TRY)
+    parser.add_argument("--fix-seconds", metavar="N", type=_count, default=_SECONDS_TO_TRY, help=one_by_one)
     nightly = (
         "rehearse each --lose separately (default: each pool with spot Nodes), and write the results to this ConfigMap "
         "of the live cluster, and to a PolicyReport of the same name if the cluster has the kind"
     )
     name = partial(object_name, kind="ConfigMap", example="spotgate-rehearsal")
-    _add(again, "--publish", "NAMESPACE/NAME", nightly, name)
+    again.add_argument("--publish", metavar="NAMESPACE/NAME", type=name, help=nightly)
     parser.add_argument("-o", "--output", choices=FORMATS, default="table", help="default: table")
     _add_cluster(parser)
     _add_model(parser)
@@ -96,24 +95,13 @@ def configure(parser: ArgumentParser) -> None:
     _add_programs(parser)
 
 
-def _add(
-    group: _ActionsContainer,
-    flag: str,
-    metavar: str,
-    text: str,
-    kind: Callable[[str], object] = str,
-    default: object = None,
-) -> None:
-    group.add_argument(flag, metavar=metavar, type=kind, default=default, help=text)
-
-
 def _add_cluster(parser: ArgumentParser) -> None:
     cluster = parser.add_argument_group("the cluster")
     has = "Nodes, node pools, PodDisruptionBudgets, running Pods; files or folders; repeatable"
     add_list(cluster, "--state", "PATH", f"manifests of objects in the cluster: {has}")
     read = "read a live cluster, without Secrets and ConfigMaps"
-    _add(cluster, "--kubeconfig", "FILE", read, Path)
-    _add(cluster, "--context", "NAME", "context in the kubeconfig; default: the current one")
+    cluster.add_argument("--kubeconfig", metavar="FILE", type=Path, help=read)
+    cluster.add_argument("--context", metavar="NAME", help="context in the kubeconfig; default: the current one")
     add_cluster(cluster)
 
 
@@ -126,16 +114,17 @@ def _add_model(parser: ArgumentParser) -> None:
     offers = "allocatable resources of a node, by instance type or pool: m6i.large=cpu=2,memory=8Gi; repeatable"
     add_list(model, "--allocatable", "TYPE=RESOURCE=AMOUNT,...", offers, _allocatable)
     ready = "time from the binding of a Pod until it is ready; default: measured in a live cluster, otherwise 30"
-    _add(model, "--startup-seconds", "N", ready, _count, _SECONDS_TO_START)
+    model.add_argument("--startup-seconds", metavar="N", type=_count, default=_SECONDS_TO_START, help=ready)
     grown = "time from the notice until a proposed pool has new nodes; default: from the provider's document"
-    _add(model, "--provisioning-seconds", "N", grown, _count)
-    _add(model, "--scheduler-config", "FILE", "a KubeSchedulerConfiguration; default: that of kube-scheduler", Path)
+    model.add_argument("--provisioning-seconds", metavar="N", type=_count, help=grown)
+    profiles = "a KubeSchedulerConfiguration; default: that of kube-scheduler"
+    model.add_argument("--scheduler-config", metavar="FILE", type=Path, help=profiles)
 
 
 def _add_programs(parser: ArgumentParser) -> None:
     programs = parser.add_argument_group("the programs of the control plane")
     folder = "a folder with the programs; default: $KUBEBUILDER_ASSETS, otherwise the cache, which the first run fills"
-    _add(programs, "--binaries", "DIR", folder, Path)
+    programs.add_argument("--binaries", metavar="DIR", type=Path, help=folder)
     fill = "fill the cache with the programs for the cluster of --kubeconfig, and don't rehearse"
     programs.add_argument("--prepare", action="store_true", help=fill)
 

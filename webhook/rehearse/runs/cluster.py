@@ -109,8 +109,8 @@ def start_rehearsal_cluster(
     with reserve_control_plane(programs.paths) as plane, reserve_port() as metrics:
         port = metrics.getsockname()[1]
         config = _scheduler_config(plane, options.scheduler_config)
-        webhook = _start_webhook(plane, options, snapshot)
         plane.start_etcd()
+        webhook = _start_webhook(plane, options, snapshot)
         own = (_WEBHOOK_KEY, json.dumps(_configuration(snapshot.bundle, plane, webhook)).encode())
         plane.wait_for("etcd", lambda: answer_of(f"{plane.etcd_url}/health"))
         _load(plane, (*contents, own))
