@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from webhook.documents.model import JSONValue
-    from webhook.documents.nodes import Member, TextNode
+    from webhook.documents.nodes import TextNode
 
 __all__ = ["EditError", "edited"]
 
-_Entry: TypeAlias = "tuple[str | None, JSONValue]"
-"""A member to add, with its key, or an item, without one."""
+_Added: TypeAlias = "tuple[str | int, JSONValue]"
+"""A member to add with its key, or an item with its index."""
 
 
 def edited(source: str, before: JSONValue, after: JSONValue) -> str:
@@ -59,106 +59,85 @@ class _Editor:
         nodes = list(root.walk())
         self._aliases = {node.alias for node in nodes if node.alias is not None}
         self._newline = "\r\n" if "\r\n" in source else "\n"
-        self._json_indent = self._margin(root.begins[0]) if root.begins else None  # None: all is on one line
-        self._step = min(_steps(nodes, "members"), default=2)
-        self._dash_step = min(_steps(nodes, "items"), default=2)
+        self._json_indent = None if root.first is None else self._margin(root.first)  # None: all is on one line
+        self._step = min(_steps(nodes, lists=False), default=2)
+        self._dash_step = min(_steps(nodes, lists=True), default=2)
 
     def edits(self, node: TextNode, before: JSONValue, after: JSONValue) -> Iterator[Edit]:
         """Yield the edits that change the value of a node; inner edits come before outer ones."""
         if _same(before, after):
             return
+        self._refuse_repeated(node)
+        if node.entries is None:
+            yield self._replaced(node, after)
+            return
+        old, new = _entries(before), _entries(after)
+        if type(before) is not type(after) or not old.keys() <= new.keys():
+            raise self._refusal(node, "something would have to be removed", "change it by hand")
+        added: list[_Added] = []
+        for key, value in new.items():
+            if key in node.entries:
+                yield from self.edits(node.entries[key].value, old[key], value)
+            elif key not in old or not _same(old[key], value):  # a scalar that is merged in is overridden here
+                if isinstance(old.get(key), (dict, list)):
+                    problem = f"the change is inside of {key}, which '<<' merges in"
+                    raise self._refusal(node, problem, "write it out here")
+                added.append((key, value))
+        if added:
+            yield self._addition(node, added)
+
+    def _refuse_repeated(self, node: TextNode) -> None:
+        """Raise EditError for a change in a part that an alias repeats."""
         if node.alias is not None:
             raise self._refusal(node, f"the change is inside of what *{node.alias} repeats", "write it out here")
         if node.anchor in self._aliases:
             problem = f"the change is inside of what &{node.anchor} names, and aliases repeat it"
             raise self._refusal(node, problem, "write out what the aliases repeat")
-        if node.members is not None and isinstance(before, dict) and isinstance(after, dict):
-            yield from self._mapping(node, node.members, before, after)
-        elif (
-            node.items is not None
-            and isinstance(before, list)
-            and isinstance(after, list)
-            and len(before) <= len(after)
-        ):
-            for item, old, new in zip(node.items, before, after, strict=False):
-                yield from self.edits(item, old, new)
-            entries: list[_Entry] = [(None, value) for value in after[len(before) :]]
-            yield from self._added(node, max((item.end for item in node.items), default=node.end), entries)
-        elif node.members is None and node.items is None:
-            yield self._replaced(node, after)
-        else:
-            raise self._refusal(node, "something would have to be removed", "change it by hand")
 
-    def _mapping(
-        self, node: TextNode, members: dict[str, Member], before: dict[str, JSONValue], after: dict[str, JSONValue]
-    ) -> Iterator[Edit]:
-        if not before.keys() <= after.keys():
-            raise self._refusal(node, "something would have to be removed", "change it by hand")
-        for key, old in before.items():
-            if key in members:
-                yield from self.edits(members[key].value, old, after[key])
-            elif isinstance(old, (dict, list)) and not _same(old, after[key]):
-                raise self._refusal(node, f"the change is inside of {key}, which '<<' merges in", "write it out here")
-        # A scalar that is merged in is overridden here.
-        kept = {key for key, old in before.items() if key in members or _same(old, after[key])}
-        new: list[_Entry] = [(key, value) for key, value in after.items() if key not in kept]
-        yield from self._added(node, max((member.value.end for member in members.values()), default=node.end), new)
-
-    def _added(self, node: TextNode, behind: int, entries: list[_Entry]) -> Iterator[Edit]:
-        """Yield the edit that adds entries after the last one."""
-        if not entries:
-            return
+    def _addition(self, node: TextNode, added: list[_Added]) -> Edit:
+        """Return the edit that adds entries after the last one."""
+        behind = max((child.end for child in node.children), default=node.end)
         if node.flow:
-            yield self._added_in_brackets(node, behind, entries)
-            return
-        lines = [" " * node.column + line for entry in entries for line in self._lines(entry)]
-        yield self._inserted_lines(behind, lines)
-
-    def _inserted_lines(self, behind: int, lines: list[str]) -> Edit:
-        """Return the edit that inserts whole lines below the line of ``behind``."""
+            return self._addition_in_brackets(node, behind, added)
         newline = self._newline
+        lines = [" " * node.column + line for entry in added for line in self._lines(entry)]
         if self._source[:behind].endswith("\n"):
             return Edit(behind, behind, "".join(line + newline for line in lines))
-        end = self._source.find("\n", behind)
-        end = len(self._source) if end < 0 else end
-        if self._source[:end].endswith("\r"):
-            end -= 1
+        rest = self._source[behind:].partition("\n")[0]
+        end = behind + len(rest.removesuffix("\r"))
         return Edit(end, end, "".join(newline + line for line in lines))
 
-    def _added_in_brackets(self, node: TextNode, behind: int, entries: list[_Entry]) -> Edit:
-        if not node.begins:
-            return Edit(node.opened, node.opened, ", ".join(self._entry(entry, None) for entry in entries))
+    def _addition_in_brackets(self, node: TextNode, behind: int, added: list[_Added]) -> Edit:
+        if node.first is None:
+            return Edit(node.opened, node.opened, ", ".join(self._entry(entry, None) for entry in added))
         # A comment behind the last entry stays on its line.
-        margin = None if _COMMENT.match(self._source, behind) else self._margin(node.begins[0])
+        margin = None if _COMMENT.match(self._source, behind) else self._margin(node.first)
         separator = ", " if margin is None else f",{self._newline}{margin}"
-        return Edit(behind, behind, "".join(f"{separator}{self._entry(entry, margin)}" for entry in entries))
+        return Edit(behind, behind, "".join(f"{separator}{self._entry(entry, margin)}" for entry in added))
 
     def _margin(self, begin: int) -> str | None:
         """Return the white space before an entry, or None if something else is before it on the line."""
         line = self._source[self._source.rfind("\n", 0, begin) + 1 : begin]
         return None if line.strip() else line
 
-    def _entry(self, entry: _Entry, margin: str | None) -> str:
+    def _entry(self, entry: _Added, margin: str | None) -> str:
         key, value = entry
         if not self._json:
-            return dump_on_one_line(value) if key is None else dump_on_one_line({key: value})[1:-1]
+            return dump_on_one_line(value) if isinstance(key, int) else dump_on_one_line({key: value})[1:-1]
         indent = None if margin is None else self._json_indent
         text = json.dumps(value, ensure_ascii=False, indent=indent).replace("\n", f"{self._newline}{margin}")
-        return text if key is None else f"{json.dumps(key, ensure_ascii=False)}: {text}"
+        return text if isinstance(key, int) else f"{json.dumps(key, ensure_ascii=False)}: {text}"
 
     def _replaced(self, node: TextNode, value: JSONValue) -> Edit:
         """Return the edit that replaces a scalar, or a value that is missing."""
         written = self._source[node.start : node.end].rstrip()
-        if not written and node.key is not None and ":" not in self._source[node.key : node.start]:
-            problem = "a key without a colon has no place for a value"
-            raise EditError(node.key, self._source, problem, "write the colon")
         text = json.dumps(value, ensure_ascii=False) if self._json else dump_on_one_line(value)
         return Edit(node.start, node.start + len(written), text if written else f" {text}")
 
-    def _lines(self, entry: _Entry) -> list[str]:
+    def _lines(self, entry: _Added) -> list[str]:
         """Return the lines of an entry of a block collection, the first one not indented."""
         key, value = entry
-        if key is None:
+        if isinstance(key, int):
             first, *rest = self._block(value)
             return [f"- {first}", *(f"  {line}" for line in rest)]
         if not isinstance(value, (dict, list)) or not value:
@@ -169,21 +148,24 @@ class _Editor:
     def _block(self, value: JSONValue) -> list[str]:
         if not isinstance(value, (dict, list)) or not value:
             return [dump_on_one_line(value)]
-        entries: list[_Entry] = list(value.items()) if isinstance(value, dict) else [(None, item) for item in value]
-        return [line for entry in entries for line in self._lines(entry)]
+        return [line for entry in _entries(value).items() for line in self._lines(entry)]
 
     def _refusal(self, node: TextNode, problem: str, fix: str) -> EditError:
         return EditError(node.start, self._source, problem, fix)
 
 
-def _steps(nodes: list[TextNode], kind: str) -> Iterator[int]:
-    """Yield the indentations of block collections of a kind in the block mappings that they are members of."""
+def _steps(nodes: list[TextNode], *, lists: bool) -> Iterator[int]:
+    """Yield the indentations of block sequences or block mappings in the block mappings that they are members of."""
     for node in nodes:
-        if node.members is None or node.flow:
-            continue
-        for child in node.children:
-            if getattr(child, kind) is not None and not child.flow:
-                yield child.column - node.column
+        if not (node.entries is None or node.is_list or node.flow):
+            inner = (child for child in node.children if child.entries is not None and child.is_list is lists)
+            yield from (child.column - node.column for child in inner if not child.flow)
+
+
+def _entries(value: JSONValue) -> dict[str | int, JSONValue]:
+    """Return the members of a mapping by key, or the items of a list by index."""
+    members = value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ())
+    return dict(members)
 
 
 def _same(one: JSONValue, other: JSONValue) -> bool:

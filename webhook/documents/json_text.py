@@ -9,7 +9,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.documents.nodes import Member, TextNode
+from webhook.documents.nodes import Entry, TextNode
 from webhook.documents.values import as_json
 
 if TYPE_CHECKING:
@@ -98,16 +98,12 @@ def compose_json(source: str) -> TextNode:
 def _node(token: re.Match[str], tokens: Iterator[re.Match[str]]) -> TextNode:
     """Return the node of the value that begins with ``token``, which was taken from ``tokens``."""
     node = TextNode(start=token.start(), end=token.end(), opened=token.end())
-    if token[0] == "{":
-        node.flow, node.members = True, {}
-        while (token := next(tokens))[0] != "}":
-            value = _node(next(tokens), tokens)
-            value.key = token.end()
-            node.members[json.loads(token[0])] = Member(token.start(), value)
-    elif token[0] == "[":
-        node.flow, node.items = True, []
-        while (token := next(tokens))[0] != "]":
-            node.items.append(_node(token, tokens))
+    if token[0] in {"{", "["}:
+        node.flow, node.is_list, node.entries = True, token[0] == "[", {}
+        while (token := next(tokens))[0] not in {"}", "]"}:
+            key = len(node.entries) if node.is_list else json.loads(token[0])
+            value = token if node.is_list else next(tokens)
+            node.entries[key] = Entry(token.start(), _node(value, tokens))
     node.end = token.end()
     return node
 

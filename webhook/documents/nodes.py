@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import yaml
-from yaml.events import AliasEvent, MappingEndEvent, MappingStartEvent, ScalarEvent, SequenceEndEvent
+from yaml.events import AliasEvent, MappingEndEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from webhook.documents.model import FieldPath
 
+_ENDS: Final = frozenset({MappingEndEvent, SequenceEndEvent})
 _Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of a parser's events are not
 
 
@@ -35,8 +36,8 @@ class EditError(ValueError):
         self.fix = fix
 
 
-class Member(NamedTuple):
-    """A member of a mapping: the offset of its key (anchor and tag included), and its value."""
+class Entry(NamedTuple):
+    """An item, or a member of a mapping: the offset of the item or key (anchor and tag included), and the value."""
 
     start: int
     value: TextNode
@@ -51,8 +52,8 @@ class TextNode(msgspec.Struct, kw_only=True):
         anchor: its anchor, if it has one.
         alias: the anchor that it repeats, if it is an alias.
         opened: the offset after the opening bracket.
-        key: the offset after its key, if it is a member.
-        members: of a mapping, without those that ``<<`` merges in.
+        is_list: it is a sequence.
+        entries: by key or index, without those that ``<<`` merges in; None: it is a scalar or an alias.
     """
 
     start: int
@@ -62,21 +63,18 @@ class TextNode(msgspec.Struct, kw_only=True):
     anchor: str | None = None
     alias: str | None = None
     opened: int = 0
-    key: int | None = None
-    members: dict[str, Member] | None = None
-    items: list[TextNode] | None = None
+    is_list: bool = False
+    entries: dict[str | int, Entry] | None = None
 
     @property
     def children(self) -> list[TextNode]:
         """Return the values directly below."""
-        return [member.value for member in self.members.values()] if self.members is not None else self.items or []
+        return [entry.value for entry in (self.entries or {}).values()]
 
     @property
-    def begins(self) -> list[int]:
-        """Return the offset of each entry."""
-        if self.members is not None:
-            return [member.start for member in self.members.values()]
-        return [item.start for item in self.items or []]
+    def first(self) -> int | None:
+        """Return the offset of the first entry, or None if there is none."""
+        return next((entry.start for entry in (self.entries or {}).values()), None)
 
     def walk(self) -> Iterator[TextNode]:
         """Yield the node and all nodes below it."""
@@ -97,13 +95,10 @@ def find(root: TextNode, path: FieldPath) -> int:
     """Return the offset of the key or item at ``path``, or of its deepest ancestor that exists."""
     at, node = root.start, root
     for step in path:
-        if node.members is not None and str(step) in node.members:
-            at, node = node.members[str(step)]
-        elif node.items is not None and isinstance(step, int) and step < len(node.items):
-            node = node.items[step]
-            at = node.start
-        else:
+        entry = (node.entries or {}).get(step if node.is_list else str(step))
+        if entry is None:
             break
+        at, node = entry
     return at
 
 
@@ -116,38 +111,17 @@ def _node(source: str, event: _Event, following: Callable[[], _Event]) -> TextNo
         if event.style in {"|", ">"}:
             node.end = _end_of_block_scalar(source, node)
     else:
-        node.flow = event.flow_style
-        node.opened = event.end_mark.index
-        last = (
-            _mapping(source, node, event, following)
-            if kind is MappingStartEvent
-            else _sequence(source, node, event, following)
-        )
-        node.end = last.end_mark.index if node.flow else max(child.end for child in node.children)
+        node.flow, node.is_list, node.entries = event.flow_style, kind is SequenceStartEvent, {}
+        mark = event.end_mark  # before the first key, `?`, or dash; behind a dash that isn't indented
+        node.opened = mark.index
+        node.column = mark.column - (node.is_list and source[mark.index : mark.index + 1] != "-")
+        while type(first := following()) not in _ENDS:
+            # Keys that aren't strings (`1: x`) go by what is written; nothing is ever added below them.
+            key = len(node.entries) if node.is_list else str(getattr(first, "value", ""))
+            value = first if node.is_list else following()
+            node.entries[key] = Entry(first.start_mark.index, _node(source, value, following))
+        node.end = first.end_mark.index if node.flow else max(child.end for child in node.children)
     return node
-
-
-def _mapping(source: str, node: TextNode, start: _Event, following: Callable[[], _Event]) -> _Event:
-    """Read the members, and return the event that ends them."""
-    node.members = {}
-    node.column = start.end_mark.column  # of the first key, or of the `?` before it
-    while type(key := following()) is not MappingEndEvent:
-        value = _node(source, following(), following)
-        value.key = key.end_mark.index
-        # Keys that are no texts (`1: x`) go by what is written; nothing is ever added below them.
-        node.members[str(getattr(key, "value", ""))] = Member(key.start_mark.index, value)
-    return key
-
-
-def _sequence(source: str, node: TextNode, start: _Event, following: Callable[[], _Event]) -> _Event:
-    """Read the items, and return the event that ends them."""
-    node.items = []
-    if not node.flow:
-        mark = start.end_mark  # before the first dash, or, where it is not indented, behind it
-        node.column = mark.column if source[mark.index : mark.index + 1] == "-" else mark.column - 1
-    while type(item := following()) is not SequenceEndEvent:
-        node.items.append(_node(source, item, following))
-    return item
 
 
 def _end_of_block_scalar(source: str, node: TextNode) -> int:

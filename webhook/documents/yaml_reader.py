@@ -38,9 +38,6 @@ _CLOSING: Final = {"{{": "}}", "{%": "%}", "%{": "}"}
 """How the templates of Helm, Jinja and Terraform open, and how they close."""
 _EXPRESSION: Final = re.compile(r"[ {-]*(\w*[eE]xpression): *([^ |>]|[|>][-+]? *\S)")
 _TAG: Final = "tag:yaml.org,2002:"
-_MERGE: Final = f"{_TAG}merge"
-_MAPPING: Final = f"{_TAG}map"
-_SEQUENCE: Final = f"{_TAG}seq"
 _TEXT: Final = frozenset({"!", f"{_TAG}str"})
 _TAGGED: Final[dict[str, tuple[type, ...]]] = {
     f"{_TAG}int": (int,),
@@ -49,6 +46,7 @@ _TAGGED: Final[dict[str, tuple[type, ...]]] = {
     f"{_TAG}null": (type(None),),
     f"{_TAG}timestamp": (str,),
 }
+"""Types of the values that PyYAML tags where it puts every scalar in quotes."""
 
 Offsets: TypeAlias = "array[int]"
 """Offsets in a text, in characters."""
@@ -68,7 +66,6 @@ class YAMLReader:
         self._anchors: dict[str, Any] = {}
         self._places: list[int] = []
         self._is_in_order = True
-        self._deepest = limits.depth
         self._nodes = 0
         self._aliased = 0
 
@@ -139,11 +136,15 @@ class YAMLReader:
             return value
         raise self._unknown_tag(event)
 
-    def _sequence(self, start: _Event, depth: int) -> list[JSONValue]:
-        if depth > self._deepest:
+    def _open(self, start: _Event, depth: int) -> None:
+        """Begin a mapping or sequence. Raise DocumentError if it is too deep, or has a tag."""
+        if depth > self._limits.depth:
             raise self._too_deep(start.start_mark)
-        if start.tag is not None and start.tag != _SEQUENCE:
+        if start.tag is not None:
             raise self._unknown_tag(start)
+
+    def _sequence(self, start: _Event, depth: int) -> list[JSONValue]:
+        self._open(start, depth)
         items: list[JSONValue] = []
         while type(event := self._next()) is not SequenceEndEvent:
             self._places.append(event.start_mark.index)
@@ -152,14 +153,11 @@ class YAMLReader:
         return items
 
     def _mapping(self, start: _Event, depth: int) -> dict[str, JSONValue]:
-        if depth > self._deepest:
-            raise self._too_deep(start.start_mark)
-        if start.tag is not None and start.tag != _MAPPING:
-            raise self._unknown_tag(start)
+        self._open(start, depth)
         members: dict[str, JSONValue] = {}
         places: dict[str, int] = {}  # of its own keys, not of those that are merged in
         while type(event := self._next()) is not MappingEndEvent:
-            if type(event) is ScalarEvent and event.value == "<<" and (event.implicit[0] or event.tag == _MERGE):
+            if type(event) is ScalarEvent and event.value == "<<" and event.implicit[0]:
                 self._merge(members, depth)
                 continue
             key = self._key(event, depth)
@@ -209,34 +207,26 @@ class YAMLReader:
 
     def _repeat(self, value: JSONValue, depth: int, mark: yaml.Mark) -> JSONValue:
         """Return a copy of the value that an alias repeats, so that a change in one place is none in another."""
-        self._nodes += 1
-        if self._nodes > self._limits.nodes:
-            raise self._too_many(mark)
+        self._count(1, mark)
         self._aliased += 1
         if self._aliased > self._limits.aliased:
             problem = f"aliases repeat more than {self._limits.aliased} values"
             raise self._error(mark, problem, "write the values out, in several files")
         if not isinstance(value, (dict, list)):
             return value
-        if depth > self._deepest:
+        if depth > self._limits.depth:
             raise self._too_deep(mark)
-        copy: JSONValue
         if isinstance(value, dict):
-            copy = {key: self._repeat(member, depth + 1, mark) for key, member in value.items()}
-        else:
-            copy = [self._repeat(item, depth + 1, mark) for item in value]
-        return copy
+            return {key: self._repeat(member, depth + 1, mark) for key, member in value.items()}
+        return [self._repeat(item, depth + 1, mark) for item in value]
 
     def _count(self, values: int, mark: yaml.Mark) -> None:
         self._nodes += values
         if self._nodes > self._limits.nodes:
-            raise self._too_many(mark)
-
-    def _too_many(self, mark: yaml.Mark) -> DocumentError:
-        return self._error(mark, f"more than {self._limits.nodes} values", "split the file into several")
+            raise self._error(mark, f"more than {self._limits.nodes} values", "split the file into several")
 
     def _too_deep(self, mark: yaml.Mark) -> DocumentError:
-        problem = f"nested deeper than {self._deepest} levels"
+        problem = f"nested deeper than {self._limits.depth} levels"
         return self._error(mark, problem, "flatten it: no Kubernetes object is so deep")
 
     def _unknown_tag(self, event: _Event) -> DocumentError:
