@@ -137,8 +137,6 @@ _PLACEHOLDER: Final = re.compile(
 _SHOWN: Final = 60
 """Characters of a placeholder that a message quotes."""
 
-RENDER: Final = "fill it in first (envsubst, helm template, flux build), and pass what comes out"
-
 
 def placeholder_in(value: object) -> str:
     """Return the first placeholder in a text, or in the texts of a list or mapping; empty if there is none."""
@@ -158,4 +156,5 @@ def placeholder_before(value: object) -> str:
 def filling_in(value: object) -> str:
     """Return what to do about the first placeholder in a value; empty if there is none."""
     placeholder = placeholder_in(value)
-    return f"{placeholder} is a placeholder: {RENDER}" if placeholder else ""
+    fix = "fill it in first (envsubst, helm template, flux build), and pass the result"
+    return f"{placeholder} is a placeholder: {fix}" if placeholder else ""

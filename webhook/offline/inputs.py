@@ -49,7 +49,6 @@ class Inputs:
     def __init__(self, options: JudgingOptions, providers: Collection[Provider]) -> None:
         self._options = options
         self._providers = providers
-        self._count = 0
         ignored = Ignored(Globs(options.ignore), options.project)
         found = find_manifest_files(options.paths, ignored)
         for link in found.left_out:
@@ -105,8 +104,7 @@ class Inputs:
         return Changes(flag, ref, folder=folder, paths=paths, ignored=ignored, read=self._read, rendered=self._reads)
 
     def _read(self, sources: Iterable[ManifestFile]) -> Manifests:
-        found = read_objects(sources, self._count)
-        self._count = found.count
+        found = read_objects(sources)
         return replace(found, objects=with_listed_pools(found.objects, self._providers))
 
     def read(self, sources: Iterable[ManifestFile]) -> Manifests:
@@ -188,9 +186,9 @@ def _or_ignored(problem: Problem) -> Problem:
 _NOT_APPLIED: Final = frozenset({API_VERSION.partition("/")[0], KUSTOMIZE_GROUP})
 
 
-def read_objects(sources: Iterable[ManifestFile], count: int = 0) -> Manifests:
-    """Return the objects of the sources, without policies and kustomizations. ``count`` were read before."""
-    found = Manifests(count=count)
+def read_objects(sources: Iterable[ManifestFile]) -> Manifests:
+    """Return the objects of the sources, without policies and kustomizations."""
+    found = Manifests()
     read_manifest_files(sources, found)
     objects = [each for each in found.objects if each.group not in _NOT_APPLIED]
     found.skipped += len(found.objects) - len(objects)

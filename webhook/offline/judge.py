@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from webhook.documents import parse_field_path, parse_pointer
-from webhook.documents.model import filling_in
+from webhook.documents import parse_pointer
 from webhook.engine.engine import decide
 from webhook.kube.defaults import TEXTS, complete_pod, default_workload, drop_nulls
 from webhook.kube.defaults_objects import default_object
 from webhook.kube.resources import Resource, plural_of, resource_of
 from webhook.model.decision import ENGINE, Finding, Outcome, PhaseDecisions
 from webhook.model.patch import apply_all, pointer
-from webhook.model.review import GroupVersionKind, GroupVersionResource, Request
+from webhook.model.review import GroupVersionKind, GroupVersionResource, MalformedObjectError, Request
 from webhook.offline.kinds import UnknownTemplates
 from webhook.offline.manifests.state import DEFAULT_NAMESPACE, ListedPool
 from webhook.rules.context import Context, Phase
@@ -96,10 +95,11 @@ class Judge:
         """Judge one object. ``is_stored``: the cluster has it as it is."""
         resource = self._kinds.resource(manifest)
         judged = self._judge_unknown(manifest) if resource is None else self._judge(manifest, resource, is_stored)
-        if judged.problem is None and self._operation != "DELETE":
-            note = self._unknown_templates.finding(manifest, resource)
-            if note is not None:
-                judged = replace(judged, findings=(*judged.findings, note))
+        if judged.problem is None:
+            nameless = _NAMELESS if resource is not None and not manifest.shown_name else None
+            note = self._unknown_templates.finding(manifest, resource) if self._operation != "DELETE" else None
+            if nameless or note:
+                judged = replace(judged, findings=(*judged.findings, *filter(None, (nameless, note))))
         if not isinstance(manifest, ListedPool):
             return judged
         findings = (replace(each, field=manifest.written_field(each.field)) for each in judged.findings)
@@ -108,7 +108,7 @@ class Judge:
     def _judge(self, manifest: Manifest, resource: Resource, is_stored: bool) -> Judgement:  # noqa: FBT001 - private
         namespace = self._namespace(manifest)
         if self._passes(manifest, resource):
-            return Judgement(namespace=namespace, findings=() if manifest.shown_name else (_NAMELESS,))
+            return Judgement(namespace=namespace)
         value = defaulted(manifest, namespace)
         before = defaulted(manifest, namespace) if is_stored else self._stored(manifest, namespace)
         if before is not None and _is_built_in(manifest):
@@ -125,12 +125,14 @@ class Judge:
             request.object = _raw(value)
         decision = mutation if mutation.malformed else decide(request, self._index, self._validate)
         if decision.malformed:
-            return Judgement(problem=_malformed(manifest, decision.findings[0]))
+            finding = decision.findings[0]
+            error = MalformedObjectError(finding.reason, finding.field, finding.fix)
+            return Judgement(problem=manifest.malformed(error))
         if self._operation == "DELETE" and not decision.of(Outcome.DENY):
             self._forget(manifest)
         return Judgement(
             namespace=namespace,
-            findings=decision.findings if manifest.shown_name else (*decision.findings, _NAMELESS),
+            findings=decision.findings,
             patch=as_written(mutation.patch, manifest),
             trace=PhaseDecisions(request=request, before=written, mutation=mutation, validation=decision)
             if self._mutate.trace
@@ -324,12 +326,3 @@ def _with_parents(operation: Operation, value: Any) -> Operation:  # noqa: ANN40
                 added = [added] if inner == "-" else {str(inner): added}
             return replace(operation, path=pointer(path[: depth + 1]), value=added)
     return operation
-
-
-def _malformed(manifest: Manifest, finding: Finding) -> Problem:
-    path = parse_field_path(finding.field)
-    value: Any = manifest.value
-    for step in path:
-        known = isinstance(value, dict) or (isinstance(value, list) and step in range(len(value)))
-        value = (value.get(step) if isinstance(value, dict) else value[step]) if known else None
-    return replace(manifest.problem(path, f"{finding.reason}; {filling_in(value) or finding.fix}"), field=finding.field)

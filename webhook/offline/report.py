@@ -18,7 +18,7 @@ from webhook.model.decision import Outcome
 from webhook.offline.additions import Addition, addition_of
 from webhook.offline.manifests.files import STDIN
 from webhook.policy.errors import Problem  # noqa: TC001 - msgspec reads the annotations
-from webhook.reclaim.timeline import ReclaimTimeline
+from webhook.reclaim.timeline import ReclaimTimeline, reclaims
 from webhook.rules.context import utc_now
 
 if TYPE_CHECKING:
@@ -230,24 +230,14 @@ def _results(manifest: Manifest, judgement: Judgement) -> Iterator[Result]:
             kind=manifest.kind,
             namespace=judgement.namespace,
             name=manifest.shown_name,
-            policy=finding.policy,
-            id=finding.id,
             outcome=str(finding.outcome),
-            reason=finding.reason,
-            detail=finding.detail,
-            field=finding.field,
-            fix=finding.fix,
+            **{field: getattr(finding, field) for field in ("policy", "id", "reason", "detail", "field", "fix")},
         )
 
 
 def _cut_off(judgement: Judgement, judged: Judgements) -> Iterator[ReclaimTimeline]:
-    if judgement.trace is None:
-        return
-    from webhook.reclaim.timeline import reclaims  # noqa: PLC0415 - only where they are drawn
-
-    for each in reclaims(judgement.trace, judged.bundle, judged.view):
-        if isinstance(each, ReclaimTimeline) and not each.fits:
-            yield each
+    timelines = () if judgement.trace is None else reclaims(judgement.trace, judged.bundle, judged.view)
+    return (each for each in timelines if isinstance(each, ReclaimTimeline) and not each.fits)
 
 
 def team_of(labels: Mapping[str, str], namespace_labels: Mapping[str, str], namespace: str) -> str:

@@ -37,7 +37,7 @@ _TEXTS: Final = frozenset({"annotations", "commonannotations", "commonlabels", "
 """Fields below which no text is a path, whatever its key."""
 
 _REMOTE: Final = re.compile(r"https?:", re.IGNORECASE)
-_LOADED_BY_HELM: Final = frozenset({CHART, "values.yaml", "templates", "crds"})
+_LOADED_BY_HELM: Final = (CHART, "values.yaml", "templates", "crds", "charts")
 
 
 def is_kustomization(path: str) -> bool:
@@ -242,19 +242,20 @@ def _paths(value: Any, field: str = "") -> Iterator[tuple[str, str]]:  # noqa: A
 
 def _chart(file: str, boundary: str) -> Root | None:
     """Return a chart to render, or None if it is a library or a part of another chart."""
-    folder = Path(dirname(file) or ".")
+    folder = dirname(file) or "."
     reads: set[str] = set()
     refused = ""
     try:
         _refuse_outside(file, boundary)
         if _is_library(file):
             return None
-        charts = folder.absolute().parent
+        charts = Path(folder).absolute().parent
         parent = charts.parent / CHART
-        if charts.name == "charts" and _is_loaded(folder.name) and parent.is_file() and not _is_library(str(parent)):
+        if charts.name == "charts" and parent.is_file() and not _is_library(str(parent)):
             return None
-        _files_of(str(folder), boundary)
-        _read_by_helm(str(folder), boundary, reads, set())
+        _files_of(folder, boundary)
+        for path in filter(os.path.exists, (join(folder, name) for name in _LOADED_BY_HELM)):
+            reads |= _files_of(path, boundary)
     except (OSError, DocumentError, RefusedError) as error:
         refused = str(error)
     return _root(file, reads, refused)
@@ -263,31 +264,6 @@ def _chart(file: str, boundary: str) -> Root | None:
 def _is_library(file: str) -> bool:
     about = read_documents(read_file(file), file)
     return bool(about) and isinstance(about[0].value, dict) and about[0].value.get("type") == "library"
-
-
-def _is_loaded(subchart: str) -> bool:
-    """Return whether Helm loads a folder in charts/, by its name.
-
-    Source: https://github.com/helm/helm/blob/main/pkg/chart/v2/loader/load.go
-    """
-    return not subchart.startswith((".", "_"))
-
-
-def _read_by_helm(folder: str, boundary: str, reads: set[str], seen: set[str]) -> None:
-    """Add the files of a chart and its subcharts that Helm renders."""
-    if os.path.realpath(folder) in seen:
-        return
-    seen.add(os.path.realpath(folder))
-    for name in os.listdir(folder):  # noqa: PTH208 - many
-        path = join(folder, name)
-        if name == "charts" and os.path.isdir(path):  # noqa: PTH112 - many
-            for subchart in filter(_is_loaded, os.listdir(path)):  # noqa: PTH208 - many
-                if os.path.isdir(join(path, subchart)):  # noqa: PTH112 - many
-                    _read_by_helm(join(path, subchart), boundary, reads, seen)
-                else:
-                    reads.add(os.path.realpath(join(path, subchart)))
-        elif name in _LOADED_BY_HELM:
-            reads |= _files_of(path, boundary)
 
 
 def _files_of(path: str, boundary: str) -> set[str]:

@@ -6,18 +6,18 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from webhook.base.globs import Globs
 from webhook.capacity.providers.nodes import Node
 from webhook.documents import (
     Document,
     DocumentError,
-    described,
     field_path,
     parse_field_path,
     read_documents,
 )
-from webhook.documents.model import RENDER, placeholder_in
+from webhook.documents.model import filling_in
 from webhook.kube.defaults import drop_nulls
 from webhook.model.review import MalformedObjectError
 from webhook.offline.manifests.broken import kinds_in, names_object
@@ -120,6 +120,15 @@ class Manifest(msgspec.Struct, frozen=True):
         """Return a problem with a field of the object."""
         line, column = self.document.position((*self.path, *path))
         return Problem(self.file, line, column, field_path(path), text)
+
+    def malformed(self, error: MalformedObjectError) -> Problem:
+        """Return the problem for a field of the wrong type, and say how to fill in a placeholder."""
+        path = parse_field_path(error.field)
+        value: Any = self.value
+        for step in path:
+            known = isinstance(value, dict) or (isinstance(value, list) and step in range(len(value)))
+            value = (value.get(step) if isinstance(value, dict) else value[step]) if known else None
+        return replace(self.problem(path, f"{error.problem}; {filling_in(value) or error.fix}"), field=error.field)
 
 
 class Unread(msgspec.Struct, frozen=True):
@@ -287,28 +296,33 @@ def _add(document: Document, path: FieldPath, value: Any, inherited: str, found:
         found.objects.append(manifest)
 
 
+class _Metadata(msgspec.Struct):
+    """The metadata as far as the API server refuses other types before any webhook sees the object."""
+
+    name: str | None = None
+    generateName: str | None = None
+    namespace: str | None = None
+    labels: dict[str, str | None] | None = None
+    annotations: dict[str, str | None] | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata | None = None
+
+
 def problem_with(manifest: Manifest) -> Problem | None:
-    """Return the problem with an object's metadata, or with a Node. Nothing else may read an object that has one."""
-    return _metadata_problem(manifest) or _node_problem(manifest)
+    """Return the problem with an object's metadata, or with a Node. Nothing else may read an object that has one.
 
-
-def _metadata_problem(manifest: Manifest) -> Problem | None:
-    """Return the problem with an object's metadata, which the API server refuses before any webhook sees it."""
-    metadata = manifest.value.get("metadata")
-    if metadata is None:
-        return None
-    if not isinstance(metadata, dict):
-        return manifest.problem(("metadata",), f"expected a map, got {_described(metadata)}")
-    for key in ("name", "generateName", "namespace"):
-        if not isinstance(metadata.get(key), str | None):
-            return _expected_text(manifest, ("metadata", key), metadata[key])
-    for key in ("labels", "annotations"):
-        entries = metadata.get(key)
-        if not isinstance(entries, dict | None):
-            return manifest.problem(("metadata", key), f"expected a map, got {_described(entries)}")
-        for name, text in (entries or {}).items():
-            if not isinstance(text, str | None):
-                return _expected_text(manifest, ("metadata", key, name), text)
+    A Node without its taints would seem to admit every Pod.
+    """
+    try:
+        msgspec.convert(manifest.value, _Object)
+        if (manifest.api_version, manifest.kind) == ("v1", "Node"):
+            node_of(manifest)
+    except msgspec.ValidationError as error:
+        return manifest.malformed(MalformedObjectError.of(error, value=manifest.value))
+    except MalformedObjectError as error:
+        return manifest.malformed(error)
     return None
 
 
@@ -323,28 +337,6 @@ def node_of(manifest: Manifest) -> Node:
         return msgspec.convert(value, Node)
     except msgspec.ValidationError as error:
         raise MalformedObjectError.of(error, value=value) from None
-
-
-def _node_problem(manifest: Manifest) -> Problem | None:
-    """Return the problem with a Node: without its taints it would seem to take every Pod."""
-    if (manifest.api_version, manifest.kind) != ("v1", "Node"):
-        return None
-    try:
-        node_of(manifest)
-    except MalformedObjectError as error:
-        text = f"{error.problem}; {error.fix}"
-        return Problem(manifest.file, *manifest.position_of(parse_field_path(error.field)), error.field, text)
-    return None
-
-
-def _expected_text(manifest: Manifest, path: FieldPath, value: Any) -> Problem:  # noqa: ANN401 - JSON
-    return manifest.problem(path, f"expected text, got {described(value)}; write it in quotes")
-
-
-def _described(value: Any) -> str:  # noqa: ANN401 - JSON
-    """Return a value's type, and how to fill in a placeholder."""
-    placeholder = placeholder_in(value)
-    return f"the placeholder {placeholder}: {RENDER}" if placeholder else described(value)
 
 
 _TYPE: Final = ("apiVersion", "kind")
