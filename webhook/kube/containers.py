@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -28,9 +28,9 @@ _NO_FOLDERS: Final = frozenset({"Socket", "CharDevice", "BlockDevice"})
 
 
 class PlacedContainer(msgspec.Struct, frozen=True):
-    """A container and its place in the Pod."""
+    """A container and its place in the Pod: ``members`` is initContainers, containers, or ephemeralContainers."""
 
-    members: Literal["initContainers", "containers", "ephemeralContainers"]
+    members: str
     index: int
     container: Container
 
@@ -47,12 +47,9 @@ class PlacedContainer(msgspec.Struct, frozen=True):
 
 def containers(pod: Pod) -> Iterator[PlacedContainer]:
     """Yield every container of a Pod: init, ordinary and ephemeral ones."""
-    for index, container in enumerate(pod.spec.initContainers or ()):
-        yield PlacedContainer("initContainers", index, container)
-    for index, container in enumerate(pod.spec.containers):
-        yield PlacedContainer("containers", index, container)
-    for index, container in enumerate(pod.spec.ephemeralContainers or ()):
-        yield PlacedContainer("ephemeralContainers", index, container)
+    for members in ("initContainers", "containers", "ephemeralContainers"):
+        for index, container in enumerate(getattr(pod.spec, members) or ()):
+            yield PlacedContainer(members, index, container)
 
 
 def quantities_of(spec: PodSpec) -> list[tuple[str, ResourceQuantity]]:

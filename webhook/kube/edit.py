@@ -39,7 +39,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def as_json(value: msgspec.Struct) -> Any:  # noqa: ANN401 - JSON
+def as_json(value: Any) -> Any:  # noqa: ANN401 - JSON
     """Return a part of a Pod as JSON, without what is null."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
@@ -62,23 +62,29 @@ class PodEditor:
     def _add(self, path: str, value: Any) -> None:  # noqa: ANN401 - JSON
         self.operations.append(Operation(path, value, self.policy))
 
+    def _set(self, owner: msgspec.Struct, member: str, path: str, value: Any) -> None:  # noqa: ANN401 - a part of a Pod
+        """Set a member, which is at ``path``."""
+        setattr(owner, member, value)
+        self._add(path, as_json(value))
+
+    def _append(self, owner: msgspec.Struct, member: str, path: str, item: msgspec.Struct) -> None:
+        """Append to the list in a member, which is at ``path``. Create the list if it is missing."""
+        items = getattr(owner, member)
+        if items is None:
+            self._set(owner, member, path, [item])
+        else:
+            items.append(item)
+            self._add(f"{path}/-", as_json(item))
+
     def add_toleration(self, toleration: Toleration) -> None:
         """Append a toleration. The caller has checked that no existing one covers it."""
-        spec = self.pod.spec
-        value = msgspec.to_builtins(toleration)
-        if spec.tolerations is None:
-            spec.tolerations = [toleration]
-            self._add("/spec/tolerations", [value])
-        else:
-            spec.tolerations.append(toleration)
-            self._add("/spec/tolerations/-", value)
+        self._append(self.pod.spec, "tolerations", "/spec/tolerations", toleration)
 
     def add_node_selector(self, key: str, value: str) -> None:
         """Add one entry to ``nodeSelector``. The caller has checked that the key is absent."""
         spec = self.pod.spec
         if spec.nodeSelector is None:
-            spec.nodeSelector = {key: value}
-            self._add("/spec/nodeSelector", {key: value})
+            self._set(spec, "nodeSelector", "/spec/nodeSelector", {key: value})
         else:
             spec.nodeSelector[key] = value
             self._add(f"/spec/nodeSelector{pointer((key,))}", value)
@@ -91,8 +97,8 @@ class PodEditor:
         would begin to match.
         """
         if (required := required_of(self.pod.spec)) is None:
-            required = NodeSelector([NodeSelectorTerm(list(alternative)) for alternative in alternatives])
-            self._node_affinity(_REQUIRED, as_json(required)).requiredDuringSchedulingIgnoredDuringExecution = required
+            alternatives_of_pod = [NodeSelectorTerm(list(alternative)) for alternative in alternatives]
+            self._add_node_affinity(_REQUIRED, NodeSelector(alternatives_of_pod))
             return
         path = f"{_NODE}/{_REQUIRED}/nodeSelectorTerms"
         first, *others = alternatives
@@ -107,71 +113,50 @@ class PodEditor:
             for other in others
         ]
         for requirement, (index, term) in product(first, terms):
-            expressions = f"{path}/{index}/matchExpressions"
-            if term.matchExpressions is None:
-                term.matchExpressions = [requirement]
-                self._add(expressions, [as_json(requirement)])
-            else:
-                term.matchExpressions.append(requirement)
-                self._add(f"{expressions}/-", as_json(requirement))
+            self._append(term, "matchExpressions", f"{path}/{index}/matchExpressions", requirement)
         for term in copies:
-            required.nodeSelectorTerms.append(term)
-            self._add(f"{path}/-", as_json(term))
+            self._append(required, "terms", path, term)
 
     def prefer(self, weight: int, *requirements: Requirement) -> None:
         """Append a preferred node affinity term with these requirements, which AND."""
         term = PreferredTerm(weight, NodeSelectorTerm(list(requirements)))
         affinity = self.pod.spec.affinity
-        node_affinity = affinity.nodeAffinity if affinity is not None else None
-        preferred = node_affinity.preferredDuringSchedulingIgnoredDuringExecution if node_affinity is not None else None
-        if preferred is None:
-            self._node_affinity(_PREFERRED, [as_json(term)]).preferredDuringSchedulingIgnoredDuringExecution = [term]
+        if affinity is not None and affinity.nodeAffinity is not None:
+            self._append(affinity.nodeAffinity, _PREFERRED, f"{_NODE}/{_PREFERRED}", term)
         else:
-            preferred.append(term)
-            self._add(f"{_NODE}/{_PREFERRED}/-", as_json(term))
+            self._add_node_affinity(_PREFERRED, [term])
 
     def gate(self, name: str, *, closed: bool) -> None:
         """Add a scheduling gate, or remove it."""
-        gates = self.pod.spec.schedulingGates or []
-        if closed and gates:
-            self._add("/spec/schedulingGates/-", {"name": name})
+        path = "/spec/schedulingGates"
+        if closed:
+            self._append(self.pod.spec, "schedulingGates", path, SchedulingGate(name))
         else:
-            kept = [{"name": name}] if closed else [{"name": gate.name} for gate in gates if gate.name != name]
-            self._add("/spec/schedulingGates", kept)
-        others = [gate for gate in gates if gate.name != name]
-        self.pod.spec.schedulingGates = [*others, SchedulingGate(name)] if closed else others
+            kept = [gate for gate in self.pod.spec.schedulingGates or () if gate.name != name]
+            self._set(self.pod.spec, "schedulingGates", path, kept)
 
     def set_grace(self, seconds: int) -> None:
         """Set ``terminationGracePeriodSeconds``, replacing any value."""
-        self.pod.spec.terminationGracePeriodSeconds = seconds
-        self._add("/spec/terminationGracePeriodSeconds", seconds)
+        self._set(self.pod.spec, "terminationGracePeriodSeconds", "/spec/terminationGracePeriodSeconds", seconds)
 
     def set_pre_stop(self, index: int, handler: Handler) -> None:
         """Add a preStop hook to the container at ``spec.containers[index]``, which has none."""
         container = self.pod.spec.containers[index]
         path = f"/spec/containers/{index}/lifecycle"
         if container.lifecycle is None:
-            container.lifecycle = Lifecycle(preStop=handler)
-            self._add(path, {"preStop": as_json(handler)})
+            self._set(container, "lifecycle", path, Lifecycle(preStop=handler))
         else:
-            container.lifecycle.preStop = handler
-            self._add(f"{path}/preStop", as_json(handler))
+            self._set(container.lifecycle, "preStop", f"{path}/preStop", handler)
 
-    def _node_affinity(self, member: str, value: Any) -> NodeAffinity:  # noqa: ANN401 - JSON
-        """Record a new member of the node affinity with its missing parents. Return the typed node affinity."""
+    def _add_node_affinity(self, member: str, value: Any) -> None:  # noqa: ANN401 - a part of a Pod
+        """Set a member of the node affinity, with its missing parents."""
         affinity = self.pod.spec.affinity
-        node_affinity = affinity.nodeAffinity if affinity is not None else None
-        if node_affinity is not None:
-            self._add(f"{_NODE}/{member}", value)
-            return node_affinity
-        node_affinity = NodeAffinity()
-        if affinity is not None:
-            affinity.nodeAffinity = node_affinity
-            self._add(_NODE, {member: value})
+        if affinity is None:
+            self._set(self.pod.spec, "affinity", _AFFINITY, Affinity(NodeAffinity(**{member: value})))
+        elif affinity.nodeAffinity is None:
+            self._set(affinity, "nodeAffinity", _NODE, NodeAffinity(**{member: value}))
         else:
-            self.pod.spec.affinity = Affinity(node_affinity)
-            self._add(_AFFINITY, {"nodeAffinity": {member: value}})
-        return node_affinity
+            self._set(affinity.nodeAffinity, member, f"{_NODE}/{member}", value)
 
 
 def native_sleep(seconds: int) -> Handler:

@@ -129,7 +129,7 @@ class Handler(msgspec.Struct, omit_defaults=True):
     exec: ExecAction | None = None
 
 
-class Lifecycle(msgspec.Struct):
+class Lifecycle(msgspec.Struct, omit_defaults=True):
     """A container's lifecycle hooks."""
 
     preStop: Handler | None = None

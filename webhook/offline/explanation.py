@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.base.terminal import counted
-from webhook.capacity.providers.joins import with_size, with_template_of, with_used
+from webhook.capacity.providers.joins import with_template_of, with_used
 from webhook.capacity.providers.pool import Gpu
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.capacity.providers.query import at
@@ -67,12 +67,10 @@ def read_pool(trace: PhaseDecisions, bundle: Bundle, view: ClusterView) -> PoolR
         return None
     value = decode_object(raw)
     reader = found.of(value)
-    pool = reader.read(value)
-    known = next((each for each in view.pools or () if each.identity == pool.identity), None)
-    if known is not None:
-        pool = replace(pool, assumed_here=known.assumed_here)
-        pool = pool if known.size is None else with_size(pool, known.size)
-    pool = with_used(with_template_of(pool, view.templates), (*(view.pools or ()), *view.node_groups))
+    written = reader.read(value)
+    known = (pool for pool in view.pools or () if pool.identity == written.identity)
+    pool = next(known, with_template_of(written, view.templates))
+    pool = with_used(pool, (*(view.pools or ()), *view.node_groups))
     which = f"CapacityProvider {reader.provider}: {reader.kind} of {reader.group}"
     return PoolReading(which, tuple(_facts(reader, bundle.providers[reader.provider], pool, value)))
 
