@@ -12,7 +12,7 @@ from webhook.kube.pod import Pod
 from webhook.model.review import MalformedObjectError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
     from webhook.kube.pod import NodeAffinity
 
@@ -31,8 +31,7 @@ def decode_pod(raw: msgspec.Raw | bytes) -> Pod:
         pod = _decoder.decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise MalformedObjectError.of(error, value=bytes(raw)) from None
-    if not _is_small(pod):
-        bounds.Counts().add(counted(pod), "")
+    bounds.Counts().add(counted(pod), "")
     return pod
 
 
@@ -62,22 +61,6 @@ def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - JSON
     if isinstance(value, dict):
         return {key: _without_nulls(each) for key, each in value.items() if each is not None}
     return [_without_nulls(each) for each in value] if isinstance(value, list) else value
-
-
-def _is_small(pod: Pod) -> bool:
-    """Return whether the Pod is plainly smaller than any bound. This takes a fifth of the time of counting."""
-    spec, metadata = pod.spec, pod.metadata
-    if spec.affinity is not None:
-        return False
-    members = spec.all_containers
-    if len(members) > bounds.LEAST:
-        return False
-    lists: list[Collection[object] | None] = [metadata.labels, metadata.annotations, spec.nodeSelector]
-    lists += [spec.tolerations, spec.volumes, members]
-    for resources in (spec.resources, *[container.resources for container in members]):
-        if resources is not None:
-            lists += (resources.limits, resources.requests)
-    return sum(map(len, filter(None, lists))) <= bounds.LEAST
 
 
 def counted(pod: Pod) -> Iterator[tuple[bounds.Bound, int]]:

@@ -65,11 +65,8 @@ def read_live(options: JudgingOptions, objects: Sequence[Manifest], bundle: Bund
     them is. Raise CannotJudgeError if the kubeconfig can't be used, the API server does not answer, or it refuses the
     credentials.
     """
-
-    async def read(api: Api) -> Live:
-        return await _read(api, options, objects, bundle, kinds)
-
-    return run_on_cluster("check", Connection(kubeconfig=options.kubeconfig, context=options.context), read)
+    connection = Connection(kubeconfig=options.kubeconfig, context=options.context)
+    return run_on_cluster("check", connection, lambda api: _read(api, options, objects, bundle, kinds))
 
 
 def applied(view: ClusterView, objects: Iterable[Manifest], providers: Mapping[str, Provider]) -> ClusterView:

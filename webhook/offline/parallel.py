@@ -65,11 +65,10 @@ def in_processes(
             process.start()
             theirs.close()
             workers.append((connection, process))
-        connections = [connection for connection, _ in workers]
-        common = agree(_received(connections))
-        for connection in connections:
+        common = agree([connection.recv() for connection, _ in workers])
+        for connection, _ in workers:
             connection.send(common)
-        return common, _received(connections)
+        return common, [connection.recv() for connection, _ in workers]
     except (EOFError, ConnectionError):
         raise CannotJudgeError(
             "error: a process that judged some of the files ended early; is there too little memory?"
@@ -77,18 +76,6 @@ def in_processes(
     finally:
         for _, process in workers:
             process.terminate()
-
-
-def _received(connections: Sequence[Connection]) -> list[Any]:
-    """Return what each worker sends, in order. Raise EOFError as soon as any of them has ended."""
-    from multiprocessing.connection import wait  # noqa: PLC0415
-
-    received: dict[Any, Any] = {}
-    ready: Any
-    while len(received) < len(connections):
-        for ready in wait(connections):
-            received[ready] = ready.recv()
-    return [received[connection] for connection in connections]
 
 
 def _work(connection: Connection, work: _Work) -> None:

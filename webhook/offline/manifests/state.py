@@ -154,26 +154,18 @@ class ListedPool(Manifest, frozen=True):
 def with_listed_pools(manifests: Iterable[Manifest], providers: Iterable[Provider]) -> list[Manifest]:
     """Return the manifests, and behind each the node pools that it lists."""
     lists = _lists(providers)
-    found: list[Manifest] = []
-    for manifest in manifests:
-        found.append(manifest)
-        for reader, field in lists.get((manifest.group, manifest.kind), ()):
-            found += _listed(manifest, reader, field)
-    return found
+    return [
+        pool
+        for manifest in manifests
+        for pool in (manifest, *(item for item in _items(manifest, lists) if isinstance(item, ListedPool)))
+    ]
 
 
 def list_problems(manifests: Iterable[Manifest], providers: Iterable[Provider]) -> Iterator[Problem]:
     """Yield the problems with lists that are none, and with items of which no pool can be made."""
     lists = _lists(providers)
     for manifest in manifests:
-        for _, field in lists.get((manifest.group, manifest.kind), ()):
-            items = manifest.value.get(field)
-            if not isinstance(items, list | None):
-                yield manifest.problem((field,), f"expected a list, got {described(items)}")
-                continue
-            for index, item in enumerate(items or ()):
-                if not isinstance(item, dict):
-                    yield manifest.problem((field, index), f"expected a map, got {described(item)}")
+        yield from (item for item in _items(manifest, lists) if not isinstance(item, ListedPool))
 
 
 def _lists(providers: Iterable[Provider]) -> dict[tuple[str, str], list[tuple[PoolReader, str]]]:
@@ -185,16 +177,21 @@ def _lists(providers: Iterable[Provider]) -> dict[tuple[str, str], list[tuple[Po
     return lists
 
 
-def _listed(manifest: Manifest, reader: PoolReader, field: str) -> Iterator[ListedPool]:
-    items = manifest.value.get(field)
-    for index, item in enumerate(items if isinstance(items, list) else ()):
-        if not isinstance(item, dict):
+def _items(
+    manifest: Manifest, lists: Mapping[tuple[str, str], list[tuple[PoolReader, str]]]
+) -> Iterator[ListedPool | Problem]:
+    """Yield the node pools that an object lists, and a problem for each item that is none."""
+    for reader, field in lists.get((manifest.group, manifest.kind), ()):
+        items = manifest.value.get(field)
+        if not isinstance(items, list | None):
+            yield manifest.problem((field,), f"expected a list, got {described(items)}")
             continue
-        name = item.get("name")
-        value = {
-            "apiVersion": manifest.api_version,
-            "kind": reader.kind,
-            "metadata": {"name": name if isinstance(name, str) else "", "namespace": manifest.name},
-            "spec": item,
-        }
-        yield ListedPool(manifest.document, (*manifest.path, field, index), manifest.api_version, reader.kind, value)
+        for index, item in enumerate(items or ()):
+            if not isinstance(item, dict):
+                yield manifest.problem((field, index), f"expected a map, got {described(item)}")
+                continue
+            name = item.get("name")
+            metadata = {"name": name if isinstance(name, str) else "", "namespace": manifest.name}
+            value = {"apiVersion": manifest.api_version, "kind": reader.kind, "metadata": metadata, "spec": item}
+            path = (*manifest.path, field, index)
+            yield ListedPool(manifest.document, path, manifest.api_version, reader.kind, value)
