@@ -70,6 +70,9 @@ LABELS: Final = Bound("metadata.labels", "labels", 2_000)
 ANNOTATIONS: Final = Bound("metadata.annotations", "annotations", 2_000)
 """People write a dozen, and controllers a few dozen."""
 
+LEAST: Final = SELECTOR_KEYS.at_most
+"""An object with at most this many items in all is within every bound."""
+
 POOL_ITEMS: Final = 1_000
 """Items of one list or map that a node pool's reader reads. Karpenter's schema takes 100 requirements and 50 budgets;
 the longest real lists are of instance types, of which AWS has some 900."""

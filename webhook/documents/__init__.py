@@ -83,10 +83,8 @@ class Document(msgspec.Struct, frozen=True):
         """Return line and column, from 1, of the key or item at ``path``, or of its deepest ancestor that exists."""
         if not self.source:
             return self.line, 1
-        if self.places:
-            line, column = line_and_column(self.source, self.places[_ordinal(self.value, path)] - self.places[0])
-            return self.line + line - 1, column
-        at, starts = find(_root(self.source), path), _line_starts(self.source)
+        at = self.places[_ordinal(self.value, path)] - self.places[0] if self.places else find(_root(self.source), path)
+        starts = _line_starts(self.source)
         line = bisect_right(starts, at) - 1
         return self.line + line, at - starts[line] + 1 + (0 if line else self.offset)
 

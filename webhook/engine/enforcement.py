@@ -12,6 +12,7 @@ from webhook.documents import field_path
 from webhook.documents.values import resolve
 from webhook.documents.yaml_writer import UNBROKEN, dump
 from webhook.engine.break_glass import FIELD, is_copy, may_break, reason_of, why_void
+from webhook.kube.layouts import LaidOutPod
 from webhook.model.decision import EMPTY, ENGINE, Finding, Outcome
 from webhook.policy.terms import BREAK_GLASS
 from webhook.rules.subject import bounded_metadata
@@ -261,9 +262,9 @@ def _fix(violation: Violation, subject: Subject) -> str:
     lead, value, path = violation.fix, violation.yaml, subject.path
     if not value:
         return f"{lead}:\n{_yaml(violation.other)}" if violation.other else lead
-    if subject.found is not None and subject.found.laid_out is not None:
+    if isinstance(subject.found, LaidOutPod):
         ((root, value),) = value.items()
-        path = subject.found.laid_out.root(root)
+        path = subject.found.root(root)
     if not all(map(_is_plain, path)):
         return f"{lead} (at {field_path(path)}):\n{_yaml(value)}"
     for step in reversed(path):

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
     from webhook.capacity.view import Needs
     from webhook.engine.index import Index, Policy, Route
-    from webhook.kube.templates import FoundTemplate, Workload
+    from webhook.kube.layouts import FoundTemplate
+    from webhook.kube.templates import Workload
     from webhook.model.patch import Operation
     from webhook.model.review import Request
     from webhook.rules.context import Context

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -53,14 +53,14 @@ class HookTime(NamedTuple):
 
 
 class HookSleep(msgspec.Struct, frozen=True):
-    """A lifecycle hook that sleeps.
+    """A lifecycle hook that sleeps: preStop or postStart.
 
     Attributes:
         native: it is the API's own ``sleep``, which the API server checks against the grace period.
     """
 
     placed: PlacedContainer
-    hook: Literal["preStop", "postStart"]
+    hook: str
     seconds: int
     native: bool
 
@@ -72,9 +72,8 @@ class HookSleep(msgspec.Struct, frozen=True):
 
 def hook_sleeps(pod: Pod) -> Iterator[HookSleep]:
     """Yield every lifecycle hook that sleeps, with the native ``sleep`` or in its command."""
-    hooks: tuple[Literal["preStop", "postStart"], ...] = ("preStop", "postStart")
     for placed in containers(pod):
-        for hook in hooks if placed.container.lifecycle is not None else ():
+        for hook in ("preStop", "postStart") if placed.container.lifecycle is not None else ():
             handler: Handler | None = getattr(placed.container.lifecycle, hook)
             if handler is not None and (seconds := time_of(handler).seconds):
                 yield HookSleep(placed, hook, seconds, handler.sleep is not None)

@@ -65,18 +65,20 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
             return (*path, *self.metadata)
         return next((source.metadata for source in self.inherits if source.metadata is not None), path)
 
-    def pod(self, root: object, path: Steps, holder: dict[str, Any]) -> LaidOutPod | None:
-        """Return the Pod at a path of the object ``root``, or None if there is no container: it makes no Pods."""
+    def pod(self, root: object, place: FoundTemplate) -> LaidOutPod | None:
+        """Return the Pod at a place in the object ``root``, or None if there is no container: it makes no Pods."""
+        path, holder = place.path, place.value
         metadata, inherited = self._metadata(root, holder)
         spec = member(holder, self.spec)
         if spec is not None and not isinstance(spec, dict):
-            return LaidOutPod({"metadata": metadata, "spec": spec}, self, path, {}, inherited, {})
+            value = {"metadata": metadata, "spec": spec}
+            return LaidOutPod(path, place.identity, value, self, {}, inherited, {})
         spec = dict(spec or {})
         containers = list(spec["containers"]) if isinstance(spec.get("containers"), list) else []
         moved: dict[Steps, Steps] = {}
         for each in self.containers:
-            for place, container in _containers(member(spec, each), each):
-                moved["spec", "containers", len(containers)] = (*path, *self.spec, *place)
+            for steps, container in _containers(member(spec, each), each):
+                moved["spec", "containers", len(containers)] = (*path, *self.spec, *steps)
                 containers.append(container)
         if self.containers and not containers:
             return None
@@ -87,7 +89,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
             if not spec.get("containers"):  # the place itself describes the only container
                 moved["spec", "containers", 0] = path
             spec["containers"] = _with_gpus(spec.get("containers"), count)
-        return LaidOutPod({"metadata": metadata, "spec": spec}, self, path, moved, inherited, copied)
+        value = {"metadata": metadata, "spec": spec}
+        return LaidOutPod(path, place.identity, value, self, moved, inherited, copied)
 
     def _inherit(self, root: object, spec: dict[str, Any], inherited: dict[Steps, Steps]) -> dict[str, Any]:
         """Add the fields that the Pod inherits to its spec, and their places to ``inherited``. Return the fields."""
@@ -117,8 +120,30 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         return metadata, places
 
 
-class LaidOutPod(msgspec.Struct, frozen=True):
-    """A Pod built from an object, and the places of its fields in the object.
+class FoundTemplate(msgspec.Struct, frozen=True):
+    """A pod template of an object.
+
+    Attributes:
+        identity: what tells it from the other templates.
+        value: its plain value, with ``metadata`` and ``spec``.
+    """
+
+    path: Steps
+    identity: Steps
+    value: dict[str, Any]
+
+    def field(self, text: str) -> str:
+        """Return the field path in the object of a field path in the Pod."""
+        return ".".join(filter(None, (field_path(self.path), text)))
+
+    def operations(self, operations: Iterable[Operation]) -> Iterable[Operation]:
+        """Return the operations on the Pod as operations on the object."""
+        prefix = pointer(self.path)
+        return [replace(operation, path=prefix + operation.path) for operation in operations]
+
+
+class LaidOutPod(FoundTemplate, frozen=True):
+    """A Pod built from an object whose fields are elsewhere than in a pod template.
 
     Attributes:
         layout: where its fields stand below ``path``.
@@ -127,9 +152,7 @@ class LaidOutPod(msgspec.Struct, frozen=True):
         copied: those fields of the spec.
     """
 
-    value: dict[str, Any]
     layout: Layout
-    path: Steps
     moved: Mapping[Steps, Steps]
     inherited: Mapping[Steps, Steps]
     copied: Mapping[str, Any]
@@ -140,7 +163,7 @@ class LaidOutPod(msgspec.Struct, frozen=True):
             before = field_path(inside)
             if text == before or (text.startswith(before) and text[len(before)] in ".["):
                 return field_path(place) + text[len(before) :]
-        return ".".join(filter(None, (field_path(self.path), text)))
+        return FoundTemplate.field(self, text)
 
     def root(self, member: str) -> Steps:
         """Return the path of the Pod's ``metadata`` or ``spec``."""

@@ -10,17 +10,15 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.documents import field_path
-from webhook.kube.layouts import Layout
+from webhook.kube.layouts import FoundTemplate, LaidOutPod, Layout
 from webhook.kube.pod import OwnerReference
 from webhook.kube.pod_decoding import pod_from_template
-from webhook.model.patch import Operation, pointer
 from webhook.model.review import MalformedObjectError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from webhook.base.bounds import Counts
-    from webhook.kube.layouts import LaidOutPod
     from webhook.kube.pod import Pod
     from webhook.model.review import Request
 
@@ -67,13 +65,9 @@ class TemplatePath:
 
     def find(self, value: object) -> Iterator[FoundTemplate]:
         """Yield every template in an object, with its path and its identity."""
-        templates = self._walk(value, 0, (), ())
-        if self.layout is None:
-            yield from templates
-            return
-        for template in templates:
-            if (pod := self.layout.pod(value, template.path, template.value)) is not None:
-                yield FoundTemplate(template.path, template.identity, pod.value, pod)
+        layout = self.layout
+        places = self._walk(value, 0, (), ())
+        return places if layout is None else filter(None, (layout.pod(value, place) for place in places))
 
     def _walk(
         self, value: object, depth: int, path: tuple[str | int, ...], identity: tuple[str | int, ...]
@@ -100,34 +94,6 @@ def _name_of(item: object, index: int) -> str | int:
             if isinstance(name := item.get(key), str):
                 return name
     return index
-
-
-class FoundTemplate(msgspec.Struct, frozen=True):
-    """A pod template of an object.
-
-    Attributes:
-        identity: what tells it from the other templates.
-        value: its plain value, with ``metadata`` and ``spec``.
-        laid_out: the places of these in the object, if it is not a pod template.
-    """
-
-    path: tuple[str | int, ...]
-    identity: tuple[str | int, ...]
-    value: dict[str, Any]
-    laid_out: LaidOutPod | None = None
-
-    def field(self, text: str) -> str:
-        """Return the field path in the object of a field path in the Pod."""
-        if self.laid_out is not None:
-            return self.laid_out.field(text)
-        return ".".join(filter(None, (field_path(self.path), text)))
-
-    def operations(self, operations: Iterable[Operation]) -> Iterable[Operation]:
-        """Return the operations on the Pod as operations on the object."""
-        if self.laid_out is not None:
-            return self.laid_out.operations(operations)
-        prefix = pointer(self.path)
-        return [replace(operation, path=prefix + operation.path) for operation in operations]
 
 
 class CarriedLabels(msgspec.Struct, frozen=True):
@@ -180,10 +146,11 @@ def pod_of(template: FoundTemplate, workload: Workload, request: Request, counts
         MalformedObjectError: the template can't be read as a Pod.
         OverBoundError: the Pod is larger than a bound.
     """
+    is_laid_out = isinstance(template, LaidOutPod)
     try:
-        pod = pod_from_template(template.value, "" if template.laid_out else field_path(template.path), counts)
+        pod = pod_from_template(template.value, "" if is_laid_out else field_path(template.path), counts)
     except MalformedObjectError as error:
-        raise MalformedObjectError(error.problem, template.field(error.field)) if template.laid_out else error from None
+        raise MalformedObjectError(error.problem, template.field(error.field)) if is_laid_out else error from None
     pod.metadata.namespace = request.namespace
     itself = OwnerReference(kind=request.kind.kind, apiVersion=request.kind.api_version)
     pod.metadata.ownerReferences = [replace(workload.pod_owner or itself, name=request.name, controller=True)]

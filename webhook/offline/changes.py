@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from webhook.base.terminal import complain
 from webhook.offline.git import base_of
 from webhook.offline.judge import written_identity
-from webhook.offline.manifests.files import ManifestFile, is_wanted, is_wanted_file
-from webhook.offline.manifests.kustomizations import CHART, Rendered, is_kustomization, patches_of
+from webhook.offline.manifests.files import ManifestFile, holds_helm_templates, is_wanted, is_wanted_file
+from webhook.offline.manifests.kustomizations import Rendered, is_kustomization, patches_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -131,13 +131,7 @@ class Changes:
         return (
             is_wanted_file(file, top, self._ignored)
             and all(is_wanted(folder, top, self._ignored) for folder in folders)
-            and not self._is_helm_template(path)
-        )
-
-    def _is_helm_template(self, path: str) -> bool:
-        return any(
-            folder.name == "templates" and (folder.parent / CHART).as_posix() in self._base.files
-            for folder in Path(path).parents
+            and not holds_helm_templates(Path(path).parent, lambda chart: chart.as_posix() in self._base.files)
         )
 
 

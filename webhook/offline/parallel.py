@@ -37,11 +37,10 @@ def shares_of(sources: Sequence[ManifestFile]) -> list[_Share]:
     if count == 0:
         return [list(sources)]
     shares: list[_Share] = [[] for _ in range(count)]
-    middle = 0.0
+    before = 0
     for source in sources:
-        middle += source.size / 2
-        shares[min(int(middle * count / size), count - 1)].append(source)
-        middle += source.size / 2
+        shares[min(before * count // size, count - 1)].append(source)
+        before += source.size
     return [share for share in shares if share]
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from webhook.base.exits import CannotJudgeError
 from webhook.documents import DocumentError, field_path, read_documents
-from webhook.offline.manifests.files import STDIN, ManifestFile
+from webhook.offline.manifests.files import STDIN, ManifestFile, within_repository
 from webhook.offline.options import SHIPPED_WORD, JudgingOptions, options_of, policies_path
 from webhook.policy.common import Flag, Glob, KubernetesVersion, Model, NonEmpty
 from webhook.policy.document import files_below, is_named_like_policy
@@ -62,17 +62,13 @@ def folder_of(options: JudgingOptions) -> Path:
 
 def _find(folder: Path) -> Path | None:
     """Return the project file in the folder or the next one above it, up to the root of the Git repository."""
-    for each in (folder, *folder.parents):
-        if os.path.lexists(each / FILE):
-            return each / FILE
-        if (each / ".git").exists():
-            break
-    return None
+    return next((each / FILE for each in within_repository(folder) if os.path.lexists(each / FILE)), None)
 
 
 def repository_of(folder: Path) -> str:
     """Return the real path of the repository that a folder is in; without Git, of the folder."""
-    return os.path.realpath(next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder))
+    top = list(within_repository(folder))[-1]
+    return os.path.realpath(top if (top / ".git").exists() else folder)
 
 
 def _leads_out(path: Path, root: str) -> bool:

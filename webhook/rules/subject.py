@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.base.bounds import Bound
-    from webhook.kube.templates import FoundTemplate, Workload
+    from webhook.kube.layouts import FoundTemplate
+    from webhook.kube.templates import Workload
     from webhook.model.decision import Trace
     from webhook.model.patch import Operation
     from webhook.model.review import Request

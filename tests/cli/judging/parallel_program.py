@@ -1,8 +1,7 @@
 """Judge as the command line does, in a process without threads, and print what is reported and how many were forked.
 
 The arguments are those of ``check``; one that is ``+`` begins those of another run. ``PROCESSES`` are the counts of cores
-for each run, ``DO`` what happens while an object is reported: ``die``, ``die while others work`` (in 1.yaml, while those of other files
-wait), or ``wait`` for as many ``SECONDS``.
+for each run, ``DO`` what happens while an object is reported: ``die``, or ``wait`` for as many ``SECONDS``.
 """
 
 import json
@@ -26,9 +25,6 @@ from webhook.offline.project import judging_options
 def report(manifest: Manifest, judgement: Judgement) -> str:
     match os.environ.get("DO"):
         case "die":
-            os.kill(os.getpid(), signal.SIGKILL)
-        case "die while others work":
-            time.sleep(0 if manifest.file.endswith("1.yaml") else 600)
             os.kill(os.getpid(), signal.SIGKILL)
         case "wait":
             os.write(1, b"waiting\n")

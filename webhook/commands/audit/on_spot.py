@@ -15,6 +15,7 @@ from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.floor import FLOOR_ANNOTATION, Floor, parse_floor
 from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION, SPOT, Target
 from webhook.kube.affinity import Tristate
+from webhook.kube.layouts import LaidOutPod
 from webhook.kube.pod_decoding import decode_pod
 from webhook.offline.report import ReclaimRisk, RiskReason
 from webhook.reclaim.timeline import timeline_of
@@ -166,7 +167,7 @@ class OnSpot:
         if (manifest.group, manifest.kind) != ("", "Pod"):
             workloads = {(known.group, known.kind): known for known in self._bundle.index.workloads.values()}
             templates = list(workloads[manifest.group, manifest.kind].templates(value))
-            if len(templates) != 1 or templates[0].laid_out is not None:
+            if len(templates) != 1 or isinstance(templates[0], LaidOutPod):
                 return None
             pod = templates[0].value
         metadata = pod.setdefault("metadata", {})

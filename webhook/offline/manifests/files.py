@@ -22,7 +22,7 @@ from webhook.policy.document import SUFFIXES
 from webhook.policy.errors import unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 
     from webhook.base.globs import Globs
     from webhook.documents import Document
@@ -179,7 +179,7 @@ def _below(top: Path, ignored: Ignored, found: ManifestFiles) -> Iterator[tuple[
             files = [each for each in files if not ignored.covers(Path(each.path), top)]
         found.renderable += (_shown(each) for each in files if each.name in _RENDERABLE)
         files = [each for each in files if _is_manifest(each.name)]
-        if files and _holds_helm_templates(Path(folder)):
+        if files and holds_helm_templates(Path(folder).absolute(), Path.is_file):
             found.left_to_others += map(_shown, files)
         elif files:
             yield from _inside(folder, files, found)
@@ -225,17 +225,24 @@ def _is_manifest(name: str) -> bool:
     return name.lower().endswith(SUFFIXES) and not name.startswith(".")
 
 
-def _holds_helm_templates(folder: Path) -> bool:
+def holds_helm_templates(folder: Path, is_file: Callable[[Path], bool]) -> bool:
     """Return whether the folder is ``templates`` next to a ``Chart.yaml``, or below such a folder."""
-    folder = folder.absolute()
-    return any(each.name == "templates" and (each.parent / CHART).is_file() for each in (folder, *folder.parents))
+    return any(each.name == "templates" and is_file(each.parent / CHART) for each in (folder, *folder.parents))
+
+
+def within_repository(folder: Path) -> Iterator[Path]:
+    """Yield a folder and those above it, up to the root of its Git repository."""
+    for each in (folder, *folder.parents):
+        yield each
+        if (each / ".git").exists():
+            return
 
 
 def _kustomizations_above(folders: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     """Yield the path and the content of each kustomization in these folders and above them, within their repository."""
     seen: set[str] = set()
     for folder in folders:
-        for each in (Path(folder), *Path(folder).parents):
+        for each in within_repository(Path(folder)):
             if str(each) in seen:
                 break
             seen.add(str(each))
@@ -244,5 +251,3 @@ def _kustomizations_above(folders: Iterable[str]) -> Iterator[tuple[str, bytes]]
                     yield str(file), read_file(file)
                 except OSError:  # nearly always: it is not there
                     continue
-            if (each / ".git").exists():
-                break

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     from webhook.capacity.placement.target import Target
     from webhook.capacity.view import ClusterView
-    from webhook.kube.templates import FoundTemplate, Workload
+    from webhook.kube.layouts import FoundTemplate
+    from webhook.kube.templates import Workload
     from webhook.rules.spot_suitability.spec import GangSpec
     from webhook.rules.subject import Subject
     from webhook.rules.targeting import Targeting
