@@ -101,7 +101,7 @@ def test_files_and_an_API_server_show_the_same_groups(tmp_path: Path) -> None:
         ("none", "13:3: spec.taints: expected a list, got text; give"),
         (
             [{"key": "spot", "value": True, "effect": "NoSchedule"}],
-            "16:5: spec.taints[0].value: expected text, got the boolean true (YAML reads y, yes and on so); write it in quotes",
+            "16:5: spec.taints[0].value: expected text, got the boolean true (YAML reads y, yes and on as true); write it in quotes",
         ),
     ],
 )

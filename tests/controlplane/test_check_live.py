@@ -151,7 +151,7 @@ def test_what_may_not_be_read_is_named_and_makes_what_needs_it_indeterminate(gue
     forbidden = 'is forbidden: User "system:serviceaccount:default:guest" cannot list resource'
     unread = "nodepools.compute.coreweave.com, nodes, poddisruptionbudgets.policy can't be read: 403 Forbidden"
     assert f"{guest}: {unread}: poddisruptionbudgets.policy {forbidden}" in checked.said
-    assert "what the cluster has of this object can't be read: 403 Forbidden" in checked.said
+    assert "the cluster's version of this object can't be read: 403 Forbidden" in checked.said
     assert "namespaces can't be read" not in checked.said
     assert any("fallback" in reason for reason in checked.reasons("indeterminate"))
     assert checked.reasons() == ["label foo.coreweave.cloud/bar is in the reserved domain coreweave.cloud"]

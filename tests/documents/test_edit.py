@@ -82,7 +82,7 @@ def test_an_inner_and_an_outer_mapping_that_end_together_each_get_their_own() ->
 @pytest.mark.parametrize(
     ("source", "line", "problem"),
     [
-        ("base: &base\n  a: 1\nspec: *base\n", 2, r"inside of what \*base repeats"),
+        ("base: &base\n  a: 1\nspec: *base\n", 2, r"inside of the part that \*base repeats"),
         ("spec: &base\n  a: 1\nother: *base\n", 0, "aliases repeat it"),
         ("base: &base\n  nodeSelector: {a: b}\nspec:\n  <<: *base\n", 3, "which '<<' merges in"),
     ],

@@ -16,7 +16,7 @@ from webhook.documents import Document, DocumentError, DocumentLimits, read_docu
 IN_THE_LINE_BELOW = "write `expression: >-`, and the expression in the line below it"
 SYNTAX = "correct the indentation, quotes or brackets there or just above"
 TABS = "indent with spaces: YAML takes no tabs there"
-TEMPLATE = "render it first, with 'helm template' for example, and pass what comes out"
+TEMPLATE = "render it first, with 'helm template' for example, and pass the result"
 
 
 def error(text: str | bytes, limits: DocumentLimits | None = None) -> str:
@@ -33,23 +33,23 @@ def error(text: str | bytes, limits: DocumentLimits | None = None) -> str:
         ("a: {b: 1, b: 2}\n", '1:11: duplicate key "b", first at f.yaml:1; keep one of the two'),
         ('{"a": {"b": 1,\n "b": 2}}', '2:2: duplicate key "b", first at f.yaml:1; keep one of the two'),
         ("a: 1\n---\nb: 1\nb: 2\n", '4:1: duplicate key "b", first at f.yaml:3; keep one of the two'),
-        ("a: !foo x\n", "1:4: tag '!foo' is not for Kubernetes; remove it"),
-        ("a: !!set {x}\n", "1:4: tag 'tag:yaml.org,2002:set' is not for Kubernetes; remove it"),
-        ("a: !!str [x]\n", "1:4: tag 'tag:yaml.org,2002:str' is not for Kubernetes; remove it"),
-        ("a: !!binary aGk=\n", "1:4: tag 'tag:yaml.org,2002:binary' is not for Kubernetes; remove it"),
-        ("- expression: !has(x)\n", f"1:15: tag '!has(x)' is not for Kubernetes; {IN_THE_LINE_BELOW}"),
+        ("a: !foo x\n", "1:4: Kubernetes doesn't support tag '!foo'; remove it"),
+        ("a: !!set {x}\n", "1:4: Kubernetes doesn't support tag 'tag:yaml.org,2002:set'; remove it"),
+        ("a: !!str [x]\n", "1:4: Kubernetes doesn't support tag 'tag:yaml.org,2002:str'; remove it"),
+        ("a: !!binary aGk=\n", "1:4: Kubernetes doesn't support tag 'tag:yaml.org,2002:binary'; remove it"),
+        ("- expression: !has(x)\n", f"1:15: Kubernetes doesn't support tag '!has(x)'; {IN_THE_LINE_BELOW}"),
         ("- expression: 'a' in object.x\n", f"1:19: did not find expected key while parsing a block mapping; {IN_THE_LINE_BELOW}"),
         ("  messageExpression: >- 'a'\n", "1:25: did not find expected comment or line break while scanning a block scalar; "
             + IN_THE_LINE_BELOW.replace("expression:", "messageExpression:")),
-        ("a: !!int x\n", "1:4: tag 'tag:yaml.org,2002:int' is not for Kubernetes; remove it"),
-        ("a: !!bool 1\n", "1:4: tag 'tag:yaml.org,2002:bool' is not for Kubernetes; remove it"),
-        ("a: .nan\n", "1:4: nan is no JSON; write a finite number, or quote it"),
-        ("a: [1, -.inf]\n", "1:8: -inf is no JSON; write a finite number, or quote it"),
-        ("null: 1\n", "1:1: null is no key; quote it"),
-        ("? [a]\n: b\n", f"1:3: a map or a list is no key; {SYNTAX}"),
-        ("a: *x\n", "1:4: no anchor '&x' above; define it, or quote the text if it is no alias"),
-        ("a: &x 1\n---\nb: *x\n", "3:4: no anchor '&x' above; define it, or quote the text if it is no alias"),
-        ("a: &x {b: [*x]}\n", "1:12: what anchor '&x' names contains itself; remove the alias"),
+        ("a: !!int x\n", "1:4: Kubernetes doesn't support tag 'tag:yaml.org,2002:int'; remove it"),
+        ("a: !!bool 1\n", "1:4: Kubernetes doesn't support tag 'tag:yaml.org,2002:bool'; remove it"),
+        ("a: .nan\n", "1:4: nan isn't JSON; write a finite number, or quote it"),
+        ("a: [1, -.inf]\n", "1:8: -inf isn't JSON; write a finite number, or quote it"),
+        ("null: 1\n", "1:1: null can't be a key; quote it"),
+        ("? [a]\n: b\n", f"1:3: a map or a list can't be a key; {SYNTAX}"),
+        ("a: *x\n", "1:4: no anchor '&x' above; define it, or quote the text if it isn't an alias"),
+        ("a: &x 1\n---\nb: *x\n", "3:4: no anchor '&x' above; define it, or quote the text if it isn't an alias"),
+        ("a: &x {b: [*x]}\n", "1:12: anchor '&x' contains itself; remove the alias"),
         ("a: 1\nb:\n  <<: 1\n", "3:7: '<<' takes a map or a list of maps; name maps, or quote the key"),
         (
             "a: &x [{b: 1}]\n<<: *x\n",
@@ -63,7 +63,7 @@ def error(text: str | bytes, limits: DocumentLimits | None = None) -> str:
         ("a: [1\nb: 2\n", f"2:2: did not find expected ',' or ']' while parsing a flow sequence; {SYNTAX}"),
         ("a: é\x01\n", "1:5: control characters are not allowed: U+0001; escape it, in double quotes"),
         ("a: \0\n", "1:4: control characters are not allowed: U+0000; save the file as UTF-8: it is UTF-16, or no text"),
-        (b"a: 1\nb: x\xff\n", "2:5: the file is not UTF-8; save it as UTF-8, or leave it out if it is no text"),
+        (b"a: 1\nb: x\xff\n", "2:5: the file is not UTF-8; save it as UTF-8, or leave it out if it isn't text"),
         ("a: 1\n".encode("utf-16"), "1:1: the file is UTF-16; save it as UTF-8 (PowerShell's '>' writes UTF-16)"),
         (
             '{"a": "\\ud800"}',
@@ -128,11 +128,11 @@ MERGES = (
             DocumentLimits(aliased=9000),
             "aliases repeat more than 9000 values; write the values out, in several files",
         ),
-        (CHAIN, DocumentLimits(), "nested deeper than 100 levels; flatten it: no Kubernetes object is so deep"),
+        (CHAIN, DocumentLimits(), "nested deeper than 100 levels; flatten it: no Kubernetes object is that deep"),
         (
             "[" * 101 + "]" * 101,
             DocumentLimits(),
-            "nested deeper than 100 levels; flatten it: no Kubernetes object is so deep",
+            "nested deeper than 100 levels; flatten it: no Kubernetes object is that deep",
         ),
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else None,

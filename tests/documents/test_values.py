@@ -122,7 +122,7 @@ def test_a_key_becomes_the_text_that_kubectl_makes_of_it(key: str, name: str) ->
 
 @pytest.mark.parametrize("key", ["null", "~", "1.10", "18446744073709551615", ".inf", "[a]", "{a: 1}", "*list"])
 def test_a_key_that_has_no_text_is_refused(key: str) -> None:
-    with pytest.raises(DocumentError, match=r"^f\.yaml:2:1: .* is no key"):
+    with pytest.raises(DocumentError, match=r"^f\.yaml:2:1: .* can't be a key"):
         read(f"a: &list [1]\n{key} : x\n")
 
 

@@ -85,7 +85,7 @@ def test_no_policy_goes_further_than_the_mode(
             (
                 10,
                 "spec.enforcement",
-                "the boolean false (YAML reads n, no and off so) is not one of audit, warn or deny",
+                "the boolean false (YAML reads n, no and off as false) is not one of audit, warn or deny",
             ),
         ),
         (

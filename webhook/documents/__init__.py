@@ -116,7 +116,7 @@ def _decode(data: bytes, file: str, limits: DocumentLimits) -> str:
     except UnicodeDecodeError as error:
         before = error.object[: error.start].decode()
         line, column = line_and_column(before, len(before))
-        fix = "save it as UTF-8, or leave it out if it is no text"
+        fix = "save it as UTF-8, or leave it out if it isn't text"
         raise DocumentError(file, line, column, "the file is not UTF-8", fix) from None
 
 

@@ -89,10 +89,12 @@ class _Editor:
     def _refuse_repeated(self, node: TextNode) -> None:
         """Raise EditError for a change in a part that an alias repeats."""
         if node.alias is not None:
-            raise self._refusal(node, f"the change is inside of what *{node.alias} repeats", "write it out here")
+            raise self._refusal(
+                node, f"the change is inside of the part that *{node.alias} repeats", "write it out here"
+            )
         if node.anchor in self._aliases:
-            problem = f"the change is inside of what &{node.anchor} names, and aliases repeat it"
-            raise self._refusal(node, problem, "write out what the aliases repeat")
+            problem = f"the change is inside of the part that &{node.anchor} names, and aliases repeat it"
+            raise self._refusal(node, problem, "write out the part at each alias")
 
     def _addition(self, node: TextNode, added: list[_Added]) -> Edit:
         """Return the edit that adds entries after the last one."""

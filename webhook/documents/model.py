@@ -91,7 +91,7 @@ def described(value: JSONValue) -> str:
             return "nothing"
         case bool():
             words = "y, yes and on" if value else "n, no and off"
-            return f"the boolean {str(value).lower()} (YAML reads {words} so)"
+            return f"the boolean {str(value).lower()} (YAML reads {words} as {str(value).lower()})"
         case int() | float():
             return f"the number {value}"
         case str():

@@ -74,7 +74,7 @@ def as_json(number: float) -> int | float:
     if isinstance(number, int):
         return number if _MIN_INT64 <= number <= _MAX_INT64 else float(number)
     if not math.isfinite(number):
-        raise ValueError(f"{number} is no JSON")
+        raise ValueError(f"{number} isn't JSON")
     if not number.is_integer() or abs(number) > _MAX_INT64:
         return number
     # Go writes the fewest digits that read back, and zeros after them: past 2**53 that is not int(number).
@@ -92,4 +92,4 @@ def key_text(key: Scalar) -> str:
         return "true" if key else "false"
     if isinstance(key, int) and key <= _MAX_INT64:
         return str(key)
-    raise ValueError("null is no key" if key is None else f"{key} is no key")
+    raise ValueError("null can't be a key" if key is None else f"{key} can't be a key")

@@ -176,7 +176,7 @@ class YAMLReader:
         if isinstance(key, str):
             return intern(key)
         if isinstance(key, (dict, list)):
-            raise self._bad_syntax(event.start_mark, "a map or a list is no key")
+            raise self._bad_syntax(event.start_mark, "a map or a list can't be a key")
         try:
             return key_text(key)
         except ValueError as error:
@@ -198,10 +198,10 @@ class YAMLReader:
         self._is_in_order = False
         if event.anchor not in self._anchors:
             problem = f"no anchor '&{event.anchor}' above"
-            raise self._error(event.start_mark, problem, "define it, or quote the text if it is no alias")
+            raise self._error(event.start_mark, problem, "define it, or quote the text if it isn't an alias")
         value = self._anchors[event.anchor]
         if value is _OPEN:
-            problem = f"what anchor '&{event.anchor}' names contains itself"
+            problem = f"anchor '&{event.anchor}' contains itself"
             raise self._error(event.start_mark, problem, "remove the alias")
         return self._repeat(value, depth + 1, event.start_mark)
 
@@ -227,11 +227,11 @@ class YAMLReader:
 
     def _too_deep(self, mark: yaml.Mark) -> DocumentError:
         problem = f"nested deeper than {self._limits.depth} levels"
-        return self._error(mark, problem, "flatten it: no Kubernetes object is so deep")
+        return self._error(mark, problem, "flatten it: no Kubernetes object is that deep")
 
     def _unknown_tag(self, event: _Event) -> DocumentError:
         fix = self._fix_of_expression(event.start_mark) or "remove it"
-        return self._error(event.start_mark, f"tag {event.tag!r} is not for Kubernetes", fix)
+        return self._error(event.start_mark, f"Kubernetes doesn't support tag {event.tag!r}", fix)
 
     def _fix_of_expression(self, mark: yaml.Mark) -> str:
         """Return the fix for a CEL expression that YAML does not read as a string; empty if the line has none."""
@@ -241,7 +241,7 @@ class YAMLReader:
 
     def _bad_syntax(self, mark: yaml.Mark, problem: str) -> DocumentError:
         if found := _TEMPLATE.search(self._text):
-            fix = "render it first, with 'helm template' for example, and pass what comes out"
+            fix = "render it first, with 'helm template' for example, and pass the result"
             shown = f"{found[1]} ... {_CLOSING[found[1]]}"
             return self._error(mark, f"{problem}: this looks like a template ('{shown}')", fix)
         if self._text[mark.index : mark.index + 1] == "\t":

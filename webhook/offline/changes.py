@@ -84,7 +84,7 @@ class Changes:
             if (place := places.get(written_identity(each))) is None:
                 gone.append(each)
                 continue
-            text = f"{each.kind} {each.name} is at {place} now, outside of what was given, and is not judged"
+            text = f"{each.kind} {each.name} is at {place} now, outside of the given paths, and is not judged"
             complain(f"{each.file}:{each.line}: warning: {text}; pass that file too")
         return gone
 

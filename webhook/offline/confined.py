@@ -48,15 +48,15 @@ def run_limited(command: list[str], *, folder: str, home: str, seconds: float, e
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             if isinstance(error, subprocess.TimeoutExpired):
-                raise FailureError(f"it has not ended after {seconds:.0f} s") from None
+                raise FailureError(f"it did not end within {seconds:.0f} s") from None
             raise
     if output.stat().st_size >= OUTPUT_AT_MOST:
         raise FailureError(f"it prints more than {OUTPUT_AT_MOST} bytes")
     if code != 0:
         text = errors.read_bytes()[:_ERRORS_AT_MOST].decode(errors="backslashreplace").strip()
         if "fatal error: " in text:  # Go prints this, and the stack of every thread, where memory ends
-            text = "it ran out of memory: it may take 1 GiB"
-        raise FailureError(text or f"it ended with {code}")
+            text = "it ran out of memory: its limit is 1 GiB"
+        raise FailureError(text or f"its exit code is {code}")
     return output.read_bytes()
 
 

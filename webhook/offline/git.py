@@ -117,9 +117,9 @@ def _git(folder: Path, *arguments: str, data: bytes = b"") -> bytes:
             command, input=data, capture_output=True, check=True, timeout=_SECONDS, env=environment
         )
     except FileNotFoundError:
-        raise CannotJudgeError("error: `git` is not installed, or not in PATH; install it, or do without") from None
+        raise CannotJudgeError("error: `git` is not installed, or not in PATH; install it, or omit the flag") from None
     except subprocess.TimeoutExpired:
-        text = f"error: `git {arguments[0]}` has not ended after {_SECONDS} s in {folder}"
+        text = f"error: `git {arguments[0]}` did not end within {_SECONDS} s in {folder}"
         raise CannotJudgeError(text) from None
     except subprocess.CalledProcessError as error:
         raise GitError(error.stderr.decode(errors="backslashreplace").strip()) from None

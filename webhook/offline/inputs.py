@@ -53,7 +53,7 @@ class Inputs:
         found = find_manifest_files(options.paths, ignored)
         for link in found.left_out:
             target = escaped_name(os.path.realpath(link))
-            text = f"is a link to a folder elsewhere, and is not followed; pass {target} too, if it is meant"
+            text = f"is a link to a folder elsewhere, and is not followed; to read it, pass {target} too"
             print(f"{escaped_name(str(link))}: warning: {text}", file=sys.stderr)
         for problem in found.dangling:
             print(f"{problem.file}: warning: {problem.text}", file=sys.stderr)
@@ -155,8 +155,8 @@ class Inputs:
 
 
 _NOT_RENDERED: Final = (
-    "is not rendered, and its files are taken as they are; `kustomize build DIR | spotgate check -`, or "
-    "`helm template DIR | spotgate check -`, judges what is applied"
+    "is not rendered, and its files are judged as they are; to judge the rendered objects, run "
+    "`kustomize build DIR | spotgate check -` or `helm template DIR | spotgate check -`"
 )
 
 
@@ -222,7 +222,7 @@ def duplicated(pools: Iterable[Manifest], judged: Iterable[Manifest]) -> tuple[I
         field="metadata.name",
         detail=f"{name} is at {_listed(elsewhere)} too{more}. All files are judged as one cluster: the "
         "last one counts for all others, and the pools of both count as each other's fallback.",
-        fix="judge each cluster by itself: one run for the folder of each",
+        fix="run `spotgate check` once for the folder of each cluster",
     )
     return written_identity(again[0]), here, finding
 

@@ -39,7 +39,7 @@ _NAMELESS: Final = Finding(
     outcome=Outcome.WARN,
     reason="the object has no name",
     field="metadata.name",
-    detail="Nothing is created without a name, or an object's `generateName`.",
+    detail="An object needs a `name` or a `generateName`.",
     fix="give it a name",
 )
 

@@ -143,7 +143,7 @@ async def _find(
             try:
                 value = await _get(api, manifest, resource)
             except ApiError as error:
-                text = f"what the cluster has of this object can't be read: {error}"
+                text = f"the cluster's version of this object can't be read: {error}"
                 problems.append(manifest.problem((), text))
                 return None
         return None if value is None else replace(manifest, value=value)

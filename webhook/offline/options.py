@@ -198,7 +198,7 @@ def add_kubernetes_version(parser: argparse.ArgumentParser) -> None:
 def resource_name(text: str) -> str:
     """Return the name of a Service or namespace. Raise ArgumentTypeError if the text is none."""
     if not _NAME.fullmatch(text):
-        problem = f"{text!r} is no name of a Service or namespace: lower-case letters, digits and '-'"
+        problem = f"{text!r} isn't the name of a Service or namespace: use lower-case letters, digits and '-'"
         raise argparse.ArgumentTypeError(problem)
     return text
 

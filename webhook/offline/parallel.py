@@ -37,10 +37,11 @@ def shares_of(sources: Sequence[ManifestFile]) -> list[_Share]:
     if count == 0:
         return [list(sources)]
     shares: list[_Share] = [[] for _ in range(count)]
-    before = 0
+    middle = 0.0
     for source in sources:
-        shares[min(before * count // size, count - 1)].append(source)
-        before += source.size
+        middle += source.size / 2
+        shares[min(int(middle * count / size), count - 1)].append(source)
+        middle += source.size / 2
     return [share for share in shares if share]
 
 
@@ -70,7 +71,7 @@ def in_processes(
         return common, [connection.recv() for connection, _ in workers]
     except (EOFError, ConnectionError):
         raise CannotJudgeError(
-            "error: a process that judged some of the files ended early; is there too little memory?"
+            "error: a process that judged some of the files ended early; it may have run out of memory"
         ) from None
     finally:
         for _, process in workers:

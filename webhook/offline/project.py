@@ -125,7 +125,7 @@ class ProjectFile(Model):
         default="deny", description="Lowest outcome that makes the exit code of check 1."
     )
     kubernetes_version: KubernetesVersion = Field(
-        default=ASSUMED_VERSION, description="Of the API server and the kubelets, in quotes."
+        default=ASSUMED_VERSION, description="Version of the API server and the kubelets, in quotes."
     )
 
 
@@ -158,9 +158,9 @@ def _project(documents: Sequence[Document], file: Path, problems: list[Problem])
         problems.append(Problem(where.file, *where.position(path), field_path(path), text))
 
     if len(documents) > 1:
-        problem((), "is a second document; one says all", documents[1])
+        problem((), "is a second document; the file takes one", documents[1])
     if not isinstance(document.value, dict):
-        problem((), "is no mapping; write `policies: [...]`, for example")
+        problem((), "isn't a map; write `policies: [...]`, for example")
         return None
     project = validate_model(ProjectFile, document.value, (), problem)
     root = repository_of(file.parent)

@@ -104,7 +104,7 @@ class Rendering:
         except (OSError, UnicodeError) as error:  # a name that is no UTF-8
             return escaped_name(str(error))
         except DocumentError as error:
-            return f"line {error.line} of what it prints: {error.problem}; {error.fix}"
+            return f"line {error.line} of its output: {error.problem}; {error.fix}"
         placed, text, end, template = [], data.decode("utf-8-sig"), 0, ""
         for each in documents:
             for found in _TEMPLATE.finditer(text, end, each.begin):

@@ -146,7 +146,7 @@ class Session:
         if not (judged.objects or problems or compared):
             paths = [*self._options.paths, *self._options.kustomize, *self._options.helm]
             skipped = f"{counted(judged.skipped, 'file or document')} skipped" if judged.skipped else "no manifests"
-            text = f"nothing was judged: there are no Kubernetes objects here ({skipped}); pass what is applied"
+            text = f"nothing was judged: there are no Kubernetes objects here ({skipped}); pass the manifests that you apply"
             problems.append(Problem(escaped_name(paths[0]), 0, 0, "", text))
         return replace(judged, problems=problems, not_rendered=self.inputs.not_rendered)
 
@@ -244,9 +244,9 @@ class Session:
                 )
             judgement = judges[operation].judge(each, is_stored=self.inputs.is_stored(each))
             if self.inputs.is_removed(operation):
-                judgement = _noted(judgement, "The files have it no longer: merging deletes it.")
+                judgement = _noted(judgement, "The files no longer contain it: merging deletes it.")
             elif isinstance(each.document, Rendered):
-                judgement = _noted(judgement, f"In what `{each.document.command}` prints.")
+                judgement = _noted(judgement, f"In the output of `{each.document.command}`.")
             if case.duplicate and case.duplicate[:2] == (written_identity(each), place_of(each)):
                 judgement = replace(judgement, findings=(*judgement.findings, case.duplicate[2]))
             judged.append((each, judgement))
@@ -276,11 +276,11 @@ def _contradiction(options: JudgingOptions) -> str:
     if not (options.paths or options.kustomize or options.helm):
         return "the following arguments are required: PATH (a file or folder; - is standard input)"
     if options.helm_values and not options.helm:
-        return "--helm-values is for charts; give --helm too"
+        return "--helm-values requires --helm"
     if options.context is not None and options.kubeconfig is None:
-        return "--context is of a kubeconfig; give --kubeconfig too"
+        return "--context requires --kubeconfig"
     if options.against is not None and options.kubeconfig is not None:
-        return "--against and --kubeconfig both say what is there already; give one of them"
+        return "--against and --kubeconfig exclude each other; use one of them"
     return ""
 
 

@@ -224,6 +224,6 @@ def test_a_change_in_what_an_alias_repeats_is_refused(run: Run) -> None:
     done = run("fn", stdin=resource_list(first, second, state="state"))
     assert (done.code, done.out) == (2, "")
     assert (
-        "can't be changed in place: the change is inside of what &same names, and aliases repeat it; write out"
+        "can't be changed in place: the change is inside of the part that &same names, and aliases repeat it; write out"
         in done.err
     )

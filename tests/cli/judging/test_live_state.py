@@ -192,5 +192,5 @@ def test_what_an_api_server_does_not_give_is_said_resource_by_resource(run: Run,
     assert done.code == 2
     assert "kubeconfig: nodes can't be read: 503 Service Unavailable: come back later\n" in done.err
     assert "kubeconfig: nodepools.compute.coreweave.com can't be read: 503" in done.err
-    assert "pod.yaml:1:1: what the cluster has of this object can't be read: 503" in done.err
+    assert "pod.yaml:1:1: the cluster's version of this object can't be read: 503" in done.err
     assert done.json["summary"]["documents"] == 1

@@ -56,7 +56,7 @@ def test_what_kustomize_renders_is_judged_and_found_in_the_file_that_it_comes_fr
         ("base/pod.yaml", 6, "Pod", "prod-web"),
         ("base/pool.yaml", 6, "NodePool", "prod-gpu-spot"),
     ]
-    assert "In what `kustomize build overlays/prod` prints." in done.json["results"][0]["detail"]
+    assert "In the output of `kustomize build overlays/prod`." in done.json["results"][0]["detail"]
 
 
 @pytest.mark.parametrize("flags", [(), ("--no-render",)])
@@ -184,7 +184,7 @@ def test_output_that_is_no_yaml_is_said(check: Check, tmp_path: Path, monkeypatc
     program(tmp_path, monkeypatch, "echo 'a: {'")
     done = check("--kustomize", "x")
     assert (done.code, done.err.partition(":")[0]) == (2, "x")
-    assert "line 2 of what it prints: " in done.err
+    assert "line 2 of its output: " in done.err
 
 
 def program(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
@@ -200,6 +200,6 @@ def test_explain_takes_it_and_fix_changes_files_as_they_are(run: Run, overlay: s
     assert "Pod default/prod-web  base/pod.yaml:1" in run("explain", "--kustomize", overlay).out
     assert "unrecognized arguments: --kustomize" in run("fix", "--kustomize", overlay).err
     done = run("fix", "--diff", ".")
-    assert "overlays/prod/kustomization.yaml: is not rendered, and its files are taken as they are" in done.err
+    assert "overlays/prod/kustomization.yaml: is not rendered, and its files are judged as they are" in done.err
     shutil.rmtree("base")
     assert run("explain", "--kustomize", overlay).code == 2

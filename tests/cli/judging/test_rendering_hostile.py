@@ -92,7 +92,7 @@ def write_repository(top: Path, files: dict[str, str]) -> None:
 
 PROGRAMS = {
     "it prints without end": ("while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done", "OUTPUT", "prints more than"),
-    "it does not end": ("/bin/sleep 600 & wait", "SECONDS", "it has not ended after 1 s"),
+    "it does not end": ("/bin/sleep 600 & wait", "SECONDS", "it did not end within 1 s"),
     "it fails": ("echo no >&2; exit 3", "", "can't be rendered: no;"),
     "it sees no settings": ('echo "$AWS_SECRET_ACCESS_KEY $HTTPS_PROXY $PATH" >&2; exit 1', "", r"rendered: http://127.0.0.1:1 /\S+/bin;"),
 }  # fmt: skip
@@ -156,7 +156,7 @@ def test_nothing_to_judge_is_exit_code_2_in_every_format(run: Run, write: Write,
     write("empty/values.yaml", "a: b")
     done = run("check", "-o", f"{output}=report", "empty")
     assert done.code == 2
-    assert done.err == "empty: nothing was judged: there are no Kubernetes objects here (1 file or document skipped); pass what is applied\n"  # fmt: skip
+    assert done.err == "empty: nothing was judged: there are no Kubernetes objects here (1 file or document skipped); pass the manifests that you apply\n"  # fmt: skip
     assert "nothing was judged" in Path("report").read_text() or output == "policyreport"
     assert [run(command, "empty").code for command in ("fix", "explain")] == [2, 2]
 

@@ -82,7 +82,7 @@ def run(options: Namespace) -> int:
     if options.what == "map" and given == live:
         raise CannotJudgeError("error: map needs the node pools: give --state or --kubeconfig, one of them")
     if options.context is not None and not live:
-        raise CannotJudgeError("error: --context is of a kubeconfig; give --kubeconfig too")
+        raise CannotJudgeError("error: --context requires --kubeconfig")
     bundle = read_policies(options.policies, own_namespace=options.namespace, cluster=options.cluster)
     if problems := list(too_wide(bundle)):
         raise CannotJudgeError("\n".join(map(str, problems)))

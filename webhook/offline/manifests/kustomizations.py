@@ -249,9 +249,10 @@ def _chart(file: str, boundary: str) -> Root | None:
         _refuse_outside(file, boundary)
         if _is_library(file):
             return None
-        charts = Path(folder).absolute().parent
+        charts, name = Path(folder).absolute().parent, Path(folder).absolute().name
         parent = charts.parent / CHART
-        if charts.name == "charts" and parent.is_file() and not _is_library(str(parent)):
+        is_loaded = charts.name == "charts" and not name.startswith((".", "_"))  # as Helm's loader does
+        if is_loaded and parent.is_file() and not _is_library(str(parent)):
             return None
         _files_of(folder, boundary)
         for path in filter(os.path.exists, (join(folder, name) for name in _LOADED_BY_HELM)):

@@ -219,7 +219,7 @@ def _read(source: ManifestFile, found: Manifests) -> None:
     try:
         data = b"" if source.documents else source.read()
         if source.file == STDIN and not data.strip():
-            text = "nothing came through the pipe; the program before it may have failed: see what it says"
+            text = "standard input is empty; the program before the pipe may have failed: see its errors"
             found.lose(Problem(shown, 0, 0, "", text), None)
             return
         documents = source.documents or read_documents(data, shown)

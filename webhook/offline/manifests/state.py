@@ -116,7 +116,7 @@ def view_of(
         with_pools(view_of_nodes(nodes), joined if complete or joined else None),
         templates=templates,
         namespaces=namespaces,
-        why_unknown="No node pool is among the files.",
+        why_unknown="The files contain no node pool.",
         remedy="pass the manifests of the cluster's node pools with --state",
         budgets=by_namespace(known) if (complete or known) and len(known) == len(budgets) else None,
         autoscalers=by_namespace(scaling),
