@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from webhook.kube.filling import AnyJSON, canonical, fill, fill_empty, fill_if_there, items_of, mapping
+from webhook.kube.filling import AnyJSON, canonical, fill, fill_empty, fill_if_there, items_of, mapping, mappings_at
 
 TEXTS: Final = frozenset({"labels", "annotations", "nodeSelector", "matchLabels"})
 """Members that map names to strings, in which an empty string is a value."""
@@ -171,7 +171,8 @@ def default_workload(group: str, kind: str, workload: AnyJSON) -> None:
     holder = mapping(spec, "jobTemplate", "spec") if kind == "CronJob" else spec
     template = mapping(holder, "template")
     _default_template(template)
-    _default_failure_policy(mapping(holder, "podFailurePolicy"))
+    for condition in mappings_at(holder, "podFailurePolicy.rules[*].onPodConditions[*]"):
+        fill(condition, {"status": "True"})
     if kind == "Job":
         _default_job(spec)
     for claim in items_of(spec, "volumeClaimTemplates"):
@@ -186,12 +187,6 @@ def default_workload(group: str, kind: str, workload: AnyJSON) -> None:
             fill_empty(mapping(workload, "metadata"), {"labels": dict(labels)})
         if kind == "ReplicationController":
             fill_empty(spec, {"selector": dict(labels)})
-
-
-def _default_failure_policy(policy: AnyJSON) -> None:
-    for rule in items_of(policy, "rules"):
-        for condition in items_of(rule, "onPodConditions"):
-            fill(condition, {"status": "True"})
 
 
 def _default_job(spec: AnyJSON) -> None:
@@ -261,7 +256,7 @@ def _default_volume(volume: AnyJSON) -> None:
     for source in sources:
         fill_if_there(source, "serviceAccountToken", {"expirationSeconds": 3600})
     for holder in (volume, *sources):
-        for item in items_of(mapping(holder, "downwardAPI"), "items"):
+        for item in mappings_at(holder, "downwardAPI.items[*]"):
             _default_value_source(item)
 
 

@@ -12,7 +12,7 @@ from base64 import b64encode
 from typing import TYPE_CHECKING, Final
 
 from webhook.kube.defaults import VOLUME_DEFAULTS
-from webhook.kube.filling import AnyJSON, canonical, fill, fill_empty, fill_if_there, items_of, mapping
+from webhook.kube.filling import AnyJSON, canonical, fill, fill_empty, fill_if_there, items_of, mapping, mappings_at
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 
 if TYPE_CHECKING:
@@ -99,25 +99,13 @@ def default_object(group: str, kind: str, value: AnyJSON) -> None:
     """Fill in an object of a kind in the tables. Leave objects of other kinds as they are."""
     key = (group, kind)
     for path, defaults in _DEFAULTS.get(key, {}).items():
-        for each in _at(value, path):
+        for each in mappings_at(value, path):
             fill(each, defaults)
     for path in _QUANTITIES.get(key, ()):
-        for each in _at(value, path):
+        for each in mappings_at(value, path):
             canonical(each)
     if derive := _DERIVED.get(key):
         derive(value)
-
-
-def _at(value: AnyJSON, path: str) -> list[AnyJSON]:
-    """Return the mappings at a path, or a new empty one if there are none."""
-    mappings = [value]
-    for step in filter(None, path.split(".")):
-        field = step.removesuffix("[*]")
-        if field == step:
-            mappings = [mapping(parent, field) for parent in mappings]
-        else:
-            mappings = [item for parent in mappings for item in items_of(parent, field)]
-    return mappings
 
 
 def _derive_autoscaler(autoscaler: AnyJSON) -> None:
@@ -140,7 +128,7 @@ def _derive_binding(binding: AnyJSON) -> None:
 
 
 def _derive_limits(limit_range: AnyJSON) -> None:
-    for item in _at(limit_range, "spec.limits[*]"):
+    for item in mappings_at(limit_range, "spec.limits[*]"):
         if item.get("type") == "Container":
             limits = {**mapping(item, "max"), **mapping(item, "default")}
             requests = {**mapping(item, "min"), **limits, **mapping(item, "defaultRequest")}

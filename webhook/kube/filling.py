@@ -49,3 +49,15 @@ def items_of(parent: AnyJSON, field: str) -> list[AnyJSON]:
     """Return the mappings in a list. Return an empty list if the field is no list."""
     items = parent.get(field)
     return [item for item in items if isinstance(item, dict)] if items and isinstance(items, list) else []
+
+
+def mappings_at(value: AnyJSON, path: str) -> list[AnyJSON]:
+    """Return the mappings at a path, or a new empty one if there are none."""
+    mappings = [value]
+    for step in filter(None, path.split(".")):
+        field = step.removesuffix("[*]")
+        if field == step:
+            mappings = [mapping(parent, field) for parent in mappings]
+        else:
+            mappings = [item for parent in mappings for item in items_of(parent, field)]
+    return mappings

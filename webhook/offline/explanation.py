@@ -110,13 +110,9 @@ def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, 
     yield PoolFact("labels of nodes", _listed(labels), source(reader.labels))
     zones = reader.requirements if reader.zones is None else reader.zones
     yield PoolFact("zones", ", ".join(sorted(pool.zones)) or _NOT_SAID, source(zones))
-    own = pool.grace_seconds is not None
-    seconds = pool.grace_seconds if pool.grace_seconds is not None else provider.grace_period.budget_seconds
-    margin = (
-        provider.grace_period.safety_margin_seconds
-        if pool.safety_margin_seconds is None
-        else pool.safety_margin_seconds
-    )
+    own, seconds, margin = pool.grace_seconds is not None, pool.grace_seconds, pool.safety_margin_seconds
+    seconds = provider.grace_period.budget_seconds if seconds is None else seconds
+    margin = provider.grace_period.safety_margin_seconds if margin is None else margin
     free = f", of which {margin} s are kept free" if margin else ""
     yield PoolFact("time to stop", f"{seconds} s{free}", "the pool's own" if own else f"of every {provider.title} pool")
     for problem in pool.problems:

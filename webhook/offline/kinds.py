@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from webhook.capacity.providers.provider import pool_resources
 from webhook.documents import field_path
+from webhook.kube.filling import mapping
 from webhook.kube.resources import CRD_GROUP, CRD_KIND, Resource, plural_of, resource_of, resource_of_crd
 from webhook.model.decision import ENGINE, Finding, Outcome
 from webhook.rules.concern import concern_of
@@ -152,15 +153,9 @@ class UnknownTemplates:
             inside: Iterable[tuple[str | int, Any]] = enumerate(each) if isinstance(each, list) else each.items()
             spec = each.get("spec") if path and isinstance(each, dict) else None
             if isinstance(spec, dict) and not _OF_PODS.isdisjoint(spec):
-                yield from ((path, member, key) for member, key in self._telling(each.get("metadata")))
+                for member, keys in self._keys.items():
+                    yield from ((path, member, key) for key in mapping(each, "metadata", member) if key in keys)
             waiting.extend(((*path, step), inner) for step, inner in inside if isinstance(inner, dict | list))
-
-    def _telling(self, metadata: object) -> Iterator[tuple[str, str]]:
-        for member, keys in self._keys.items():
-            written = metadata.get(member) if isinstance(metadata, dict) else None
-            for key in written if isinstance(written, dict) else ():
-                if key in keys:
-                    yield member, key
 
 
 def _template_path(path: Path) -> str:

@@ -10,12 +10,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from webhook.documents import Document, DocumentError, read_documents
 from webhook.documents.reading import read_file
+from webhook.kube.filling import mapping
 from webhook.offline.confined import OUTPUT_AT_MOST, SECONDS, FailureError, environment, run_limited
 from webhook.offline.manifests.files import ManifestFile
 from webhook.offline.manifests.kustomizations import KUSTOMIZATIONS, Rendered
@@ -188,20 +189,15 @@ class Rendering:
 
 
 def _kind_and_name(value: JSONValue) -> tuple[str, str]:
-    members: dict[str, Any] = value if isinstance(value, dict) else {}
-    metadata = members.get("metadata")
-    return str(members.get("kind")), str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
+    return str(mapping(value).get("kind")), str(mapping(value, "metadata").get("name") or "")
 
 
 def _take_origin(document: Document) -> str:
     """Remove kustomize's origin annotation, and return the path in it; empty if the file is from elsewhere."""
-    value: Any = document.value
-    for key in ("metadata", "annotations"):
-        value = value.get(key) if isinstance(value, dict) else None
-    text = value.pop(_ORIGIN, None) if isinstance(value, dict) else None
+    text = mapping(document.value, "metadata", "annotations").pop(_ORIGIN, None)
     try:
-        origin: Any = read_documents(str(text).encode(), "")[0].value
+        origin = mapping(read_documents(str(text).encode(), "")[0].value)
     except (DocumentError, IndexError):
         return ""
-    path = (origin.get("path") or origin.get("configuredIn")) if isinstance(origin, dict) else None
+    path = origin.get("path") or origin.get("configuredIn")
     return path if isinstance(path, str) else ""

@@ -156,7 +156,7 @@ def test_nothing_to_judge_is_exit_code_2_in_every_format(run: Run, write: Write,
     write("empty/values.yaml", "a: b")
     done = run("check", "-o", f"{output}=report", "empty")
     assert done.code == 2
-    assert done.err == "empty: nothing was judged: there are no Kubernetes objects here (1 file or document skipped); pass the manifests that you apply\n"  # fmt: skip
+    assert done.err == "empty: nothing was judged: there are no Kubernetes objects here (1 file or document skipped); pass the manifests you apply\n"  # fmt: skip
     assert "nothing was judged" in Path("report").read_text() or output == "policyreport"
     assert [run(command, "empty").code for command in ("fix", "explain")] == [2, 2]
 

@@ -149,7 +149,7 @@ class _Tree:
             values, problem = [], ""
             for file in filter(os.path.lexists, (join(folder, name) for name in KUSTOMIZATIONS)):
                 try:
-                    self._inside(file)
+                    _refuse_outside(file, self._boundary)
                     values += [document.value for document in read_documents(read_file(file), file)]
                 except (OSError, DocumentError, RefusedError) as error:
                     problem = str(error)
@@ -213,11 +213,8 @@ class _Tree:
             if field in _FOLDERS:
                 raise RefusedError(f"{path} is neither a file nor a folder here, and nothing is read from the network")
             return ""
-        self._inside(target)
+        _refuse_outside(target, self._boundary)
         return target
-
-    def _inside(self, file: str) -> None:
-        _refuse_outside(file, self._boundary)
 
 
 def _refuse_outside(file: str, boundary: str) -> None:

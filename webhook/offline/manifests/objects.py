@@ -19,6 +19,7 @@ from webhook.documents import (
 )
 from webhook.documents.model import filling_in
 from webhook.kube.defaults import drop_nulls
+from webhook.kube.filling import mapping
 from webhook.model.review import MalformedObjectError
 from webhook.offline.manifests.broken import kinds_in, names_object
 from webhook.offline.manifests.files import STDIN, Ignored, find_manifest_files
@@ -77,8 +78,7 @@ class Manifest(msgspec.Struct, frozen=True):
     @property
     def metadata(self) -> dict[str, Any]:
         """Return the ``metadata``; empty where there is none."""
-        found = self.value.get("metadata")
-        return found if isinstance(found, dict) else {}
+        return mapping(self.value, "metadata")  # type: ignore[no-any-return]
 
     @property
     def name(self) -> str:
@@ -118,8 +118,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     def problem(self, path: FieldPath, text: str) -> Problem:
         """Return a problem with a field of the object."""
-        line, column = self.document.position((*self.path, *path))
-        return Problem(self.file, line, column, field_path(path), text)
+        return Problem(self.file, *self.document.position((*self.path, *path)), field_path(path), text)
 
     def malformed(self, error: MalformedObjectError) -> Problem:
         """Return the problem for a field of the wrong type, and say how to fill in a placeholder."""
@@ -274,9 +273,8 @@ def _add(document: Document, path: FieldPath, value: Any, inherited: str, found:
         api_version, _, kind = inherited.partition(" ")
         value = {"apiVersion": api_version, "kind": kind} | value
     if not _is_object(value):
-        line, column = document.position(path)
         text = "not a Kubernetes object, which has `apiVersion` and `kind`; add them or remove the item"
-        found.lose(Problem(document.file, line, column, field_path(path), text), _kinds_of(value))
+        found.lose(Problem(document.file, *document.position(path), field_path(path), text), _kinds_of(value))
         return
     manifest = Manifest(document, path, value["apiVersion"], value["kind"], value)
     items = value.get("items")
