@@ -78,6 +78,16 @@ def test_who_names_a_node_by_hand_is_told(team: Kubectl) -> None:
     assert "Warning: [spot-placement] spec.nodeName binds the Pod to a node" in said.stderr
 
 
+def test_a_reserved_label_is_denied_in_a_pod_that_is_too_large_to_be_judged(team: Kubectl) -> None:
+    selector = {f"key-{number}": "" for number in range(115_000)}  # 1.7 MiB of JSON, and less than etcd takes
+    large = saying(pod("large", nodeSelector=selector), RESERVED)
+    result = team.run("create", "--filename=-", documents=json.dumps(large))
+    assert result.returncode == 1
+    assert "label a.coreweave.com/mine is in the reserved domain coreweave.com (at metadata.labels" in result.stderr
+    assert "of memory, more than the 16 that are judged" in result.stderr
+    assert team("get", "pods", "--output=name") == ""
+
+
 @pytest.fixture
 def fallbacks(kubectl: Kubectl) -> Iterator[list[str]]:
     """Yield the two on-demand pools that h100-spot can fall back on; what becomes of them is mended afterwards."""

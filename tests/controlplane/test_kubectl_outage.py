@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ from webhook.registration.pool_conditions import ANNOTATIONS_AT_MOST
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.controlplane.cluster import Cluster
     from tests.controlplane.kubectl import Kubectl
     from tests.controlplane.webhook import Webhook
 
@@ -22,9 +24,11 @@ KIND = "nodepools.compute.coreweave.com"
 POOL = node_pool("outage")
 SPOT = {"spotgate.dev/capacity": "spot"}
 RESERVED = {"foo.coreweave.cloud/bar": "x"}
+MISSPELT = {"qos.coreweave.cloud/interruptible": "true"}
 KARPENTERS = "nodepools.karpenter.sh"
 MACHINE_POOLS = "machinepools.cluster.x-k8s.io"
 HELD = "held-by-a-pool"
+OLDER = "older-than-the-webhook"
 INFRASTRUCTURE = {
     "AWSManagedMachinePool": "v1beta2",
     "AzureManagedMachinePool": "v1beta1",
@@ -69,7 +73,6 @@ LONG_PREFIX = ".".join(["x"] * (KEY_LENGTH_AT_MOST // 4))
 """With the rest of the key that has `KEY_LENGTH_AT_MOST`: 63, a slash, and 63."""
 ANNOTATED = node_pool("annotated", instanceType="turin-gp")
 ANNOTATED["metadata"]["annotations"] = {f"{LONG_PREFIX}/{number:063}": "" for number in range(ANNOTATIONS_AT_MOST)}
-TRIES = 300
 FAILED = re.compile(
     r"Error from server \(InternalError\): (error when creating \"STDIN\": )?Internal error occurred: failed calling webhook "
     r'"node-pools\.spotgate\.dev": failed to call webhook: Post "https://spotgate\.spotgate-system\.svc:\d+/validate\?timeout=3s": '
@@ -79,12 +82,14 @@ FAILED = re.compile(
 
 @pytest.fixture(scope="module")
 def outage(webhook: Webhook) -> Iterator[None]:
-    """Keep the webhook from answering until the tests of this file are over; there are pools of several kinds."""
+    """Keep the webhook from answering until the last tests of this file; there are pools of several kinds."""
     kubectl = webhook.cluster.kubectl
     kubectl("create", "namespace", HELD)
     kubectl.apply(*THERE)
     kubectl("create", "--filename=-", documents=as_list(ANNOTATED))
+    kubectl("create", "namespace", OLDER)
     webhook.stop()
+    replace(kubectl, namespace=OLDER).apply(saying(deployment("old", 2), MISSPELT))
     yield
     if webhook.process.exit_code is not None:
         webhook.start()
@@ -92,6 +97,7 @@ def outage(webhook: Webhook) -> Iterator[None]:
     for thing in THERE[:2]:
         kubectl("delete", thing["kind"].lower() + "s." + thing["apiVersion"].partition("/")[0], "growing")
     kubectl("delete", KIND, "annotated")
+    kubectl("delete", "namespace", OLDER, "--wait=false")
 
 
 @pytest.mark.usefixtures("outage")
@@ -185,12 +191,45 @@ def test_a_node_pool_does_not_shrink_while_it_is_down(alice: Kubectl) -> None:
         assert FAILED.fullmatch(done.stderr), done.stderr
 
 
-@pytest.mark.usefixtures("outage")
-def test_when_it_is_back_everything_is_as_before(alice: Kubectl, team: Kubectl, webhook: Webhook) -> None:
+@pytest.fixture(scope="module")
+def back(outage: None, webhook: Webhook) -> None:
+    """End the outage."""
+    del outage
+    webhook.cluster.kubectl("rollout", "status", "deployment/old", f"--namespace={OLDER}", "--timeout=60s")
     webhook.start()
+
+
+@pytest.mark.usefixtures("back")
+def test_when_it_is_back_everything_is_as_before(alice: Kubectl, team: Kubectl) -> None:
     team.apply(saying(pod("after"), SPOT))
     assert "nodeSelector" in team.get("pod", "after")["spec"]
     denied = team.run("apply", "--filename=-", documents=as_list(saying(pod("denied"), RESERVED)))
     assert "[reserved-labels]" in denied.stderr
     assert alice.apply(POOL) == "nodepool.compute.coreweave.com/outage created\n"
     assert alice("delete", KIND, "outage") == 'nodepool.compute.coreweave.com "outage" deleted\n'
+
+
+@pytest.mark.usefixtures("back")
+def test_a_workload_older_than_the_webhook_still_replaces_its_pods(cluster: Cluster, alice: Kubectl) -> None:
+    running = replace(alice, namespace=OLDER)
+    before = {each["metadata"]["name"] for each in running.get("pods", "--selector=app=old")["items"]}
+    running("rollout", "restart", "deployment/old")
+    running("rollout", "status", "deployment/old", "--timeout=60s")
+    running("delete", "pods", "--selector=app=old")
+    running("rollout", "status", "deployment/old", "--timeout=60s")
+    after = running.get("pods", "--selector=app=old", "--field-selector=status.phase=Running")["items"]
+    assert after
+    assert not before & {each["metadata"]["name"] for each in after}
+    assert all(MISSPELT.items() <= each["metadata"]["labels"].items() for each in after)
+    controller = "system:serviceaccount:kube-system:replicaset-controller"
+    created = [
+        event["annotations"]
+        for event in cluster.audit_events()
+        if event["user"]["username"] == controller
+        and event["objectRef"] | {"namespace": running.namespace, "resource": "pods"} == event["objectRef"]
+        and event["verb"] == "create"
+    ]
+    assert created[-1]["workloads.spotgate.dev/controller-created"] == controller
+    assert created[-1]["workloads.spotgate.dev/reserved-labels"] == (
+        "warn reserved-labels/reserved: label qos.coreweave.cloud/interruptible is in the reserved domain coreweave.cloud"
+    )

@@ -221,7 +221,7 @@ async def watching(certificate: ServingCertificate, bundles: Bundles) -> AsyncIt
     await asyncio.wait([task])
 
 
-async def test_a_certificate_that_a_caBundle_in_force_does_not_verify_is_loaded_when_it_does(
+async def test_S5_a_certificate_that_a_caBundle_in_force_does_not_verify_is_loaded_when_it_does(
     certificate: ServingCertificate, volume: Path
 ) -> None:
     bundles = Bundles(one=AUTHORITY, two=AUTHORITY + OTHER_AUTHORITY)
