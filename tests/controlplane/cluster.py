@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.controlplane.kubectl import Kubectl
+from tests.controlplane.kubectl import Kubectl, write_preferences
 from webhook.rehearse.controlplane import servers
 from webhook.rehearse.controlplane.control_plane import START_SECONDS, ControlPlane, reserve_control_plane
 
@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 STAGES = Path(__file__).with_name("stages.yaml")
-
-# Without them kubectl loads the schema of a kind each time, which takes it three times as long as all else.
-_WITHOUT_SCHEMA = [{"name": "validate", "default": "false"}, {"name": "openapi-patch", "default": "false"}]
-PREFERENCES = {
-    "apiVersion": "kubectl.config.k8s.io/v1beta1",
-    "kind": "Preference",
-    "defaults": [
-        {"command": "apply", "options": _WITHOUT_SCHEMA},
-        {"command": "create", "options": _WITHOUT_SCHEMA[:1]},
-    ],
-}
 
 # Every write, with the annotations that webhooks leave in it; the stage RequestReceived would only repeat them.
 AUDIT_POLICY = {
@@ -115,9 +104,7 @@ def start_cluster(binaries: Mapping[str, Path], *, controllers: bool = True) -> 
     """
     with reserve_control_plane(binaries) as plane:
         kubectl = Kubectl(binaries["kubectl"], plane.credentials.kubeconfig("admin"), plane.directory)
-        kuberc = plane.directory / ".kube" / "kuberc"
-        kuberc.parent.mkdir()
-        kuberc.write_text(json.dumps(PREFERENCES))
+        write_preferences(plane.directory)
         cluster = Cluster(
             binaries=plane.binaries,
             directory=plane.directory,

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.controlplane.kubectl import write_preferences
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -51,12 +53,13 @@ class Running:
         """Return a command, in a terminal in which the exports that it offers have been typed."""
         exports = "\n".join(line for line in self.commands if line.startswith("export "))
         program = f"{Path(sys.executable).parent}/spotgate"  # where `make cluster` has put it
+        own = {"KUBECACHEDIR": str(self.folder), "KUBERC": str(self.folder / ".kube" / "kuberc")}
         return subprocess.run(
             ["/bin/sh", "-c", f"{exports}\n{command.replace('.venv/bin/spotgate', program)}"],
             cwd=folder,
             capture_output=True,
             text=True,
-            env=os.environ | {"KUBECACHEDIR": str(self.folder), "PATH": f"{Path(program).parent}:{os.environ['PATH']}"},
+            env=os.environ | own | {"PATH": f"{Path(program).parent}:{os.environ['PATH']}"},
             timeout=240,
             check=False,
         )
@@ -68,6 +71,7 @@ def running(binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
     assert binaries
     folder = tmp_path_factory.mktemp("run")
     (folder / "tutorial" / "team").mkdir(parents=True)
+    write_preferences(folder)
     # The server starts with these two; the tutorial's reader has written them before.
     for name in ("team/shutdown.yaml", "team/owner.yaml"):
         (folder / "tutorial" / name).write_text(dict(WRITTEN.findall(TUTORIAL.read_text()))[name])
