@@ -116,10 +116,6 @@ def _of_address(address: Address) -> dict[int, str]:
     return {0: str(address)}
 
 
-def _of_network(network: Network) -> dict[bool, list[str]]:
-    return {True: [str(network)]}
-
-
 def _url(value: dict[Any, Any]) -> Url:
     return parse_url(_unwrapped(value, 0)[0])
 
@@ -235,7 +231,7 @@ FUNCTIONS: Final = (
     Function("isLinkLocalMulticast", (ADDRESS,), "bool", lambda ip: is_link_local_multicast(_ip(ip))),
     Function("isLinkLocalUnicast", (ADDRESS,), "bool", lambda ip: _ip(ip).is_link_local),
     Function("isGlobalUnicast", (ADDRESS,), "bool", lambda ip: is_global_unicast(_ip(ip))),
-    Function("cidr", ("string",), NETWORK, lambda text: _of_network(network_of(text)), member=False),
+    Function("cidr", ("string",), NETWORK, lambda text: {True: [str(network_of(text))]}, member=False),
     Function("isCIDR", ("string",), "bool", _is(network_of), member=False),
     Function("containsIP", (NETWORK, "string"), "bool", lambda cidr, ip: address_of(ip) in _cidr(cidr).network),
     Function("containsIP", (NETWORK, ADDRESS), "bool", lambda cidr, ip: _ip(ip) in _cidr(cidr).network),

@@ -151,10 +151,6 @@ class _Value(NamedTuple):
         """Return the most bytes that one value can have as a string."""
         return max(self.one - VALUE_NS, 0) / BYTE_NS
 
-    def again(self, times: float) -> _Value:
-        """Return the value as it is if it is read so many times."""
-        return self._replace(all=times * self.one, repeat=times)
-
 
 def _scalar(times: float, size: float = 0) -> _Value:
     """Return a number, a Boolean, or a string of so many bytes."""
@@ -236,7 +232,7 @@ class _Estimate:
         rounds = min(times * span.number, items)
         self.rounds += rounds
         rounds = min(rounds, ROUNDS_AT_MOST)
-        inside = {name: value.again(rounds) for name, value in names.items()}
+        inside = {name: value._replace(all=rounds * value.one, repeat=rounds) for name, value in names.items()}
         inside |= dict.fromkeys(loop.variables, self._below(span, None, rounds))
         inside[loop.accumulator] = _Value(0, 0)
         self.of(loop.condition, inside, rounds)

@@ -77,12 +77,9 @@ class LabelValues(msgspec.Struct, frozen=True):
             return False
         if self.least is None and self.most is None:
             return True
-        number = _integer(value)
-        return (
-            number is not None
-            and (self.least is None or number >= self.least)
-            and (self.most is None or number <= self.most)
-        )
+        if (number := _integer(value)) is None:
+            return False
+        return (self.least is None or number >= self.least) and (self.most is None or number <= self.most)
 
     @property
     def admits_none(self) -> bool:
