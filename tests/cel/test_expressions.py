@@ -206,7 +206,7 @@ def test_is_refused_before_it_runs(expression: str, problem: str | None) -> None
     ("expression", "problem"),
     [
         ("cel.bind(x, 1, x == 1)", "`cel.bind` is not in Kubernetes: name the value among `variables`"),
-        ("variables == {}", "`variables` is no value of its own: write variables.<name>"),
+        ("variables == {}", "`variables` is not a value: write variables.<name>"),
         ("variables_a == 1", "`variables_a` is reserved: write variables.a"),
         ("'a'.Matches('a')", "there is no `Matches`"),
         ("Has(request.userInfo)", "there is no `Has`"),

@@ -146,8 +146,8 @@ def test_calls_are_counted_while_they_are_made() -> None:
     ("expression", "problem"),
     [
         ("'a'.matches('[')", "invalid regular expression: missing ]: ["),
-        ("'a'.matches(object.x)", "matches() takes its pattern as a literal: no object may bring one of its own"),
-        ("'a'.find('a' + 'b') == ''", "find() takes its pattern as a literal: no object may bring one of its own"),
+        ("'a'.matches(object.x)", "matches() takes its pattern as a literal, which no object can replace"),
+        ("'a'.find('a' + 'b') == ''", "find() takes its pattern as a literal, which no object can replace"),
         (f"'a'.matches('{'a' * 1001}')", "the pattern of matches() has more than 1000 characters"),
         *(
             (

@@ -18,7 +18,7 @@ from webhook.kube.disruption import DisruptionBudget  # noqa: TC001 - as above
 
 
 class UnusableCredentialsError(Exception):
-    """Report that the address of a cluster or its credentials can't be read. ``str()`` says why."""
+    """The error for an unreadable address or credentials of a cluster. ``str()`` says why."""
 
 
 class Needs(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ ReadPath = tuple[str | None, ...]
 
 
 class ExpressionError(Exception):
-    """Report an expression that can't be compiled. ``str()`` says what is wrong and how to fix it.
+    """The error for an expression that can't be compiled. ``str()`` says what is wrong and how to fix it.
 
     Attributes:
         problem: what is wrong.
@@ -30,7 +30,7 @@ class ExpressionError(Exception):
 
 
 class EvaluationError(Exception):
-    """Report an expression without a result. ``str()`` is the reason alone, as "no such key: x".
+    """The error for an expression without a result. ``str()`` is the reason alone, as "no such key: x".
 
     Attributes:
         unknown: the variable whose value is not known, if that is the reason.
@@ -44,11 +44,11 @@ class EvaluationError(Exception):
 
 
 class NotKnown:
-    """Stand for a value that is not known. An expression that depends on it has no result."""
+    """The type of an unknown value. An expression that depends on it has no result."""
 
 
 class HasNul:
-    """Stand for a value with a NUL character in a string, which the library would cut there."""
+    """The type of a value with a NUL character in a string, which the library would cut there."""
 
 
 NOT_KNOWN: Final = NotKnown()

@@ -3,7 +3,7 @@
 ``Matches`` stands for ``matches``, as the library compiles the pattern again at each call, 0.4 ms for that of a DNS
 label; ``Has`` stands for ``has`` of a field that is a variable to the library.
 
-To the type checker, quantities, addresses and URLs have types of their own. The library can't hold values of other
+To the type checker, quantities, addresses and URLs have their own types. The library can't hold values of other
 types than its own, so each is a map with one key, of types that no JSON object has: ``{True: "1500"}``.
 
 Source: https://kubernetes.io/docs/reference/using-api/cel/#kubernetes-cel-libraries

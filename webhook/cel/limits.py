@@ -159,7 +159,7 @@ def _scalar(times: float, size: float = 0) -> _Value:
 
 
 class _Estimate:
-    """Add up the nanoseconds of the nodes of a tree, and the rounds of its loops."""
+    """The nanoseconds of all nodes of a tree, and the rounds of its loops."""
 
     def __init__(self, tree: ExprNode, read_cost: Callable[[ReadPath], ReadCost]) -> None:
         self.nanoseconds = 0.0
@@ -325,7 +325,7 @@ def _check_pattern(call: Call) -> None:
         return
     pattern = _literal(call.args[1])
     if pattern is None:
-        raise ExpressionError(f"{shown}() takes its pattern as a literal: no object may bring one of its own")
+        raise ExpressionError(f"{shown}() takes its pattern as a literal, which no object can replace")
     if len(pattern) > _PATTERN_AT_MOST:
         raise ExpressionError(f"the pattern of {shown}() has more than {_PATTERN_AT_MOST} characters")
     pattern_of(pattern)

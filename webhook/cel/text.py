@@ -2,7 +2,7 @@
 
 - ``variables.name`` becomes one name, so that it can be bound.
 - ``matches`` and ``substring`` become the functions of `webhook.cel.functions`.
-- ``has`` of a field bound as a variable of its own (`webhook.cel.library`) becomes another function, and
+- ``has`` of a field bound as a separate variable (`webhook.cel.library`) becomes another function, and
   ``has(variables.name)`` is true if the variable has a value.
 - ``oldObject.?spec`` and ``has(oldObject.spec)`` of a null are absent in Kubernetes, and an error to the library: there
   another name stands for the null, bound to an empty map.
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = "variables_"
 _OR_EMPTY: Final = {"object": "objecT", "oldObject": "oldObjecT", "namespaceObject": "namespaceObjecT"}
-"""Variables that may be null, each with its stand-in, a name that no user writes, for where its fields are tested."""
-_OR_EMPTY_OF: Final = {stands: name for name, stands in _OR_EMPTY.items()}
+"""Variables that may be null, each with a name that no user writes, for where its fields are tested."""
+_OR_EMPTY_OF: Final = {hidden: name for name, hidden in _OR_EMPTY.items()}
 _WORDS: Final = re.compile(
     r"""
       (?P<skip> [bB]?[rR](?:\"{3}.*?\"{3}|'{3}.*?'{3}|"[^"\n]*"|'[^'\n]*')
@@ -90,7 +90,7 @@ def _is_field(found: re.Match[str], end: int) -> bool:
 
 def _misused(word: str) -> str | None:
     if word == "variables":
-        return "`variables` is no value of its own: write variables.<name>"
+        return "`variables` is not a value: write variables.<name>"
     if word.startswith(_PREFIX):
         return f"`{word}` is reserved: write variables.{word.removeprefix(_PREFIX)}"
     if word == "cel":

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Coverage(IntEnum):
-    """Rank how well fallbacks cover a spot pool: in its zones, only in other zones, or not at all."""
+    """The rank of a spot pool's fallbacks: in its zones, only in other zones, or none at all."""
 
     HERE = 0
     ELSEWHERE = 1
@@ -31,7 +31,7 @@ class Coverage(IntEnum):
 
 
 class FallbackNeed(msgspec.Struct, frozen=True):
-    """Describe the fallback that a GPU spot pool needs.
+    """The fallback that a GPU spot pool needs.
 
     Attributes:
         require: which pools are a fallback.
@@ -45,7 +45,7 @@ class FallbackNeed(msgspec.Struct, frozen=True):
 
 
 class LostCoverage(msgspec.Struct, frozen=True):
-    """Name a spot pool that a request leaves with a worse fallback than before."""
+    """A spot pool that a request leaves with a worse fallback than before."""
 
     spot: Pool
     need: FallbackNeed
@@ -56,7 +56,7 @@ _MAY_BE_SPOT: Final = frozenset({CapacityType.SPOT, CapacityType.UNKNOWN})
 
 
 class Fallbacks(msgspec.Struct, frozen=True):
-    """Decide what counts as a fallback.
+    """The rules for fallbacks.
 
     Attributes:
         require: the default for all spot pools.
@@ -88,7 +88,7 @@ class Fallbacks(msgspec.Struct, frozen=True):
         else:
             fallback = self.providers[spot.provider].fallback
             needs = tuple(FallbackNeed(each.require, Outcome[each.outcome.upper()], each.because) for each in fallback)
-        if spot.chosen_by:  # What a cluster needs beside such nodes is no need of those who choose the pool.
+        if spot.chosen_by:  # Pods that choose the pool do not need the cluster's standard pools.
             needs = tuple(each for each in needs if each.require != "standard")
         needs = needs or (FallbackNeed(self.require),)
         if spot.gpu is not Gpu.ANY:

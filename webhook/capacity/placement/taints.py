@@ -23,7 +23,7 @@ _WORD: Final = re.compile(r"[A-Z]*[a-z]+|[A-Z]+")
 
 
 class TaintMeaning(Enum):
-    """Name the meanings that a taint of a spot node can have."""
+    """The meaning of a taint of a spot node."""
 
     FORBIDDEN = "must never be tolerated"
     PASSING = "is temporary"
@@ -55,12 +55,12 @@ def meaning_of(taint: Taint, provider: Provider, common: Collection[Taint]) -> T
 def says_spot(taint: Taint) -> bool:
     """Return whether the name or the value of a taint has a word for spot; the domain of its key does not count.
 
-    A word with a negation beside it says the opposite: ``team=not-interruptible``.
+    A word with a negation next to it says the opposite: ``team=not-interruptible``.
     """
     text = f"{taint.key.rpartition('/')[2]} {taint.value}"
     words = ["", *(word.casefold() for word in _WORD.findall(text)), ""]
-    beside = zip(words, words[1:], words[2:], strict=False)
-    return any(word in _SPOT_WORDS and _NEGATIONS.isdisjoint((left, right)) for left, word, right in beside)
+    neighbors = zip(words, words[1:], words[2:], strict=False)
+    return any(word in _SPOT_WORDS and _NEGATIONS.isdisjoint((left, right)) for left, word, right in neighbors)
 
 
 def common_spot_taints(pools: Collection[Pool]) -> frozenset[Taint]:

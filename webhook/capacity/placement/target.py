@@ -281,7 +281,7 @@ def _chooses_by(pod: Pod, providers: Mapping[str, Provider]) -> str:
 
 @identity_cache(maxsize=_STATES)
 def _hands_off(providers: Mapping[str, Provider]) -> tuple[Globs, frozenset[str]]:
-    """Return the schedulers, and the labels to select nodes by, that place Pods by rules of their own."""
+    """Return the schedulers, and the labels to select nodes by, that place Pods by other rules."""
     schedulers = chain.from_iterable(each.hands_off_schedulers.patterns for each in providers.values())
     return Globs(schedulers), frozenset().union(*(each.hands_off_selectors for each in providers.values()))
 

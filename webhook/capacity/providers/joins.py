@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Sizer(SizedBySpec):
-    """Describe a kind of object that sizes pools of one kind in its namespace.
+    """A kind of object that sizes pools of one kind in its namespace.
 
     Attributes:
         this_cluster: the cluster that the policies are for, as ``cluster`` names it.

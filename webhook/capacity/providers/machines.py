@@ -29,7 +29,7 @@ def classify(lists: GpuListsSpec, name: str) -> Gpu:
 
 
 class Machines:
-    """Tell what a provider's document says about its machines."""
+    """The facts about machines in a provider's document."""
 
     def __init__(self, facts: CapacityProviderSpec) -> None:
         types = facts.instance_types

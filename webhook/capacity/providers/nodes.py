@@ -31,7 +31,7 @@ _SHARED: Final = 16_384
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 _OF_ONE_NODE: Final = frozenset({HOSTNAME_LABEL, ZONE_LABEL})
-"""Labels that tell Nodes of one pool apart. The zone is kept beside the labels."""
+"""Labels that tell Nodes of one pool apart. `NodeKind` has the zone in a field."""
 
 _REGION_LABEL: Final = "topology.kubernetes.io/region"
 """All Nodes of a cluster have the same one."""
@@ -67,7 +67,7 @@ class Node(msgspec.Struct):
 
 
 class NodeKind(msgspec.Struct, frozen=True):
-    """Describe a Node of a provider as far as it tells of its pool. Nodes that are alike share one.
+    """The facts that a Node tells about its pool. Nodes that are alike share one.
 
     Attributes:
         pool: the value of its pool-name label, or empty.

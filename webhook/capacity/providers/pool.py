@@ -11,7 +11,7 @@ from webhook.capacity.providers.requirements import LabelValues, Requirements  #
 
 
 class CapacityType(StrEnum):
-    """Name the capacities that a pool's nodes can run on."""
+    """The capacity that a pool's nodes can run on."""
 
     SPOT = "spot"
     ON_DEMAND = "on-demand"
@@ -20,7 +20,7 @@ class CapacityType(StrEnum):
 
 
 class Gpu(StrEnum):
-    """Tell whether a pool's nodes have GPUs.
+    """An answer to whether a pool's nodes have GPUs.
 
     ``any`` means as the Pods request, ``unknown`` that the instance type (or the one the provider picks) is unknown.
     """
@@ -196,7 +196,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def closed(self) -> str:
-        """Return why the pool has no nodes until somebody changes it. Return an empty string if it may have some."""
+        """Return why the pool has no nodes until a user changes it. Return an empty string if it may have some."""
         if self.deleting:
             return "it is being deleted"
         if self.blocked and not self.passing:

@@ -42,7 +42,7 @@ _DEEPEST: Final = 100
 
 
 class _Functions(functions.Functions):
-    """Add what JMESPath lacks: `lower`, as nothing in it ignores letter case, and `times`, as it has no arithmetic."""
+    """The functions that JMESPath lacks: `lower`, to ignore letter case, and `times`, to multiply."""
 
     @functions.signature({"types": ["string", "null"]})
     def _func_lower(self, text: str | None) -> str | None:
@@ -61,11 +61,11 @@ _ERRORS: Final = (JMESPathError, TypeError, ValueError)
 
 
 class _TooManyStepsError(Exception):
-    """Report that an expression goes over more items than it may."""
+    """The error for an expression that goes over too many items."""
 
 
 class _Interpreter(visitor.TreeInterpreter):
-    """Interpret as the library does, and stop after so many steps: they are for one search."""
+    """The library's interpreter with a limit on the steps of one search."""
 
     def __init__(self) -> None:
         super().__init__(_OPTIONS)

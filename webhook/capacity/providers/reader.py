@@ -36,7 +36,7 @@ _SHOWN: Final = 60
 
 
 class PoolReader(NodePoolReaderSpec):
-    """Read the node pools of one kind, or the templates that say which machines their nodes are.
+    """The reader of one kind of node pools, or of the templates that say which machines their nodes are.
 
     Attributes:
         provider: name of the `CapacityProvider`.
@@ -83,7 +83,7 @@ class PoolReader(NodePoolReaderSpec):
 
 
 class _PoolParser(QueryResults):
-    """Parse one object, and collect the problems in it."""
+    """The parser of one object, with the problems in it."""
 
     def __init__(self, reader: PoolReader, value: Mapping[str, Any]) -> None:
         super().__init__(value)
@@ -326,7 +326,7 @@ class _PoolParser(QueryResults):
     def _cluster(self, namespace: str, name: str) -> tuple[str, str]:
         """Return the cluster of the pool as `cluster_of` does; empty strings for this one, or if the pool does not say.
 
-        A pool whose cluster can't be read is in a cluster of its own: it has no fallback, and is none.
+        A pool whose cluster can't be read is in an unknown cluster: it has no fallback, and is none.
         """
         query = self._reader.cluster
         if query is None:
