@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from webhook.base.exits import CannotJudgeError
 from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
     from webhook.rehearse.inputs.resources import JSON
+
+Offers: TypeAlias = "Mapping[str, Mapping[str, str]]"
+"""The allocatable resources of a node, by instance type or pool."""
 
 CREATED: Final = "2026-01-01T00:00:00Z"
 """When an object was made that does not say so; nothing depends on it."""
@@ -115,10 +118,7 @@ def stored_metadata(metadata: JSON) -> JSON:
 
 
 def nodes_of_pools(
-    pools: Iterable[Pool],
-    there: Sequence[RehearsedNode],
-    providers: Mapping[str, Provider],
-    allocatable: Mapping[str, Mapping[str, str]],
+    pools: Iterable[Pool], there: Sequence[RehearsedNode], providers: Mapping[str, Provider], allocatable: Offers
 ) -> list[RehearsedNode]:
     """Return the Nodes of those pools that have none, as many as each pool says. Raise CannotJudgeError."""
     names = {node.pool_name for node in there} - {""}
@@ -152,9 +152,7 @@ def node_numbers(size: int, whose: str) -> range:
     return range(size)
 
 
-def node_of_pool(
-    pool: Pool, number: int, providers: Mapping[str, Provider], allocatable: Mapping[str, Mapping[str, str]]
-) -> JSON:
+def node_of_pool(pool: Pool, number: int, providers: Mapping[str, Provider], allocatable: Offers) -> JSON:
     """Return a Node that the pool would have. Its zones take turns. Raise CannotJudgeError."""
     provider = providers[pool.provider]
     name = f"{pool.name}-{number}"

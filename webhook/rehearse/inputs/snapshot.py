@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
     from webhook.engine.bundle import Bundle
     from webhook.offline.manifests.objects import Manifest
-    from webhook.rehearse.inputs.nodes import RehearsedNode
+    from webhook.rehearse.inputs.nodes import Offers, RehearsedNode
     from webhook.rehearse.inputs.resources import JSON, RehearsedKind
     from webhook.rehearse.inputs.source import ClusterSource, WorkloadIdentity
 
@@ -75,7 +75,7 @@ class ClusterSnapshot:
 
     source: ClusterSource
     bundle: Bundle
-    allocatable: Mapping[str, Mapping[str, str]]
+    allocatable: Offers
     existing: Sequence[JSON]
     created: Sequence[Manifest]
     nodes: Sequence[RehearsedNode]
@@ -90,7 +90,7 @@ class ClusterSnapshot:
         yield from (each.value for each in self.created)
 
 
-def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Mapping[str, Mapping[str, str]]) -> ClusterSnapshot:
+def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Offers) -> ClusterSnapshot:
     """Return the cluster that these objects describe. Raise CannotJudgeError if they describe none."""
     view = view_of(source.manifests, bundle.providers, complete=True, offline=not source.live)
     pools = [each for each in view.pools or () if not each.elsewhere]
@@ -127,11 +127,8 @@ def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Mapping[str,
     existing += [each.value for each in new]
     _expect_nodes(nodes, existing)
     everything = [*existing, *(each.value for each in created)]
-    if any(
-        (each.value.get("spec") or {}).get("minReadySeconds")
-        for each in source.manifests
-        if each.kind == STATEFUL_SET.kind
-    ):
+    sets = (each.value.get("spec") or {} for each in source.manifests if each.kind == STATEFUL_SET.kind)
+    if any(spec.get("minReadySeconds") for spec in sets):
         notes.append("minReadySeconds: a StatefulSet makes its next Pod as soon as the one before is ready")
     if any(template_of(value).spec.schedulingGroup for value in everything):
         notes.append("spec.schedulingGroup: the scheduler here places the Pods of a PodGroup one by one")
