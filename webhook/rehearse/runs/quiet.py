@@ -99,7 +99,7 @@ class Quiet:
             if pod.terminating and STOPPED in pod.annotations:
                 yield f"Pod {name} is being deleted"
             is_to_be_ready = pod.node and pod.lives and READY in pod.annotations
-            if is_to_be_ready and not (pod.ready or pod.status.condition("DisruptionTarget")):
+            if is_to_be_ready and not (pod.ready or pod.status.condition("DisruptionTarget").type):
                 yield f"Pod {name} is getting ready"
 
     def _busy_owners(self) -> Iterator[str]:
@@ -120,15 +120,13 @@ class Quiet:
                 stopping = any(pod.terminating and not pod.finished for pod in made)
                 busy = not (refused or stopping) and living < wanted
             else:
-                busy = living != wanted and owner.status.condition("ReplicaFailure") is None
+                busy = living != wanted and not owner.status.condition("ReplicaFailure").type
             if busy:
                 yield f"{kind.kind} {owner.metadata.name} has {living} of {wanted} Pods"
 
     def _is_judged(self, pod: SeenPod) -> bool:
-        if (pod.spec.schedulerName or "default-scheduler") not in self._cluster.scheduler_names:
-            return True
-        scheduled = pod.status.condition("PodScheduled")
-        return scheduled is not None and scheduled.reason in _JUDGED
+        here = (pod.spec.schedulerName or "default-scheduler") in self._cluster.scheduler_names
+        return not here or pod.status.condition("PodScheduled").reason in _JUDGED
 
     def _busy_budgets(self) -> Iterator[str]:
         for key, quota in self._watches.quotas.items():

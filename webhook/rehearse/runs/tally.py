@@ -178,7 +178,7 @@ def _why_not_made_again(workload: WorkloadKey, watches: Watches) -> str:
     job = watches.owners[JOB].get((workload.namespace, workload.name)) if workload.kind == JOB.kind else None
     if job is None:
         return ""
-    if (failed := job.status.condition("Failed")) is not None:
+    if (failed := job.status.condition("Failed")).type:
         return f"{JOB_FAILED}: {failed.reason}: {failed.message}"
     return f"{INDEXES_FAILED}: {job.status.failedIndexes}" if job.status.failedIndexes else ""
 

@@ -72,6 +72,9 @@ class SeenCondition(msgspec.Struct):
     lastTransitionTime: datetime | None = None
 
 
+_NO_CONDITION: Final = SeenCondition("")
+
+
 class SeenStatus(msgspec.Struct):
     """The part of the status of a Pod, a workload, a budget, or a quota that is looked at."""
 
@@ -87,9 +90,9 @@ class SeenStatus(msgspec.Struct):
     hard: dict[str, Any] = {}
     used: dict[str, Any] = {}
 
-    def condition(self, *names: str) -> SeenCondition | None:
-        """Return the first condition of these types."""
-        return next((condition for condition in self.conditions if condition.type in names), None)
+    def condition(self, *names: str) -> SeenCondition:
+        """Return the first condition of these types; an empty one if there is none."""
+        return next((condition for condition in self.conditions if condition.type in names), _NO_CONDITION)
 
     @property
     def uncountable(self) -> str:
@@ -133,8 +136,7 @@ class SeenPod(Pod):
     @property
     def ready(self) -> bool:
         """Return whether it is ready and is to go on."""
-        condition = self.status.condition("Ready")
-        return self.lives and condition is not None and condition.status == "True"
+        return self.lives and self.status.condition("Ready").status == "True"
 
     @property
     def begins(self) -> bool:
@@ -144,8 +146,7 @@ class SeenPod(Pod):
     @property
     def unscheduled(self) -> str:
         """Return the scheduler's sentence about it; empty if there is none."""
-        scheduled = self.status.condition("PodScheduled")
-        return scheduled.message if scheduled is not None else ""
+        return self.status.condition("PodScheduled").message
 
     @property
     def path(self) -> str:
@@ -170,7 +171,7 @@ class SeenObject(msgspec.Struct):
         """Return how many Pods it wants at the moment: a Job, or what has replicas."""
         if "parallelism" not in self.spec:
             return int(self.spec.get("replicas", 1))
-        if self.spec.get("suspend") or self.status.condition(*_ENDED):
+        if self.spec.get("suspend") or self.status.condition(*_ENDED).type:
             return 0
         wanted: int = self.spec["parallelism"]
         if "completions" not in self.spec:

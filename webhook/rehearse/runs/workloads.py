@@ -195,7 +195,7 @@ class Workloads:
         if READY in pod.annotations:
             return  # here, and not in its cluster
         scheduled, ready = pod.status.condition("PodScheduled"), pod.status.condition("Ready")
-        if scheduled and ready and scheduled.lastTransitionTime and ready.lastTransitionTime and ready.status == "True":
+        if scheduled.lastTransitionTime and ready.lastTransitionTime and ready.status == "True":
             took = (ready.lastTransitionTime - scheduled.lastTransitionTime).total_seconds()
             # Nothing took no time, and what took longer became ready again.
             if 0 < took <= _HISTORY_AT_MOST:
