@@ -67,7 +67,8 @@ def test_a_member_is_not_led_astray_by_what_somebody_else_wrote() -> None:
     (finding,) = judged(pool("go on"), pool()).findings
     assert finding.field == 'metadata.annotations["spotgate.dev/break-glass"]'
     assert finding.reason == "only members of these groups may write the annotation spotgate.dev/break-glass: sre"
-    assert finding.detail == "joe is in none of them, and the annotation would take effect in a member's later request."
+    detail = "The user is in none of them, and the annotation would take effect in a member's later request."
+    assert finding.detail == detail
 
 
 def test_where_no_policy_on_the_object_has_break_glass_the_annotation_is_anybodys() -> None:

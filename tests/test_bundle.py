@@ -67,7 +67,7 @@ def test_a_kind_says_what_it_writes_exactly_where_it_changes_pods(kind: PolicyKi
     assert any(hasattr(each, "mutate") for each in own) == bool(kind.writes)
 
 
-PODS_ALONE = 'this kind evaluates only Pods: write apiGroups: [""] and resources: [pods]; it also evaluates the pod templates of workloads'
+PODS_ALONE = 'this kind evaluates only Pods and pod templates: write apiGroups: [""] and resources: [pods]'
 
 
 @pytest.mark.parametrize(
@@ -137,5 +137,5 @@ def test_folder_without_a_policy_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_with_facts_alone_is_told_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "gke.yaml").write_text((PROVIDERS / "gke.yaml").read_text())
-    with pytest.raises(PolicyErrors, match="holds only facts, and no policy; name the policies too"):
+    with pytest.raises(PolicyErrors, match="holds no policy; name the policies too"):
         load_bundle([tmp_path])

@@ -80,7 +80,7 @@ OPEN: Final = (
         (exempt("users: [jane], expires: 2026-11-20"), "exempt[0].expires",
             "the exemption ended on 2026-11-20 (agreed); remove it, or extend it"),
         (exempt("users: [jane], expires: 2026-12-05"), "exempt[0].expires",
-            "the exemption ends on 2026-12-05 (agreed); extend it, or correct the objects that it exempts"),
+            "the exemption ends on 2026-12-05 (agreed); extend it, or correct the objects"),
     ],
 )  # fmt: skip
 def test_what_is_most_likely_not_meant_is_a_warning_with_the_reason_at_its_line(

@@ -127,7 +127,7 @@ def test_groups_may_have_spaces_in_their_names(tmp_path: Path, group: str) -> No
 
 def test_exemptions_alone_are_told_that_the_policies_are_missing(tmp_path: Path) -> None:
     found = mistakes(tmp_path, exemption("policies: ['*'], users: [jane]"))
-    assert "holds only facts and exemptions, and no policy" in found[0][2]
+    assert "holds no policy; name the policies too" in found[0][2]
 
 
 def test_an_exemption_changes_the_hash_of_the_bundle(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ anything = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries
 
 def named_fields() -> list[str]:
     """Return the fields that the shipped policy names, of all resources."""
-    return sorted({field.query.text for checks in shipped().checks.values() for field in checks.fields})
+    return sorted({field.spec.path.text for checks in shipped().checks.values() for field in checks.fields})
 
 
 @st.composite
@@ -70,9 +70,9 @@ ODD = [
 @pytest.mark.parametrize("policy", ["node-pool-rules", "karpenter-controller"])
 def test_no_type_makes_a_shipped_check_fail(policy: str) -> None:
     for resource, check in ((each, check) for each in shipped(policy).checks.values() for check in each.checks):
-        for values in itertools.product(ODD, repeat=len(check.fields)):
+        for values in itertools.product(ODD, repeat=len(check.spec.fields)):
             thing: JSON = {}
-            for field, value in zip(check.fields, values, strict=True):
+            for field, value in zip(check.spec.fields, values, strict=True):
                 *parents, last = field.text.split(".")
                 place = thing
                 for parent in parents:
@@ -100,6 +100,6 @@ def test_every_example_of_a_field_is_right() -> None:
     for rule in rules:
         if rule.spec.example is not None:
             value: Any = rule.spec.example
-            for name in reversed(rule.query.text.split(".")):
+            for name in reversed(rule.spec.path.text.split(".")):
                 value = {name: value}
             assert list(FieldRule.judge(rule, value, None)) == []

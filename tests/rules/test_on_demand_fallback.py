@@ -149,7 +149,7 @@ def test_moving_the_last_fallback_of_a_zone_is_a_warning_that_names_both() -> No
         id="other-zone",
         reason="GPU spot pool NodePool h100-spot can only fall back to another zone",
         field="spec.zone",
-        detail="NodePool h100-spot is in a, NodePool h100-od in b: volumes can't move to another zone.",
+        detail="NodePool h100-spot is in a, NodePool h100-od in b. Volumes can't move there.",
         fix="create an on-demand pool in a too",
         outcome=Outcome.WARN,
     )

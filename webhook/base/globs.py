@@ -32,9 +32,6 @@ class Globs:
     def __bool__(self) -> bool:
         return bool(self.patterns)
 
-    def __repr__(self) -> str:
-        return f"Globs({self.patterns!r})"
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Globs) and self.patterns == other.patterns
 

@@ -12,6 +12,7 @@ import importlib
 import inspect
 import os
 import pkgutil
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -36,7 +37,6 @@ from webhook.policy.precedence import ALONE, standings
 from webhook.policy.terms import Enforcement
 from webhook.policy.workloads import WorkloadTemplatesSpec, workloads_in
 from webhook.rules.protocol import Facts, Mutator, PolicyKind, Validator
-from webhook.rules.spot_placement.spec import SpotPlacementSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from webhook.capacity.providers.reader import PoolReader
-    from webhook.policy.common import ExemptSpec, PolicySpec, ResourceRuleSpec
+    from webhook.policy.common import ExemptSpec, PolicySpec
     from webhook.policy.document import PolicyDocument
     from webhook.policy.precedence import Standing
 
@@ -142,25 +142,7 @@ def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "", cluster:
         for path in paths
         if path.is_dir() and not policy_files((path,))
     ]
-    where = ", ".join(map(str, paths or (SHIPPED,)))
-    documents, replacing = _composed(policy_files(own), where, problems, shipped=shipped)
-    return replace(_bundle(documents, problems, own_namespace, cluster), replacing=replacing)
-
-
-def _composed(
-    files: Sequence[Path], where: str, problems: list[Problem], *, shipped: bool
-) -> tuple[list[PolicyDocument], tuple[PolicyDocument, ...]]:
-    """Return the valid documents, with the shipped ones that are not replaced, and those that replace a shipped one.
-
-    Raise PolicyErrors if any document has mistakes.
-
-    Args:
-        files: the policy files of the user.
-        where: what the user named, for errors.
-        problems: the list to which mistakes are added.
-        shipped: the shipped policies are meant too, and not only the shipped facts.
-    """
-    kinds = document_kinds()
+    kinds, files = document_kinds(), policy_files(own)
     documents = load_documents(files, kinds, problems)
     # Where a checkout is edited, these files are the user's too, and may be among those that the user names.
     base_files = [file for file in policy_files((SHIPPED,) if shipped else _SHIPPED_FACTS) if file not in files]
@@ -170,51 +152,36 @@ def _composed(
     base = [document for document in base if (document.kind, document.name) not in brought]
     if shipped:
         problems += [duplicate for duplicate in duplicates([*base, *documents]) if duplicate not in problems]
-    if not shipped and not any(document.is_policy for document in documents) and not problems:
-        problems.append(Problem(where, 0, 0, "", _no_policy(documents)))
+    elif not problems and not any(document.is_policy for document in documents):
+        text = "holds no policy; name the policies too: `--policies shipped` for those of spotgate"
+        problems.append(Problem(", ".join(map(str, paths)), 0, 0, "", text))
     if problems:
         raise PolicyErrors(problems)
-    return [*base, *documents], replacing
+    return replace(_bundle([*base, *documents], own_namespace, cluster), replacing=replacing)
 
 
-def _no_policy(documents: Sequence[PolicyDocument]) -> str:
-    others = {EXEMPTION: "exemptions", MODE: "a mode"}
-    what = " and ".join(
-        ["facts", *(text for kind, text in others.items() if any(document.kind == kind for document in documents))]
-    )
-    return f"holds only {what}, and no policy; name the policies too: `--policies shipped` for those of spotgate"
-
-
-def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_namespace: str, cluster: str) -> Bundle:
+def _bundle(documents: Sequence[PolicyDocument], own_namespace: str, cluster: str) -> Bundle:
     """Compile and index the documents. Raise PolicyErrors if there are problems."""
-    names = [document.name for document in documents if document.is_policy]
+    problems: list[Problem] = []
+    by_kind: dict[str, list[PolicyDocument]] = defaultdict(list)
+    for document in documents:
+        by_kind[document.kind].append(document)
+    written = [document for document in documents if document.is_policy]
 
     # What a taint means is a fact of the cluster: every policy must see the Pod on the same pools.
-    spot_taints = [
-        taint
-        for document in documents
-        if isinstance(document.spec, SpotPlacementSpec) and document.spec.enforcement is not Enforcement.OFF
-        for taint in document.spec.spot_taints
-    ]
+    placing = (document for document in by_kind["SpotPlacement"] if document.in_force)
+    spot_taints = [taint for document in placing for taint in document.spec.spot_taints]
     providers = {
         document.name: Provider.of(document.name, document.spec, spot_taints, cluster)
-        for document in documents
-        if document.kind == "CapacityProvider"
+        for document in by_kind["CapacityProvider"]
     }
-    facts = Facts(
-        providers, workloads_in(document.spec for document in documents if document.kind == "WorkloadTemplates")
-    )
-    written = [document for document in documents if document.kind in policy_kinds()]
-    exemptions = [document for document in documents if document.kind == EXEMPTION]
-    problems += _unmatched_names(exemptions, names)
+    facts = Facts(providers, workloads_in(document.spec for document in by_kind["WorkloadTemplates"]))
+    problems += _unmatched_names(by_kind[EXEMPTION], [document.name for document in written])
     shared = [
-        (
-            Globs(exemption.spec.policies),
-            _exemption(exemption, ("spec",), exemption.spec, f"{EXEMPTION} {exemption.name}"),
-        )
-        for exemption in exemptions
+        (Globs(document.spec.policies), _exemption(document, ("spec",), document.spec, f"{EXEMPTION} {document.name}"))
+        for document in by_kind[EXEMPTION]
     ]
-    mode = _mode([document for document in documents if document.kind == MODE], problems)
+    mode = _mode(by_kind[MODE], problems)
     standing = standings(written, _is_shipped, problems)
     policies: list[Policy] = []
     for document in written:
@@ -222,9 +189,9 @@ def _bundle(documents: Sequence[PolicyDocument], problems: list[Problem], own_na
             policy = _compile(document, facts, shared, standing.get(document.name, ALONE))
         except (SpecError, SpecErrors) as error:
             errors = error.errors if isinstance(error, SpecErrors) else (error,)
-            problems += map(document.spec_problem, errors)
+            problems += (document.problem(("spec", *mistake.path), mistake.problem) for mistake in errors)
             continue
-        if document.spec.enforcement is not Enforcement.OFF:
+        if document.in_force:
             enforcement = min(policy.enforcement, Outcome[mode.enforcement.upper()])
             policies.append(replace(policy, enforcement=enforcement, declared=policy.enforcement))
     if problems:
@@ -292,8 +259,8 @@ def _compile(
         name=document.name,
         kind=kind,
         enforcement=Outcome[spec.enforcement.name] if spec.enforcement is not Enforcement.OFF else Outcome.AUDIT,
-        rules=kind.rules(facts) if declared is None else tuple(map(_rule, declared)),
-        exclude=tuple(map(_rule, spec.match.exclude_resource_rules)),
+        rules=kind.rules(facts) if declared is None else tuple(ResourceRule(**dict(rule)) for rule in declared),
+        exclude=tuple(ResourceRule(**dict(rule)) for rule in spec.match.exclude_resource_rules),
         matcher=Matcher(spec.match),
         exemptions=(
             *(
@@ -310,10 +277,6 @@ def _compile(
         standing=standing,
         claims=claims,
     )
-
-
-def _rule(spec: ResourceRuleSpec) -> ResourceRule:
-    return ResourceRule(**dict(spec))
 
 
 def _refuse_other_than_pods(spec: PolicySpec, *, changes: bool) -> None:
@@ -333,11 +296,8 @@ def _refuse_other_than_pods(spec: PolicySpec, *, changes: bool) -> None:
         if not {"CREATE", "UPDATE"}.issuperset(rule.operations):
             raise SpecError((*path, "operations"), "this kind judges what a Pod is to be: write [CREATE, UPDATE]")
         if rule.api_groups != ("",) or rule.resources != ("pods",):
-            raise SpecError(
-                path,
-                'this kind evaluates only Pods: write apiGroups: [""] and resources: [pods]; '
-                "it also evaluates the pod templates of workloads",
-            )
+            text = 'this kind evaluates only Pods and pod templates: write apiGroups: [""] and resources: [pods]'
+            raise SpecError(path, text)
 
 
 def _hash(documents: Iterable[PolicyDocument]) -> str:

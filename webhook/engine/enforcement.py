@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from webhook.base.bounds import TEXT_AT_MOST
@@ -74,9 +74,8 @@ class UnknownMatch(NamedTuple):
     @classmethod
     def of_override(cls, namespace: str, other: str) -> UnknownMatch:
         """Return the reason for a policy that another one may override in a namespace whose labels are unknown."""
-        known = cls.of_selector(namespace)
         reason = f"policy {other} decides if labels of namespace {namespace} select it, and they are not known"
-        return known._replace(reason=reason, otherwise=f"If {other} does not match")
+        return cls.of_selector(namespace)._replace(reason=reason, otherwise=f"If {other} does not match")
 
     @classmethod
     def of_owner(cls, namespace: str, view: ClusterView) -> UnknownMatch:
@@ -89,34 +88,25 @@ class UnknownMatch(NamedTuple):
         )
 
 
-class FindingBuilder:
-    """Builder of all findings of one request.
+class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
+    """The builder of all findings of one request.
 
-    Args:
-        subject: the object of the request.
+    Attributes:
+        whole: the object of the request.
         context: of the decision.
         audit: its audit annotations; who overrides a denial is added.
         only_warns: nothing is denied in this namespace.
         of_workload: the object has pod templates.
     """
 
-    def __init__(
-        self, subject: Subject, context: Context, audit: dict[str, str], *, only_warns: bool, of_workload: bool
-    ) -> None:
-        self._request = subject.request
-        self._subject = subject
-        self._context = context
-        self._audit = audit
-        self._only_warns = only_warns
-        self._of_workload = of_workload
+    whole: Subject
+    context: Context
+    audit: dict[str, str]
+    only_warns: bool
+    of_workload: bool
 
     def finding(
-        self,
-        policy: Policy,
-        violation: Violation,
-        subject: Subject,
-        *,
-        unknown_match: UnknownMatch | None,
+        self, policy: Policy, violation: Violation, subject: Subject, *, unknown_match: UnknownMatch | None
     ) -> Finding:
         """Return the finding for a violation.
 
@@ -132,9 +122,9 @@ class FindingBuilder:
             violation = _as_conditional(policy, violation, outcome, unknown_match)
         detail = violation.detail
         if violation.unknown:
-            most = min(most, Outcome.INDETERMINATE if self._context.offline else policy.kind.unknown_outcome)
+            most = min(most, Outcome.INDETERMINATE if self.context.offline else policy.kind.unknown_outcome)
             outcome = min(most, outcome)
-        would_deny = outcome < min(most, policy.declared) is Outcome.DENY and not self._never_denied(policy)
+        would_deny = outcome < min(most, policy.declared) is Outcome.DENY and not self._why_never_denied(policy)
         if outcome is Outcome.DENY:
             lowered = self._why_not_denied(policy)
             if lowered:
@@ -149,45 +139,49 @@ class FindingBuilder:
             detail=_cut(detail),
             field=_cut(violation.field if violation.outside else subject.field(violation.field)),
             fix=_cut(_fix(violation, subject)),
-            lowered=_why_lowered(policy, violation, subject) if self._context.trace else "",
+            lowered=_why_lowered(policy, violation, subject) if self.context.trace else "",
             would_deny=would_deny,
         )
 
-    def _never_denied(self, policy: Policy) -> bool:
-        """Return whether the policy denies nothing here or to this user, whatever its enforcement."""
-        user = self._request.user_info.username
-        replaces = user in BUILT_IN_CONTROLLERS and not policy.controller_denies
-        return self._only_warns or replaces or user in NEVER_DENIED
+    def _why_never_denied(self, policy: Policy) -> str:
+        """Return why the policy denies nothing here or to this user, or an empty string if it may deny."""
+        request = self.whole.request
+        user = request.user_info.username
+        if self.only_warns:
+            return f"{request.namespace} is a system namespace"
+        if user in NEVER_DENIED:
+            return f"{user} cleans up"
+        if user in BUILT_IN_CONTROLLERS and not policy.controller_denies:
+            return f"{user} replaces the Pods of workloads that may be older than the policy"
+        return ""
 
     def _why_not_denied(self, policy: Policy) -> str:
         """Return why a denial becomes a warning, or an empty string if it stays a denial.
 
         The audit annotations name the user for whom it becomes one.
         """
-        if self._only_warns:
-            return f"{self._request.namespace} is a system namespace"
-        user = self._request.user_info.username
-        if user in NEVER_DENIED:
-            return f"{user} cleans up"
-        if user in BUILT_IN_CONTROLLERS and not policy.controller_denies:
-            self._audit["controller-created"] = user
-            return f"{user} replaces the Pods of workloads that may be older than the policy"
-        if self._emergency is not None and not self._why_void and may_break(self._request, [policy.break_glass]):
-            self._audit["break-glass"] = f"{user}: {_cut(self._emergency)}"
-            return f"{BY_BREAK_GLASS}{user or 'an unknown user'}: {_cut(self._emergency)}"
-        return ""
+        request, reason = self.whole.request, self._emergency
+        user = request.user_info.username
+        if why := self._why_never_denied(policy):
+            if user in BUILT_IN_CONTROLLERS and not self.only_warns:
+                self.audit["controller-created"] = user
+            return why
+        if reason is None or self._why_void or not may_break(request, [policy.break_glass]):
+            return ""
+        self.audit["break-glass"] = f"{user}: {_cut(reason)}"
+        return f"{BY_BREAK_GLASS}{user or 'an unknown user'}: {_cut(reason)}"
 
     @property
     def _emergency(self) -> str | None:
         """Return the reason that the object's break-glass annotation gives, or None if it has none."""
-        return reason_of(self._subject.metadata)
+        return reason_of(self.whole.metadata)
 
-    @cached_property
+    @property
     def _why_void(self) -> str:
         """Return why break-glass is void for every user, or an empty string if it is valid."""
-        if is_copy(self._request, of_workload=self._of_workload):
+        if is_copy(self.whole.request, of_workload=self.of_workload):
             return "a controller made the object, and may have copied it"
-        return why_void(self._emergency or "", self._context.now)
+        return why_void(self._emergency or "", self.context.now)
 
     def break_glass_written(self, policies: Sequence[Policy]) -> Finding | None:
         """Return a finding if the user adds or changes the break-glass annotation without permission.
@@ -197,26 +191,24 @@ class FindingBuilder:
         Args:
             policies: that look at the object and have ``breakGlass``.
         """
-        request, old = self._request, self._request.old_object
-        before = reason_of(bounded_metadata(old))
+        request = self.whole.request
+        before = reason_of(bounded_metadata(request.old_object))
         if not policies or self._emergency in {None, before}:
             return None
-        if request.user_info.username in NEVER_DENIED | BUILT_IN_CONTROLLERS:
-            return None
-        if is_copy(request, of_workload=self._of_workload):
+        user = request.user_info
+        if user.username in NEVER_DENIED | BUILT_IN_CONTROLLERS or is_copy(request, of_workload=self.of_workload):
             return None
         if may_break(request, [policy.break_glass for policy in policies]):
             return None
         outcome = max(policy.enforcement for policy in policies)
         groups = ", ".join(dict.fromkeys(group for policy in policies for group in policy.break_glass.patterns))
-        known = request.user_info.groups or not self._context.offline
-        asking = request.user_info.username or "the user"
+        known = user.groups or not self.context.offline
         return Finding(
             policy=ENGINE,
             id="object/break-glass-forbidden",
             outcome=outcome if known else min(outcome, Outcome.INDETERMINATE),
             reason=f"only members of these groups may write the annotation {BREAK_GLASS}: {groups}",
-            detail=f"{asking} is in none of them, and the annotation would take effect in a member's later request."
+            detail="The user is in none of them, and the annotation would take effect in a member's later request."
             if known
             else "The user is unknown.",
             field=FIELD,
@@ -227,13 +219,13 @@ class FindingBuilder:
         """Return why break-glass does not help this user, as a sentence; empty without break-glass."""
         if self._emergency is None:
             return ""
-        user = self._request.user_info
-        self._audit["break-glass-refused"] = f"{user.username}: {_cut(self._emergency)}"
+        user = self.whole.request.user_info
+        self.audit["break-glass-refused"] = f"{user.username}: {_cut(self._emergency)}"
         if self._why_void:
             why = self._why_void
         elif not policy.break_glass:
             why = f"policy {policy.name} has no breakGlass"
-        elif self._context.offline and not user.groups:
+        elif self.context.offline and not user.groups:
             why = "nothing says who asks: pass --user and --group"
         else:
             why = f"{user.username or 'the user'} is in none of these groups: {', '.join(policy.break_glass.patterns)}"

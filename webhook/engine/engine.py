@@ -8,7 +8,7 @@ namespaces, match, exemptions, enforcement, pod templates, controllers' Pods, br
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -87,8 +87,6 @@ def _malformed(error: MalformedObjectError) -> Decision:
 
 def _once(findings: list[Finding]) -> list[Finding]:
     """Return the findings; of those that several policies report alike, only the one with the greatest outcome."""
-    if len(findings) < 2:  # noqa: PLR2004 - nothing to compare
-        return findings
     strongest: dict[tuple[str, ...], Finding] = {}
     for finding in findings:
         key = (finding.id, finding.field, finding.reason, finding.detail, finding.fix)
@@ -121,7 +119,6 @@ class _Evaluation:
         self.context = context
         self.trace = Trace() if context.trace else NO_TRACE
         self.subject = Subject(request, self.trace, READ_AT_MOST if route.expressions else DECODED_AT_MOST)
-        self.matching = Matching(request, self.subject, self.namespace, route, index, context)
         self.findings: list[Finding] = []
         self.operations: list[Operation] = []
         self.audit: dict[str, str] = {}
@@ -141,7 +138,8 @@ class _Evaluation:
         elif self.context.phase is Phase.MUTATE:
             self.operations += self._mutate(direct, self.subject)
             if self.context.patch_templates and workload is not None:
-                self.mutate_templates(workload, projected)
+                for template, subject in self._templates(workload, ()):
+                    self.operations += template.operations(self._mutate(projected, subject))
         else:
             self._validate(direct, self.subject)
             self.guard_break_glass(self.route.guards)
@@ -160,7 +158,7 @@ class _Evaluation:
         self.trace.say("not judged: %s", error)
         if self.context.phase is Phase.MUTATE:
             return
-        subject = self.subject = self.matching.whole = self.subject.with_labels_only()
+        subject = self.subject = self.subject.with_labels_only()
         self._validate(tuple(policy for policy in direct if policy.kind.any_size), subject)
         self.guard_break_glass(self.route.guards)
         over = Violation(
@@ -190,11 +188,8 @@ class _Evaluation:
 
     def decision(self) -> Decision:
         self.findings = _once(self.findings)
-        counts: dict[tuple[str, str], int] = {}
-        for finding in self.findings:
-            key = finding.policy, f"{finding.outcome} {finding.id}: {finding.reason}"
-            counts[key] = counts.get(key, 0) + 1
-        for (policy, text), count in counts.items():
+        texts = ((finding.policy, f"{finding.outcome} {finding.id}: {finding.reason}") for finding in self.findings)
+        for (policy, text), count in Counter(texts).items():
             counted = f"{text} ({count} x)" if count > 1 else text
             self.audit[policy] = "; ".join(filter(None, (self.audit.get(policy), counted)))
         return Decision(
@@ -213,9 +208,7 @@ class _Evaluation:
             return
         try:
             self._validate(named, self.subject)
-        except MalformedObjectError as error:
-            self.trace.say("not judged: the object can't be read: %s", error.problem)
-        except OverBoundError as error:
+        except (MalformedObjectError, OverBoundError) as error:
             self.trace.say("not judged: %s", error)
 
     def guard_break_glass(self, policies: tuple[Policy, ...]) -> None:
@@ -232,10 +225,6 @@ class _Evaluation:
         ]
         if finding := self._builder.break_glass_written(looking):
             self.findings.append(finding)
-
-    def mutate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
-        for template, subject in self._templates(workload, ()):
-            self.operations += template.operations(self._mutate(policies, subject))
 
     def validate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
         counting = tuple(policy for policy in policies if policy.kind.counts_replicas)
@@ -357,18 +346,27 @@ class _Evaluation:
             self.trace.say('not exempt by %s "%s": %s doesn\'t match', exemption.name, exemption, failing)
         return False
 
-    @cached_property
+    @property
+    def matching(self) -> Matching:
+        """Return the match of the object, which most requests don't need: their policies match by the index alone."""
+        return Matching(self.subject, self.namespace, self.route, self.index.providers, self.context)
+
+    @property
     def _builder(self) -> FindingBuilder:
-        of_workload = (self.request.resource.group, self.request.path) in self.index.workloads
         return FindingBuilder(
-            self.subject, self.context, self.audit, only_warns=self.only_warns, of_workload=of_workload
+            whole=self.subject,
+            context=self.context,
+            audit=self.audit,
+            only_warns=self.only_warns,
+            of_workload=(self.request.resource.group, self.request.path) in self.index.workloads,
         )
 
     def _unknown_match(self, policy: Policy, subject: Subject) -> UnknownMatch | None:
         """Return why it is unknown whether the policy matches and decides, or None if it is known."""
         if self.owner_unknown and not (is_namespace(self.request) and policy.kind.guards_namespaces):
             return UnknownMatch.of_owner(self.namespace or "", self.context.view)
-        return self.matching.unknown(policy, subject)
+        plain = policy.matcher.trivial and policy.name not in self.route.contests[subject.template]
+        return None if plain else self.matching.unknown(policy, subject)
 
     def _record(self, policy: str, exemption: str) -> None:
         """Add the exemption that applied to the audit annotations, once for several pod templates."""

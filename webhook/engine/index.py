@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from webhook.capacity.view import Needs
 from webhook.engine.namespaces import SystemNamespaces
-from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.model.decision import Outcome
 from webhook.model.review import OPERATIONS
 from webhook.policy.match import RequestAttributes
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
     from webhook.base.globs import Globs
     from webhook.capacity.providers.provider import Provider
-    from webhook.capacity.view import ClusterView
     from webhook.kube.templates import Workload
     from webhook.model.review import Request
     from webhook.policy.match import Exemption, Matcher, ResourceRule
@@ -76,7 +74,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     def matches(self, operation: str, group: str, path: str) -> bool:
         """Return whether the policy may match requests of this kind; `why_not_request` compares the rest."""
         named = any(rule.names(operation, group, path) for rule in self.rules)
-        return named and self._excluding(operation, group, path) is None
+        return named and self.excluding(operation, group, path) is None
 
     def matches_templates(self) -> bool:
         """Return whether the policy may match the Pods that are made of pod templates."""
@@ -87,11 +85,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         excluded = any(rule.names(*_POD) and not rule.mismatch(_TEMPLATE) for rule in self.exclude)
         return self.matches_templates() and not excluded
 
-    def excludes(self, operation: str, group: str, path: str) -> bool:
-        """Return whether the policy excludes all requests of this kind."""
-        return self._excluding(operation, group, path) is not None
-
-    def _excluding(self, operation: str, group: str, path: str) -> int | None:
+    def excluding(self, operation: str, group: str, path: str) -> int | None:
         """Return the number of the rule that excludes all requests of this kind, or None."""
         numbered = enumerate(self.exclude)
         return next((n for n, rule in numbered if rule.names(operation, group, path) and not rule.restricted), None)
@@ -108,7 +102,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     def why_not(self, operation: str, group: str, path: str) -> str:
         """Return which part of ``match`` excludes requests of this kind; empty if none does, or nothing names them."""
-        if (number := self._excluding(operation, group, path)) is not None:
+        if (number := self.excluding(operation, group, path)) is not None:
             return f"match.excludeResourceRules[{number}] names {path} on {operation}"
         others = [other for other in OPERATIONS if other != operation and self.matches(other, group, path)]
         if others and not self.matches(operation, group, path):
@@ -124,17 +118,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         """
         asked = ((request.operation, request.resource.group, request.path), RequestAttributes.of(request))
         kind, attributes = (_POD, _TEMPLATE) if template else asked
-        why_not = ""
-        for number, rule in enumerate(self.rules):
-            if not rule.names(*kind):
-                continue
-            mismatch = rule.mismatch(attributes)
-            if not mismatch:
-                why_not = ""
-                break
-            why_not = why_not or f"match.resourceRules[{number}].{mismatch}"
-        if why_not:
-            return why_not
+        mismatches = {number: rule.mismatch(attributes) for number, rule in enumerate(self.rules) if rule.names(*kind)}
+        if mismatches and all(mismatches.values()):
+            number, mismatch = next(iter(mismatches.items()))
+            return f"match.resourceRules[{number}].{mismatch}"
         for number, rule in enumerate(self.exclude):
             for each, of_each in dict.fromkeys((asked, (kind, attributes))):
                 if rule.excludes(each, of_each):
@@ -238,16 +225,14 @@ class Index:
         self.workloads = {(workload.group, workload.resource): workload for workload in workloads}
         self.providers = providers
         self.system_namespaces = SystemNamespaces(providers, own_namespace)
-        self._wildcards = any(
-            "*" in item for policy in policies for rule in policy.rules for item in (*rule.api_groups, *rule.resources)
-        )
         self._pools = frozenset(
             (reader.group, reader.resource) for provider in providers.values() for reader in provider.readers
         )
         self._routes: dict[RouteKey, Route | None] = {}
         self._of_templates = tuple(policy for policy in self.policies if policy.matches_templates())
-        self._restricted = frozenset((policy.kind.name, policy.name) for policy in self.policies if policy.restricted)
-        self._declared = self._declared_resources()
+        named = {of for policy in policies for rule in policy.rules for of in product(rule.api_groups, rule.resources)}
+        self._wildcards = any("*" in group + path for group, path in named)
+        self._declared = {(group, path) for group, path in named | self.workloads.keys() if "*" not in group + path}
 
     def route(self, phase: Phase, request: Request) -> Route | None:
         """Return the policies for this request, or None if no policy matches its kind."""
@@ -288,20 +273,6 @@ class Index:
             return f"pod templates are looked at on {' and '.join(_WITH_TEMPLATES)}, not on {request.operation}"
         return policy.why_not(*_POD)
 
-    def namespace_labels(self, namespace: str, view: ClusterView) -> Mapping[str, str]:
-        """Return the labels of a namespace; of an unknown one, only its name."""
-        return view.namespaces.get(namespace) or {NAMESPACE_NAME_LABEL: namespace}
-
-    def _declared_resources(self) -> set[tuple[str, str]]:
-        """Return the API group and path of each resource that a policy or a WorkloadTemplates document names."""
-        named = {
-            resource
-            for policy in self.policies
-            for rule in policy.rules
-            for resource in product(rule.api_groups, rule.resources)
-        }
-        return {(group, path) for group, path in named | self.workloads.keys() if "*" not in group + path}
-
     def _route(self, phase: Phase, operation: str, group: str, path: str) -> Route | None:
         def is_able(policy: Policy) -> bool:
             return (policy.mutator if phase is Phase.MUTATE else policy.validator) is not None
@@ -311,7 +282,7 @@ class Index:
         projected = tuple(
             policy
             for policy in (self._of_templates if workload is not None else ())
-            if not policy.excludes(operation, group, path) and (phase is Phase.VALIDATE or is_able(policy))
+            if policy.excluding(operation, group, path) is None and (phase is Phase.VALIDATE or is_able(policy))
         )
         writing = phase is Phase.VALIDATE and operation in _WITH_TEMPLATES and "/" not in path
         guards = tuple(
@@ -330,7 +301,7 @@ class Index:
             workload,
             guards,
             reduce(Needs.__or__, (policy.needs for policy in chosen), NO_NEEDS),
-            any((policy.kind.name, policy.name) in self._restricted for policy in chosen),
+            any(policy.restricted for policy in chosen),
             (group, path) in self._pools or any(policy.kind.expressions for policy in chosen),
             (_contests(direct), _contests(projected)),
         )

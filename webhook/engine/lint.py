@@ -22,7 +22,6 @@ from webhook.kube.resources import (
 )
 from webhook.policy.document import EXEMPTION
 from webhook.policy.errors import did_you_mean
-from webhook.policy.terms import Enforcement
 from webhook.rules.spec_warnings import SpecWarning
 
 if TYPE_CHECKING:
@@ -57,11 +56,7 @@ _EVERYBODY: Final = "system:authenticated"
 def warnings(bundle: Bundle, today: date) -> list[Problem]:
     """Return all warnings about the policies of a bundle, in the order of the files."""
     workloads = tuple(bundle.index.workloads.values())
-    policies = [
-        document
-        for document in bundle.documents
-        if document.is_policy and document.spec.enforcement is not Enforcement.OFF
-    ]
+    policies = [document for document in bundle.documents if document.in_force]
     problems: list[Problem] = []
 
     def warn(document: PolicyDocument, items: Iterable[SpecWarning]) -> None:
@@ -87,7 +82,7 @@ def warnings(bundle: Bundle, today: date) -> list[Problem]:
 def too_wide(bundle: Bundle) -> Iterator[Problem]:
     """Yield the rules for every resource of an API group: a webhook called for all of them can stop a cluster."""
     for policy in bundle.documents:
-        if policy.is_policy and policy.spec.enforcement is not Enforcement.OFF:
+        if policy.in_force:
             for path, text in _too_wide(policy, bundle):
                 yield policy.problem(("spec", *path), text)
 
@@ -170,9 +165,7 @@ def _exemption(
         yield SpecWarning((*path, "expires"), text)
         return
     if spec.expires is not None and today >= spec.expires - WARN_BEFORE:
-        text = (
-            f"the exemption ends on {spec.expires} ({spec.reason}); extend it, or correct the objects that it exempts"
-        )
+        text = f"the exemption ends on {spec.expires} ({spec.reason}); extend it, or correct the objects"
         yield SpecWarning((*path, "expires"), text)
     given = [globs for globs in (spec.users, spec.groups, spec.names) if globs]
     restricted = spec.namespaces or spec.service_accounts or spec.object_selector is not None

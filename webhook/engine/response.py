@@ -6,6 +6,7 @@ Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admis
 from __future__ import annotations
 
 import base64
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -118,13 +119,10 @@ def _warnings(findings: Iterable[Finding]) -> list[str]:
 @lru_cache(maxsize=256)  # 0.1 to 0.4 ms each; a workload that is applied again has the same fixes
 def _on_one_line(fix: str) -> str:
     """Return a fix with the YAML below it in brackets."""
-    lead, colon, block = fix.partition(":\n")
-    if colon:
-        try:
+    lead, _, block = fix.partition(":\n")
+    if block:
+        with suppress(DocumentError, ValueError):  # a text that was cut, or is no YAML
             (document,) = read_documents(block.encode(), "")
-        except (DocumentError, ValueError):  # a text that was cut, or is no YAML
-            pass
-        else:
             if isinstance(document.value, dict | list):
                 return f"{lead}: {dump_on_one_line(document.value)}"
     return " ".join(fix.split("\n"))

@@ -121,20 +121,17 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(lines)
 
 
-class Trace:
+class Trace(msgspec.Struct, kw_only=True):
     """Reasons why rules did or did not act, as steps of ``(policy, where, text)``. The engine sets policy and where.
 
     Attributes:
         kept: steps are recorded; else each is discarded before it is formatted.
     """
 
-    __slots__ = ("kept", "policy", "steps", "where")
-
-    def __init__(self, *, kept: bool = True) -> None:
-        self.kept = kept
-        self.steps: list[tuple[str, str, str]] = []
-        self.policy = ""
-        self.where = ""
+    kept: bool = True
+    steps: list[tuple[str, str, str]] = []
+    policy: str = ""
+    where: str = ""
 
     def say(self, text: str, *args: object) -> None:
         """Record one step: a %-format and its arguments."""

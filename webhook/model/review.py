@@ -9,6 +9,7 @@ Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admis
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
@@ -282,10 +283,9 @@ def _joined(prefix: str, path: tuple[str | int, ...]) -> str:
 def _plain(value: object) -> Any:  # noqa: ANN401 - JSON
     if not isinstance(value, bytes | msgspec.Raw):
         return value
-    try:
+    with suppress(msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return msgspec.json.decode(value)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        return None
+    return None
 
 
 def _of_type(name: str, value: Any, steps: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:  # noqa: ANN401 - JSON

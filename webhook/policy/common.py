@@ -14,18 +14,17 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
-    ModelWrapValidatorHandler,
     StrictBool,
     StrictInt,
-    ValidationError,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from webhook.base.globs import problem_with
+from webhook.base.globs import Globs, problem_with
 from webhook.kube.versions import parse_version
 from webhook.policy.errors import quoted_value
 from webhook.policy.fields import (
@@ -37,7 +36,7 @@ from webhook.policy.fields import (
     ResourceNames,
     check_kind,
 )
-from webhook.policy.schema_annotations import EnumDescriptions, TextPattern, describe_fields
+from webhook.policy.schema_annotations import EnumDescriptions, Parsed, TextPattern, describe_fields
 from webhook.policy.terms import Enforcement
 
 
@@ -72,6 +71,8 @@ NameGlob = Annotated[str, AfterValidator(_check_name)]
 """A glob for names of users and groups, which in directories may contain spaces: ``Domain Admins``."""
 KindGlob = Annotated[Glob, AfterValidator(check_kind)]
 """A glob for kinds of objects, written ``Kind.group``."""
+Patterns = Annotated[Globs, Parsed(tuple[Glob, ...], Globs)]
+KindPatterns = Annotated[Globs, Parsed(tuple[KindGlob, ...], Globs)]
 _DATE: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 Date = Annotated[date, BeforeValidator(_date_text)]
 KubernetesVersion = Annotated[tuple[int, int], BeforeValidator(_parsed_version), WithJsonSchema({"type": "string"})]
@@ -97,22 +98,13 @@ class Model(BaseModel):
         describe_fields(cls, handler.resolve_ref_schema(schema).get("properties", {}))
         return schema
 
-    @model_validator(mode="wrap")
+    @field_validator("*", mode="before")
     @classmethod
-    def _is_written(cls, value: object, validate: ModelWrapValidatorHandler[Self]) -> Self:
+    def _is_written(cls, value: object) -> object:
         """Reject empty fields, whose content is commented out, or in the wrong column."""
-        if not isinstance(value, dict) or None not in value.values():
-            return validate(value)
-        fields = {each.alias or name for name, each in cls.model_fields.items()}
-        empty = ValueError("is empty; write it, or leave it out")
-        mistakes: list[Any] = [
-            {"type": "value_error", "loc": (key,), "input": None, "ctx": {"error": empty}}
-            for key, each in value.items()
-            if each is None and key in fields
-        ]
-        if not mistakes:
-            return validate(value)
-        raise ValidationError.from_exception_data(cls.__name__, mistakes)
+        if value is None:
+            raise ValueError("is empty; write it, or leave it out")
+        return value
 
 
 def optional(model: type[BaseModel], description: str) -> Any:  # noqa: ANN401 - as pydantic's `Field`
@@ -156,42 +148,50 @@ class Metadata(Model):
             r"(?=.{1,63}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*",
             "up to 63 lower case letters, digits, '-' and single '.', as team-labels",
         ),
-    ] = Field(description="Unique among all documents; lower case letters, digits, '-' and '.'.")
-    annotations: dict[str, str] = Field(default={}, description="Free notes.")
-    labels: dict[str, str] = Field(default={}, description="Free labels.")
+    ]
+    """Unique among all documents; lower case letters, digits, '-' and '.'."""
+    annotations: dict[str, str] = Field(default={})
+    """Free notes."""
+    labels: dict[str, str] = Field(default={})
+    """Free labels."""
 
 
 class ResourceRuleSpec(Model):
     """Resources and operations, as in a ValidatingAdmissionPolicy; '*' stands for all."""
 
-    api_groups: ApiGroups = Field(min_length=1, description="API groups; '' is the core group, '*' all.")
-    api_versions: ApiVersions = Field(default=("*",), min_length=1, description="API versions.")
-    resources: ResourceNames = Field(
-        min_length=1,
-        description="Plural names, with subresources as in `nodepools/scale`. `*` excludes subresources; `*/*` is "
-        "everything.",
-    )
-    operations: Operations = Field(min_length=1, description="'*' is all; CONNECT is for subresources, as pods/exec.")
-    resource_names: tuple[NonEmpty, ...] = Field(default=(), description="Object names; generated ones don't match.")
+    api_groups: ApiGroups = Field(min_length=1)
+    """API groups; '' is the core group, '*' all."""
+    api_versions: ApiVersions = Field(default=("*",), min_length=1)
+    """API versions."""
+    resources: ResourceNames = Field(min_length=1)
+    """Plural names, with subresources as in `nodepools/scale`. `*` excludes subresources; `*/*` is everything."""
+    operations: Operations = Field(min_length=1)
+    """'*' is all; CONNECT is for subresources, as pods/exec."""
+    resource_names: tuple[NonEmpty, ...] = ()
+    """Object names; generated ones don't match."""
     scope: Annotated[
         Literal["*", "Cluster", "Namespaced"],
         EnumDescriptions(
             **{"*": "all", "Cluster": "only cluster-scoped objects", "Namespaced": "only objects in namespaces"}
         ),
-    ] = Field(default="*", description="Cluster-scoped or namespaced objects.")
+    ] = "*"
+    """Cluster-scoped or namespaced objects."""
 
 
 class NamespaceGlobs(Model):
     """Namespaces by name."""
 
-    include: tuple[Glob, ...] = Field(default=(), description="Only these (globs). Default: all.")
-    exclude: tuple[Glob, ...] = Field(default=(), description="Not these (globs).")
+    include: tuple[Glob, ...] = ()
+    """Only these (globs). Default: all."""
+    exclude: tuple[Glob, ...] = ()
+    """Not these (globs)."""
 
 
 class LabelRequirement(Model):
     """Describe one requirement of a label selector."""
 
-    key: LabelKey = Field(description="Label key.")
+    key: LabelKey
+    """Label key."""
     operator: Annotated[
         Literal["In", "NotIn", "Exists", "DoesNotExist"],
         EnumDescriptions(
@@ -200,8 +200,10 @@ class LabelRequirement(Model):
             Exists="it is there, with any value",
             DoesNotExist="it is not there",
         ),
-    ] = Field(description="The comparison.")
-    values: tuple[LabelValue, ...] = Field(default=(), description="Values, for In and NotIn.")
+    ]
+    """The comparison."""
+    values: tuple[LabelValue, ...] = ()
+    """Values, for In and NotIn."""
 
     @model_validator(mode="after")
     def _values_fit(self) -> Self:
@@ -215,22 +217,25 @@ class LabelRequirement(Model):
 class LabelSelectorSpec(Model):
     """Describe a Kubernetes label selector: both parts AND."""
 
-    match_labels: dict[LabelKey, LabelValue] = Field(default={}, description="Required labels: key -> value.")
-    match_expressions: tuple[LabelRequirement, ...] = Field(
-        default=(), description="Requirements, which must all be true."
-    )
+    match_labels: dict[LabelKey, LabelValue] = Field(default={})
+    """Required labels: key -> value."""
+    match_expressions: tuple[LabelRequirement, ...] = ()
+    """Requirements, which must all be true."""
 
 
 class MatchSpec(Model):
     """Say which requests a policy looks at. Parts AND, items of a list OR; a part left out does not restrict."""
 
-    resource_rules: tuple[ResourceRuleSpec, ...] | None = Field(
-        default=None, min_length=1, description="Resources and operations. Default: those of the policy kind."
-    )
-    exclude_resource_rules: tuple[ResourceRuleSpec, ...] = Field(default=(), description="Exceptions to resourceRules.")
-    namespaces: NamespaceGlobs = optional(NamespaceGlobs, "Namespaces by name (globs).")
-    namespace_selector: LabelSelectorSpec | None = Field(default=None, description="Namespaces by their labels.")
-    object_selector: LabelSelectorSpec | None = Field(default=None, description="Objects by labels, before or after.")
+    resource_rules: tuple[ResourceRuleSpec, ...] | None = Field(default=None, min_length=1)
+    """Resources and operations. Default: those of the policy kind."""
+    exclude_resource_rules: tuple[ResourceRuleSpec, ...] = ()
+    """Exceptions to resourceRules."""
+    namespaces: NamespaceGlobs = NamespaceGlobs.model_construct()
+    """Namespaces by name (globs)."""
+    namespace_selector: LabelSelectorSpec | None = None
+    """Namespaces by their labels."""
+    object_selector: LabelSelectorSpec | None = None
+    """Objects by labels, before or after."""
 
 
 def _restricting(selector: LabelSelectorSpec | None) -> LabelSelectorSpec | None:
@@ -241,20 +246,24 @@ def _restricting(selector: LabelSelectorSpec | None) -> LabelSelectorSpec | None
 class ExemptSpec(Model):
     """Say who and what is let through. The parts of one entry AND, entries OR."""
 
-    users: tuple[NameGlob, ...] = Field(default=(), description="User names (globs).")
-    groups: tuple[NameGlob, ...] = Field(default=(), description="Groups of the user (globs).")
+    users: tuple[NameGlob, ...] = ()
+    """User names (globs)."""
+    groups: tuple[NameGlob, ...] = ()
+    """Groups of the user (globs)."""
     service_accounts: tuple[
         Annotated[Glob, TextPattern(r"[^:]+:[^:]+", "namespace:name, and nothing before it")], ...
-    ] = Field(default=(), description="Service accounts as 'namespace:name' (globs).")
-    namespaces: tuple[Glob, ...] = Field(default=(), description="Namespaces of the object (globs).")
-    names: tuple[Glob, ...] = Field(default=(), description="Names of the object (globs).")
-    object_selector: Annotated[LabelSelectorSpec | None, AfterValidator(_restricting)] = Field(
-        default=None, description="The object's new labels, or its old ones on DELETE."
-    )
-    reason: Annotated[str, TextPattern(NOT_BLANK, "a reason, for readers of the audit log")] = Field(
-        description="The reason, for the audit log and `explain`."
-    )
-    expires: Date | None = Field(default=None, description="The last day, in UTC, such as 2027-01-31.")
+    ] = ()
+    """Service accounts as 'namespace:name' (globs)."""
+    namespaces: tuple[Glob, ...] = ()
+    """Namespaces of the object (globs)."""
+    names: tuple[Glob, ...] = ()
+    """Names of the object (globs)."""
+    object_selector: Annotated[LabelSelectorSpec | None, AfterValidator(_restricting)] = None
+    """The object's new labels, or its old ones on DELETE."""
+    reason: Annotated[str, TextPattern(NOT_BLANK, "a reason, for readers of the audit log")]
+    """The reason, for the audit log and `explain`."""
+    expires: Date | None = None
+    """The last day, in UTC, such as 2027-01-31."""
 
     @model_validator(mode="after")
     def _says_whom(self) -> Self:
@@ -267,7 +276,8 @@ class ExemptSpec(Model):
 class ExemptionSpec(ExemptSpec):
     """Exempts requests from policies, in a separate file. A request must satisfy all fields, as in `exempt`."""
 
-    policies: tuple[Glob, ...] = Field(min_length=1, description="Names of policies (globs).")
+    policies: tuple[Glob, ...] = Field(min_length=1)
+    """Names of policies (globs)."""
 
 
 class ModeSpec(Model):
@@ -280,14 +290,16 @@ class ModeSpec(Model):
             warn="Pods are changed, nothing is denied",
             deny="each policy does what its own enforcement says",
         ),
-    ] = Field(default="deny", description="The strongest outcome of all policies.")
+    ] = "deny"
+    """The strongest outcome of all policies."""
     workload_failure_policy: Annotated[
         Literal["Ignore", "Fail"],
         EnumDescriptions(
             Ignore="they are admitted unjudged",
             Fail="those that may concern a policy are rejected",
         ),
-    ] = Field(default="Ignore", description="What happens to workloads and Namespaces while spotgate does not answer.")
+    ] = "Ignore"
+    """What happens to workloads and Namespaces while spotgate does not answer."""
 
     @model_validator(mode="after")
     def _denies_if_it_fails(self) -> Self:
@@ -299,33 +311,31 @@ class ModeSpec(Model):
 class BreakGlassSpec(Model):
     """Say who may turn a denial into a warning with the annotation spotgate.dev/break-glass."""
 
-    groups: tuple[NameGlob, ...] = Field(min_length=1, description="Groups of the requesting user (globs).")
+    groups: tuple[NameGlob, ...] = Field(min_length=1)
+    """Groups of the requesting user (globs)."""
 
 
 class PolicySpec(Model):
     """Hold the part of ``spec`` that all policy kinds share."""
 
-    enforcement: EnforcementWord = Field(default=Enforcement.DENY, description="The strongest outcome of this policy.")
-    match: MatchSpec = Field(
-        default=MatchSpec.model_construct(),
-        examples=[{"namespaces": {"include": ["team-*"]}}],
-        description="The objects that the policy evaluates.",
-    )
+    enforcement: EnforcementWord = Enforcement.DENY
+    """The strongest outcome of this policy."""
+    match: MatchSpec = Field(default=MatchSpec.model_construct(), examples=[{"namespaces": {"include": ["team-*"]}}])
+    """The objects that the policy evaluates."""
     exempt: tuple[ExemptSpec, ...] = Field(
-        default=(),
-        examples=[[{"groups": ["sre"], "reason": "they repair nodes by hand", "expires": "2027-12-31"}]],
-        description="Who and what is exempt, and until when.",
+        default=(), examples=[[{"groups": ["sre"], "reason": "they repair nodes by hand", "expires": "2027-12-31"}]]
     )
-    break_glass: BreakGlassSpec | None = Field(
-        default=None, examples=[{"groups": ["sre"]}], description="Who may override a denial in an emergency."
-    )
+    """Who and what is exempt, and until when."""
+    break_glass: BreakGlassSpec | None = Field(default=None, examples=[{"groups": ["sre"]}])
+    """Who may override a denial in an emergency."""
     controller_created: Annotated[
         Literal["warn", "deny"],
         EnumDescriptions(
             warn="the Pod is allowed with a warning, and recorded in the audit log",
             deny="it is denied: a workload that is older than the policy may not get its Pods back",
         ),
-    ] = Field(default="warn", description="What a denial becomes when a built-in controller makes the Pod.")
+    ] = "warn"
+    """What a denial becomes when a built-in controller makes the Pod."""
 
 
 def _as_list(value: object) -> object:
@@ -339,15 +349,14 @@ class TargetingSpec(PolicySpec):
         tuple[NonEmpty, ...],
         BeforeValidator(_as_list),
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
-    ] = Field(default=(), description="One or more CapacityProviders of this cluster, if the cluster shows none.")
-    tolerating_is_targeting: Flag = Field(default=False, description="Tolerating a spot taint by name targets spot.")
+    ] = ()
+    """One or more CapacityProviders of this cluster, if the cluster shows none."""
+    tolerating_is_targeting: Flag = False
+    """Tolerating a spot taint by name targets spot."""
 
 
 class DecidingSpec(TargetingSpec):
     """Hold the part of ``spec`` of the kinds that give one answer for a Pod: exactly one policy decides."""
 
-    overrides: tuple[NonEmpty, ...] = Field(
-        default=(),
-        examples=[["spot-placement"]],
-        description="Policies of this kind that it replaces where both match. Their exemptions still hold.",
-    )
+    overrides: tuple[NonEmpty, ...] = Field(default=(), examples=[["spot-placement"]])
+    """Policies of this kind that it replaces where both match. Their exemptions still hold."""

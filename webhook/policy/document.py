@@ -11,11 +11,10 @@ import msgspec
 
 from webhook.documents import Document, field_path
 from webhook.policy.errors import PolicyErrors, Problem
+from webhook.policy.terms import Enforcement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from webhook.policy.errors import SpecError
 
 FACTS: Final = frozenset({"CapacityProvider", "WorkloadTemplates"})
 """Kinds that hold facts instead of rules."""
@@ -49,13 +48,14 @@ class PolicyDocument(msgspec.Struct, frozen=True):
         """Return whether the document judges or changes objects. Facts, exemptions and the mode do not."""
         return self.kind not in FACTS | {EXEMPTION, MODE}
 
+    @property
+    def in_force(self) -> bool:
+        """Return whether the document is a policy that is not switched off."""
+        return self.is_policy and self.spec.enforcement is not Enforcement.OFF
+
     def problem(self, path: tuple[str | int, ...], text: str) -> Problem:
         """Return a problem at this field of the document."""
         return Problem(self.document.file, *self.document.position(path), field_path(path), text)
-
-    def spec_problem(self, error: SpecError) -> Problem:
-        """Return the problem for an error found while compiling the spec."""
-        return self.problem(("spec", *error.path), error.problem)
 
 
 def policy_files(paths: Iterable[Path]) -> list[Path]:

@@ -176,8 +176,6 @@ def duplicates(loaded: Sequence[PolicyDocument]) -> Iterator[Problem]:
         other = first.setdefault(policy.name, policy)
         if other is not policy:
             line, _ = other.document.position(("metadata", "name"))
-            yield policy.problem(
-                ("metadata", "name"),
-                f"{policy.name!r} is also the name of {other.kind} at {other.document.file}:{line}; rename one, or "
-                "remove it",
-            )
+            where = f"{other.kind} at {other.document.file}:{line}"
+            text = f"{policy.name!r} is also the name of {where}; rename one, or remove it"
+            yield policy.problem(("metadata", "name"), text)

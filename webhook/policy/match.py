@@ -261,4 +261,10 @@ class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
         return not self.mismatch(request)
 
 
+def rules_for(resources: Iterable[tuple[str, str]], *operations: str) -> tuple[ResourceRule, ...]:
+    """Return a rule for each resource, given by API group and plural name."""
+    rules = (ResourceRule(api_groups=(group,), resources=(name,), operations=operations) for group, name in resources)
+    return tuple(rules)
+
+
 PODS_CREATE: Final = ResourceRule(api_groups=("",), resources=("pods",), operations=("CREATE",))

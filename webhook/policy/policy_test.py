@@ -39,15 +39,19 @@ class StateObject(KubernetesObject):
 class StateSpec(Model):
     """The objects in the cluster already. Where it is given, there is nothing else."""
 
-    files: tuple[NonEmpty, ...] = Field(default=(), description="Manifests and folders, relative to the test's file.")
-    objects: tuple[StateObject, ...] = Field(default=(), description="Objects.")
+    files: tuple[NonEmpty, ...] = ()
+    """Manifests and folders, relative to the test's file."""
+    objects: tuple[StateObject, ...] = ()
+    """Objects."""
 
 
 class NamespaceSpec(Model):
     """The namespace of the request."""
 
-    name: NonEmpty = Field(description="Its name, also for namespaced objects that name none.")
-    labels: dict[str, str] | None = Field(default=None, description="Its labels. Default: those in `state`.")
+    name: NonEmpty
+    """Its name, also for namespaced objects that name none."""
+    labels: dict[str, str] | None = None
+    """Its labels. Default: those in `state`."""
 
 
 class ExpectSpec(Model):
@@ -62,47 +66,61 @@ class ExpectSpec(Model):
             warned="warnings, and nothing that denies",
             denied="the request is denied",
         ),
-    ] = Field(description="The strongest outcome.")
-    policies: tuple[NonEmpty, ...] | None = Field(default=None, description="Exactly the policies with findings.")
-    ids: tuple[NonEmpty, ...] | None = Field(
-        default=None, examples=[["reserved-labels/reserved"]], description="Exactly the ids of the findings."
-    )
-    messages: tuple[NonEmpty, ...] = Field(default=(), description="Texts in findings. White space is ignored.")
-    changed: Flag | None = Field(default=None, description="Whether the object is changed.")
-    object: dict[str, Any] | None = Field(default=None, description="A part of the changed object; null is absent.")
-    golden: NonEmpty | None = Field(default=None, description="File of the changed object; `test --update` writes it.")
+    ]
+    """The strongest outcome."""
+    policies: tuple[NonEmpty, ...] | None = None
+    """Exactly the policies with findings."""
+    ids: tuple[NonEmpty, ...] | None = Field(default=None, examples=[["reserved-labels/reserved"]])
+    """Exactly the ids of the findings."""
+    messages: tuple[NonEmpty, ...] = ()
+    """Texts in findings. White space is ignored."""
+    changed: Flag | None = None
+    """Whether the object is changed."""
+    object: dict[str, Any] | None = None
+    """A part of the changed object; null is absent."""
+    golden: NonEmpty | None = None
+    """File of the changed object; `test --update` writes it."""
 
 
 class SharedCaseSpec(Model):
     """Define the fields that a case may set, and the document for all its cases."""
 
-    policies: tuple[NonEmpty, ...] | None = Field(
-        default=None, min_length=1, examples=[["reserved-labels"]], description="The policies, by name; default: all."
-    )
-    object: KubernetesObject | None = Field(default=None, description="The object. A case's is a merge patch of it.")
-    operation: Literal["CREATE", "UPDATE", "DELETE"] | None = Field(
-        default=None, description="Default: by the objects."
-    )
-    user: str = Field(default="", description="The requester; default: unknown, and no exemption by user holds.")
-    groups: tuple[NonEmpty, ...] = Field(default=(), description="Groups of the user.")
-    namespace: NamespaceSpec | None = Field(default=None, description="The namespace of the request.")
-    state: StateSpec | None = Field(default=None, description="The cluster's objects before; default: unknown.")
-    date: Date | None = Field(default=None, description="The day (UTC), for exemptions that expire; default: today.")
-    kubernetes_version: KubernetesVersion | None = Field(default=None, description="Of the cluster, in quotes.")
+    policies: tuple[NonEmpty, ...] | None = Field(default=None, min_length=1, examples=[["reserved-labels"]])
+    """The policies, by name; default: all."""
+    object: KubernetesObject | None = None
+    """The object. A case's is a merge patch of it."""
+    operation: Literal["CREATE", "UPDATE", "DELETE"] | None = None
+    """Default: by the objects."""
+    user: str = ""
+    """The requester; default: unknown, and no exemption by user holds."""
+    groups: tuple[NonEmpty, ...] = ()
+    """Groups of the user."""
+    namespace: NamespaceSpec | None = None
+    """The namespace of the request."""
+    state: StateSpec | None = None
+    """The cluster's objects before; default: unknown."""
+    date: Date | None = None
+    """The day (UTC), for exemptions that expire; default: today."""
+    kubernetes_version: KubernetesVersion | None = None
+    """Of the cluster, in quotes."""
 
 
 class CaseSpec(SharedCaseSpec):
     """Describe one request, and what is to come of it."""
 
-    name: NonEmpty = Field(description="A unique sentence.")
-    old_object: KubernetesObject | None = Field(default=None, description="The old object, or its patch.")
-    expect: ExpectSpec = Field(description="The expected result.")
+    name: NonEmpty
+    """A unique sentence."""
+    old_object: KubernetesObject | None = None
+    """The old object, or its patch."""
+    expect: ExpectSpec
+    """The expected result."""
 
 
 class PolicyTestSpec(SharedCaseSpec):
     """Tests of policies, for `spotgate test`: requests, and what the policies are to answer."""
 
-    cases: tuple[CaseSpec, ...] = Field(min_length=1, description="The requests.")
+    cases: tuple[CaseSpec, ...] = Field(min_length=1)
+    """The requests."""
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:

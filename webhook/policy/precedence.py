@@ -73,7 +73,7 @@ def _of_kind(
     is_shipped: Callable[[PolicyDocument], bool],
     problems: list[Problem],
 ) -> dict[str, Standing]:
-    in_force = {name: each for name, each in policies.items() if each.spec.enforcement is not Enforcement.OFF}
+    in_force = {name: policy for name, policy in policies.items() if policy.in_force}
     rivals: dict[str, set[str]] = defaultdict(set)
     for one, other in combinations(in_force.values(), 2):
         if one.name in over[other.name] or other.name in over[one.name] or _are_disjoint(one.spec, other.spec):

@@ -107,12 +107,6 @@ def _put(tree: Tree, path: QueryPath, field: ExcludedField) -> None:
     tree.setdefault(path[-1], field)
 
 
-def annotations_read(providers: Iterable[Provider]) -> frozenset[str]:
-    """Return the annotations that readers of node pools read."""
-    texts = (query.text for part in _parts(providers) for query in queries_of(part))
-    return frozenset(key for text in texts for key in _ANNOTATION.findall(text))
-
-
 def queries_of(part: object) -> Iterator[Query]:
     """Yield all expressions of a reader."""
     if isinstance(part, Query):
@@ -132,7 +126,8 @@ class PoolConditions:
 
     def __init__(self, providers: Collection[Provider], matched: MatchedResources) -> None:
         self._unasked = unasked_fields(providers)
-        self._annotations = annotations_read(providers)
+        texts = (query.text for part in _parts(providers) for query in queries_of(part))
+        self._annotations = frozenset(key for text in texts for key in _ANNOTATION.findall(text))
         self._matched = matched
 
     def guarding(self) -> list[dict[str, str]]:
@@ -156,15 +151,15 @@ class PoolConditions:
         it.
         """
         lines = ["object == null || oldObject == null || object.?spec != oldObject.?spec"]
-        if whole := [reference(*key) for key in more if self._concerns_all(key)]:
-            lines.append(f"{REFERENCE} in {literal(whole)}")
+        whole = [
+            reference(*key)
+            for key in more
+            for policy in self._matched[key].direct.values()
+            if policy.kind.name not in OF_POOLS and concern_of([policy.validator], *key).everything
+        ]
+        if whole:
+            lines.append(f"{REFERENCE} in {literal(list(dict.fromkeys(whole)))}")
         return [{"name": "other-changes", "expression": any_of(lines)}]
-
-    def _concerns_all(self, key: ResourceKey) -> bool:
-        policies = self._matched[key].direct.values()
-        return any(
-            policy.kind.name not in OF_POOLS and concern_of([policy.validator], *key).everything for policy in policies
-        )
 
     def _changes(self) -> str:
         resources: dict[str, list[str]] = {}

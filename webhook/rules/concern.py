@@ -22,11 +22,11 @@ class Keys(msgspec.Struct, frozen=True):
     def __or__(self, other: Keys) -> Keys:
         return Keys(self.exact | other.exact, self.containing | other.containing)
 
-    def __bool__(self) -> bool:
-        return bool(self.exact or self.containing)
-
     def __contains__(self, key: str) -> bool:
         return key in self.exact or any(text in key for text in self.containing)
+
+    def __bool__(self) -> bool:
+        return bool(self.exact or self.containing)
 
 
 class Concern(msgspec.Struct, frozen=True, kw_only=True):

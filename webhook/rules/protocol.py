@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 NO_NEEDS: Final = Needs()
 
+NOT_MUTATED: Final = "The mutating webhook was skipped, or something undid its change, or the policy only audits."
+"""Why a planned change of a Pod is missing."""
+
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
@@ -126,18 +129,15 @@ def expect_judged(match: MatchSpec, rules: Sequence[ResourceRule], what: str) ->
 
     ``rules`` name all resources that the kind judges, without wildcards; ``what`` names them as a phrase.
     """
-    known: dict[tuple[str, str], set[str]] = {}
-    for judged in rules:
-        for of in product(judged.api_groups, judged.resources):
-            known.setdefault(of, set()).update(judged.operations)
+    known = [(of, judged.operations) for judged in rules for of in product(judged.api_groups, judged.resources)]
     mistakes: list[SpecError] = []
     for number, rule in enumerate(match.resource_rules or ()):
         for place, path in enumerate(rule.resources):
             written = ResourceRule(api_groups=rule.api_groups, resources=(path,), operations=())
             named = " or ".join(f"{path} of {group or 'the core group'}" for group in rule.api_groups)
-            possible = set().union(*(operations for of, operations in known.items() if is_named(written, *of)))
+            possible = {word for of, operations in known if is_named(written, *of) for word in operations}
             if not possible:
-                hint = did_you_mean(named, [f"{resource} of {group}" for group, resource in known])
+                hint = did_you_mean(named, [f"{resource} of {group}" for (group, resource), _ in known])
                 text = f"this kind doesn't evaluate {named}{hint}; it evaluates {what}"
             elif possible.isdisjoint(rule.operations) and "*" not in rule.operations:
                 there = ", ".join(word for word in OPERATIONS if word in possible)
@@ -147,10 +147,6 @@ def expect_judged(match: MatchSpec, rules: Sequence[ResourceRule], what: str) ->
             mistakes.append(SpecError(("match", "resourceRules", number, "resources", place), text))
     if mistakes:
         raise SpecErrors(mistakes)
-
-
-def _no_warnings(_spec: object, _workloads: object, /) -> tuple[()]:
-    return ()
 
 
 class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,7 +175,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     spec: type[PolicySpec]
     compile: Callable[[Any, Facts], object]
     rules: Callable[[Facts], tuple[ResourceRule, ...]]
-    lint: Callable[[Any, Collection[Workload]], Iterable[SpecWarning]] = _no_warnings
+    lint: Callable[[Any, Collection[Workload]], Iterable[SpecWarning]] = lambda *_: ()
     needs: Needs = NO_NEEDS
     order: int = 1
     template_outcome: Outcome = Outcome.WARN

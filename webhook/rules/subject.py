@@ -234,12 +234,9 @@ def _has_fewer_replicas(whole: Subject) -> bool:
 
 def _parse_old_template(template: object) -> Pod | None:
     """Return the Pod of a template before the update, or None if it was missing or could not be parsed."""
-    if template is None:
-        return None
-    try:
-        return pod_from_template(template, "")
-    except (MalformedObjectError, OverBoundError):
-        return None
+    with suppress(MalformedObjectError, OverBoundError):
+        return pod_from_template(template, "") if template is not None else None
+    return None
 
 
 def _pod_with(metadata: SubjectMetadata) -> Pod:

@@ -32,7 +32,7 @@ def test_json_has_exactly_the_fields_that_are_promised_in_their_order(check: Che
 
 
 TODAY = date(2026, 2, 20)
-ENDS = "the exemption ends on {last} (migration); extend it, or correct the objects that it exempts\n"
+ENDS = "the exemption ends on {last} (migration); extend it, or correct the objects\n"
 ENDED = "the exemption ended on {last} (migration); remove it, or extend it\n"
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def lint(spec: EvictionStrategySpec, workloads: Collection[Workload]) -> Iterator[SpecWarning]:
     """Yield the probable mistakes in a policy."""
-    yield from misspelt_kinds("distributed", spec.distributed, workloads)
-    yield from misspelt_kinds("replicated", spec.replicated, workloads)
-    yield from misspelt_kinds("stateful", spec.stateful, workloads)
+    yield from misspelt_kinds("distributed", spec.distributed.patterns, workloads)
+    yield from misspelt_kinds("replicated", spec.replicated.patterns, workloads)
+    yield from misspelt_kinds("stateful", spec.stateful.patterns, workloads)
     yield from never_denied(spec, spec.findings)

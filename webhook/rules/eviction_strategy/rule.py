@@ -27,12 +27,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.base.bounds import HINTED_AT_MOST
-from webhook.base.globs import Globs
 from webhook.kube.affinity import terms_of
 from webhook.kube.containers import writable_claim
 from webhook.model.decision import Outcome, Violation
 from webhook.policy.errors import SpecError
-from webhook.policy.match import ResourceRule
+from webhook.policy.match import rules_for
 from webhook.rules.concern import EVERYTHING, Concern, Keys
 from webhook.rules.eviction_strategy.lint import lint
 from webhook.rules.eviction_strategy.spec import EvictionStrategySpec
@@ -68,7 +67,6 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         labels: the eviction labels: interruptible and gracefully interruptible.
         keys: the keys of these.
-        names: the part of each key behind its prefix -> the label.
         left: domains, and suffixes of domains, that a ReservedLabels policy judges.
     """
 
@@ -76,11 +74,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
     levels: Levels
     labels: tuple[LabelSpec, LabelSpec]
     keys: frozenset[str]
-    names: Mapping[str, LabelSpec]
     left: tuple[str, ...]
-    stateful: Globs
-    distributed: Globs
-    replicated: Globs
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -129,8 +123,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                 id="contradiction",
                 reason="two eviction strategies contradict each other, and CoreWeave doesn't define which one applies",
                 field=_label(keys[0]),
-                detail=f"With {keys[0]}, the Pod is deleted at once. With {keys[1]}, the node waits for its grace "
-                "period.",
+                detail=f"With {keys[0]}, the Pod is deleted at once; with {keys[1]}, after its grace period.",
                 fix=f"remove {keys[0]} or this label",
                 yaml=_labels(self.spec.graceful),
             )
@@ -141,8 +134,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                 id="interrupted-state",
                 reason=f"{held}, and interruptible Pods are deleted without their grace period",
                 field=_label(keys[0]),
-                detail="CoreWeave advises against interruptible distributed training, single-instance databases, and "
-                "stateful services. Pods without either label are never evicted.",
+                detail="CoreWeave advises against it for such work. Pods without either label are never evicted.",
                 fix=f"remove {keys[0]}; if the Pod can save its work, use this label instead",
                 yaml=_labels(self.spec.graceful),
             )
@@ -151,8 +143,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                 id="grace-period",
                 reason=f"interruptible Pods don't get a grace period of {seconds} s: unsaved work is lost",
                 field="spec.terminationGracePeriodSeconds",
-                detail="CoreWeave does not wait for the full grace period of interruptible Pods, and a drain ends "
-                f"after {self.spec.drain_timeout_seconds} s.",
+                detail=f"CoreWeave doesn't wait for it, and a drain ends after {self.spec.drain_timeout_seconds} s.",
                 fix=f"make the Pod gracefully interruptible, and remove {keys[0]}",
                 yaml=_labels(self.spec.graceful),
             )
@@ -170,7 +161,6 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                     label,
                     f"{label.key} says {json.dumps(value[:_SHOWN])}, not {right}: it may have no effect",
                     _label(label.key),
-                    f"CoreWeave documents only {right}. A Pod without a strategy blocks the maintenance of its node.",
                     "remove it, or write",
                 )
             if value is None and label.key in pod.annotations:
@@ -178,7 +168,6 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                     label,
                     f"{label.key} has no effect as an annotation: the Pod is never evicted, and blocks its node",
                     f'metadata.annotations["{label.key}"]',
-                    "CoreWeave reads only labels.",
                     "move it to the labels",
                 )
         for key in islice(alike, _COMPARED_AT_MOST):
@@ -187,7 +176,6 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                     meant,
                     f"label {key[:_SHOWN]} has no effect: the Pod is never evicted, and blocks its node",
                     _label(key),
-                    f"CoreWeave reads {meant.key}.",
                     f"write this instead of {key[:_SHOWN]}",
                 )
         for label in self.labels if subject.template and not alike else ():
@@ -196,22 +184,21 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                     label,
                     f"{label.key} is on the {subject.request.kind.kind} and not on its Pods: they are never evicted",
                     "metadata.labels",
-                    "CoreWeave reads the labels of Pods, which come from the pod template. Pods without one block "
-                    "their node.",
                     "set it on the pod template",
                 )
 
     def _intended_label(self, key: str) -> LabelSpec | None:
         """Return the eviction label that a key was meant to be, or None if it is another policy's or another label."""
+        names = {label.key.rpartition("/")[2]: label for label in self.labels}
         prefix, slash, name = key.rpartition("/")
         if f".{prefix}".endswith(self.left):
             return None
         if not slash:
-            return self.names.get(name)
+            return names.get(name)
         if _VENDOR not in prefix or len(name) > HINTED_AT_MOST:
             return None
-        close = difflib.get_close_matches(name, self.names, n=1, cutoff=_CLOSE)
-        return self.names[close[0]] if close else None
+        close = difflib.get_close_matches(name, names, n=1, cutoff=_CLOSE)
+        return names[close[0]] if close else None
 
     def _bypassed(self, pod: Pod) -> Iterator[Violation]:
         tolerations = pod.spec.tolerations or []
@@ -243,16 +230,16 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             kinds.append(subject.request.kind.group_kind)
         for kind in kinds:
             shown = kind.partition(".")[0]
-            if self.distributed.match(kind):
+            if self.spec.distributed.match(kind):
                 return f"the Pods of a {shown} work in step"
-            if self.stateful.match(kind):
+            if self.spec.stateful.match(kind):
                 return f"the Pods of a {shown} hold state"
         if not subject.template:
             return ""
         workload = subject.workload
         if workload.indexed:
             return "the Pods of an indexed Job work in step"
-        if any(map(self.replicated.match, kinds)) and workload.replicas == 1:
+        if any(map(self.spec.replicated.match, kinds)) and workload.replicas == 1:
             claim = writable_claim(subject.pod)
             return f"its only replica writes to the claim `{claim}`" if claim else ""
         return ""
@@ -273,8 +260,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                 id="sunk-tolerations",
                 reason="a DaemonSet on SUNK nodes lacks their tolerations: its Pods are evicted there, or never start",
                 field="spec.tolerations",
-                detail=f"Missing: {', '.join(map(_shown, missing))}. A Slurm job waits until all Pods that don't "
-                "tolerate SUNK's lock are gone.",
+                detail=f"Missing: {', '.join(map(_shown, missing))}. A Slurm job waits until these Pods are gone.",
                 fix="add these",
                 yaml={"spec": {"tolerations": list(map(_tolerating, missing))}},
             )
@@ -286,7 +272,8 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
         return any(key.startswith(prefix) for key in keys)
 
 
-def _no_effect(meant: LabelSpec, reason: str, field: str, detail: str, lead: str) -> Violation:
+def _no_effect(meant: LabelSpec, reason: str, field: str, lead: str) -> Violation:
+    detail = f"CoreWeave reads only the label `{meant.key}: {meant.value}` of Pods. Others block their node."
     return Violation(id="no-effect", reason=reason, field=field, detail=detail, fix=lead, yaml=_labels(meant))
 
 
@@ -328,11 +315,7 @@ def _compile(spec: EvictionStrategySpec, facts: Facts) -> EvictionStrategy:  # n
         levels=Levels.of(vars(spec.findings)),
         labels=labels,
         keys=frozenset(label.key for label in labels),
-        names={label.key.rpartition("/")[2]: label for label in labels},
         left=tuple(f".{domain}" for domain in spec.left_to_reserved_labels),
-        stateful=Globs(spec.stateful),
-        distributed=Globs(spec.distributed),
-        replicated=Globs(spec.replicated),
     )
 
 
@@ -342,7 +325,7 @@ KIND: Final = PolicyKind(
     not_exported="it asks who owns a Pod, and where it can land",
     compile=_compile,
     lint=lint,
-    rules=lambda _: (ResourceRule(api_groups=("",), resources=("pods",), operations=("CREATE", "UPDATE")),),
+    rules=lambda _: rules_for([("", "pods")], "CREATE", "UPDATE"),
     order=2,
     template_outcome=Outcome.DENY,
     pods_only=True,

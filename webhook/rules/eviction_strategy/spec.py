@@ -2,8 +2,10 @@
 
 from typing import Annotated, Final, Literal
 
+from pydantic import Field
+
 from webhook.capacity.providers.schema import LabelSpec, TaintPatternSpec, TaintSpec
-from webhook.policy.common import EnforcementWord, KindGlob, Level, Model, NonEmpty, PolicySpec, Seconds
+from webhook.policy.common import EnforcementWord, KindPatterns, Level, Model, NonEmpty, PolicySpec, Seconds
 from webhook.policy.schema_annotations import EnumDescriptions
 from webhook.policy.terms import Enforcement
 
@@ -11,6 +13,11 @@ _NO_EXECUTE: Final = "NoExecute"
 _EVICT: Final = "node.coreweave.cloud/evict"
 _RESERVED: Final = "node.coreweave.cloud/reserved"
 _LOCK: Final = "sunk.coreweave.com/lock"
+_DISTRIBUTED: Final = (
+    *("*Job.kubeflow.org", "TrainJob.trainer.kubeflow.org", "JobSet.jobset.x-k8s.io"),
+    *("LeaderWorkerSet.leaderworkerset.x-k8s.io", "Job.batch.volcano.sh"),
+)
+_REPLICATED: Final = ("Deployment.apps", "ReplicaSet.apps", "ReplicationController", "Rollout.argoproj.io")
 
 
 class EvictionFindingsSpec(Model):
@@ -48,19 +55,11 @@ class EvictionStrategySpec(PolicySpec):
     """Taints: a Pod that tolerates one is evicted without its grace period."""
     drain_timeout_seconds: Seconds = 180
     """How long maintenance waits for other Pods."""
-    stateful: tuple[KindGlob, ...] = ("StatefulSet.apps",)
+    stateful: KindPatterns = Field(default=("StatefulSet.apps",), validate_default=True)
     """Kinds whose Pods hold state, as Kind.group (globs)."""
-    distributed: tuple[KindGlob, ...] = (
-        *("*Job.kubeflow.org", "TrainJob.trainer.kubeflow.org", "JobSet.jobset.x-k8s.io"),
-        *("LeaderWorkerSet.leaderworkerset.x-k8s.io", "Job.batch.volcano.sh"),
-    )
+    distributed: KindPatterns = Field(default=_DISTRIBUTED, validate_default=True)
     """Kinds whose Pods work in lockstep, as Kind.group (globs). Indexed Jobs always do."""
-    replicated: tuple[KindGlob, ...] = (
-        "Deployment.apps",
-        "ReplicaSet.apps",
-        "ReplicationController",
-        "Rollout.argoproj.io",
-    )
+    replicated: KindPatterns = Field(default=_REPLICATED, validate_default=True)
     """Kinds that are stateful with one replica and a writable claim, as Kind.group (globs)."""
     sunk_nodes: Annotated[
         Literal["named", "all"],

@@ -19,7 +19,7 @@ _CLASSES: Final = (BATCH, CHECKPOINTING, QUEUE_WORKER, STATELESS)
 
 def lint(spec: GracefulTerminationSpec, workloads: Collection[Workload]) -> Iterator[SpecWarning]:
     """Yield the probable mistakes in a policy."""
-    yield from misspelt_kinds("trainingOperators", spec.training_operators, workloads)
+    yield from misspelt_kinds("trainingOperators", spec.training_operators.patterns, workloads)
     for name in spec.classes:
         if hint := hint_for(name.rstrip(string.digits), _CLASSES):
             yield SpecWarning(("classes", name), f"adds a new class{hint}")

@@ -17,7 +17,7 @@ from webhook.kube.hooks import hook_sleeps, longest_sleep, spelled, unknown_hook
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
 from webhook.model.decision import Outcome, Violation, warning
 from webhook.policy.errors import did_you_mean
-from webhook.rules.protocol import pod_noun, run_on_demand
+from webhook.rules.protocol import NOT_MUTATED, pod_noun, run_on_demand
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from webhook.rules.subject import Subject
 
 _GRACE: Final = "spec.terminationGracePeriodSeconds"
-_NOT_THERE: Final = "The mutating webhook was skipped, or something undid its change, or the policy only audits."
 _LONGEST_WORD: Final = 40
 """Characters of an unknown word that a finding repeats: an annotation may have 256 KiB."""
 
@@ -96,7 +95,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
                 id="grace-not-set",
                 reason=f"a grace period of {current} s should be {self.grace} s on this capacity",
                 field=_GRACE,
-                detail=f"{self.budget}. The Pod's class is `{self.workload_class}`. {_NOT_THERE}",
+                detail=f"{self.budget}. The Pod's class is `{self.workload_class}`. {NOT_MUTATED}",
                 fix=f"set `terminationGracePeriodSeconds: {self.grace}`, {self._or_keep('grace-period')}",
             )
         elif self.grace > self.budget.seconds:
@@ -108,8 +107,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
                 id="no-grace-period",
                 reason="a grace period of 0 s kills the Pod without SIGTERM",
                 field=_GRACE,
-                detail="A reclaim, like every deletion, kills the Pod at once. It saves nothing, and no preStop hook "
-                "runs.",
+                detail="Every deletion kills the Pod at once: it saves nothing, and no preStop hook runs.",
                 fix=f"remove `terminationGracePeriodSeconds: 0`, {self._or_keep('grace-period')}",
             )
         for sleep in hook_sleeps(pod):
@@ -171,13 +169,12 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
             reason, why = f"no preStop sleep of {seconds} s can be injected: {self.no_handler}", ""
             fix = f"give each container a preStop hook that waits {seconds} s"
         else:
-            reason, why = f"the preStop sleep of {seconds} s is missing", f" {_NOT_THERE}"
+            reason, why = f"the preStop sleep of {seconds} s is missing", f" {NOT_MUTATED}"
             fix = f"give each container `lifecycle: {dump_on_one_line({'preStop': as_json(handler)})}`"
         return warning(
             id="pre-stop-impossible" if handler is None else "pre-stop-missing",
             reason=reason,
             field=f"spec.containers[{self.sleepless[0]}].lifecycle",
-            detail=f"Requests still arrive when a Pod starts to stop. Without the sleep, SIGTERM comes at once to "
-            f"{names}.{why}",
+            detail=f"Requests still arrive when a Pod starts to stop, and SIGTERM comes at once to {names}.{why}",
             fix=f"{fix}, {self._or_keep('pre-stop')}",
         )

@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.base.globs import Globs
 from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.target import NotTargeting, Target, kept_fields
 from webhook.capacity.placement.workload_class import CLASS_LABEL, derive_class
@@ -70,7 +69,6 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
     """The compiled rule."""
 
     spec: GracefulTerminationSpec
-    training_operators: Globs
     targeting: Targeting
     budgets: GraceBudgets
 
@@ -99,7 +97,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
     def plan(self, subject: Subject, context: Context) -> TerminationPlan | None:
         """Return the plan for a Pod, or None if the Pod is left as it is; the trace says why."""
         say = subject.trace.say
-        target = self._target(subject, context)
+        target = self.targeting.target(subject, context.view)
         if isinstance(target, NotTargeting):
             budget, gpu = self.budgets.of_pools(target.chosen), any(pool.gpu is Gpu.YES for pool in target.chosen)
         elif target.pools is not None and not target.nodes:
@@ -122,9 +120,9 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
 
         pod = subject.pod
         named = pod.labels.get(CLASS_LABEL, "")
-        name, because = (
-            (named, "its label") if named in self.spec.classes else derive_class(pod, self.training_operators, gpu=gpu)
-        )
+        name, because = named, "its label"
+        if named not in self.spec.classes:
+            name, because = derive_class(pod, self.spec.training_operators, gpu=gpu)
         workload_class = self.spec.classes[name]
         say("class %s: %s", name, because)
 
@@ -156,12 +154,6 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
             target=target,
             only_prefers=only_prefers,
         )
-
-    def _target(self, subject: Subject, context: Context) -> Target | NotTargeting:
-        request = subject.request
-        if not subject.template and (subject.operation != "CREATE" or request.path != "pods"):
-            return NotTargeting("grace period and hooks can only be set when a Pod is created")
-        return self.targeting.target(subject, context.view)
 
     def _grace(self, pod: Pod, workload_class: ClassSpec, budget: int, keeps: frozenset[str]) -> int:
         """Return the grace period that the Pod is to have."""
@@ -202,7 +194,6 @@ def _compile(spec: GracefulTerminationSpec, facts: Facts) -> GracefulTermination
             raise SpecError(("classes", name, "preStopSeconds"), f"{problem}; it must be less than graceSeconds")
     return GracefulTermination(
         spec=spec,
-        training_operators=Globs(spec.training_operators),
         targeting=Targeting.of_policy(spec, facts),
         budgets=GraceBudgets(facts.providers),
     )

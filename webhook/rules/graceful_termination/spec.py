@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, QUEUE_WORKER, STATELESS
-from webhook.policy.common import DecidingSpec, KindGlob, Model, Seconds
+from webhook.policy.common import DecidingSpec, KindPatterns, Model, Seconds
 from webhook.policy.errors import quoted_value
 from webhook.policy.schema_annotations import EnumDescriptions, TextPattern
 
@@ -52,6 +52,9 @@ DEFAULT_CLASSES: Final[Mapping[str, ClassSpec]] = {
 }
 
 
+_TRAINING: Final = tuple(f"{kind}Job.kubeflow.org" for kind in ("PyTorch", "MPI", "TF", "JAX", "XGBoost", "Paddle"))
+
+
 def _with_defaults(classes: dict[str, ClassSpec]) -> dict[str, ClassSpec]:
     return {**DEFAULT_CLASSES, **classes}
 
@@ -91,7 +94,5 @@ class GracefulTerminationSpec(DecidingSpec):
         default=dict(DEFAULT_CLASSES)
     )
     """Workload classes, in addition to the default ones."""
-    training_operators: tuple[KindGlob, ...] = tuple(
-        f"{kind}Job.kubeflow.org" for kind in ("PyTorch", "MPI", "TF", "JAX", "XGBoost", "Paddle")
-    )
+    training_operators: KindPatterns = Field(default=_TRAINING, validate_default=True)
     """Owners, as `Kind.group` (globs), whose Pods with GPUs are `checkpointing`. Jobs always are."""

@@ -12,14 +12,13 @@ import msgspec
 from webhook.documents.model import filling_in, placeholder_in
 from webhook.documents.yaml_writer import dump
 from webhook.model.decision import Outcome, Violation
-from webhook.rules.node_pool_rules.message import MessageTemplate, on_one_line
+from webhook.rules.node_pool_rules.message import on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from webhook.capacity.providers.query import Query
     from webhook.model.decision import Trace
-    from webhook.rules.node_pool_rules.spec import FieldSpec
+    from webhook.rules.node_pool_rules.spec import CheckSpec, FieldSpec
 
 _NAMED: Final = 4
 """Names that a finding lists before it only counts the rest."""
@@ -27,24 +26,15 @@ _NAMED: Final = 4
 _SHOWN: Final = 60
 """Characters of a user's value that are repeated: a finding is read in a terminal."""
 
-_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
-    "string": (str,),
-    "integer": (int,),
-    "boolean": (bool,),
-    "object": (dict,),
-    "array": (list,),
-}
-_NO_INTEGER: Final = 2**63
-"""From here on, a JSON number is read as one with decimals."""
+_TYPES: Final[Mapping[str, type]] = {"string": str, "integer": int, "boolean": bool, "object": dict, "array": list}
 _NAMES: Final[Mapping[type, str]] = {
     str: "a string",
     int: "an integer",
-    float: "a number with decimals",
+    float: "a number with decimals, or a very large one",
     bool: "a boolean",
     dict: "an object",
     list: "an array",
 }
-TYPES: Final = tuple(_TYPES)
 
 
 class FieldRule(msgspec.Struct, frozen=True):
@@ -55,26 +45,23 @@ class FieldRule(msgspec.Struct, frozen=True):
     """
 
     part: str
-    query: Query
     spec: FieldSpec
 
     def judge(self, value: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[Violation]:
         """Yield a violation for each mistake in the field, unless the request does not change it."""
-        spec, given = self.spec, self.query(value)
-        before = self.query(old) if old is not None else None
+        spec, query = self.spec, self.spec.path
+        given, before = query(value), query(old) if old is not None else None
         if old is not None and same(given, before):
             return
-        path = self.query.text
+        path = query.text
         if given is None or given == "":
             if spec.required:
-                fix, problem = f"add it{self._example()}", self.query.answer(value)[1]
+                fix, problem = f"add it{self._example()}", query.answer(value)[1]
                 yield self._violation("required", f"{path} is missing", "", fix, problem)
             return
-        if spec.type and type(given) not in _TYPES[spec.type]:
-            wanted = _NAMES[_TYPES[spec.type][0]]
+        if spec.type and type(given) is not _TYPES[spec.type]:
+            wanted = _NAMES[_TYPES[spec.type]]
             kind = _NAMES.get(type(given), "something else")
-            if isinstance(given, float) and abs(given) >= _NO_INTEGER:
-                kind = "a number that is too large"
             reason = f"{path} is {kind}, not {wanted}"
             written = json.dumps(on_one_line(given)) if isinstance(given, str) else on_one_line(given)
             fix = f"write {wanted}{self._example()}"
@@ -97,7 +84,7 @@ class FieldRule(msgspec.Struct, frozen=True):
         return Violation(
             id=what,
             reason=reason,
-            field=self.query.text,
+            field=self.spec.path.text,
             detail=" ".join(filter(None, (detail, self.spec.detail))),
             fix=filling_in(given) or fix,
             part=self.part,
@@ -105,7 +92,7 @@ class FieldRule(msgspec.Struct, frozen=True):
         )
 
     def _example(self) -> str:
-        return "" if self.spec.example is None else f", for example:\n{as_yaml(self.query.text, self.spec.example)}"
+        return "" if self.spec.example is None else f", for example:\n{as_yaml(self.spec.path.text, self.spec.example)}"
 
     def _spelt(self, text: str) -> str:
         return text.casefold() if self.spec.any_case else text
@@ -115,57 +102,45 @@ _NUMBERS: Final = (int, float)
 """Types that are never false in JMESPath, not even 0."""
 
 
-class Check(msgspec.Struct, frozen=True, kw_only=True):
+class Check(msgspec.Struct, frozen=True):
     """A condition across fields that must not hold.
 
     Attributes:
         part: its place in the policy, and the first of its fields.
-        when: the condition; it holds if its result is neither empty, false nor null.
-        fields: the fields it reads: an update that changes none of them is not judged.
-        outcome: the greatest outcome of its finding.
     """
 
     part: str
-    when: Query
-    fields: tuple[Query, ...]
-    message: MessageTemplate
-    detail: MessageTemplate
-    fix: MessageTemplate
-    outcome: Outcome
+    spec: CheckSpec
 
     def judge(self, value: Mapping[str, Any], old: Mapping[str, Any] | None) -> Violation | None:
         """Return the violation at the first field that the request changes, or None if there is none."""
-        changed = self.fields
-        if old is not None:
-            changed = tuple(field for field in self.fields if not same(field(value), field(old)))
+        spec, outcome = self.spec, Outcome[self.spec.enforcement.name]
+        changed = [field for field in spec.fields if old is None or not same(field(value), field(old))]
         if not changed:
             return None
-        holds, problem = self.when.search(value)
+        holds, problem = spec.when.search(value)
         if problem:
-            return self._undecided(changed[0].text, problem)
+            return Violation(
+                id="check-failed",
+                reason=f"can't evaluate a check of {changed[0].text}: {problem}",
+                field=problem.partition(" ")[0],
+                detail=f"`{on_one_line(spec.when.text)}` fails on the object.",
+                fix="give the field the type that its schema has, or correct the check",
+                outcome=outcome,
+                unknown=True,
+            )
         if not holds and type(holds) not in _NUMBERS:
             return None
-        filling = filling_in([field.answer(value) for field in self.fields])
+        filling = filling_in([field.answer(value) for field in spec.fields])
         return Violation(
             id="check",
-            reason=self.message(value),
+            reason=spec.message(value),
             field=changed[0].text,
-            detail=self.detail(value),
-            fix=filling or self.fix(value),
-            outcome=self.outcome,
+            detail=spec.detail(value),
+            fix=filling or spec.fix(value),
+            outcome=outcome,
             part=self.part,
             unknown=bool(filling),
-        )
-
-    def _undecided(self, field: str, problem: str) -> Violation:
-        return Violation(
-            id="check-failed",
-            reason=f"can't evaluate a check of {field}: {problem}",
-            field=problem.partition(" ")[0],
-            detail=f"`{on_one_line(self.when.text)}` fails on the object.",
-            fix="give the field the type that its schema has, or correct the check",
-            outcome=self.outcome,
-            unknown=True,
         )
 
 
@@ -193,7 +168,7 @@ class ResourceChecks(msgspec.Struct, frozen=True):
             if failure is None:
                 continue
             # What is wrong with a field is said once, and not by each check that fails on it.
-            if failure.unknown and not wrong.isdisjoint({failure.field, *(field.text for field in check.fields)}):
+            if failure.unknown and not wrong.isdisjoint({failure.field, *(field.text for field in check.spec.fields)}):
                 continue
             wrong.add(failure.field)
             yield failure

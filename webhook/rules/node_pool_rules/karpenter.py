@@ -15,7 +15,7 @@ from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
 from webhook.capacity.providers.query import Query
 from webhook.capacity.providers.requirements import Requirements, read_requirements
 from webhook.model.decision import Violation
-from webhook.rules.node_pool_rules.budgets import BUDGETS, judge_pool_budgets, malformed_budgets
+from webhook.rules.node_pool_rules.budgets import BUDGETS, judge_budgets
 from webhook.rules.node_pool_rules.checks import as_yaml, same
 from webhook.rules.node_pool_rules.message import on_one_line
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.capacity.providers.pool import Pool
+    from webhook.rules.node_pool_rules.spec import DiversificationSpec
 
 GROUP: Final = "karpenter.sh"
 RESOURCE: Final = "nodepools"
@@ -42,7 +43,7 @@ _AWS_TYPE: Final = re.compile(
 
 
 class Diversity(msgspec.Struct, frozen=True):
-    """Counts of instance types, generations and zones: at most of a pool (None: unknown), at least of a policy."""
+    """The most instance types, generations and zones that a pool can have; None if unknown."""
 
     types: int | None
     generations: int | None
@@ -50,7 +51,7 @@ class Diversity(msgspec.Struct, frozen=True):
 
 
 def judge_karpenter(
-    value: Mapping[str, Any], old: Mapping[str, Any] | None, pool: Pool, wanted: Diversity
+    value: Mapping[str, Any], old: Mapping[str, Any] | None, pool: Pool, wanted: DiversificationSpec
 ) -> Iterator[Violation]:
     """Yield the violations of a NodePool, read as ``pool``, in the fields that the request changes.
 
@@ -60,11 +61,10 @@ def judge_karpenter(
         yield from _judge_requirements(value, pool, wanted)
     budgets = BUDGETS(value)
     if old is None or not same(budgets, BUDGETS(old)):
-        yield from malformed_budgets(budgets)
-        yield from judge_pool_budgets(budgets)
+        yield from judge_budgets(budgets)
 
 
-def _judge_requirements(value: Mapping[str, Any], pool: Pool, wanted: Diversity) -> Iterator[Violation]:
+def _judge_requirements(value: Mapping[str, Any], pool: Pool, wanted: DiversificationSpec) -> Iterator[Violation]:
     labels = _LABELS(value)
     readable = labels if isinstance(labels, dict) and len(labels) <= POOL_ITEMS else {}
     given = {key: text for key, text in readable.items() if isinstance(text, str)}
@@ -74,8 +74,7 @@ def _judge_requirements(value: Mapping[str, Any], pool: Pool, wanted: Diversity)
             id="contradicting-requirements",
             reason=f"no node can meet the requirements on {key}",
             field=_REQUIREMENTS.text,
-            detail="All requirements on one label, and the pool's own labels, must hold together; these contradict "
-            "each other, and Karpenter never launches a node.",
+            detail="All requirements on a label must hold together, so Karpenter never launches a node.",
             fix="leave one requirement on the label, for example:\n"
             + as_yaml(_REQUIREMENTS.text, [{"key": key, "operator": "In", "values": ["<the intended value>"]}]),
         )
@@ -84,16 +83,16 @@ def _judge_requirements(value: Mapping[str, Any], pool: Pool, wanted: Diversity)
         yield from _judge_diversity(requirements, group if group in _AWS_DOMAINS else "", wanted)
 
 
-def _judge_diversity(requirements: Requirements, domain: str, wanted: Diversity) -> Iterator[Violation]:
+def _judge_diversity(requirements: Requirements, domain: str, wanted: DiversificationSpec) -> Iterator[Violation]:
     has = diversity_of(requirements, domain)
     short = {
         noun: f"{have} {noun}{'' if have == 1 else 's'} (of at least {want})"
         for noun, have, want in (
-            ("instance type", has.types, wanted.types),
+            ("instance type", has.types, wanted.instance_types),
             ("generation", has.generations, wanted.generations),
             ("zone", has.zones, wanted.zones),
         )
-        if have is not None and want is not None and have < want
+        if have is not None and have < want
     }
     if not short:
         return

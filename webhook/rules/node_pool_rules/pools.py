@@ -55,8 +55,7 @@ def judge_pool(
             id="diversification",
             reason=f"a spot pool of one instance type is reclaimed all at once: {pool.instance_type}",
             field=reader.instance_type.place(value) if reader.instance_type is not None else "",
-            detail="Spot capacity is reclaimed by instance type and zone. With several types, the nodes of the other "
-            "types stay.",
+            detail="Spot capacity is reclaimed by instance type and zone: nodes of other types stay.",
             fix="list several types of the same size, as many as its Pods can run on",
         )
     new = [problem for problem in pool.problems if problem not in was and problem.partition(" ")[0] not in reported]
@@ -67,8 +66,7 @@ def judge_pool(
             id="unreadable",
             reason=f"{pool} can't be read in full",
             field=new[0].partition(" ")[0],
-            detail=f"{'; '.join(new)}. spotgate judges the rest of the pool. Facts that depend on these fields are "
-            "unknown.",
+            detail=f"{'; '.join(new)}. Facts that depend on these fields are unknown.",
             fix=filling_in(new) or f"use the types and values from the schema of {pool.kind}",
             unknown=bool(placeholder_in(new)),
         )
@@ -103,8 +101,7 @@ def _without_taint(where: Query, reader: PoolReader, provider: Provider, pool: P
         id="spot-without-taint",
         reason=f"{pool} has no taint that repels Pods that don't ask for spot",
         field=where.field,
-        detail=f"{provider.title} adds no taint. The scheduler can place critical Pods there, and a reclaim kills "
-        "them.",
+        detail=f"{provider.title} adds no taint. Critical Pods can run there, and a reclaim kills them.",
         fix=fix,
     )
 
@@ -142,7 +139,6 @@ def _unknown(
         id="unknown-instance-type",
         reason=f"unknown {what} {some(names)}: no list contains {'them' if several else 'it'}",
         field=field.field if field is not None else "",
-        detail="A spot pool of an unknown type counts as GPU and needs an on-demand fallback. An on-demand pool of "
-        "an unknown type is no GPU fallback. The provider may accept a wrong name and never deliver a node.",
+        detail="A spot pool of an unknown type needs an on-demand fallback, and an on-demand pool of one is none.",
         fix=" ".join(filter(None, (meant.removeprefix(", "), add))),
     )

@@ -29,16 +29,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.capacity.providers.provider import readers_by_resource
-from webhook.capacity.providers.query import Query
-from webhook.model.decision import Outcome
 from webhook.policy.errors import SpecError, did_you_mean
-from webhook.policy.match import ResourceRule, is_named
+from webhook.policy.match import ResourceRule, is_named, rules_for
 from webhook.policy.terms import Enforcement
 from webhook.rules.node_pool_rules.checks import Check, FieldRule, ResourceChecks
-from webhook.rules.node_pool_rules.karpenter import GROUP, RESOURCE, Diversity, judge_karpenter
-from webhook.rules.node_pool_rules.message import MessageTemplate
+from webhook.rules.node_pool_rules.karpenter import GROUP, RESOURCE, judge_karpenter
 from webhook.rules.node_pool_rules.pools import judge_pool
-from webhook.rules.node_pool_rules.spec import NodePoolRulesSpec
+from webhook.rules.node_pool_rules.spec import DiversificationSpec, NodePoolRulesSpec
 from webhook.rules.protocol import Levels, PolicyKind, expect_judged
 
 if TYPE_CHECKING:
@@ -48,7 +45,6 @@ if TYPE_CHECKING:
     from webhook.model.decision import Violation
     from webhook.policy.common import ResourceRuleSpec
     from webhook.rules.context import Context
-    from webhook.rules.node_pool_rules.spec import CheckSpec
     from webhook.rules.protocol import Facts
     from webhook.rules.subject import Subject
 
@@ -60,15 +56,13 @@ class NodePoolRules(msgspec.Struct, frozen=True):
     """The compiled rule; checks and readers are by API group and plural resource name.
 
     Attributes:
-        declared: the fields that the checks of a resource declare.
         wanted: the least diversity of Karpenter's spot pools.
     """
 
     checks: Mapping[tuple[str, str], ResourceChecks]
-    declared: Mapping[tuple[str, str], frozenset[str]]
     readers: Mapping[tuple[str, str], ResourceReader]
     providers: Mapping[str, Provider]
-    wanted: Diversity
+    wanted: DiversificationSpec
     levels: Levels
 
     @property
@@ -91,24 +85,11 @@ class NodePoolRules(msgspec.Struct, frozen=True):
         reader = readers.of(value)
         pool = reader.read(value)
         before = readers.read(old) if old is not None else None
-        reported = self.declared.get(key, frozenset()) & {violation.field for violation in violations}
+        declared = {field.spec.path.text for field in checks.fields} if checks is not None else set()
+        reported = declared & {violation.field for violation in violations}
         yield from self.levels.lowered(judge_pool(reader, self.providers[pool.provider], pool, before, value, reported))
         if key == _KARPENTER:
             yield from self.levels.lowered(judge_karpenter(value, old, pool, self.wanted))
-
-
-def _checks(specs: tuple[CheckSpec, ...], where: str) -> Iterator[Check]:
-    for number, spec in enumerate(specs):
-        if spec.enforcement is not Enforcement.OFF:
-            yield Check(
-                part=f"{where}.checks[{number}] {spec.fields[0]}",
-                when=spec.when,
-                fields=tuple(map(Query, spec.fields)),
-                message=MessageTemplate(spec.message),
-                detail=MessageTemplate(spec.detail),
-                fix=MessageTemplate(spec.fix),
-                outcome=Outcome[spec.enforcement.name],
-            )
 
 
 def _compile(spec: NodePoolRulesSpec, facts: Facts) -> NodePoolRules:
@@ -126,24 +107,22 @@ def _compile(spec: NodePoolRulesSpec, facts: Facts) -> NodePoolRules:
         if problem:
             raise SpecError(("resources", number, "resource"), problem)
         where = f"resources[{number}]"
-        fields = (
-            FieldRule(f"{where}.fields[{index}] {field.path}", Query(field.path), field)
-            for index, field in enumerate(item.fields)
+        checks[key] = ResourceChecks(
+            tuple(FieldRule(f"{where}.fields[{n}] {field.path.text}", field) for n, field in enumerate(item.fields)),
+            tuple(
+                Check(f"{where}.checks[{index}] {check.fields[0].text}", check)
+                for index, check in enumerate(item.checks)
+                if check.enforcement is not Enforcement.OFF
+            ),
         )
-        checks[key] = ResourceChecks(tuple(fields), tuple(_checks(item.checks, where)))
-    own = (ResourceRule(api_groups=(group,), resources=(name,), operations=_OPERATIONS) for group, name in checks)
     what = "node pools that a CapacityProvider reads, and what its own `resources` describes"
-    expect_judged(spec.match, (*_rules(facts), *own), what)
+    expect_judged(spec.match, (*_rules(facts), *rules_for(checks, *_OPERATIONS)), what)
     karpenter, diversity = spec.karpenter, spec.karpenter.diversification
     return NodePoolRules(
         checks=checks,
-        declared={
-            key: frozenset(field.query.text for field in resource_checks.fields)
-            for key, resource_checks in checks.items()
-        },
         readers=readers_by_resource(facts.providers.values()),
         providers=facts.providers,
-        wanted=Diversity(diversity.instance_types, diversity.generations, diversity.zones),
+        wanted=diversity,
         levels=Levels.of(
             {
                 "superchip-on-spot": spec.superchip_on_spot,
@@ -160,10 +139,7 @@ def _compile(spec: NodePoolRulesSpec, facts: Facts) -> NodePoolRules:
 
 
 def _rules(facts: Facts) -> tuple[ResourceRule, ...]:
-    kinds = sorted({*readers_by_resource(facts.providers.values()), _KARPENTER})
-    return tuple(
-        ResourceRule(api_groups=(group,), resources=(resource,), operations=_OPERATIONS) for group, resource in kinds
-    )
+    return rules_for(sorted({*readers_by_resource(facts.providers.values()), _KARPENTER}), *_OPERATIONS)
 
 
 KIND: Final = PolicyKind(

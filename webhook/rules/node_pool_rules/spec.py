@@ -1,33 +1,30 @@
 """Define the ``spec`` of NodePoolRules."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, JsonValue, StrictInt, WithJsonSchema, model_validator
+from pydantic import Field, JsonValue, StrictInt, WithJsonSchema, model_validator
 
+from webhook.capacity.providers.query import Query
 from webhook.capacity.providers.reader_schema import JMESPath
 from webhook.policy.common import EnforcementWord, Flag, Model, NonEmpty, PolicySpec
-from webhook.policy.schema_annotations import TextPattern
+from webhook.policy.schema_annotations import Parsed, TextPattern
 from webhook.policy.terms import Enforcement
 from webhook.rules.node_pool_rules.message import MessageTemplate
 
 AtLeast = Annotated[StrictInt, Field(ge=1, le=100)]
 
 
-def _check_text(text: str) -> str:
-    MessageTemplate(text)
-    return text
-
-
-FieldPathText = Annotated[
-    str, TextPattern(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*", "a field path, as spec.targetNodes")
-]
-MessageText = Annotated[str, AfterValidator(_check_text)]
+_FIELD_PATH: Final = TextPattern(
+    r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*", "a field path, as spec.targetNodes"
+)
+FieldQuery = Annotated[Query, Parsed(Annotated[str, _FIELD_PATH], Query)]
+MessageText = Annotated[MessageTemplate, Parsed(str, MessageTemplate)]
 
 
 class FieldSpec(Model):
     """One field, as in the schema of its resource."""
 
-    path: FieldPathText
+    path: FieldQuery
     """Field path, as spec.targetNodes."""
     type: Literal["string", "integer", "boolean", "object", "array"] | None = None
     """The JSON type."""
@@ -60,13 +57,13 @@ class CheckSpec(Model):
 
     when: JMESPath
     """JMESPath; the object is wrong unless the result is empty, false, or null."""
-    fields: tuple[FieldPathText, ...] = Field(min_length=1)
+    fields: tuple[FieldQuery, ...] = Field(min_length=1)
     """Field paths. An update that changes none of them isn't judged."""
-    message: Annotated[MessageText, Field(min_length=1)]
+    message: Annotated[MessageTemplate, Parsed(NonEmpty, MessageTemplate)]
     """What is wrong, in one sentence."""
-    detail: MessageText = ""
+    detail: MessageText = Field(default="", validate_default=True)
     """Why it matters."""
-    fix: MessageText = ""
+    fix: MessageText = Field(default="", validate_default=True)
     """What to change. YAML keeps its shape."""
     enforcement: EnforcementWord = Enforcement.DENY
     """The outcome, at most the policy's `enforcement`."""

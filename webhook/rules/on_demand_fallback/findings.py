@@ -74,10 +74,7 @@ class FallbackFindings(msgspec.Struct, frozen=True):
         machines = change.reader.machines
         unlisted = machines.unlisted(spot)
         if unlisted:
-            detail.append(
-                f"CapacityProvider {spot.provider} doesn't list these instance types, so they count as "
-                f"GPU: {', '.join(unlisted)}."
-            )
+            detail.append(f"CapacityProvider {spot.provider} doesn't list {', '.join(unlisted)}: it counts as GPU.")
         elif spot.gpu is Gpu.UNKNOWN and machines.classify(spot.instance_type.split(", ")) is Gpu.ANY:
             detail.append(f"Some of its instance types have GPUs, and {title} can choose any of them.")
         if spot.problems:
@@ -136,8 +133,7 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             id="other-zone",
             reason=f"{_spot_pools(spots)} can only fall back to another zone",
             field=change.field,
-            detail=f"{spot} is in {_zones([spot])}, {_names(fallbacks)} in {theirs}: volumes can't move to another "
-            "zone.",
+            detail=f"{spot} is in {_zones([spot])}, {_names(fallbacks)} in {theirs}. Volumes can't move there.",
             fix=f"create an on-demand pool in {_zones([spot])} too",
             outcome=Outcome.WARN,
         )

@@ -39,7 +39,7 @@ from webhook.capacity.view import Needs
 from webhook.kube.filling import items_of, mapping
 from webhook.model.decision import Outcome
 from webhook.policy.errors import SpecError, did_you_mean
-from webhook.policy.match import ResourceRule
+from webhook.policy.match import rules_for
 from webhook.rules.on_demand_fallback.findings import (
     OWNERS,
     FallbackFindings,
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from webhook.capacity.view import ClusterView
     from webhook.model.decision import Violation
     from webhook.model.review import Request
+    from webhook.policy.match import ResourceRule
     from webhook.rules.context import Context
     from webhook.rules.protocol import Facts
     from webhook.rules.subject import Subject
@@ -150,8 +151,6 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         request = subject.request
         ref = (readers.any.kind, request.namespace, request.name)
         users = {pool.identity: pool for pool in view.pools if pool.template == ref}
-        if not users:
-            subject.trace.say("no pool refers to %s %s", readers.any.kind, request.name)
         before = {key: with_template(pool, old) for key, pool in users.items()}
         after = {
             key: with_template(pool, new)
@@ -170,7 +169,9 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         request, new = subject.request, subject.object
         scaled = request.sub_resource == "scale"
         owned = _gets_owners(subject)
-        same = _same_size(subject) and not owned
+        # An autoscaler may set the size by annotations.
+        noted, notes = (mapping(value, "metadata", "annotations") for value in (subject.old_object, new))
+        same = not owned and _same_spec(subject) and noted == notes
         if subject.operation == "CREATE" or (request.sub_resource and not scaled) or same:
             subject.trace.say("the request takes no nodes from any pool")
             return
@@ -284,12 +285,6 @@ def _same_spec(subject: Subject) -> bool:
     return old is not None and new is not None and "spec" in old and old["spec"] == new.get("spec")
 
 
-def _same_size(subject: Subject) -> bool:
-    """Return whether neither ``spec`` changes nor the annotations by which an autoscaler sets the size."""
-    old, new = subject.old_object, subject.object
-    return _same_spec(subject) and mapping(old, "metadata", "annotations") == mapping(new, "metadata", "annotations")
-
-
 def _gets_owners(subject: Subject) -> bool:
     """Return whether an UPDATE replaces all owners of the object.
 
@@ -298,12 +293,9 @@ def _gets_owners(subject: Subject) -> bool:
     old, new = subject.old_object, subject.object
     if old is None or new is None or subject.request.sub_resource:
         return False
-    before, after = _owners(old), _owners(new)
+    owners = (items_of(mapping(value, "metadata"), "ownerReferences") for value in (old, new))
+    before, after = ({str(owner.get("uid")) for owner in of_value} for of_value in owners)
     return bool(after) and before.isdisjoint(after)
-
-
-def _owners(value: dict[str, Any]) -> set[str]:
-    return {str(owner.get("uid")) for owner in items_of(mapping(value, "metadata"), "ownerReferences")}
 
 
 def _changed_field(reader: PoolReader, before: Pool | None, after: Pool | None, value: dict[str, Any]) -> str:
@@ -349,10 +341,8 @@ def _rules(facts: Facts) -> tuple[ResourceRule, ...]:
     pools, sizers = readers_by_resource(providers), sizers_by_resource(providers)
     writes = dict.fromkeys(pools, ("CREATE", "UPDATE", "DELETE")) | dict.fromkeys(sizers, ("UPDATE", "DELETE"))
     scaled = [key for key in writes if (sizers[key][0] if key in sizers else pools[key].any).scale]
-    return (
-        *(ResourceRule(api_groups=(key[0],), resources=(key[1],), operations=writes[key]) for key in writes),
-        *(ResourceRule(api_groups=(key[0],), resources=(f"{key[1]}/scale",), operations=("UPDATE",)) for key in scaled),
-    )
+    of_objects = (rule for key in writes for rule in rules_for([key], *writes[key]))
+    return (*of_objects, *rules_for([(group, f"{name}/scale") for group, name in scaled], "UPDATE"))
 
 
 KIND: Final = PolicyKind(

@@ -25,8 +25,5 @@ def lint(spec: ReservedLabelsSpec, workloads: Collection[Workload]) -> Iterator[
     for number, rule in enumerate(rules):
         for place, resource in enumerate(rule.resources):
             if any(name == resource and is_named(rule, group, name) for group, name in named):
-                text = (
-                    f"never matches the pod templates of {resource}, only their own labels: also list pods "
-                    f'(apiGroups: [""], resources: [pods]), and the templates are judged with them'
-                )
+                text = f"never matches the pod templates of {resource}, only their own labels: also list pods"
                 yield SpecWarning(("match", "resourceRules", number, "resources", place), text)

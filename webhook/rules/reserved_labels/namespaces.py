@@ -59,7 +59,3 @@ def claims(
                     fix=view.remedy,
                     unknown=True,
                 )
-            else:
-                subject.trace.say(
-                    "%s is reserved for namespaces of %s, which this cluster doesn't use", what, provider.title
-                )

@@ -65,12 +65,10 @@ def _unknown(key: str, member: MetadataMember, field: str) -> Violation:
 
 def _misplaced(key: str, role: Role, member: MetadataMember, field: str) -> Violation:
     right = _MEMBERS[key]
+    effective = ("its Pods" if role.pods else "Pods") if key in _OF_PODS else "the object that you apply"
+    why = f"has no effect on {role.name}, only on {effective}"
     if right != member:
         why = f"has no effect: it must be {'a label' if right == 'labels' else 'an annotation'}"
-    elif key in _OF_PODS:
-        why = f"has no effect on {role.name}, only on {'its Pods' if role.pods else 'Pods'}"
-    else:
-        why = f"has no effect on {role.name}, only on the object that you apply"
     of_pods = " and ".join(f"`{path}.{right}`" for path in role.pods)
     applied = f"`metadata.{right}`" + ("" if role.applied else " of the object that you apply")
     where = of_pods if key in _OF_PODS else applied

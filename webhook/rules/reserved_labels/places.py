@@ -92,7 +92,8 @@ def places_of(
     if request.kind == _BINDING:  # the API server copies its labels to the Pod
         return [KeyPlace("metadata.labels", mapping(subject.object, "metadata", "labels"), {})]
     if subject.template or (request.resource.resource == PODS and not request.resource.group):
-        return _of_pod(subject, _template((subject.field("metadata"),)) if subject.template else _POD)
+        template = Role(name="a pod template", pods=(subject.field("metadata"),), pod=True)
+        return _of_pod(subject, template if subject.template else _POD)
     value, old = subject.object or {}, subject.old_object or {}
     pods = tuple(path.metadata for path in workload.paths) if workload is not None else ()
     places = list(_carried(subject, workload, pods)) if workload is not None else []
@@ -121,10 +122,6 @@ def _of_pod(subject: Subject, role: Role) -> list[KeyPlace]:
     ]
 
 
-def _template(pods: tuple[str, ...]) -> Role:
-    return Role(name="a pod template", pods=pods, pod=True)
-
-
 def _carried(subject: Subject, workload: Workload, pods: tuple[str, ...]) -> Iterator[KeyPlace]:
     """Yield the labels that a workload gives to Pods or other objects, outside its pod templates."""
     for carried in workload.labels:
@@ -133,7 +130,8 @@ def _carried(subject: Subject, workload: Workload, pods: tuple[str, ...]) -> Ite
         if len(items) > TEMPLATES_AT_MOST and not subject.labels_only:
             reason = f"there are more than the {TEMPLATES_AT_MOST} maps of labels that are judged"
             raise OverBoundError(carried.path.text, reason)
-        role = _template(pods) if carried.resource == PODS else Role(name=f"its {carried.resource}", pods=pods)
+        of_pods = carried.resource == PODS
+        role = Role(name="a pod template" if of_pods else f"its {carried.resource}", pods=pods, pod=of_pods)
         for item in items:
             there = before.get(item.identity, {})
             yield KeyPlace(field_path(item.path), item.value, there, carried.resource, role=role)

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import difflib
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -35,7 +35,7 @@ from webhook.base.globs import Globs, is_glob
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.capacity.view import Needs
 from webhook.model.decision import Outcome, Violation
-from webhook.policy.match import ResourceRule, is_namespace
+from webhook.policy.match import ResourceRule, is_namespace, rules_for
 from webhook.rules.concern import Concern, Keys
 from webhook.rules.protocol import PolicyKind
 from webhook.rules.reserved_labels.lint import lint
@@ -58,12 +58,8 @@ _CLOSE: Final = 0.8
 """The least similarity of two label names for a hint: ``interruptible`` and ``interruptable`` have 0.92."""
 
 
-class _ReservedKey(NamedTuple):
-    """A reserved key that the request adds or changes."""
-
-    key: str
-    field: str
-    resource: str
+_ReservedKey = tuple[str, str, str]
+"""A reserved key that the request adds or changes, its field path, and the resource that gets it."""
 
 
 class ReservedLabels(msgspec.Struct, frozen=True):
@@ -103,23 +99,18 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         reserved = [item for place in places for item in self._added(subject, place)]
         if reader is not None and (foreign := self.foreign[reader.provider]):
             # CoreWeave rejects labels of its domains on its own nodes. On nodes of others its charts ask for them.
-            reserved = [item for item in reserved if not f".{item.key.partition('/')[0]}".endswith(foreign)]
+            reserved = [item for item in reserved if not f".{item[0].partition('/')[0]}".endswith(foreign)]
         if not reserved:
             subject.trace.say("the request adds no reserved label")
         claimed: Iterable[Violation] = ()
         if is_namespace(subject.request):
-            claimed = claims(subject, self.providers, context.view, {item.key for item in reserved})
+            claimed = claims(subject, self.providers, context.view, {key for key, *_ in reserved})
         # One by one: the engine stops at its bound on violations.
         return chain(self._violations(reserved), claimed, own_violations(places))
 
     def _reserved(self, labels: Mapping[str, Any]) -> list[str]:
         """Return the keys in reserved domains."""
-        domains, suffixes = self.domains, self.suffixes
-        return [
-            key
-            for key in labels
-            if "/" in key and ((prefix := key.partition("/")[0]).endswith(suffixes) or prefix in domains)
-        ]
+        return [key for key in labels if "/" in key and f".{key.partition('/')[0]}".endswith(self.suffixes)]
 
     def _added(self, subject: Subject, place: KeyPlace) -> Iterator[_ReservedKey]:
         """Yield the reserved keys of labels that are neither allowed nor the same before the request."""
@@ -130,7 +121,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
             elif key in before and before[key] == place.keys[key]:
                 subject.trace.say("label %s is reserved, and was there before", key)
             else:
-                yield _ReservedKey(key, place.field, place.resource)
+                yield key, place.field, place.resource
 
     def _violations(self, reserved: list[_ReservedKey]) -> Iterator[Violation]:
         for key, field, resource in sorted(reserved):
@@ -142,8 +133,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
                 id="reserved",
                 reason=f"label {key} is in the reserved domain {domain}",
                 field=f'{field}["{key}"]',
-                detail=f"The platform reserves labels in {domain} and its subdomains, and rejects those that users "
-                "set.",
+                detail=f"The platform rejects labels that users set in {domain} and its subdomains.",
                 fix=f"did you mean {meant}? Otherwise, {remove}" if meant else remove,
             )
 
@@ -202,13 +192,8 @@ def _allowed_keys(spec: ReservedLabelsSpec, workloads: Iterable[Workload]) -> di
 def _rules(facts: Facts) -> tuple[ResourceRule, ...]:
     workloads = ((workload.group, workload.resource) for workload in facts.workloads)
     kinds = [("", PODS), *workloads, *readers_by_resource(facts.providers.values())]
-    objects = tuple(
-        ResourceRule(api_groups=(group,), resources=(resource,), operations=("CREATE", "UPDATE"))
-        for group, resource in kinds
-    )
-    status = ResourceRule(api_groups=("",), resources=("pods/status",), operations=("UPDATE",))
     bindings = ResourceRule(api_groups=("",), resources=("bindings", "pods/binding"), operations=("CREATE",))
-    return (*objects, status, bindings)
+    return (*rules_for(kinds, "CREATE", "UPDATE"), *rules_for([("", "pods/status")], "UPDATE"), bindings)
 
 
 KIND: Final = PolicyKind(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -19,18 +18,19 @@ from webhook.capacity.placement.target import (
 )
 from webhook.documents.yaml_writer import dump_on_one_line
 from webhook.kube.affinity import REQUIRED, describe, terms_of
+from webhook.kube.pod import Requirement
 from webhook.model.decision import Outcome, Violation, warning
 from webhook.policy.errors import did_you_mean
-from webhook.rules.protocol import pod_noun
+from webhook.rules.protocol import NOT_MUTATED, pod_noun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from webhook.capacity.placement.supply import Supply
     from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
-    from webhook.kube.pod import Pod, Requirement, Toleration
+    from webhook.kube.pod import Toleration
     from webhook.rules.subject import Subject
 
 _LABEL: Final = f'metadata.labels["{CAPACITY_LABEL}"]'
@@ -46,32 +46,25 @@ class PlacementPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The changes to make to one Pod.
 
     Attributes:
-        selectors: alternatives of requirements to add, all with operator ``In``. The requirements of a single
-            alternative go to the nodeSelector, or to the required affinity if they have several values; several
-            alternatives go to the required affinity. If ``preferred``, each alternative is one preference.
-        excluded: requirements ``NotIn`` to add to the required affinity.
-        avoided: requirements ``NotIn`` to add as one preference.
+        required: what to require; each item is a list of alternatives, of which one must hold. A requirement that a
+            nodeSelector can express goes there.
+        preferred: requirements to prefer, each item as one preference.
         gated: whether the Pod waits for the controller of the on-demand floor; None leaves its gates as they are.
     """
 
     tolerations: tuple[Toleration, ...] = ()
-    selectors: tuple[tuple[Requirement, ...], ...] = ()
-    excluded: tuple[Requirement, ...] = ()
-    avoided: tuple[Requirement, ...] = ()
+    required: tuple[tuple[tuple[Requirement, ...], ...], ...] = ()
+    preferred: tuple[tuple[Requirement, ...], ...] = ()
     gated: bool | None = None
-    preferred: bool = False
     because: str = ""
     violations: tuple[Violation, ...] = ()
 
 
 def not_targeting(
-    pod: Pod,
-    namespace_labels: Mapping[str, str],
-    target: NotTargeting,
-    view: ClusterView,
-    providers: Mapping[str, Provider],
+    subject: Subject, target: NotTargeting, view: ClusterView, providers: Mapping[str, Provider]
 ) -> Iterator[Violation]:
     """Yield the violations of a Pod that does not target spot, but may have been meant to."""
+    pod = subject.pod
     if target.chosen and pod.labels.get(CAPACITY_LABEL) == ON_DEMAND:
         pool = target.chosen[0]
         yield warning(
@@ -87,15 +80,15 @@ def not_targeting(
         yield pools_unknown(own_field(pod), view)
         return
     said = pod.labels.get(CAPACITY_LABEL)
-    value = namespace_labels.get(CAPACITY_LABEL) if said is None else said
+    of_namespace = view.namespaces.get(subject.request.namespace) or {}
+    value = of_namespace.get(CAPACITY_LABEL) if said is None else said
     if value is not None and value not in CAPACITIES:
         shown, whose = value[:_LONGEST], "the namespace's label" if said is None else "the label"
         yield warning(
             id="unknown-capacity",
             reason=f"{whose} {CAPACITY_LABEL} has the unknown value `{shown}`{did_you_mean(shown, CAPACITIES)}",
             field="" if said is None else _LABEL,
-            detail=f"It has no effect, so spotgate doesn't place the Pod on spot. Known values: "
-            f"{', '.join(CAPACITIES)}.",
+            detail=f"It has no effect: the Pod isn't placed on spot. Known values: {', '.join(CAPACITIES)}.",
             fix=f"set `{CAPACITY_LABEL}: spot`, or another known value",
         )
     if said == ON_DEMAND:
@@ -105,8 +98,7 @@ def not_targeting(
                 id="on-demand-and-spot",
                 reason=f"label {CAPACITY_LABEL}: {ON_DEMAND} contradicts the Pod's own choice of spot",
                 field=own_field(pod, own),
-                detail=f"The label wins, and spotgate injects nothing; but {own}. On tainted spot nodes the Pod stays "
-                "pending, unless it tolerates their taints.",
+                detail=f"The label wins, but {own}. Without tolerations, it stays pending on tainted spot nodes.",
                 fix=f"remove the choice of spot, or set `{CAPACITY_LABEL}: spot`",
             )
     elif NODE_POOL_ANNOTATION in pod.annotations and view.pools is not None:
@@ -121,8 +113,7 @@ def bound_by_hand(view: ClusterView, supply: Supply) -> Iterator[Violation]:
         id="bound-by-hand",
         reason="spec.nodeName binds the Pod to a node",
         field="spec.nodeName",
-        detail="The Pod bypasses the scheduler and the node's taints, and spotgate injects nothing. On a spot node, "
-        "a reclaim kills the Pod.",
+        detail="The Pod bypasses the scheduler, and spotgate injects nothing. On a spot node, a reclaim kills it.",
         fix="remove spec.nodeName; to choose a node, use `kubernetes.io/hostname` in a nodeSelector",
     )
 
@@ -139,14 +130,13 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
     hint = did_you_mean(shown, [name for pool in usable for name in (pool.name, pool.pool_name) if name])
     if unseen and known is None:
         selectors = " or ".join(f"`{provider.pool_name_label}: {shown}`" for provider in unseen)
+        titles = (provider.title for provider in unseen)
         yield warning(
             id="pool-unseen",
-            reason=f"can't tell whether node pool `{shown}` is spot: pools of "
-            f"{listed(provider.title for provider in unseen)} can't be seen here{hint}",
+            reason=f"can't tell whether `{shown}` is spot: {listed(titles)} shows no pools here{hint}",
             field=_ANNOTATION,
             detail=f"The cluster has no object for these pools, and no Node of a pool with this name. {UNCHANGED}",
-            fix=f"name a pool that has Nodes; or, instead of the annotation, write the label `{CAPACITY_LABEL}: spot` "
-            f"and the nodeSelector {selectors}",
+            fix=f"name a pool with Nodes, or use label `{CAPACITY_LABEL}: spot` and nodeSelector {selectors} instead",
         )
         return
     reason = f"there is no node pool `{shown}`{hint}"
@@ -166,11 +156,6 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
         detail=f"The annotation must name the spot pool on which the Pod runs. {takers} {UNCHANGED}",
         fix=fix,
     )
-
-
-def other_clusters(view: ClusterView) -> list[str]:
-    """Return the other clusters whose spot pools are known, as the pools name them."""
-    return sorted({pool.cluster_id for pool in view.pools or () if pool.elsewhere and pool.spot})
 
 
 def this_cluster(names: list[str]) -> str:
@@ -213,8 +198,7 @@ def too_many_terms(subject: Subject, target: Target, most: int) -> Violation:
         id="too-many-terms",
         reason=f"the Pod targets spot, and the {terms} terms of its own affinity are too many to add a selector to",
         field=f"{REQUIRED}.nodeSelectorTerms",
-        detail=f"It can run on pools of {titles}, which have no label in "
-        f"common: each term would become one for each provider, and at most {most} can. {UNCHANGED}",
+        detail=f"Pools of {titles} have no common label: each term becomes several; at most {most} can. {UNCHANGED}",
         fix=f"write fewer terms, or annotate {pod_noun(subject)} `{NODE_POOL_ANNOTATION}: POOL`",
     )
 
@@ -222,30 +206,33 @@ def too_many_terms(subject: Subject, target: Target, most: int) -> Violation:
 def not_placed(plan: PlacementPlan) -> Violation:
     """Return the violation for planned changes that are missing."""
     missing = [f"toleration `{dump_on_one_line(msgspec.to_builtins(toleration))}`" for toleration in plan.tolerations]
-    alternatives = [", ".join(map(_demand, selector)) for selector in plan.selectors]
-    if plan.preferred:
-        missing += [f"preferred node affinity `{alternative}`" for alternative in alternatives]
-        missing += [f"required node affinity `{describe(requirement)}`" for requirement in plan.excluded]
-    elif len(alternatives) > 1:
-        missing.append("required node affinity " + " or ".join(f"`{alternative}`" for alternative in alternatives))
-    else:
-        for requirement in chain.from_iterable(plan.selectors):
-            kind = "nodeSelector" if len(requirement.values or ()) == 1 else "required node affinity"
-            missing.append(f"{kind} `{_demand(requirement)}`")
+    for alternatives in plan.required:
+        kind = "nodeSelector" if node_label(alternatives) else "required node affinity"
+        missing.append(f"{kind} {' or '.join(map(_demand, alternatives))}")
+    missing += [f"preferred node affinity {_demand(requirements)}" for requirements in plan.preferred]
     return warning(
         id="not-placed",
         reason="the Pod targets spot, and lacks the tolerations or the selector for spot nodes",
         field="spec.tolerations" if plan.tolerations else "spec",
-        detail=f"It targets spot: {plan.because}. The mutating webhook was skipped, or something undid its change, "
-        "or the policy only audits.",
+        detail=f"It targets spot: {plan.because}. {NOT_MUTATED}",
         fix=f"add {listed(missing)}",
     )
 
 
-def _demand(requirement: Requirement) -> str:
-    """Return the requirement as text: as a nodeSelector writes it if it has one value."""
-    values = requirement.values or ()
-    return f"{requirement.key}: {values[0]}" if len(values) == 1 else describe(requirement)
+def node_label(alternatives: Sequence[Sequence[Requirement]]) -> tuple[str, str] | None:
+    """Return the entry of a nodeSelector that requires the same, or None if there is none."""
+    match alternatives:
+        case [[Requirement(key=key, operator="In", values=[value])]]:
+            return key, value
+        case _:
+            return None
+
+
+def _demand(requirements: Sequence[Requirement]) -> str:
+    """Return requirements as text, those with one value as a nodeSelector writes them."""
+    labels = (node_label([[requirement]]) for requirement in requirements)
+    texts = (": ".join(label) if label else describe(item) for label, item in zip(labels, requirements, strict=True))
+    return f"`{', '.join(texts)}`"
 
 
 def listed(items: Iterable[str]) -> str:

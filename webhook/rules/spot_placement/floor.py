@@ -79,9 +79,12 @@ def has_gate(pod: Pod) -> bool:
 def without_spot(pod: Pod, because: str) -> Iterator[Violation]:
     """Yield a violation for the floor of a Pod that doesn't target spot."""
     if FLOOR_ANNOTATION in pod.annotations:
-        reason = f"the on-demand floor has no effect, because the Pod doesn't target spot: {because}"
         fix = f"label the Pod template `{CAPACITY_LABEL}: spot-preferred`, or remove the annotation"
-        yield warning(id="floor-no-effect", reason=reason, field=_FIELD, fix=fix)
+        yield _no_effect(f", because the Pod doesn't target spot: {because}", fix)
+
+
+def _no_effect(why: str, fix: str) -> Violation:
+    return warning(id="floor-no-effect", reason=f"the on-demand floor has no effect{why}", field=_FIELD, fix=fix)
 
 
 def floor_case(
@@ -122,27 +125,15 @@ def _without_effect(subject: Subject, target: Target) -> Violation | None:
     """Return the violation for a floor that nothing keeps."""
     owner = subject.pod.controller
     if _owner_of(subject.pod) not in _KEEPING:
-        return warning(
-            id="floor-no-effect",
-            reason=f"the on-demand floor has no effect on {f'the Pods of a {owner.kind}' if owner else 'a bare Pod'}",
-            field=_FIELD,
-            detail="spotgate keeps the floor of Deployments, ReplicaSets, StatefulSets, and LeaderWorkerSets.",
-            fix="remove the annotation, or run the Pods in a Deployment",
-        )
+        whose = f"the Pods of a {owner.kind}" if owner else "a bare Pod"
+        fix = "remove the annotation, or run the Pods in a Deployment, ReplicaSet, StatefulSet, or LeaderWorkerSet"
+        return _no_effect(f" on {whose}", fix)
     if target.own:
-        return warning(
-            id="floor-no-effect",
-            reason=f"the on-demand floor has no effect: `{target.own}` keeps the Pod on spot",
-            field=_FIELD,
-            fix=f"remove `{target.own}`, and label the Pod template `{CAPACITY_LABEL}: spot-preferred`",
-        )
+        fix = f"remove `{target.own}`, and label the Pod template `{CAPACITY_LABEL}: spot-preferred`"
+        return _no_effect(f": `{target.own}` keeps the Pod on spot", fix)
     if "node-selector" in kept_fields(subject.pod):
-        return warning(
-            id="floor-no-effect",
-            reason=f"the on-demand floor has no effect: annotation {KEEP_ANNOTATION} keeps the node selector as it is",
-            field=_FIELD,
-            fix=f"remove one of the annotations {FLOOR_ANNOTATION} and {KEEP_ANNOTATION}",
-        )
+        fix = f"remove one of the annotations {FLOOR_ANNOTATION} and {KEEP_ANNOTATION}"
+        return _no_effect(f": annotation {KEEP_ANNOTATION} keeps the node selector as it is", fix)
     return None
 
 
@@ -223,8 +214,7 @@ def _template_violations(
         if scaler.target == (kind, workload.name) and scaler.minimum < floor.base:
             yield warning(
                 id="floor-autoscaler",
-                reason=f"{scaler.kind} {scaler.name} may leave {scaler.minimum} replicas, fewer than the floor of "
-                f"{floor.base}",
+                reason=f"{scaler.kind} {scaler.name} may leave {scaler.minimum} replicas: the floor is {floor.base}",
                 field=_FIELD,
                 fix=f"set {scaler.field} of {scaler.kind} {scaler.name} to {floor.base} or more",
             )

@@ -19,7 +19,6 @@ from webhook.rules.spot_placement.findings import (
     UNCHANGED,
     listed,
     no_such_spot_pool,
-    other_clusters,
     this_cluster,
 )
 
@@ -84,8 +83,7 @@ def _one_unfit(pod: Pod, target: Target) -> Violation | None:
             id="pool-for-gpus-only",
             reason=f"{nodes.pool} admits only Pods that request GPUs, and this Pod requests none",
             field=own_field(pod),
-            detail=f"Its taint {taint} keeps other Pods off GPU nodes. spotgate injects a toleration for it only if "
-            f"the Pod requests GPUs. {UNCHANGED}",
+            detail=f"spotgate tolerates its taint {taint} only for Pods that request GPUs. {UNCHANGED}",
             fix="request GPUs (`resources.limits`), name a pool without them, or add the toleration yourself",
         )
     return None
@@ -95,22 +93,17 @@ def _no_spot_pool(target: Target, view: ClusterView, supply: Supply, on_demand: 
     """Return the violation for a Pod that targets spot in a cluster without spot pools."""
     because = f"It targets spot: {target.because}. {UNCHANGED}"
     reason, fix = "the Pod targets spot, and the cluster has no spot pool", f"create a spot pool, or {on_demand}"
-    if others := other_clusters(view):
+    if others := sorted({pool.cluster_id for pool in view.pools or () if pool.elsewhere and pool.spot}):
         because = f"There are spot pools of {listed(others)}. {because}"
         reason = "the Pod targets spot, and all spot pools belong to other clusters"
         fix = f"if this cluster is among them, {this_cluster(others)}; otherwise, {fix}"
     elif mixed := [pool for pool in supply.pools if pool.capacity is CapacityType.BOTH]:
-        reason = (
-            "the Pod targets spot, and no label distinguishes the spot nodes of a mixed pool from its on-demand nodes"
-        )
+        reason = "the Pod targets spot, and no label tells the spot nodes of a mixed pool from its other nodes"
         because = f"Mixed: {listed(map(str, mixed))}. {because}"
         fix = f"create a pool with only spot capacity, or {on_demand}"
     elif not supply.pools and not view.providers:
         because = f"It has no node pool, and no Node, of a provider that spotgate knows. {because}"
-        fix = (
-            "if it has a spot pool, name its provider in `spec.provider` of the SpotPlacement policy, or describe "
-            f"the provider in your own CapacityProvider; otherwise, {fix}"
-        )
+        fix = f"name the provider in the policy's `spec.provider`, or add a CapacityProvider; otherwise, {fix}"
     return warning(id="no-spot-pool", reason=reason, field=target.field, detail=because, fix=fix)
 
 
@@ -169,17 +162,15 @@ def _pool_dedicated(subject: Subject, target: Target, nodes: SpotNodes, taint: T
     pattern = dump_on_one_line({"key": taint.key, **({"value": taint.value} if taint.value else {})})
     name = nodes.pool.pool_name or nodes.pool.name if nodes.pool is not None else ""
     named = f", or annotate {noun} `{NODE_POOL_ANNOTATION}: {name}`" if name else ""
-    means = f"if the taint only marks spot nodes, add `- {pattern}` to `spec.spotTaints` of the "
-    means += "SpotPlacement policy"
+    means = f"if the taint only marks spot nodes, add `- {pattern}` to `spec.spotTaints` of the SpotPlacement policy"
     if target.gpu and nodes.gpu is Gpu.YES:
-        means = f"if the taint only repels Pods without GPUs, add `- {pattern}` to "
-        means += f"`spec.gpu.taints` of CapacityProvider {nodes.provider.name}"
+        where = f"`spec.gpu.taints` of CapacityProvider {nodes.provider.name}"
+        means = f"if the taint only repels Pods without GPUs, add `- {pattern}` to {where}"
     return warning(
         id="pool-dedicated",
         reason=f"the Pod targets spot, and taint {taint} dedicates {nodes.pool} to others",
         field=target.field,
-        detail=f"It targets spot: {target.because}. spotgate assumes that a taint dedicates a pool unless it means "
-        "spot. "
+        detail=f"It targets spot: {target.because}. A taint dedicates a pool, unless it is known to mean spot. "
         f"{_reasons(target.rejected)} {UNCHANGED}",
         fix=f"{means}; if the Pod belongs there, add a toleration to {noun}{named}",
     )

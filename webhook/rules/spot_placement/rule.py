@@ -45,7 +45,6 @@ from webhook.capacity.placement.floor import FLOOR_GATE, excluding_spot
 from webhook.capacity.placement.selector import select
 from webhook.capacity.placement.supply import in_play, supply_of
 from webhook.capacity.placement.target import NotTargeting, is_pinned, kept_fields
-from webhook.capacity.providers.pool import Taint
 from webhook.capacity.view import Needs
 from webhook.kube.affinity import terms_of
 from webhook.kube.pod import Requirement
@@ -63,11 +62,10 @@ from webhook.rules.spot_placement.spec import SpotPlacementSpec
 from webhook.rules.targeting import Targeting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from webhook.capacity.placement.supply import Supply
     from webhook.capacity.placement.target import Target
-    from webhook.capacity.providers.provider import Provider
     from webhook.capacity.providers.schema import LabelSpec
     from webhook.capacity.view import ClusterView
     from webhook.kube.edit import PodEditor
@@ -75,20 +73,14 @@ if TYPE_CHECKING:
     from webhook.model.decision import Violation
     from webhook.model.review import UserInfo
     from webhook.rules.context import Context
-    from webhook.rules.protocol import Facts
     from webhook.rules.spot_placement.floor import FloorCase
     from webhook.rules.subject import Subject
 
 WEIGHT: Final = 100
 """The greatest weight of a preference: spot first, as far as the scheduler follows preferences."""
 
-_PLACERS: Final = frozenset(
-    {
-        "system:kube-scheduler",
-        "system:kube-controller-manager",
-        "system:serviceaccount:kube-system:daemon-set-controller",
-    }
-)
+_DAEMON_SETS: Final = "system:serviceaccount:kube-system:daemon-set-controller"
+_PLACERS: Final = frozenset({"system:kube-scheduler", "system:kube-controller-manager", _DAEMON_SETS})
 
 _PLACING: Final = frozenset({"node-selector", "tolerations"})
 
@@ -97,12 +89,11 @@ TERMS_AT_MOST: Final = 64
 compares each with every node."""
 
 
-class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
+class SpotPlacement(msgspec.Struct, frozen=True):
     """The compiled rule."""
 
     targeting: Targeting
     labels: tuple[LabelSpec, ...]
-    providers: Mapping[str, Provider]
 
     def concern(self, _group: str, _resource: str) -> Concern:
         """Return what makes a Pod target spot, or bypass placement."""
@@ -113,29 +104,21 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
         plan = self.plan(subject, context)
         for toleration in plan.tolerations:
             editor.add_toleration(toleration)
-        for requirement in plan.excluded:
-            editor.require([requirement])
-        if plan.avoided:
-            editor.prefer(WEIGHT, *plan.avoided)
+        for alternatives in plan.required:
+            if label := findings.node_label(alternatives):
+                editor.add_node_selector(*label)
+            else:
+                editor.require(*alternatives)
+        for requirements in plan.preferred:
+            editor.prefer(WEIGHT, *requirements)
         if plan.gated is not None and plan.gated != has_gate(subject.pod):
             editor.gate(FLOOR_GATE, closed=plan.gated)
-        if plan.preferred:
-            for requirements in plan.selectors:
-                editor.prefer(WEIGHT, *requirements)
-        elif len(plan.selectors) > 1:
-            editor.require(*plan.selectors)
-        else:
-            for requirement in chain.from_iterable(plan.selectors):
-                if len(values := requirement.values or ()) == 1:
-                    editor.add_node_selector(requirement.key, values[0])
-                else:
-                    editor.require([requirement])
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
         """Yield the violations of the plan, and one for planned changes that are missing."""
         plan = self.plan(subject, context)
         yield from plan.violations
-        if plan.tolerations or plan.selectors or plan.excluded or plan.avoided:
+        if plan.tolerations or plan.required or plan.preferred:
             yield findings.not_placed(plan)
 
     def plan(self, subject: Subject, context: Context) -> PlacementPlan:
@@ -144,21 +127,20 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
         target = self.targeting.target(subject, view)
         if isinstance(target, NotTargeting):
             trace.say("not placed on spot: %s", target.because)
-            namespace_labels = view.namespaces.get(subject.request.namespace) or {}
-            silent = findings.not_targeting(pod, namespace_labels, target, view, self.providers)
+            silent = findings.not_targeting(subject, target, view, self.targeting.providers)
             if pod.spec.nodeName and not _is_placed_by(subject.request.user_info, pod):
-                silent = findings.bound_by_hand(view, supply_of(view, self.providers))
+                silent = findings.bound_by_hand(view, supply_of(view, self.targeting.providers))
             return PlacementPlan(violations=(*silent, *without_spot(pod, target.because)))
         trace.say("targets spot: %s", target.because)
         if target.by_preference:
             trace.say("unchanged: its own affinity and tolerations place it")
             return PlacementPlan()
-        supply = supply_of(view, self.providers)
+        supply = supply_of(view, self.targeting.providers)
         if supply.assumed:
             trace.say("cluster %s is assumed to be this one: the files describe no other, and no Nodes", supply.assumed)
         for rejected in target.rejected:
             trace.say("%s: %s", rejected.nodes.pool, rejected.because)
-        case = floor_case(subject, target, supply, context, self.providers)
+        case = floor_case(subject, target, supply, context, self.targeting.providers)
         if case is not None and case.assignment is not FloorAssignment.SPOT:
             return self._assigned(subject, target, supply, view, case)
         if not target.nodes:
@@ -172,18 +154,16 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
         self, subject: Subject, target: Target, supply: Supply, view: ClusterView, case: FloorCase
     ) -> PlacementPlan:
         """Return the plan for a Pod of a workload with an on-demand floor, unless it is assigned to spot."""
-        pod, keeps = subject.pod, kept_fields(subject.pod)
+        pod = subject.pod
         subject.trace.say("on-demand floor: %s", case.assignment)
-        names = in_play(view, self.providers).union(self.targeting.provider) or {
-            provider.name for provider in target.providers
-        }
-        avoided = excluding_spot(supply, names) if "node-selector" not in keeps else ()
+        playing = in_play(view, self.targeting.providers).union(self.targeting.provider)
+        names = playing or {provider.name for provider in target.providers}
+        avoided = excluding_spot(supply, names) if "node-selector" not in kept_fields(pod) else ()
         preferred, required = case.assignment is FloorAssignment.PREFERRED, case.assignment is FloorAssignment.ON_DEMAND
-        tolerated = not required and "tolerations" not in keeps
         return PlacementPlan(
-            tolerations=_missing_tolerations(pod, target) if tolerated else (),
-            excluded=_missing(pod, avoided) if required else (),
-            avoided=avoided if preferred and not _prefers(pod, avoided) else (),
+            tolerations=() if required else _missing_tolerations(subject, target),
+            required=_one_by_one(_missing(pod, avoided)) if required else (),
+            preferred=(avoided,) if preferred and not _prefers(pod, avoided) else (),
             gated=None if case.assignment is FloorAssignment.TEMPLATE else case.assignment is FloorAssignment.GATED,
             because=target.because,
             violations=case.violations,
@@ -198,7 +178,7 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
         selectors: tuple[tuple[Requirement, ...], ...] = ()
         if "node-selector" in keeps:
             trace.say("it keeps its node selector")
-        elif selected or is_pinned(pod, target, supply, self.providers):
+        elif selected or is_pinned(pod, target, supply, self.targeting.providers):
             trace.say("its own nodeSelector and affinity admit nothing else: no selector is added")
         elif not wanted:
             return PlacementPlan(violations=(findings.not_told_apart(subject, target),))
@@ -206,23 +186,22 @@ class SpotPlacement(msgspec.Struct, frozen=True, kw_only=True):
             return PlacementPlan(violations=(findings.too_many_terms(subject, target, TERMS_AT_MOST // len(missing)),))
         else:
             selectors = missing
-        tolerations: tuple[Toleration, ...] = ()
-        if "tolerations" in keeps:
-            trace.say("it keeps its tolerations")
+        if target.preferred:
+            required = _one_by_one(_excluded(pod, target) if keeps.isdisjoint(_PLACING) else ())
         else:
-            tolerations = _missing_tolerations(pod, target)
+            required = (selectors,) if len(selectors) > 1 else _one_by_one(chain.from_iterable(selectors))
 
-        for requirement in chain.from_iterable(selectors):
-            trace.say("lacks the requirement %s In [%s]", requirement.key, ", ".join(requirement.values or ()))
-        for toleration in tolerations:
-            trace.say("lacks a toleration of %s", Taint(toleration.key, toleration.value, toleration.effect))
         return PlacementPlan(
-            tolerations=tolerations,
-            selectors=selectors,
-            excluded=_excluded(pod, target) if target.preferred and keeps.isdisjoint(_PLACING) else (),
-            preferred=target.preferred,
+            tolerations=_missing_tolerations(subject, target),
+            required=required,
+            preferred=selectors if target.preferred else (),
             because=target.because,
         )
+
+
+def _one_by_one(requirements: Iterable[Requirement]) -> tuple[tuple[tuple[Requirement, ...], ...], ...]:
+    """Return the requirements as those that must all hold."""
+    return tuple(((requirement,),) for requirement in requirements)
 
 
 def _is_placed_by(user: UserInfo, pod: Pod) -> bool:
@@ -231,11 +210,14 @@ def _is_placed_by(user: UserInfo, pod: Pod) -> bool:
     return of_daemon_set or NODES in (user.groups or ()) or user.username in _PLACERS
 
 
-def _missing_tolerations(pod: Pod, target: Target) -> tuple[Toleration, ...]:
-    """Return the tolerations that the Pod lacks."""
+def _missing_tolerations(subject: Subject, target: Target) -> tuple[Toleration, ...]:
+    """Return the tolerations that the Pod lacks, unless it keeps its own."""
+    if "tolerations" in kept_fields(subject.pod):
+        subject.trace.say("it keeps its tolerations")
+        return ()
     wanted: list[Toleration] = []
     for toleration in target.tolerations:
-        if not any_covers(pod.spec.tolerations, toleration) and not any_covers(wanted, toleration):
+        if not any_covers(subject.pod.spec.tolerations, toleration) and not any_covers(wanted, toleration):
             wanted.append(toleration)
     return tuple(wanted)
 
@@ -281,14 +263,6 @@ def _prefers(pod: Pod, requirements: tuple[Requirement, ...]) -> bool:
     )
 
 
-def _compile(spec: SpotPlacementSpec, facts: Facts) -> SpotPlacement:
-    return SpotPlacement(
-        targeting=Targeting.of_policy(spec, facts),
-        labels=spec.selector_labels,
-        providers=facts.providers,
-    )
-
-
 KIND: Final = PolicyKind(
     name="SpotPlacement",
     spec=SpotPlacementSpec,
@@ -297,7 +271,7 @@ KIND: Final = PolicyKind(
     order=0,
     # Only a floor that can't be parsed is more than a warning, and a workload with one must not be stored.
     template_outcome=Outcome.DENY,
-    compile=_compile,
+    compile=lambda spec, facts: SpotPlacement(Targeting.of_policy(spec, facts), spec.selector_labels),
     rules=lambda _: (PODS_CREATE,),
     needs=Needs(namespaces=True, pools=True),
 )

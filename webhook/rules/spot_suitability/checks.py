@@ -104,8 +104,7 @@ def stateful_singleton(case: SuitabilityCase, state: str) -> Violation:
     return case.finding(
         "stateful-singleton",
         "its only replica holds state: a reclaim stops it until its volume is attached to another node",
-        f"There is no other replica, and {state}. The service is down until the replica is back, and unwritten data "
-        "is lost.",
+        f"There is no other replica, and {state}. Until it is back, the service is down; unwritten data is lost.",
         "run it on demand",
     )
 
@@ -178,8 +177,7 @@ def judge_budgets(case: SuitabilityCase, context: Context) -> Iterator[Violation
         yield finding(
             id="disruption-budget-several",
             reason=f"{len(covering)} PodDisruptionBudgets cover its Pods: a reclaim kills them without SIGTERM",
-            detail=f"The API server doesn't evict a Pod that several budgets cover ({names}), so the drain of a "
-            "reclaimed node can't stop the Pods in time.",
+            detail=f"The API server evicts no Pod with several budgets ({names}): a drain can't stop it in time.",
             fix="delete all but one, or narrow their selectors; this selector covers only these Pods",
             other={"spec": {"selector": case.selector}},
         )
@@ -188,8 +186,7 @@ def judge_budgets(case: SuitabilityCase, context: Context) -> Iterator[Violation
         yield finding(
             id="disruption-budget-blocks",
             reason=f"PodDisruptionBudget {budget.name} blocks every eviction: a reclaim kills the Pods without SIGTERM",
-            detail=f"`{budget.bound}`{of} allows no eviction. It blocks the drain of a reclaimed node until the node "
-            "is removed, so the Pods get neither preStop nor SIGTERM.",
+            detail=f"`{budget.bound}`{of} allows no eviction, so the Pods get neither preStop nor SIGTERM.",
             fix=f"in {budget.name}, allow an eviction instead of `{budget.bound}`",
             other={"spec": {"maxUnavailable": 1}},
         )
@@ -214,10 +211,8 @@ def judge_protections(case: SuitabilityCase, protections: Mapping[str, str]) -> 
             yield case.finding(
                 "protection",
                 f"{key} blocks its eviction{during}: a reclaim kills it without SIGTERM",
-                "The drain waits for this Pod without evicting it, and evicts critical Pods afterwards. Exceptions: "
-                "the NodePool has "
-                "a `terminationGracePeriod` that ends before the machine; or its kubelet shuts down gracefully (AL2023 "
-                "from Kubernetes 1.34). A duration needs Karpenter 1.12.",
+                "The drain doesn't evict it, unless the `terminationGracePeriod` of the NodePool ends before the "
+                "machine. A kubelet may shut it down (AL2023 from Kubernetes 1.34). A duration needs Karpenter 1.12.",
                 "remove the annotation, or run it on demand",
                 f'metadata.annotations["{key}"]',
             )
@@ -257,11 +252,9 @@ def judge_handlers(pod: Pod, handlers: Sequence[str]) -> Iterator[Violation]:
         if any(part in container.image for part in handlers):
             yield Violation(
                 id="termination-handler",
-                reason="Node Termination Handler next to Karpenter: both drain a reclaimed node, and Pods hang in "
-                "Terminating",
+                reason="Node Termination Handler and Karpenter both drain a node: Pods hang in Terminating",
                 field=f"spec.containers[{index}].image",
-                detail=f"The cluster has Karpenter's nodes, and `{container.image[:_SHOWN]}` drains them too. "
-                "With its interruption queue, Karpenter handles reclaims itself.",
+                detail=f"`{container.image[:_SHOWN]}` drains Karpenter's nodes. Karpenter handles reclaims itself.",
                 fix="remove this workload, and set the queue in the values of Karpenter's Helm chart",
                 other={"settings": {"interruptionQueue": "QUEUE"}},
             )

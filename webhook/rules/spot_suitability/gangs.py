@@ -20,7 +20,7 @@ from webhook.base.bounds import OverBoundError
 from webhook.base.globs import Globs
 from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED, NotTargeting
 from webhook.documents import field_path
-from webhook.kube.layouts import member, steps_of
+from webhook.kube.layouts import member
 from webhook.kube.templates import TEMPLATES_AT_MOST, pod_of
 from webhook.model.decision import Violation
 from webhook.model.review import MalformedObjectError
@@ -94,8 +94,7 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
                     id="gang-split",
                     reason=f"this part of the gang is on spot, and {field_path(other.path)[:_SHOWN]} is not",
                     field=target.field,
-                    detail=f"{gang.name}: its parts run together. While one part waits for spot nodes, the other "
-                    "can't work.",
+                    detail=f"{gang.name}: while one part waits for spot nodes, the other can't work.",
                     fix=f"give all parts the same `{CAPACITY_LABEL}`; only the leader can stay on demand",
                 )
                 return
@@ -108,7 +107,7 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
             named = kinds.match(subject.request.kind.group_kind) or (
                 spec.key and any(spec.key in keys for keys in maps)
             )
-            elastic = spec.elastic and member(subject.object, steps_of(spec.elastic)) is not None
+            elastic = spec.elastic and member(subject.object, spec.elastic) is not None
             if named and not elastic:
                 return spec
         return None

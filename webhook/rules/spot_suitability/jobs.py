@@ -39,8 +39,7 @@ def job_violations(subject: Subject) -> Iterator[Violation]:
                     reason="backoffLimit is 0: one reclaimed node fails the whole Job",
                     field=field_path((*subject.path[:-1], "backoffLimit")),
                     outside=True,
-                    detail="A Pod that is removed with its node counts as failed, unless a podFailurePolicy "
-                    "ignores it.",
+                    detail="A Pod that a reclaim removes has failed, unless a podFailurePolicy ignores it.",
                     fix="add a podFailurePolicy that ignores disruptions; the Job still fails if its program does",
                     other=_policy(subject),
                 )

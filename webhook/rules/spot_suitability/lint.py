@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 def lint(spec: SpotSuitabilitySpec, workloads: Collection[Workload]) -> Iterator[SpecWarning]:
     """Yield the probable mistakes in a policy."""
-    yield from misspelt_kinds("replicated", spec.replicated, workloads)
-    yield from misspelt_kinds("stateful", spec.stateful, workloads)
+    yield from misspelt_kinds("replicated", spec.replicated.patterns, workloads)
+    yield from misspelt_kinds("stateful", spec.stateful.patterns, workloads)
     members = {member for workload in workloads for path in workload.paths for member in path.members}
     for number, driver in enumerate(spec.drivers):
         if hint := hint_for(driver.member, members):

@@ -38,7 +38,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.base.globs import Globs
 from webhook.capacity.placement.target import NotTargeting
 from webhook.capacity.placement.workload_class import (
     BATCH,
@@ -101,10 +100,6 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
     spec: SpotSuitabilitySpec
     levels: Levels
     reported_kinds: frozenset[tuple[str, str]]
-    replicated: Globs
-    stateful: Globs
-    data: Globs
-    scratch: Globs
     members: Mapping[str | int, DriverSpec]
     gangs: Gangs
     capacity_keys: frozenset[str]
@@ -154,7 +149,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         yield from judge_spread(subject, self.capacity_keys, case.replicas, preferred=target.preferred)
 
     def _case(self, subject: Subject, target: Target, workload: WorkloadFields, context: Context) -> SuitabilityCase:
-        counts = subject.template and self.replicated.match(subject.request.kind.group_kind)
+        counts = subject.template and self.spec.replicated.match(subject.request.kind.group_kind)
         replicas, scaler = workload.replicas if counts else None, _autoscaler(subject, context)
         if scaler is not None and replicas:
             replicas = scaler.minimum
@@ -173,7 +168,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         yield from judge_budgets(case, context)
         yield from job_violations(case.subject)
         yield from judge_protections(case, self.spec.protections)
-        yield from judge_volumes(case.subject.pod, self.data, self.scratch)
+        yield from judge_volumes(case.subject.pod, self.spec.data_volumes, self.spec.scratch_volumes)
 
     def _judge_work(self, case: SuitabilityCase) -> Iterator[Violation]:
         """Yield the violations for a kind of work that does not belong on spot."""
@@ -195,7 +190,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         """
         if subject.pod.labels.get(CLASS_LABEL) in _DONE_AGAIN:
             return ""
-        if self.stateful.match(subject.request.kind.group_kind):
+        if self.spec.stateful.match(subject.request.kind.group_kind):
             return f"it is a {subject.request.kind.kind}"
         claim = writable_claim(subject.pod)
         return f"its Pod writes to the claim `{claim}`" if claim else ""
@@ -249,10 +244,6 @@ def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
         spec=spec,
         levels=Levels.of(vars(spec.findings)),
         reported_kinds=frozenset(reported),
-        replicated=Globs(spec.replicated),
-        stateful=Globs(spec.stateful),
-        data=Globs(spec.data_volumes),
-        scratch=Globs(spec.scratch_volumes),
         members=members,
         capacity_keys=frozenset(
             label.key for provider in providers.values() for label in provider.spot_node_labels if not label.spot_only

@@ -5,7 +5,18 @@ from typing import Annotated, Final, Self
 from pydantic import Field, StrictInt, model_validator
 
 from webhook.capacity.providers.schema import LabelSpec
-from webhook.policy.common import EnforcementWord, Flag, Glob, KindGlob, Level, Model, NonEmpty, TargetingSpec
+from webhook.policy.common import (
+    EnforcementWord,
+    Flag,
+    Glob,
+    KindGlob,
+    KindPatterns,
+    Level,
+    Model,
+    NonEmpty,
+    Patterns,
+    TargetingSpec,
+)
 from webhook.policy.terms import Enforcement
 from webhook.policy.workloads import RelativePath
 
@@ -72,7 +83,7 @@ class GangSpec(Model):
     """A label or annotation of the object or its Pods, or `spec.schedulingGroup`."""
     restarts: Flag = True
     """A lost Pod stops the others. If false, they only start together."""
-    elastic: RelativePath = ""
+    elastic: RelativePath = Field(default="", validate_default=True)
     """A field that lets the others continue without a lost Pod."""
 
     @model_validator(mode="after")
@@ -88,7 +99,7 @@ DEFAULT_GANGS: Final = (
         name="Trainer", kinds=("TrainJob.trainer.kubeflow.org", "*TrainingRuntime.trainer.kubeflow.org")
     ),
     GangSpec.model_construct(name="LeaderWorkerSet", kinds=("LeaderWorkerSet.leaderworkerset.x-k8s.io",)),
-    GangSpec.model_construct(name="Training operator", kinds=("*Job.kubeflow.org",), elastic="spec.elasticPolicy"),
+    GangSpec.model_construct(name="Training operator", kinds=("*Job.kubeflow.org",), elastic=("spec", "elasticPolicy")),
     GangSpec.model_construct(name="PodGroup", key="scheduling.x-k8s.io/pod-group"),
     GangSpec.model_construct(name="PodGroup of Kubernetes", key=SCHEDULING_GROUP, restarts=False),
     GangSpec.model_construct(name="Volcano", kinds=("Job.batch.volcano.sh",), restarts=False),
@@ -129,6 +140,21 @@ class SuitabilityFindingsSpec(Model):
     """Node Termination Handler next to Karpenter."""
 
 
+_REPLICATED: Final = (
+    *("Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps"),
+    *("ReplicationController", "Rollout.argoproj.io"),
+)
+_DATA: Final = (
+    *("data", "data-*", "*-data", "*checkpoint*", "*ckpt*", "*results", "*outputs", "*storage*", "db", "*-db"),
+    *("*database*", "*/data", "/data/*", "/var/lib/*"),
+)
+_SCRATCH: Final = (
+    *("istio-data", "/var/lib/istio/*"),  # what Istio's proxy recreates whenever it starts
+    *("*cache*", "*tmp*", "*temp*", "*scratch*", "/dev", "/dev/*", "/sys*", "/proc*", "/run*", "/var/run*"),
+    *("/etc*", "/lib/modules*", "/var/log*", "/var/lib/docker*", "/var/lib/containers*", "/var/lib/kubelet*"),
+)
+
+
 class SpotSuitabilitySpec(TargetingSpec):
     """Finds workloads that do not belong on spot capacity, or are not ready for a reclaim."""
 
@@ -138,15 +164,9 @@ class SpotSuitabilitySpec(TargetingSpec):
     """The strongest outcome of each finding, at most `enforcement`."""
     minimum_replicas: Annotated[StrictInt, Field(ge=1, le=1000)] = 3
     """The minimum replicas of a service on spot."""
-    replicated: tuple[KindGlob, ...] = (
-        "Deployment.apps",
-        "ReplicaSet.apps",
-        "StatefulSet.apps",
-        "ReplicationController",
-        "Rollout.argoproj.io",
-    )
+    replicated: KindPatterns = Field(default=_REPLICATED, validate_default=True)
     """Kinds with `spec.replicas`, as Kind.group (globs)."""
-    stateful: tuple[KindGlob, ...] = ("StatefulSet.apps",)
+    stateful: KindPatterns = Field(default=("StatefulSet.apps",), validate_default=True)
     """Stateful kinds, as Kind.group (globs). Pods with a writable claim are stateful, too."""
     drivers: tuple[DriverSpec, ...] = DEFAULT_DRIVERS
     """Pods that lead the work of others."""
@@ -161,16 +181,9 @@ class SpotSuitabilitySpec(TargetingSpec):
         default={"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
     )
     """Annotations that only stop voluntary disruption: key -> value."""
-    data_volumes: tuple[Glob, ...] = (
-        *("data", "data-*", "*-data", "*checkpoint*", "*ckpt*", "*results", "*outputs", "*storage*", "db", "*-db"),
-        *("*database*", "*/data", "/data/*", "/var/lib/*"),
-    )
+    data_volumes: Patterns = Field(default=_DATA, validate_default=True)
     """Names and mount paths of hostPath volumes with data (globs)."""
-    scratch_volumes: tuple[Glob, ...] = (
-        *("istio-data", "/var/lib/istio/*"),  # what Istio's proxy recreates whenever it starts
-        *("*cache*", "*tmp*", "*temp*", "*scratch*", "/dev", "/dev/*", "/sys*", "/proc*", "/run*", "/var/run*"),
-        *("/etc*", "/lib/modules*", "/var/log*", "/var/lib/docker*", "/var/lib/containers*", "/var/lib/kubelet*"),
-    )
+    scratch_volumes: Patterns = Field(default=_SCRATCH, validate_default=True)
     """Names and mount paths of hostPath volumes without data (globs)."""
     termination_handlers: tuple[NonEmpty, ...] = ("node-termination-handler",)
     """Parts of Node Termination Handler's image names."""

@@ -38,8 +38,7 @@ def judge_spread(
             reason=f"it spreads over {key}, but all its Pods must run on spot",
             field=f"spec.topologySpreadConstraints[{index}].topologyKey",
             detail="A spread counts only nodes on which the Pod can run, so it keeps no Pod on demand.",
-            fix="remove the constraint; or, to keep a part on demand, ask for spot with the label "
-            f"`{CAPACITY_LABEL}: {SPOT_PREFERRED}` alone",
+            fix=f"remove it; or, to keep a part on demand, only label it `{CAPACITY_LABEL}: {SPOT_PREFERRED}`",
         )
     rolls = subject.template and subject.request.kind.group_kind == _ROLLING and (replicas or 0) > 1
     if not rolls or member(subject.object, ("spec", "strategy", "type")) == "Recreate":
@@ -51,8 +50,7 @@ def judge_spread(
             id="topology-spread-rollout",
             reason="a rollout can leave its Pods unevenly spread, because the old Pods also count",
             field=f"spec.topologySpreadConstraints[{index}]",
-            detail="The scheduler also counts the Pods of the old ReplicaSet, which are gone after the rollout. One "
-            "reclaim then takes more Pods than the constraint allows.",
+            detail="The scheduler counts the old ReplicaSet's Pods, which are gone after the rollout.",
             fix="add `matchLabelKeys: [pod-template-hash]` to the constraint",
             outcome=Outcome.AUDIT,
         )

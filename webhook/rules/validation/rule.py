@@ -72,11 +72,16 @@ class Validation(msgspec.Struct, frozen=True):
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
         """Yield a violation for each expression that is false or has no result."""
         values = values_of(subject, context, self.language, pools=self.needs.pools)
-        refused = self._failed_conditions(subject, values, context)
-        if refused is not None:
-            yield from refused
-            return
-        for rule in self.rules:
+        failed: list[Violation] = []
+        for condition in self.conditions:  # a false one decides, whatever the results of the others
+            try:
+                if not condition.expression.evaluate(values):
+                    subject.trace.say("%s is false", condition.where)
+                    return
+            except EvaluationError as error:
+                failed.append(_no_result(error, condition, context))
+        yield from failed
+        for rule in () if failed else self.rules:
             try:
                 if rule.expression.evaluate(values):
                     subject.trace.say("%s is true", rule.where)
@@ -86,21 +91,6 @@ class Validation(msgspec.Struct, frozen=True):
                 continue
             subject.trace.say("%s is false", rule.where)
             yield Violation(id="failed", reason=_message(rule, values), part=rule.where)
-
-    def _failed_conditions(self, subject: Subject, values: Values, context: Context) -> tuple[Violation, ...] | None:
-        """Return None if all conditions are true, nothing if one is false, else a violation for each that failed.
-
-        A false condition decides, whatever the results of the others.
-        """
-        failed: list[Violation] = []
-        for condition in self.conditions:
-            try:
-                if not condition.expression.evaluate(values):
-                    subject.trace.say("%s is false", condition.where)
-                    return ()
-            except EvaluationError as error:
-                failed.append(_no_result(error, condition, context))
-        return tuple(failed) or None
 
 
 def _no_result(error: EvaluationError, of: _Condition, context: Context) -> Violation:

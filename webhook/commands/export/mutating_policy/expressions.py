@@ -163,7 +163,7 @@ def _termination(rule: GracefulTermination | None, stopping: str) -> dict[str, s
     }
     group_kind = "(variables.owner[0].kind + (variables.owner[0].apiVersion.contains('/') ? "
     group_kind += "'.' + variables.owner[0].apiVersion.split('/')[0] : ''))"
-    operators = rule.training_operators.patterns
+    operators = rule.spec.training_operators.patterns
     trains = f" || {any_glob_matches(group_kind, operators)}" if operators else ""
     label = quoted(CLASS_LABEL)
     least = DEFAULT_GRACE_SECONDS if spec.untuned == "raise-only" else 0
