@@ -321,11 +321,10 @@ class _Evaluation:
             if self.matching.is_unknown(policy):
                 text = "the labels of namespace %s are not known: judged as if match.namespaceSelector selected it"
                 self.trace.say(text, self.request.namespace)
-        contested = policy.name in self.route.contests[subject.template]
-        if contested and (decider := self.matching.decider(policy, subject)):
+        if self.route.contested and (decider := self.matching.decider(policy, subject)):
             self.trace.say("overridden: %s decides", decider)
             return False
-        return not ((contested or policy.exemptions) and self._is_exempt(policy, subject))
+        return not ((self.route.contested or policy.exemptions) and self._is_exempt(policy, subject))
 
     def _is_foreign(self, policy: Policy) -> bool:
         """Return whether the namespace is a provider's own and the policy does not guard such namespaces."""
@@ -365,7 +364,7 @@ class _Evaluation:
         """Return why it is unknown whether the policy matches and decides, or None if it is known."""
         if self.owner_unknown and not (is_namespace(self.request) and policy.kind.guards_namespaces):
             return UnknownMatch.of_owner(self.namespace or "", self.context.view)
-        plain = policy.matcher.trivial and policy.name not in self.route.contests[subject.template]
+        plain = policy.matcher.trivial and not self.route.contested
         return None if plain else self.matching.unknown(policy, subject)
 
     def _record(self, policy: str, exemption: str) -> None:

@@ -135,35 +135,6 @@ _TEMPLATE: Final = RequestAttributes("v1", "", in_namespace=True)
 """The attributes of the Pods that are made of a pod template; their names are generated."""
 
 
-class Contest(msgspec.Struct, frozen=True):
-    """The policies that may decide in place of a policy, and those in whose place it decides.
-
-    Attributes:
-        over: those that override it.
-        under: those that it overrides: their exemptions hold for it.
-        rivals: those that only their providers tell from it.
-    """
-
-    over: tuple[Policy, ...]
-    under: tuple[Policy, ...]
-    rivals: tuple[Policy, ...]
-
-
-def _contests(policies: tuple[Policy, ...]) -> dict[str, Contest]:
-    """Return the contest of each policy that has one with another of these, by name."""
-    if all(policy.standing is ALONE for policy in policies):
-        return {}
-    contests = {
-        policy.name: Contest(
-            tuple(other for other in policies if policy.name in other.standing.overrides),
-            tuple(other for other in policies if other.name in policy.standing.overrides),
-            tuple(other for other in policies if other.name in policy.standing.rivals),
-        )
-        for policy in policies
-    }
-    return {name: contest for name, contest in contests.items() if contest.over or contest.under or contest.rivals}
-
-
 class Route(msgspec.Struct, frozen=True):
     """The policies that apply to requests of one kind.
 
@@ -175,7 +146,7 @@ class Route(msgspec.Struct, frozen=True):
         needs: what all of them together must know of the cluster.
         restricted: some policy names API versions, names or a scope, so each request must be compared with it.
         expressions: expressions iterate over the object: a team's own, or those of a node pool's reader.
-        contests: which of the direct, and which of the projected policies decide in place of others.
+        contested: some of the policies decide in place of others.
     """
 
     direct: tuple[Policy, ...]
@@ -185,7 +156,7 @@ class Route(msgspec.Struct, frozen=True):
     needs: Needs
     restricted: bool
     expressions: bool
-    contests: tuple[Mapping[str, Contest], Mapping[str, Contest]]
+    contested: bool
     _within: dict[str, tuple[tuple[Policy, ...], tuple[Policy, ...]]] = {}
 
     def within(self, namespace: str) -> tuple[tuple[Policy, ...], tuple[Policy, ...]]:
@@ -229,7 +200,6 @@ class Index:
             (reader.group, reader.resource) for provider in providers.values() for reader in provider.readers
         )
         self._routes: dict[RouteKey, Route | None] = {}
-        self._of_templates = tuple(policy for policy in self.policies if policy.matches_templates())
         named = {of for policy in policies for rule in policy.rules for of in product(rule.api_groups, rule.resources)}
         self._wildcards = any("*" in group + path for group, path in named)
         self._declared = {(group, path) for group, path in named | self.workloads.keys() if "*" not in group + path}
@@ -281,8 +251,10 @@ class Index:
         workload = self.workloads.get((group, path)) if operation in _WITH_TEMPLATES else None
         projected = tuple(
             policy
-            for policy in (self._of_templates if workload is not None else ())
-            if policy.excluding(operation, group, path) is None and (phase is Phase.VALIDATE or is_able(policy))
+            for policy in (self.policies if workload is not None else ())
+            if policy.matches_templates()
+            and policy.excluding(operation, group, path) is None
+            and (phase is Phase.VALIDATE or is_able(policy))
         )
         writing = phase is Phase.VALIDATE and operation in _WITH_TEMPLATES and "/" not in path
         guards = tuple(
@@ -303,5 +275,5 @@ class Index:
             reduce(Needs.__or__, (policy.needs for policy in chosen), NO_NEEDS),
             any(policy.restricted for policy in chosen),
             (group, path) in self._pools or any(policy.kind.expressions for policy in chosen),
-            (_contests(direct), _contests(projected)),
+            any(policy.standing is not ALONE for policy in chosen),
         )

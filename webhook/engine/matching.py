@@ -48,18 +48,15 @@ class Matching(msgspec.Struct, frozen=True):
 
     def decider(self, policy: Policy, subject: Subject) -> str:
         """Return the policy that decides on the subject in place of this one. Return an empty string if none does."""
-        contests = self.route.contests[subject.template]
-        contest = contests.get(policy.name)
-        if contest is None:
-            return ""
-        for other in contest.over:
+        for other in self._overriding(policy, subject):
             if not (self.is_unknown(other) or self.why_not(other, subject)):
                 return other.name
         rivals = [
             rival
-            for rival in contest.rivals
-            if not (self.is_unknown(rival) or self.why_not(rival, subject))
-            and all(self.why_not(other, subject) for other in contests[rival.name].over)
+            for rival in self._policies(subject)
+            if rival.name in policy.standing.rivals
+            and not (self.is_unknown(rival) or self.why_not(rival, subject))
+            and all(self.why_not(other, subject) for other in self._overriding(rival, subject))
         ]
         if not rivals:
             return ""
@@ -69,17 +66,22 @@ class Matching(msgspec.Struct, frozen=True):
         best = min((policy, *rivals), key=lambda rival: claim(rival.claims, shown))
         return best.name if best is not policy else ""
 
-    def overridden(self, policy: Policy, subject: Subject) -> tuple[Policy, ...]:
+    def _policies(self, subject: Subject) -> tuple[Policy, ...]:
+        return self.route.projected if subject.template else self.route.direct
+
+    def _overriding(self, policy: Policy, subject: Subject) -> list[Policy]:
+        return [other for other in self._policies(subject) if policy.name in other.standing.overrides]
+
+    def overridden(self, policy: Policy, subject: Subject) -> list[Policy]:
         """Return the policies that match the subject, and that this one overrides."""
-        contest = self.route.contests[subject.template].get(policy.name)
-        return () if contest is None else tuple(other for other in contest.under if not self.why_not(other, subject))
+        under = (other for other in self._policies(subject) if other.name in policy.standing.overrides)
+        return [other for other in under if not self.why_not(other, subject)]
 
     def unknown(self, policy: Policy, subject: Subject) -> UnknownMatch | None:
         """Return why it is unknown whether the policy matches and decides. Return None if it is known."""
         if self.is_unknown(policy):
             return UnknownMatch.of_selector(self.whole.request.namespace)
-        contest = self.route.contests[subject.template].get(policy.name)
-        for other in contest.over if contest is not None else ():
+        for other in self._overriding(policy, subject):
             if self.is_unknown(other) and not self.why_not(other, subject):
                 return UnknownMatch.of_override(self.whole.request.namespace, other.name)
         return None

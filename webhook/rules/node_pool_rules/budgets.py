@@ -152,17 +152,12 @@ def _useless(budgets: list[_Budget]) -> Iterator[Violation]:
 
 
 def _always_blocked(zero: _Budget, allowed: str) -> Violation:
-    budgets = [
-        {"nodes": allowed},
-        {"nodes": "0", "schedule": "0 17 * * 1-4", "duration": "16h"},
-        {"nodes": "0", "schedule": "0 17 * * 5", "duration": "64h"},
-    ]
+    budgets = [{"nodes": allowed}, {"nodes": "0", "schedule": "0 8 * * 1-5", "duration": "10h"}]
     return Violation(
         id="budget-blocks",
         reason="a budget of 0 nodes without a schedule always blocks voluntary disruption",
         field=f"{BUDGETS.text}[{zero.index}]",
         detail="The strictest active budget wins, and this one is always active. Nodes are neither "
         "consolidated nor replaced when they drift. A reclaim isn't affected.",
-        fix="give the budget of 0 a schedule for the hours without disruption. This example allows disruption from "
-        f"9:00 to 17:00 UTC on weekdays:\n{as_yaml('budgets', budgets)}",
+        fix=f"give the budget of 0 a schedule, for example working hours in UTC:\n{as_yaml('budgets', budgets)}",
     )

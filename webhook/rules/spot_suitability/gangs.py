@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.base.bounds import OverBoundError
-from webhook.base.globs import Globs
 from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED, NotTargeting
 from webhook.documents import field_path
 from webhook.kube.layouts import member
@@ -27,8 +26,9 @@ from webhook.model.review import MalformedObjectError
 from webhook.rules.spot_suitability.spec import SCHEDULING_GROUP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
+    from webhook.base.globs import Globs
     from webhook.capacity.placement.target import Target
     from webhook.capacity.view import ClusterView
     from webhook.kube.layouts import FoundTemplate
@@ -52,15 +52,6 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
     specs: tuple[tuple[GangSpec, Globs], ...]
     leaders: Globs
     workloads: Mapping[tuple[str, str], Workload]
-
-    @classmethod
-    def of(cls, specs: Iterable[GangSpec], leaders: Iterable[str], workloads: Iterable[Workload]) -> Gangs:
-        """Return the compiled gangs of a policy."""
-        return cls(
-            specs=tuple((spec, Globs(spec.kinds)) for spec in specs),
-            leaders=Globs(leader.lower() for leader in leaders),
-            workloads={(workload.group, workload.kind): workload for workload in workloads},
-        )
 
     def violations(
         self, subject: Subject, target: Target, targeting: Targeting, view: ClusterView

@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from webhook.base.globs import Globs
 from webhook.capacity.placement.target import NotTargeting
 from webhook.capacity.placement.workload_class import (
     BATCH,
@@ -248,7 +249,11 @@ def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
         capacity_keys=frozenset(
             label.key for provider in providers.values() for label in provider.spot_node_labels if not label.spot_only
         ).union((KARPENTERS_SPREAD,)),
-        gangs=Gangs.of(spec.gangs, (*spec.gang_leaders, *map(str, members)), facts.workloads),
+        gangs=Gangs(
+            specs=tuple((gang, Globs(gang.kinds)) for gang in spec.gangs),
+            leaders=Globs(str(leader).lower() for leader in (*spec.gang_leaders, *members)),
+            workloads={(workload.group, workload.kind): workload for workload in facts.workloads},
+        ),
         targeting=Targeting.of_policy(spec, facts),
         karpenters=frozenset(
             provider.name for provider in providers.values() if provider.pool_name_label == KARPENTERS_POOL_LABEL

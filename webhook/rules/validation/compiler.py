@@ -40,16 +40,13 @@ class Compiler:
         self._broken: set[str] = set()
         self._all = {f"variables.{variable.name}" for variable in spec.variables}
         for number, variable in enumerate(spec.variables):
-            self._variable(variable.name, variable.expression, ("variables", number))
-
-    def _variable(self, name: str, expression: str, path: FieldPath) -> None:
-        if name in self._variables or name in self._broken:
-            self.mistakes.append(SpecError((*path, "name"), f"there is another variable {name!r}"))
-            return
-        if self.compile(expression, (*path, "expression"), None) is None:
-            self._broken.add(name)
-        else:
-            self._variables[name] = Text(expression)
+            name, path = variable.name, ("variables", number)
+            if name in self._variables or name in self._broken:
+                self.mistakes.append(SpecError((*path, "name"), f"there is another variable {name!r}"))
+            elif self.compile(variable.expression, (*path, "expression"), None) is None:
+                self._broken.add(name)
+            else:
+                self._variables[name] = Text(variable.expression)
 
     def compile(self, expression: str, path: FieldPath, result: type[bool | str] | None) -> Expression | None:
         """Compile one expression. Return None if there is a mistake in it, or in a variable that it reads."""

@@ -99,15 +99,12 @@ def _no_result(error: EvaluationError, of: _Condition, context: Context) -> Viol
         return Violation(
             id="error", reason=f"expression failed: {error}", detail=f"{of.where} is `{of.text}`.", fix=fix
         )
-    if error.unknown == "pools":
-        why, remedy = context.view.why_unknown, context.view.remedy
-    elif error.unknown == "request.userInfo":
-        why, remedy = "The user is unknown.", "pass --user and --group"
-    elif error.unknown == "oldObject":
-        why, remedy = "The old object is unknown.", "pass the object as it is in the cluster with --state"
-    else:
-        why = "Only the name of the request's namespace is known."
-        remedy = "pass the namespace's manifest with --state" if context.offline else ""
+    remedy = "pass the namespace's manifest with --state" if context.offline else ""
+    why, remedy = {
+        "pools": (context.view.why_unknown, context.view.remedy),
+        "request.userInfo": ("The user is unknown.", "pass --user and --group"),
+        "oldObject": ("The old object is unknown.", "pass the object as it is in the cluster with --state"),
+    }.get(error.unknown, ("Only the name of the request's namespace is known.", remedy))
     reason = f"can't evaluate {of.where}: {error.unknown} is unknown"
     return Violation(id="unknown", reason=reason, detail=why, fix=remedy, unknown=True)
 
