@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from webhook.documents import FieldPath
     from webhook.engine.index import Index
     from webhook.model.decision import Finding
-    from webhook.model.review import Request
     from webhook.offline.judge import Judgement
     from webhook.offline.kinds import ResourceKinds
     from webhook.policy.document import PolicyDocument
@@ -232,13 +231,14 @@ def silent_policies(manifest: Manifest, judgement: Judgement, index: Index, name
     if trace is None:
         return
     left_out = {policy.name: why for policy, why in index.left_out(trace.request)}
+    resource = ".".join(filter(None, (trace.request.path, trace.request.resource.group)))
     steps = steps_by_policy(trace)
     of_all = "; ".join(text for (policy, _), texts in steps.items() if not policy for text in texts)
     for policy in index.policies:
         if names and policy.name not in names:
             continue
         if policy.name in left_out:
-            if why := left_out[policy.name] or (names and f"it never matches {_resource(trace.request)}"):
+            if why := left_out[policy.name] or (names and f"it never matches {resource}"):
                 yield f"{policy.name} {SKIPS}: {why}"
             continue
         verdict = verdict_on(policy, steps, manifest, judgement, trace)
@@ -247,19 +247,3 @@ def silent_policies(manifest: Manifest, judgement: Judgement, index: Index, name
             last = slice(-1, None) if verdict.word in {SKIPS, EXEMPTS, OVERRIDDEN} else slice(None)
             said = (": ".join(filter(None, (each.where, "; ".join(each.steps[last])))) for each in verdict.said)
             yield f"{policy.name} {verdict.word}: {'; '.join(said) or of_all}".removesuffix(": ")
-
-
-def matched_by_none(judgement: Judgement, index: Index) -> str:
-    """Return a phrase if all policies are for other kinds of objects; empty if one is for this kind."""
-    trace = judgement.trace
-    if trace is None:
-        return ""
-    left_out = index.left_out(trace.request)
-    if len(left_out) < len(index.policies) or any(why for _, why in left_out):
-        return ""
-    names = ", ".join(policy.name for policy in index.policies)
-    return f"{names} never look{'s' * (len(index.policies) == 1)} at {_resource(trace.request)}"
-
-
-def _resource(request: Request) -> str:
-    return ".".join(filter(None, (request.path, request.resource.group)))

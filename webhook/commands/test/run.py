@@ -18,7 +18,6 @@ from webhook.commands.test.case import (
     PolicyTestCase,
     differences,
     golden_difference,
-    matched_by_none,
     silent_policies,
 )
 from webhook.commands.test.coverage import Reached, Watch
@@ -166,20 +165,16 @@ class Runner:
         if expected.golden is not None and (text := self._golden_difference(case, expected.golden, after)):
             mismatches.append(case.test.problem(case.at("expect", "golden"), text))
         missed = set(expected.policies or ()).difference(finding.policy for finding in findings)
-        warnings: list[Problem] = []
-        if not mismatches and expected.outcome is Verdict.ALLOWED and (why := matched_by_none(judgement, watch.index)):
-            text = f"warning: allowed whatever the policies say: {why}"
-            warnings.append(case.test.problem(case.at("expect", "outcome"), text))
-        return replace(
-            result,
-            findings=findings,
-            mismatches=tuple(mismatches),
-            silent=tuple(silent_policies(subject, judgement, watch.index, missed or case.spec.policies or ()))
-            if mismatches and (missed or not findings)
-            else (),
-            warnings=tuple(warnings),
-            reached=reached,
-        )
+        names = missed or (case.spec.policies or () if mismatches else ())
+        silent = tuple(silent_policies(subject, judgement, watch.index, names)) if missed or not findings else ()
+        result = replace(result, findings=findings, mismatches=tuple(mismatches), reached=reached)
+        if mismatches:
+            return replace(result, silent=silent)
+        if silent or judgement.patch or expected.outcome is not Verdict.ALLOWED:
+            return result
+        tested = ", ".join(policy.name for policy in watch.index.policies)
+        text = f"warning: allowed whatever the policies say: none matches this kind of object; tested: {tested}"
+        return replace(result, warnings=(case.test.problem(case.at("expect", "outcome"), text),))
 
     def _watch(self, case: PolicyTestCase) -> Watch:
         """Return the policies that the case names, or those under test, recording their coverage."""
