@@ -24,11 +24,6 @@ _ON_TEMPLATES: Final = {
 }
 """Fields that may follow these names where a pod template stands for a Pod, which has a name, kind and request."""
 
-_NAME: Final = re.compile(
-    rf"(?!{re.escape(OWN)})([a-z0-9.-]*[a-z0-9]/)?[A-Za-z0-9]([-\w.]{{0,61}}[A-Za-z0-9])?", re.ASCII
-)
-"""The names of match conditions that are not in the name space of those which `matching` adds."""
-
 
 def parts(exported: ExportedPolicy) -> Iterator[Part]:
     """Yield a part for the objects that the policy matches, then parts for their pod templates."""
@@ -86,23 +81,18 @@ class _Export:
         labels: str = "",
     ) -> Part:
         """Return one part. `given` maps names in the expressions to what replaces them."""
-        params = f"dyn({literal(self.spec.params)})"
         inside = {**given, "params": f"variables.{self.params}"}
-        before = {**given, "params": f"({params})"}
         own_variables = {name: text for name, text in self.variables.items() if not self.foreign[name]}
-        variables = {self.params: params} if self.spec.params else {}
+        variables = {self.params: f"dyn({literal(self.spec.params)})"} if self.spec.params else {}
         variables |= {name: substituted(text, inside) for name, text in own_variables.items()}
-        own = {each.name: each.expression.strip() for each in self.spec.match_conditions}
-        conditions, guard = {name: substituted(text, before) for name, text in own.items()}, ""
-        if any(not _NAME.fullmatch(name) or _reads_what_validations_have(text) for name, text in own.items()):
-            # All of them: where one is false it decides, whatever the others come to.
-            conditions, guard = {}, " && ".join(f"({substituted(text, inside)})" for text in own.values())
+        # Not match conditions of Kubernetes, which can't read variables and the namespace.
+        conditions = (substituted(each.expression.strip(), inside) for each in self.spec.match_conditions)
+        guard = " && ".join(f"({text})" for text in conditions)
         return Part(
             name=name,
             rules=list(rules),
-            validations=[_written(each, inside, guard) for each in validations],
+            validations=[_written(validation, inside, guard) for validation in validations],
             variables=variables,
-            conditions=conditions,
             template_labels=labels,
         )
 
@@ -133,12 +123,6 @@ class _Export:
             # One that the request leaves as it is says nothing new.
             part.conditions[f"{OWN}changed"] = f"has({template}) && (oldObject == null || {template} != {old})"
             yield part
-
-
-def _reads_what_validations_have(condition: str) -> bool:
-    """Return whether the condition reads variables or the namespace, which Kubernetes hides from match conditions."""
-    text = Text(condition)
-    return bool(text.variables) or "namespaceObject" in text.words
 
 
 def _written(validation: JSON, given: Mapping[str, str], guard: str) -> JSON:
