@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from webhook.offline.judge import Identity, Judge
     from webhook.offline.manifests.objects import Manifest
 
-_SUITABILITY: Final = "SpotSuitability"
-_FALLBACK: Final = "OnDemandFallback"
+_SUITABILITY: Final = "spot-suitability/"
+_FALLBACK: Final = "on-demand-fallback/"
 _OF_NODES: Final = frozenset({("apps", "DaemonSet"), ("", "Node")})
 """Owners of Pods that belong to a Node and end with it."""
 
@@ -74,7 +74,6 @@ class OnSpot:
         self._nodes = spot_nodes(view)
         self._judge = judge
         self._budgets = GraceBudgets(bundle.providers)
-        self._kinds = {policy.name: policy.kind.name for policy in bundle.policies}
         self._workloads: dict[Identity, SpotWorkload] = {}
         self._floors: dict[Identity, FloorCount] = {}
         self._without_fallback: dict[str, RiskReason] = {}
@@ -146,7 +145,7 @@ class OnSpot:
     def take_object(self, identity: Identity, manifest: Manifest, findings: Iterable[Finding]) -> None:
         """Record why an object with Pods on spot Nodes would not survive, or that a node pool lacks a fallback."""
         for finding in findings:
-            if self._kinds.get(finding.policy) == _FALLBACK:
+            if finding.id.startswith(_FALLBACK):
                 self._without_fallback.setdefault(manifest.name, _reason(finding))
         workload = self._workloads.get(identity)
         if workload is None:
@@ -154,8 +153,7 @@ class OnSpot:
         as_spot = self._as_spot(manifest, workload.pools)
         if as_spot is not None:
             findings = self._judge.judge(as_spot).findings
-        suitability = (finding for finding in findings if self._kinds.get(finding.policy) == _SUITABILITY)
-        workload.reasons += map(_reason, suitability)
+        workload.reasons += (_reason(finding) for finding in findings if finding.id.startswith(_SUITABILITY))
 
     def _as_spot(self, manifest: Manifest, pools: list[str]) -> Manifest | None:
         """Return a copy that asks for the spot pool it runs in. Return None if only some of its Pods may run there.

@@ -77,10 +77,8 @@ def configure(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Print the policies that are exported, and say what is left out."""
     given, live = bool(options.state), options.kubeconfig is not None
-    if options.what == "vap" and (given or live):
-        raise CannotJudgeError("error: --state and --kubeconfig are for map: vap needs no look-up")
-    if options.what == "map" and given == live:
-        raise CannotJudgeError("error: map needs the node pools: give --state or --kubeconfig, one of them")
+    if given + live != (options.what == "map"):
+        raise CannotJudgeError("error: map needs the node pools: pass --state or --kubeconfig; vap takes neither")
     if options.context is not None and not live:
         raise CannotJudgeError("error: --context requires --kubeconfig")
     bundle = read_policies(options.policies, own_namespace=options.namespace, cluster=options.cluster)
