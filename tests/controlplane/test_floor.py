@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.controlplane.cluster import Cluster
     from tests.controlplane.kubectl import Kubectl
     from tests.controlplane.webhook import Webhook
 
@@ -65,8 +66,9 @@ def team(webhook: Webhook, namespace: str) -> Kubectl:
 
 
 @pytest.fixture
-def kubectl(webhook: Webhook) -> Kubectl:
-    return webhook.cluster.kubectl
+def cluster(webhook: Webhook) -> Cluster:
+    """Return the cluster of these tests to the fixtures of all."""
+    return webhook.cluster
 
 
 def floored(name: str, replicas: int, floor: str, **spec: Any) -> JSON:

@@ -126,7 +126,7 @@ def installation(own: Cluster, folder: Path) -> Iterator[Installation]:
 def remove(installation: Installation) -> None:
     kustomize, _ = OPERATE["Remove"].split("With Helm")
     installation.run(*commands(kustomize))
-    assert installation.is_removed()
+    installation.own.kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=60s")
 
 
 @contextlib.contextmanager
@@ -234,6 +234,7 @@ def test_gke_from_nothing_through_every_mode_to_nothing(installation: Installati
         monitored = installation.own.kubectl.get(kinds, f"--namespace={NAMESPACE}", "--selector=release")
         assert {each["kind"] for each in monitored["items"]} == {"PodMonitor", "PrometheusRule"}
     remove(installation)
+    assert installation.is_removed()
 
 
 @contextlib.contextmanager

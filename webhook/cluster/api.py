@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+from collections import Counter
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -89,6 +90,7 @@ class Api:
         self._kubeconfig = kubeconfig
         self._context = context
         self._renewing = asyncio.Lock()
+        self._in_use: Counter[ApiClient] = Counter()
 
     @classmethod
     async def connect(cls, kubeconfig: Path | None, context: str | None = None) -> Api:
@@ -157,6 +159,7 @@ class Api:
         self, method: str, path: str, patience: aiohttp.ClientTimeout, headers: dict[str, str], body: Body | None = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         client = self._client
+        self._in_use[client] += 1
         try:
             request = await client.param_serialize(
                 method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
@@ -182,11 +185,15 @@ class Api:
             raise ApiError(str(error)) from error
         except msgspec.MsgspecError as error:
             raise ApiError(f"the API server's answer is malformed: {error}") from error
+        finally:
+            self._in_use[client] -= 1
+            if client is not self._client and not self._in_use[client]:
+                await client.close()
 
     async def _renew(self, used: ApiClient) -> None:
         """Read the credentials again, because tokens and certificates are replaced before they expire.
 
-        Other requests and watches with the old credentials break, and are repeated with the new ones.
+        The last request with the old ones closes their client: requests of a closed one end with an AssertionError.
         """
         async with self._renewing:
             if used is not self._client:
@@ -195,8 +202,6 @@ class Api:
                 self._client, _ = await _client(self._kubeconfig, self._context)
             except UnusableCredentialsError as error:
                 log.warning("credentials not renewed", problem=str(error))
-            else:
-                await used.close()
 
 
 def _refusal(status: int, body: bytes) -> ApiError:
