@@ -57,9 +57,9 @@ class Place(NamedTuple):
 
 def render(report: Report) -> str:
     """Return the report as a page."""
-    found = [(thing, result) for thing in report.objects for result in thing.results]
-    by_policy = _rows(found, lambda pair: pair[1].policy)
-    parts = [_part(report, name, [pair for pair in found if pair[1].policy == name]) for name, _ in by_policy]
+    pairs = [(thing, result) for thing in report.objects for result in thing.results]
+    by_policy = _rows(pairs, lambda pair: pair[1].policy)
+    parts = [_part(report, name, [pair for pair in pairs if pair[1].policy == name]) for name, _ in by_policy]
     drawn = _drawn(report)
     changed = alike(
         (thing for thing in report.objects if thing.additions), lambda each: msgspec.json.encode(each.additions)
@@ -79,8 +79,8 @@ def render(report: Report) -> str:
         policies=parts,
         opened=sum(len(part["groups"]) for part in parts) <= _OPEN_AT_MOST,
         by_policy=by_policy,
-        by_namespace=_rows(found, lambda pair: pair[0].namespace or NOBODY),
-        by_team=_rows(found, lambda pair: pair[0].team),
+        by_namespace=_rows(pairs, lambda pair: pair[0].namespace or NOBODY),
+        by_team=_rows(pairs, lambda pair: pair[0].team),
         namespaces=sorted({thing.namespace or NOBODY for thing in report.objects}),
         teams=sorted({thing.team for thing in report.objects}),
         cut_off=drawn[:_DRAWN_AT_MOST],

@@ -141,7 +141,7 @@ def injections(resources: ResourceList, objects: JudgedObjects, *, injected: boo
         for operation in judgement.patch:
             added = addition_of(operation, len(manifest.path))
             field = {"path": added.field, "proposedValue": added.value}
-            yield _result(resources, manifest, f"{what} {added.field}", "info", field=field), []
+            yield _result(resources, manifest, f"{what} {added.field}", "info", field), []
 
 
 def findings(resources: ResourceList, objects: JudgedObjects, fail_on: Outcome) -> Iterator[FunctionResult]:
@@ -155,7 +155,7 @@ def findings(resources: ResourceList, objects: JudgedObjects, fail_on: Outcome) 
             field = {"path": finding.field} if finding.field else {}
             tags = {"policy": finding.policy, "id": finding.id, "outcome": str(finding.outcome)}
             message = "\n".join([finding.reason, *more])
-            result = _result(resources, manifest, message, severity, field=field, tags=tags)
+            result = _result(resources, manifest, message, severity, field, tags)
             where = f"{result['file']['path']}: " if "file" in result else ""
             at = f" (at {finding.field})" if finding.field else ""
             lines = "\n".join([f"{finding.reason}{at}", *more]).split("\n")
@@ -172,7 +172,9 @@ def failures(resources: ResourceList, problems: Iterable[Problem]) -> Iterator[F
         yield without_empty(result), [f"{file['path']}: {text}" if file else str(problem)]
 
 
-def _result(resources: ResourceList, manifest: Manifest, message: str, severity: str, **more: JSON) -> JSON:
+def _result(
+    resources: ResourceList, manifest: Manifest, message: str, severity: str, field: JSON, tags: JSON | None = None
+) -> JSON:
     """Return a result about an object, by the names that are written."""
     reference = {
         "apiVersion": manifest.api_version,
@@ -180,5 +182,5 @@ def _result(resources: ResourceList, manifest: Manifest, message: str, severity:
         "name": manifest.shown_name,
         **({"namespace": manifest.namespace} if manifest.namespace else {}),
     }
-    about = {"resourceRef": reference, "field": more["field"], "file": resources.file_of(manifest.path), **more}
+    about = {"resourceRef": reference, "field": field, "file": resources.file_of(manifest.path), "tags": tags}
     return without_empty({"message": message, "severity": severity, **about})

@@ -45,7 +45,7 @@ def export(bundle: Bundle, context: Context) -> tuple[list[JSON], list[Problem],
             f"{', '.join(contested)}), which a MutatingAdmissionPolicy can't say; export a set of policies without "
             "that, with --policies"
         )
-    found: dict[str, ExportedPolicy] = {}
+    chosen: dict[str, ExportedPolicy] = {}
     left_out: list[Problem] = []
     for exported in exported_policies(bundle, context.now.date()):
         policy = exported.policy
@@ -55,22 +55,22 @@ def export(bundle: Bundle, context: Context) -> tuple[list[JSON], list[Problem],
             exported.leave_out((), "not exported: its enforcement is audit, which changes nothing")
             left_out += exported.left_out[-1:]
             continue
-        if policy.kind.name in found:
-            other = found[policy.kind.name].policy.name
+        if policy.kind.name in chosen:
+            other = chosen[policy.kind.name].policy.name
             raise CannotJudgeError(
                 f"error: {other} and {policy.name} are both {policy.kind.name}: a MutatingAdmissionPolicy can't say in "
                 "which order they change a Pod; export one of them, with --policies"
             )
         exported.leave_out_matches()
-        found[policy.kind.name] = exported
-    if not found:
+        chosen[policy.kind.name] = exported
+    if not chosen:
         return [], left_out, []
-    constraints, common, own = _matching(found)
-    left_out += [problem for exported in found.values() for problem in exported.left_out]
-    mutators = {kind: exported.policy.mutator for kind, exported in found.items()}
+    constraints, common, own = _matching(chosen)
+    left_out += [problem for exported in chosen.values() for problem in exported.left_out]
+    mutators = {kind: exported.policy.mutator for kind, exported in chosen.items()}
     placement = cast("SpotPlacement | None", mutators.get(_PLACEMENT))
     termination = cast("GracefulTermination | None", mutators.get(_TERMINATION))
-    named = [name for exported in found.values() for name in exported.spec.provider]
+    named = [name for exported in chosen.values() for name in exported.spec.provider]
     traits, accelerators = traits_of(context, bundle.providers, named)
     answers = answers_of(traits, placement, termination, context)
     spec: JSON = {
@@ -95,18 +95,20 @@ def export(bundle: Bundle, context: Context) -> tuple[list[JSON], list[Problem],
     return list(policy_and_binding("MutatingAdmissionPolicy", NAME, spec, {})), left_out, alone
 
 
-def _matching(found: dict[str, ExportedPolicy]) -> tuple[JSON, dict[str, str], dict[str, str]]:
+def _matching(chosen: dict[str, ExportedPolicy]) -> tuple[JSON, dict[str, str], dict[str, str]]:
     """Return constraints, the match conditions that all policies have, and the rest of each by its kind."""
-    parts = {kind: _part(exported.policy) for kind, exported in found.items()}
-    constraints, *others = (exported.constraints(parts[kind]) for kind, exported in found.items())
+    parts = {kind: _part(exported.policy) for kind, exported in chosen.items()}
+    constraints, *others = (exported.constraints(parts[kind]) for kind, exported in chosen.items())
     if any(other != constraints for other in others):
-        both = " and ".join(exported.policy.name for exported in found.values())
+        both = " and ".join(exported.policy.name for exported in chosen.values())
         raise CannotJudgeError(
             f"error: `match` of {both} differs in resourceRules or selectors, which a MutatingAdmissionPolicy has "
             "once; give them the same, or export one of them, with --policies"
         )
-    conditions = {kind: exported.conditions(parts[kind]).items() for kind, exported in found.items()}
-    common = dict(item for item in conditions[next(iter(found))] if all(item in given for given in conditions.values()))
+    conditions = {kind: exported.conditions(parts[kind]).items() for kind, exported in chosen.items()}
+    common = dict(
+        item for item in conditions[next(iter(chosen))] if all(item in given for given in conditions.values())
+    )
     own = {
         kind: " && ".join(f"({text})" for name, text in given if name not in common) or "true"
         for kind, given in conditions.items()

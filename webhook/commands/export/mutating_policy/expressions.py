@@ -150,9 +150,9 @@ def _expressible(known: list[str], providers: Collection[Provider]) -> str:
 def _termination(rule: GracefulTermination | None, stopping: str) -> dict[str, str]:
     """Return variables for the grace period, and for the sleep of containers without preStop."""
     before = f"object.spec.?terminationGracePeriodSeconds.orValue({DEFAULT_GRACE_SECONDS})"
-    found = {"before": before, "hooks": _HAS_HOOK}
+    of_pod = {"before": before, "hooks": _HAS_HOOK}
     if rule is None:
-        return {**found, "grace": "variables.before", "sleep": "0", "hook": "dyn({})"}
+        return {**of_pod, "grace": "variables.before", "sleep": "0", "hook": "dyn({})"}
     spec = rule.spec
     classes = {
         name: {
@@ -178,7 +178,7 @@ def _termination(rule: GracefulTermination | None, stopping: str) -> dict[str, s
         hook = f"dyn({{'exec': {{'command': [{shown}, 'sleep ' + string(variables.sleep)]}}}})"
     sleeps = "'pre-stop' in variables.keeps || variables.budget == 0 ? 0 : variables.class.sleep"
     return {
-        **found,
+        **of_pod,
         "budget": f"{stopping} ? int(variables.answer.?budget.orValue(0)) : 0",
         "class": f"{literal(classes)}["
         f"variables.labels[?{label}].orValue('') in {literal(list(classes))} ? variables.labels[{label}] : "

@@ -116,18 +116,18 @@ def _placed(sample: JSON, keeps: Iterable[str], rule: SpotPlacement, context: Co
         return {}
     rule.mutate(subject, PodEditor(subject.pod), context)
     spec, own = subject.pod.spec, sample["spec"].get("nodeSelector", {})
-    found: JSON = {}
+    placed: JSON = {}
     wanted: list[Toleration] = []
     for each in target.tolerations:
         if not any_covers(wanted, each):
             wanted.append(each)
     if "tolerations" not in keeps and wanted:
-        found["tolerations"] = [as_json(each) for each in wanted]
+        placed["tolerations"] = [as_json(each) for each in wanted]
     if added := {key: value for key, value in (spec.nodeSelector or {}).items() if key not in own}:
-        found["nodeSelector"] = added
+        placed["nodeSelector"] = added
     if spec.affinity is not None and spec.affinity.nodeAffinity is not None:
-        found["nodeAffinity"] = as_json(spec.affinity.nodeAffinity)
-    return found
+        placed["nodeAffinity"] = as_json(spec.affinity.nodeAffinity)
+    return placed
 
 
 def _budget(sample: JSON, rule: GracefulTermination, context: Context) -> tuple[int, bool]:
