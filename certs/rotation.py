@@ -7,7 +7,7 @@ began is gone:
 1. store a new CA and its leaf;
 2. add the new CA to every caBundle (`trusting`);
 3. serve the new leaf, which the caBundles verify, in every replica;
-4. remove the old CA from the caBundles (`trusting_only`).
+4. remove the old CA from the caBundles.
 """
 
 from __future__ import annotations
@@ -114,11 +114,6 @@ def trusting(bundle: bytes, authorities: Sequence[KeyPair], *, now: datetime) ->
     if missing := {_certificate(authority) for authority in authorities} - set(trusted):
         return _pem([*(certificate for certificate in trusted if certificate.not_valid_after_utc > now), *missing])
     return bundle
-
-
-def trusting_only(authority: KeyPair) -> bytes:
-    """Return a caBundle with only this CA."""
-    return _pem([_certificate(authority)])
 
 
 def end_of_trust(bundle: bytes) -> datetime | None:

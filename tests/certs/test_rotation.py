@@ -15,7 +15,6 @@ from certs.rotation import (
     renew,
     signer_of,
     trusting,
-    trusting_only,
     trusts_only,
 )
 from certs.verify import CertificateProblem, verify, verify_chain
@@ -97,13 +96,13 @@ def test_an_expired_ca_is_of_no_use() -> None:
 
 
 def test_a_new_ca_stands_beside_the_old_until_it_stands_alone() -> None:
-    old = trusting_only(ISSUED.authority)
+    old = ISSUED.authority.certificate_pem
     both = trusting(old, (OTHER.authority, ISSUED.authority), now=NOW)
     for leaf in (ISSUED.leaf, OTHER.leaf):
         verify_chain(leaf.certificate_pem, both, now=NOW)
     assert not trusts_only(both, OTHER.authority)
     assert trusting(both, (OTHER.authority,), now=NOW) == both
-    alone = trusting_only(OTHER.authority)
+    alone = OTHER.authority.certificate_pem
     assert trusts_only(alone, OTHER.authority)
     with pytest.raises(CertificateProblem):
         verify_chain(ISSUED.leaf.certificate_pem, alone, now=NOW)
@@ -117,12 +116,12 @@ def test_a_bundle_without_certificates_becomes_the_ca(bundle: bytes) -> None:
 def test_expired_certificates_leave_a_bundle_that_is_extended() -> None:
     late = NOW + timedelta(days=366)
     new = issue(NAMES, now=late)
-    assert trusts_only(trusting(trusting_only(ISSUED.authority), (new.authority,), now=late), new.authority)
+    assert trusts_only(trusting(ISSUED.authority.certificate_pem, (new.authority,), now=late), new.authority)
 
 
 def test_trust_ends_with_the_last_certificate_of_a_bundle() -> None:
     later = issue(NAMES, now=NOW + 30 * DAY)
-    both = trusting(trusting_only(ISSUED.authority), (later.authority,), now=NOW)
+    both = trusting(ISSUED.authority.certificate_pem, (later.authority,), now=NOW)
     assert end_of_trust(both) == NOW + timedelta(days=395)
     assert end_of_trust(b"") is None
 

@@ -62,7 +62,7 @@ async def _full_registry() -> CollectorRegistry:
     certificate.trusted, certificate.trust_expiry = True, _YEAR
     outdated = SimpleNamespace(outdated=0)
     cluster = SimpleNamespace(waits_for="", silence=30.0, registered=outdated, floor=None)
-    managed = SimpleNamespace(waits_for="", last_look=Reload.first(), authority_expiry=_YEAR)
+    managed = SimpleNamespace(waits_for="", last_look=Reload(), authority_expiry=_YEAR)
     with LOOPBACK.bind() as listener:
         replica = Replica(
             listener,

@@ -30,11 +30,6 @@ class ServedResource(msgspec.Struct, frozen=True, kw_only=True):
     verbs: frozenset[str]
 
     @property
-    def path(self) -> str:
-        """Return the path of the resource in all namespaces."""
-        return self.path_in("")
-
-    @property
     def api_version(self) -> str:
         """Return the ``apiVersion`` of its objects."""
         group = self.resource.group

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -70,20 +69,14 @@ class FloorFacts:
         try:
             owner = msgspec.json.decode(request.object, type=_Owned).metadata.controller
             if owner is not None and owner.group_kind == "StatefulSet.apps":
-                async with asyncio.timeout(seconds):
-                    starts[f"{request.namespace}/{owner.name}"] = await self._start(request.namespace, owner.name)
-        except (ApiError, TimeoutError, msgspec.MsgspecError) as error:
-            log.warning("can't read the first ordinal of a StatefulSet", problem=str(error) or "no answer in time")
+                path = f"/apis/apps/v1/namespaces/{request.namespace}/statefulsets/{owner.name}"
+                stored = await self._api.find(path, dict, seconds)
+                if stored is not None:
+                    starts[f"{request.namespace}/{owner.name}"] = stored["spec"].get("ordinals", {}).get("start", 0)
+        except (ApiError, msgspec.MsgspecError) as error:
+            log.warning("can't read the first ordinal of a StatefulSet", problem=str(error))
         runs = monotonic() - self._renewed < FRESH_SECONDS
         return msgspec.structs.replace(view, floor_controller=runs, ordinal_starts=starts)
-
-    async def _start(self, namespace: str, name: str) -> int:
-        path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}"
-        stored = await self._api.find(path, dict, seconds=FRESH_SECONDS)
-        if stored is None:
-            raise ApiError(f"StatefulSet {name} doesn't exist")
-        start: int = stored["spec"].get("ordinals", {}).get("start", 0)
-        return start
 
 
 class _Owned(msgspec.Struct):

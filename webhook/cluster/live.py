@@ -13,7 +13,7 @@ import asyncio
 import math
 from http import HTTPStatus
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Generic
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -28,17 +28,17 @@ from webhook.cluster.resources import (
     api_server_version,
     unread,
 )
-from webhook.cluster.source import T
 from webhook.cluster.view import NodeTally, by_namespace, labels_by_namespace, with_pools
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from webhook.capacity.providers.pool import Pool, Size
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
     from webhook.cluster.api import Api
     from webhook.cluster.source import WatchedResource
+    from webhook.kube.disruption import DisruptionBudget
 
 _COMPANY: Final = 0.005
 """Seconds that a fresh reading waits for other requests that need one. Many node pools can be applied at once."""
@@ -55,12 +55,10 @@ class LiveState:
         self._tally = NodeTally()
         self._pools = [Mirror(api, source, self._pace, self._changed) for source in all_pools(providers.values())]
         self._namespaces = Mirror(api, all_namespaces(), self._pace, self._changed)
-        self._nodes = Mirror(api, all_nodes(providers.values()), self._pace, self._changed, self._tally.replace)
+        self._nodes = Mirror(api, all_nodes(providers.values()), self._pace, self._forget_view, self._tally.replace)
         self._needed: list[Mirror[Any]] = [*self._pools, self._namespaces, self._nodes]
         self._budgets = [Mirror(api, all_budgets(), self._pace, self._changed)] if budgets else []
-        self._watched_pools = _Derived(self._pools, self._join_pools)
-        self._namespace_labels = _Derived([self._namespaces], lambda: labels_by_namespace(self._namespaces.items))
-        self._allowed = _Derived(self._budgets, lambda: by_namespace(self._budgets[0].items))
+        self._last_parts: _Parts | None = None
         self._version: tuple[int, int] | None = None
         self._version_asked = False
         self._synced = asyncio.Event()
@@ -98,7 +96,7 @@ class LiveState:
             if unknown is not None:
                 self._view = self._without_pools(unknown.source, unknown.problem)
             else:
-                self._view = self._look(self._watched_pools.value())
+                self._view = self._look(self._parts().pools)
         return self._view
 
     async def fresh(self) -> ClusterView:
@@ -123,8 +121,15 @@ class LiveState:
             pools.extend(listing.items.values() if listing is not None else ())
         return self._look(self._same_pools(pools))
 
-    def _join_pools(self) -> Joined:
-        return self._same_pools(item for mirror in self._pools for item in mirror.items.values())
+    def _parts(self) -> _Parts:
+        """Return what a change of a Node doesn't change."""
+        if self._last_parts is None:
+            self._last_parts = _Parts(
+                self._same_pools(item for mirror in self._pools for item in mirror.items.values()),
+                labels_by_namespace(self._namespaces.items),
+                by_namespace(self._budgets[0].items) if self._budgets else {},
+            )
+        return self._last_parts
 
     def _same_pools(self, items: Iterable[Pool | tuple[Size, ...]]) -> Joined:
         """Return the pools, sorted; the same tuple while they are equal, because rules cache results by it."""
@@ -141,14 +146,18 @@ class LiveState:
         return replace(
             with_pools(self._tally.view(), joined.pools if joined is not None else None),
             templates=joined.templates if joined is not None else (),
-            namespaces=self._namespace_labels.value(),
+            namespaces=self._parts().namespaces,
             api_server=self._version,
             why_unknown=why_unknown,
             remedy=remedy,
-            budgets=self._allowed.value() if any(mirror.known for mirror in self._budgets) else None,
+            budgets=self._parts().budgets if any(mirror.known for mirror in self._budgets) else None,
         )
 
     def _changed(self) -> None:
+        self._last_parts = None
+        self._forget_view()
+
+    def _forget_view(self) -> None:
         self._view = None
         if (
             self._version_asked
@@ -171,21 +180,12 @@ class LiveState:
             await asyncio.sleep(pause)
 
 
-class _Derived(Generic[T]):
-    """A value derived from mirrors, cached until one of them changes."""
+class _Parts(NamedTuple):
+    """The parts of a view that don't come from Nodes."""
 
-    def __init__(self, mirrors: Collection[Mirror[Any]], derive: Callable[[], T]) -> None:
-        self._mirrors = mirrors
-        self._derive = derive
-        self._value: T | None = None
-        self._changes = -1
-
-    def value(self) -> T:
-        """Return the value, derived again if a mirror changed."""
-        changes = sum(mirror.changes for mirror in self._mirrors)
-        if self._value is None or changes != self._changes:
-            self._value, self._changes = self._derive(), changes
-        return self._value
+    pools: Joined
+    namespaces: Mapping[str, Mapping[str, str]]
+    budgets: Mapping[str, tuple[DisruptionBudget, ...]]
 
 
 def _remedy(source: WatchedResource[Any], problem: BaseException | None) -> str:

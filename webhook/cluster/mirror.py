@@ -86,7 +86,6 @@ class Mirror(Generic[T]):
 
     Attributes:
         items: the part of each object that is kept.
-        changes: counts the changes of `items`.
         known: the objects have been listed, or the cluster doesn't have the resource. Stays True while the API server
             is unreachable or rejects the credentials (401), and becomes False if it keeps answering 403.
         problem: why the copy isn't up to date; None if it is.
@@ -103,7 +102,6 @@ class Mirror(Generic[T]):
     ) -> None:
         self.source = source
         self.items: dict[ObjectKey, T] = {}
-        self.changes = 0
         self.known = False
         self.problem: ApiError | None = None
         self.heard = monotonic()
@@ -184,7 +182,6 @@ class Mirror(Generic[T]):
             del self.items[key]
         else:
             self.items[key] = item
-        self.changes += 1
         self._replaced(before, item)
         return True
 

@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 _REQUEST_COST: Final = 0.0002
 """Seconds of work charged for TLS, HTTP, and the log line of a request, in addition to the measured decision."""
 
+_LEAST: Final = 0.001
+"""Seconds of the shortest timeout: for aiohttp, 0 is no timeout."""
+
 WITH_FINDINGS: Final = 200
 """Decisions with findings on the operators' page: more than a person reads. The log has all of them."""
 
@@ -203,7 +206,7 @@ class Webhook:
             route = index.route(phase, request)
             fresh = route is not None and route.needs.fresh
             asked = perf_counter()
-            left = max(0.0, min(target.timeout - self._limits.reply - (asked - started), self._limits.fresh))
+            left = max(_LEAST, min(target.timeout - self._limits.reply - (asked - started), self._limits.fresh))
             if fresh:
                 view = await self._fresh(snapshot.state, left)
             if self.floor is not None:

@@ -41,11 +41,6 @@ _SECRET_MEMBERS: Final = frozenset({"data", "stringData", "binaryData"})
 """Members of Secrets and ConfigMaps, redacted in any object, because items of a list have no kind."""
 
 _SECRET_PATHS: Final = frozenset({"serviceaccounts/token"})
-_SUSPICIOUS: Final = (
-    *(f'"{member}"'.encode() for member in ("env", "managedFields", _LAST_APPLIED, *_SECRET_MEMBERS)),
-    rb"\u00",
-)
-"""An object without any of these texts is recorded unchanged, without decoding it."""
 
 
 class RecordedFinding(msgspec.Struct, frozen=True):
@@ -168,9 +163,11 @@ def _as_seen_from(request: Request, view: ClusterView) -> ClusterView:
 
 def _redacted(raw: msgspec.Raw) -> msgspec.Raw:
     """Return the object with values that may be secret redacted."""
-    if is_null(raw) or not any(word in bytes(raw) for word in _SUSPICIOUS):
+    if is_null(raw):
         return raw
-    return msgspec.Raw(msgspec.json.encode(_redact(msgspec.json.decode(raw))))
+    value = msgspec.json.decode(raw)
+    redacted = _redact(value)
+    return raw if redacted == value else msgspec.Raw(msgspec.json.encode(redacted))
 
 
 def _redact(value: Any, key: str = "") -> Any:  # noqa: ANN401 - JSON

@@ -39,15 +39,10 @@ _SAMPLE: Final = decode_review(
 
 
 class Reload(msgspec.Struct, frozen=True):
-    """The result of the last attempt to load changed files, and the Unix time of the last success."""
+    """The result of the last attempt to load changed files, and the Unix time of the last success; by default, now."""
 
-    success: bool
-    last_success: float
-
-    @classmethod
-    def first(cls) -> Reload:
-        """Return the result of a start that has just succeeded."""
-        return cls(success=True, last_success=time.time())
+    success: bool = True
+    last_success: float = msgspec.field(default_factory=time.time)
 
     def then(self, *, success: bool) -> Reload:
         """Return the result of the next attempt, which has just ended."""
@@ -73,7 +68,7 @@ class Reloader:
         # Before reading the files, so that changes in the meantime count as changes.
         self._seen = _fingerprint(self._paths)
         self.snapshot = _self_tested(build())
-        self.last_reload = Reload.first()
+        self.last_reload = Reload()
         self.removed = 0
 
     async def watch(self, use: Callable[[Snapshot], None], seconds: float) -> None:

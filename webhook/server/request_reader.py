@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 JSON_TYPE: Final = "application/json"
 
 
+@dataclass(eq=False)
 class RejectedError(Exception):
     """A request that is answered without a verdict.
 
@@ -34,12 +35,10 @@ class RejectedError(Exception):
         headers: headers to add to the response.
     """
 
-    def __init__(self, status: int, reason: str, message: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.reason = reason
-        self.message = message
-        self.headers = headers
+    status: int
+    reason: str
+    message: str
+    headers: Mapping[str, str] | None = None
 
     def response(self) -> web.Response:
         """Return the HTTP response: plain JSON, because no UID is known."""

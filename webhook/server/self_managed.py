@@ -21,7 +21,6 @@ from certs.rotation import (
     renew,
     signer_of,
     trusting,
-    trusting_only,
     trusts_only,
 )
 from certs.verify import CertificateProblem
@@ -48,9 +47,6 @@ if TYPE_CHECKING:
 
 _ANSWER: Final = 5.0
 """Seconds for an answer of the API server."""
-
-_SIGNS: Final = 10
-"""Signs of life of a replica within the retention, while a CA is replaced."""
 
 _TRUSTED: Final = "caBundles"
 _ALL_SERVE: Final = "all replicas"
@@ -86,7 +82,7 @@ class SelfManaged:
         settle: float,
         retention: float,
     ) -> None:
-        self.last_look = Reload.first()
+        self.last_look = Reload()
         self.authority_expiry: datetime | None = None
         self._api = api
         self._secret = secret
@@ -100,7 +96,6 @@ class SelfManaged:
         self._issued: Issued | None = None
         self._serves: KeyPair | None = None
         self._in_force: dict[str, bytes] = {}
-        self._refreshed = 0.0
         self._since: dict[str, tuple[object, float]] = {}
         self._repeats = Repeats(LASTING)
 
@@ -153,7 +148,7 @@ class SelfManaged:
             await write_secret(self._api, *self._secret, dict.fromkeys(gone), _ANSWER)
         elif rotating and all_serve and lasted[_ALL_SERVE] >= self._retention:
             for each in bundles:
-                await self._written(each, dict.fromkeys(each.by_webhook, trusting_only(authority)))
+                await self._written(each, dict.fromkeys(each.by_webhook, authority.certificate_pem))
         return trusted
 
     def _lasted(self, values: Mapping[str, object]) -> dict[str, float]:
@@ -192,14 +187,13 @@ class SelfManaged:
         return written
 
     async def _report(self, secret: Secret, *, rotating: bool) -> None:
-        """Update this replica's entry in the Secret if it is wrong, or, while a CA is replaced, old."""
+        """Update this replica's entry in the Secret if it is wrong, and, as a sign of life, while a CA is replaced."""
         if self.waits_for:
             return
         signer, _, count = secret.data.get(self._entry, b"").decode(errors="replace").partition(" ")
-        serving, now = signer_of(self._certificate.served), monotonic()
-        if serving == signer and not (rotating and now - self._refreshed >= self._retention / _SIGNS):
+        serving = signer_of(self._certificate.served)
+        if serving == signer and not rotating:
             return
-        self._refreshed = now
         value = f"{serving} {int(count) + 1 if count.isdecimal() else 0}"
         await write_secret(self._api, *self._secret, {self._entry: value.encode()}, _ANSWER)
 

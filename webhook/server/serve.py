@@ -33,8 +33,10 @@ from webhook.server.self_managed import SelfManaged
 from webhook.server.tls import ServingCertificate
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from certs.authority import KeyPair
 
 _BACKLOG: Final = 1024
 """Connections that can wait to be accepted; the system may allow fewer (Linux: net.core.somaxconn, 4096)."""
@@ -132,20 +134,20 @@ def serve(options: ServeOptions) -> int:
 
 def _certificate(options: ServeOptions) -> ServingCertificate:
     """Load the certificate, or create one for this run. Raise CertificateProblem if none can be served."""
+    source: Callable[[], KeyPair] | KeyPair
     if options.tls_cert is not None and options.tls_key is not None:
-        files = partial(read_pair, options.tls_cert, options.tls_key)
-        return ServingCertificate(files, names=options.tls_name, client_ca=options.client_ca)
-    if options.tls_secret is not None:
-        _, placeholder = self_signed(options.tls_name, [], utc_now())
-        return ServingCertificate(placeholder, names=options.tls_name, client_ca=options.client_ca)
-    if not options.self_signed:
+        source = partial(read_pair, options.tls_cert, options.tls_key)
+    elif options.tls_secret is not None:
+        _, source = self_signed(options.tls_name, [], utc_now())
+    elif options.self_signed:
+        names = ["localhost", socket.gethostname(), *options.tls_name]
+        authority, source = self_signed(names, ["127.0.0.1", "::1"], utc_now())
+        log.info("self-signed certificate made", ca_bundle=base64.b64encode(authority).decode())
+    else:
         raise CertificateProblem(
             "there is no certificate to serve", "pass --tls-cert and --tls-key, --tls-secret, or --self-signed"
         )
-    names = ["localhost", socket.gethostname(), *options.tls_name]
-    authority, pair = self_signed(names, ["127.0.0.1", "::1"], utc_now())
-    log.info("self-signed certificate made", ca_bundle=base64.b64encode(authority).decode())
-    return ServingCertificate(pair, client_ca=options.client_ca)
+    return ServingCertificate(source, names=options.tls_name, client_ca=options.client_ca)
 
 
 def build_snapshot(options: ServeOptions) -> Snapshot:

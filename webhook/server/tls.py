@@ -66,7 +66,7 @@ class ServingCertificate:
         self._bundles: Mapping[str, bytes] = {}
         self._not_trusted = Repeats(LASTING)
         self._not_loaded = Repeats(LASTING)
-        self.last_reload = Reload.first()
+        self.last_reload = Reload()
         self._use()
 
     def offer(self, pair: KeyPair) -> None:
