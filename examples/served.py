@@ -110,7 +110,7 @@ def _connected(process: subprocess.Popen[bytes], policies: Path, log: Path) -> W
             line for line in log.read_text().splitlines(keepends=True) if line.startswith("{") and line.endswith("\n")
         ]
         events = {event["event"]: event for event in map(json.loads, lines)}
-    ca = base64.b64decode(events["self-signed certificate made"]["ca_bundle"])
+    ca = base64.b64decode(events["self-signed certificate created"]["ca_bundle"])
     ca_file = log.with_name("ca.pem")
     ca_file.write_bytes(ca)
     port = events["listening"]["port"]

@@ -318,7 +318,7 @@ raise SystemExit(serve({options!r}))"""
         eventually(lambda: bool(self.log("listening")) or self.process.poll() is not None)
         assert self.process.poll() is None, self.errors()
         ports = self.log("listening")[0]
-        authority = base64.b64decode(self.log("self-signed certificate made")[0]["ca_bundle"])
+        authority = base64.b64decode(self.log("self-signed certificate created")[0]["ca_bundle"])
         super().__init__(ports["port"], ports["ops_port"], authority)
 
     def log(self, event: str) -> list[dict[str, Any]]:

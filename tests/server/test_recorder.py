@@ -346,13 +346,13 @@ def test_others_can_read_neither_folder_nor_files(recording: Recording) -> None:
 
 def test_a_folder_that_is_open_to_others_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    with pytest.raises(OSError, match=r"other users may look into it \(mode 0755\).*run `chmod 700"):
+    with pytest.raises(OSError, match=r"other users can read recorded reviews there \(mode 0755\).*run `chmod 700"):
         prepare_folder(tmp_path)
 
 
 def test_a_folder_that_may_not_be_written_to_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
-    with pytest.raises(OSError, match="this user may not write there"):
+    with pytest.raises(OSError, match="this user can't write recorded reviews there"):
         prepare_folder(tmp_path / "recorded")
 
 

@@ -178,7 +178,7 @@ class Api:
             await self._renew(client)
             raise ApiError(str(error)) from error
         except TimeoutError as error:
-            raise ApiError("the API server did not answer in time") from error
+            raise ApiError("the API server didn't answer in time") from error
         except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError) as error:
             raise ApiError("the connection broke") from error
         except (aiohttp.ClientError, ConfigException, OSError) as error:

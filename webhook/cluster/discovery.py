@@ -52,7 +52,7 @@ async def served_resources(fetch: Callable[[str, str], Awaitable[bytes]]) -> lis
     for path in ("/api", "/apis"):
         answer = msgspec.json.decode(await fetch(path, _LISTS))
         if answer.get("kind") != _KIND:
-            raise ApiError(f"{path} lists no resources: the API server is older than Kubernetes 1.27")
+            raise ApiError(f"{path} lists no resources, because the API server is older than Kubernetes 1.27")
         listed = (
             (group["metadata"].get("name", ""), version["version"], listed)
             for group in answer["items"]

@@ -130,7 +130,7 @@ class WatchedResource(Generic[T]):
                     metadata = metadata_of(raw)
                     items[metadata.key] = self.read(metadata, raw)
         except msgspec.MsgspecError as error:
-            raise ApiError(f"the API server's answer makes no sense: {error}") from error
+            raise ApiError(f"the API server's answer is malformed: {error}") from error
         return Listing(version, resource_version, items)
 
     async def _lacks(self, api: Api, version: str, error: ApiError, seconds: float) -> bool:

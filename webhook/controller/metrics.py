@@ -1,17 +1,14 @@
-"""Define the metrics of the controller, and serve them."""
+"""Define the metrics of the controller."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from aiohttp import web
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable, Iterator
 
     from prometheus_client import Metric
@@ -34,24 +31,6 @@ class ControllerMetrics:
             buckets=_BUCKETS,
         )
         self.registry.register(_StateCollector(ledger, leads))
-
-    async def serve(self, listener: socket.socket) -> web.AppRunner:
-        """Serve ``/healthz`` and ``/metrics`` on a listening socket until the runner is cleaned up."""
-
-        async def healthz(_: web.Request) -> web.Response:
-            return web.Response(text="ok\n")
-
-        async def metrics(_: web.Request) -> web.Response:
-            body = generate_latest(self.registry)
-            return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
-
-        app = web.Application()
-        app.router.add_get("/healthz", healthz)
-        app.router.add_get("/metrics", metrics)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
-        await runner.setup()
-        await web.SockSite(runner, listener).start()
-        return runner
 
 
 class _StateCollector(Collector):

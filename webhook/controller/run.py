@@ -28,6 +28,7 @@ from webhook.rules.context import NOTHING_KNOWN
 from webhook.server.app import Snapshot
 from webhook.server.limits import LIMITS
 from webhook.server.log import configure_logging, flush_log, log
+from webhook.server.ops import serve_registry
 from webhook.server.reload import Reloader
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ async def _run(options: ControllerOptions, policies: Reloader, listener: socket.
     metrics = ControllerMetrics(ledger, lambda: bool(lock) and lock[0].leads)
     leader = Leader(api, bundle.index, cluster.state.view, ledger, metrics)
     pods = Mirror(api, all_pods(), Pace(), changed, leader.take)
-    runner = await metrics.serve(listener)
+    runner = await serve_registry(listener, metrics.registry)
     log.info("candidate", ops_port=listener.getsockname()[1], namespace=options.namespace, bundle=bundle.hash)
 
     async def lead(held: Lock) -> None:

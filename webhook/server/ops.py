@@ -21,10 +21,10 @@ from webhook.server.rehearsals import read_rehearsals
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from prometheus_client import Metric
+    from prometheus_client import CollectorRegistry, Metric
 
     from webhook.server.lifecycle import Replica
 
@@ -39,6 +39,26 @@ _PAGE_HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+
+
+async def serve_registry(
+    listener: socket.socket, registry: CollectorRegistry, others: Iterable[web.RouteDef] = ()
+) -> web.AppRunner:
+    """Serve ``/healthz``, ``/metrics``, and other routes on a listening socket until the runner is cleaned up."""
+
+    async def healthz(_: web.Request) -> web.Response:
+        # Only about this process: a restart doesn't fix anything else.
+        return web.Response(text="ok\n")
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+
+    app = web.Application()
+    app.add_routes([web.get("/healthz", healthz), web.get("/metrics", metrics), *others])
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    await web.SockSite(runner, listener).start()
+    return runner
 
 
 class OpsPort(Collector):
@@ -58,16 +78,8 @@ class OpsPort(Collector):
 
     async def start(self, listener: socket.socket) -> web.AppRunner:
         """Serve on a listening socket until the runner is cleaned up."""
-        app = web.Application()
-        app.router.add_get("/", self._show)
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", self._metrics)
-        app.router.add_get("/version", self._version)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
-        await runner.setup()
-        await web.SockSite(runner, listener).start()
-        return runner
+        shown = [web.get("/", self._show), web.get("/readyz", self._readyz), web.get("/version", self._version)]
+        return await serve_registry(listener, self._replica.metrics.registry, shown)
 
     async def _show(self, _: web.Request) -> web.Response:
         async with self._rendering:
@@ -84,17 +96,9 @@ class OpsPort(Collector):
 
         return render(self._replica, read_rehearsals(self._rehearsal))
 
-    async def _healthz(self, _: web.Request) -> web.Response:
-        # Only about this process: a restart doesn't fix anything else.
-        return web.Response(text="ok\n")
-
     async def _readyz(self, _: web.Request) -> web.Response:
         why_not = self._replica.why_not_ready
         return web.Response(status=503, text=f"{why_not}\n") if why_not else web.Response(text="ok\n")
-
-    async def _metrics(self, _: web.Request) -> web.Response:
-        body = generate_latest(self._replica.metrics.registry)
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
     async def _version(self, _: web.Request) -> web.Response:
         bundle = self._replica.webhook.snapshot.bundle

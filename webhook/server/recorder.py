@@ -47,11 +47,11 @@ def prepare_folder(folder: Path) -> None:
     mode = folder.stat().st_mode & 0o777
     if mode & _OTHERS:
         raise OSError(
-            f"{folder}: other users may look into it (mode {mode:04o}), and recorded reviews are not for them; "
-            f"name a folder that does not exist yet, or run `chmod 700 {folder}`"
+            f"{folder}: other users can read recorded reviews there (mode {mode:04o}); "
+            f"name a new folder, or run `chmod 700 {folder}`"
         )
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise OSError(f"{folder}: this user may not write there, so reviews can't be recorded")
+        raise OSError(f"{folder}: this user can't write recorded reviews there")
 
 
 class Recorder:

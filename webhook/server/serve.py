@@ -142,7 +142,7 @@ def _certificate(options: ServeOptions) -> ServingCertificate:
     elif options.self_signed:
         names = ["localhost", socket.gethostname(), *options.tls_name]
         authority, source = self_signed(names, ["127.0.0.1", "::1"], utc_now())
-        log.info("self-signed certificate made", ca_bundle=base64.b64encode(authority).decode())
+        log.info("self-signed certificate created", ca_bundle=base64.b64encode(authority).decode())
     else:
         raise CertificateProblem(
             "there is no certificate to serve", "pass --tls-cert and --tls-key, --tls-secret, or --self-signed"

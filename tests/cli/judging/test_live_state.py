@@ -161,7 +161,7 @@ def test_an_api_server_that_never_answers_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(live_state, "_ANSWER", 0.2)
     said = judged(run, write, kubeconfig(f"http://127.0.0.1:{silent_port}"))
-    assert "can't be read: the API server did not answer in time; check --kubeconfig" in said
+    assert "can't be read: the API server didn't answer in time; check --kubeconfig" in said
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ class Reader:
                 async for page in pages(lambda url: self.fetch(url, accept), path, query, renew=True):
                     yield page.items
             except msgspec.MsgspecError as error:
-                raise ApiError(f"the API server's answer makes no sense: {error}") from error
+                raise ApiError(f"the API server's answer is malformed: {error}") from error
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
