@@ -126,7 +126,7 @@ def test_all_that_came_out_differently_is_said_at_its_line(run: Run, write: Writ
         f'{file}:{lines["spec: 1"]}: object.spec: expected 1, got {{"containers": [{{"name": "main", "image": "busybox"}}]}}',
         "    What was found:",
         '      deny: [labels] label example.com/x is in the reserved domain example.com (at metadata.labels["example.com/x"]) [reserved-labels/reserved]',
-        "        The platform reserves labels in example.com and its subdomains, and rejects those that users set.",
+        "        The platform rejects labels that users set in example.com and its subdomains.",
         "        Fix: remove it, or use your own domain, e.g. example.com/x",
         "",
         "1 case against policies: 1 failed",
