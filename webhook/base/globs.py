@@ -32,6 +32,12 @@ class Globs:
     def __bool__(self) -> bool:
         return bool(self.patterns)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Globs) and self.patterns == other.patterns
+
+    def __hash__(self) -> int:
+        return hash(self.patterns)
+
     def match(self, text: str) -> bool:
         """Return whether one of the globs matches the whole of ``text``, case-sensitively."""
         if text in self._exact:
