@@ -27,10 +27,12 @@ _SHOWN: Final = 60
 """Characters of a user's value that are repeated: a finding is read in a terminal."""
 
 _TYPES: Final[Mapping[str, type]] = {"string": str, "integer": int, "boolean": bool, "object": dict, "array": list}
+_NO_INTEGER: Final = 2**63
+"""From here on, a JSON number is read as one with decimals."""
 _NAMES: Final[Mapping[type, str]] = {
     str: "a string",
     int: "an integer",
-    float: "a number with decimals, or a very large one",
+    float: "a number with decimals",
     bool: "a boolean",
     dict: "an object",
     list: "an array",
@@ -62,6 +64,8 @@ class FieldRule(msgspec.Struct, frozen=True):
         if spec.type and type(given) is not _TYPES[spec.type]:
             wanted = _NAMES[_TYPES[spec.type]]
             kind = _NAMES.get(type(given), "something else")
+            if isinstance(given, float) and abs(given) >= _NO_INTEGER:
+                kind = "a number that is too large"
             reason = f"{path} is {kind}, not {wanted}"
             written = json.dumps(on_one_line(given)) if isinstance(given, str) else on_one_line(given)
             fix = f"write {wanted}{self._example()}"

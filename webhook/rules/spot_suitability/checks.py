@@ -252,7 +252,7 @@ def judge_handlers(pod: Pod, handlers: Sequence[str]) -> Iterator[Violation]:
         if any(part in container.image for part in handlers):
             yield Violation(
                 id="termination-handler",
-                reason="Node Termination Handler and Karpenter both drain a node: Pods hang in Terminating",
+                reason="Node Termination Handler next to Karpenter: both drain a node, and Pods hang in Terminating",
                 field=f"spec.containers[{index}].image",
                 detail=f"`{container.image[:_SHOWN]}` drains Karpenter's nodes. Karpenter handles reclaims itself.",
                 fix="remove this workload, and set the queue in the values of Karpenter's Helm chart",
