@@ -16,7 +16,7 @@ from tests.pages import assert_shown, commands
 from webhook.commands import COMMANDS
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Run
+    from tests.cli.conftest import Run, Write
 
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = (
@@ -72,4 +72,27 @@ def test_example_prints_what_the_page_says(
         shell = subprocess.run(["/bin/sh", "-c", command], env=environment, check=False, capture_output=True, text=True)
         printed, error = shell.stdout, shell.stderr
     assert error == ""
+    assert_shown(expected, printed)
+
+
+# Pages about policies
+
+DOCS: Final = Path(__file__).parents[2] / "docs"
+POLICY_PAGES: Final = (DOCS / "policies" / "common.md", DOCS / "how-policies-combine.md", DOCS / "exempt-a-workload.md")
+FILE: Final = re.compile(r"^`([\w./-]+\.yaml)`:\n\n(?:<!-- [^\n]* -->\n\n)?```yaml\n(.*?)```", re.DOTALL | re.MULTILINE)
+ON_POLICY_PAGES: Final = [(page, *example) for page in POLICY_PAGES for example in commands(page)]
+
+
+@pytest.mark.parametrize(
+    ("page", "command", "expected"), ON_POLICY_PAGES, ids=[command for _, command, _ in ON_POLICY_PAGES]
+)
+def test_example_on_a_page_about_policies_prints_what_the_page_says(
+    run: Run, write: Write, page: Path, command: str, expected: str
+) -> None:
+    for name, text in FILE.findall(page.read_text()):
+        write(name, text)
+    command, both, _ = command.partition(" 2>&1")
+    done = run(*shlex.split(command)[1:])
+    printed = done.err + done.out if both else done.out
+    assert both or not done.err
     assert_shown(expected, printed)

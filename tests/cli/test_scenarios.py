@@ -38,7 +38,7 @@ class Step(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         env: environment variables from here on.
         check: arguments of `spotgate check -o json` with the policies of tests/cli/conftest.py.
         run: the arguments of another command.
-        stdin: what the command reads.
+        stdin: the text that the command reads, as a content of a file.
         code: the exit code, else 1 where something is denied, and 0 elsewhere.
         outcomes: "policy outcome" of each result.
         results: fields of each result.
@@ -58,7 +58,7 @@ class Step(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     env: dict[str, str] = {}
     check: str | None = None
     run: str | None = None
-    stdin: str = ""
+    stdin: Content = ""
     code: int | None = None
     outcomes: list[str] | None = None
     results: list[dict[str, Any]] | None = None
@@ -115,12 +115,11 @@ def test_scenario(
         monkeypatch.chdir(step.folder)
         for name, value in step.env.items():
             monkeypatch.setenv(name, value)
+        stdin = text_of(step.stdin, manifests).encode()
         if step.check is not None:
-            done = run(
-                "check", "-o", "json", "--policies", policies, *shlex.split(step.check), stdin=step.stdin.encode()
-            )
+            done = run("check", "-o", "json", "--policies", policies, *shlex.split(step.check), stdin=stdin)
         elif step.run is not None:
-            done = run(*shlex.split(step.run), stdin=step.stdin.encode())
+            done = run(*shlex.split(step.run), stdin=stdin)
         else:
             continue
         _compare(step, done, manifests)

@@ -1,14 +1,16 @@
-"""NodePoolRules: no node pool breaks a check."""
+"""NodePoolRules: no node pool breaks a check, the page, and what Karpenter's requirements and budgets add up to."""
 
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.pages import blocks
 from tests.rules.nodepools import (
     CKS,
     JSON,
@@ -16,9 +18,15 @@ from tests.rules.nodepools import (
     judge,
     pool,
     shipped,
+    told,
 )
-from webhook.model.decision import Trace
+from webhook.capacity.providers.requirements import read_requirements
+from webhook.engine.bundle import load_bundle
+from webhook.model.decision import Finding, Outcome, Trace
 from webhook.rules.node_pool_rules.checks import FieldRule
+from webhook.rules.node_pool_rules.karpenter import Diversity, diversity_of
+from webhook.rules.node_pool_rules.message import MessageTemplate, on_one_line
+from webhook.rules.node_pool_rules.rule import NodePoolRules
 
 # What nobody meant to write.
 
@@ -103,3 +111,166 @@ def test_every_example_of_a_field_is_right() -> None:
             for name in reversed(rule.spec.path.text.split(".")):
                 value = {name: value}
             assert list(FieldRule.judge(rule, value, None)) == []
+
+
+# The page, and how messages show values
+
+PAGE = Path(__file__).parents[2] / "docs" / "policies" / "node-pool-rules.md"
+DENY, WARN = Outcome.DENY, Outcome.WARN
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "not set"),
+        (True, "true"),
+        ("a\nb", "a b"),
+        ({"b": [1], "a": 2}, '{"a": 2, "b": [1]}'),
+        ("x" * 99, "x" * 60 + "..."),
+    ],
+)
+def test_values_are_shown_on_one_short_line(value: object, text: str) -> None:
+    assert on_one_line(value) == text
+    assert MessageTemplate("it is ${a}!")({"a": value}) == f"it is {text}!"
+
+
+def test_the_pages_own_policy_does_what_the_page_says(tmp_path: Path) -> None:
+    (text,) = blocks(PAGE, "yaml")
+    (tmp_path / "page.yaml").write_text(text)
+    (policy,) = load_bundle([tmp_path]).policies
+    assert isinstance(policy.validator, NodePoolRules)
+    assert told(judge(CKS, pool(targetNodes=17), rule=policy.validator)) == [
+        (WARN, "spec.targetNodes", "17 nodes in one pool")
+    ]
+    (finding,) = judge(CKS, pool(computeClass="spot"), rule=policy.validator)
+    assert finding.outcome is DENY
+
+
+def test_the_page_shows_what_is_said() -> None:
+    wrong = pool(autoscaling=True, minNodes=0, targetNodes=9, maxNodes=4)
+    (violation,) = judge(CKS, wrong)
+    assert violation.part.startswith("resources[0].checks[")
+    finding = Finding(
+        policy="node-pool-rules",
+        id=f"node-pool-rules/{violation.id}",
+        outcome=DENY,
+        reason=violation.reason,
+        field=violation.field,
+        detail=violation.detail,
+        fix=violation.fix,
+    )
+    assert f"```\n{finding.message()}\n```" in PAGE.read_text()
+
+
+# Karpenter: what requirements and budgets add up to
+
+AWS = "karpenter.k8s.aws"
+TYPE, ZONE = "node.kubernetes.io/instance-type", "topology.kubernetes.io/zone"
+CAPACITY = "karpenter.sh/capacity-type"
+ZONES = ["us-east-1a", "us-east-1b", "us-east-1c"]
+
+
+def requires(key: str, *values: str, operator: str = "In") -> JSON:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+def node_pool(*requirements: JSON, budgets: Any = None, **template: Any) -> JSON:
+    """Return a NodePool with a taint and a node class; its requirements and budgets are given."""
+    spec: JSON = {
+        "requirements": list(requirements),
+        "nodeClassRef": {"group": AWS, "kind": "EC2NodeClass", "name": "general"},
+        "taints": [{"key": "example.com/spot", "value": "true", "effect": "NoSchedule"}],
+        **template,
+    }
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": "spot-general"},
+        "spec": {"template": {"spec": spec}, **({} if budgets is None else {"disruption": {"budgets": budgets}})},
+    }
+
+
+# Budgets.
+
+
+def with_budgets(*budgets: Any) -> JSON:
+    return node_pool(requires(CAPACITY, "on-demand"), budgets=list(budgets))
+
+
+@given(
+    budgets=st.lists(
+        st.dictionaries(
+            st.sampled_from(("nodes", "schedule", "duration", "reasons")),
+            st.one_of(st.text(max_size=12), st.integers(), st.none(), st.booleans(), st.lists(st.text(max_size=4))),
+        ),
+        max_size=3,
+    )
+)
+def test_no_budget_is_passed_over(budgets: list[JSON]) -> None:
+    found = judge(KARPENTER, with_budgets(*budgets))
+    for index, budget in enumerate(budgets):
+        schedule, duration = budget.get("schedule"), budget.get("duration")
+        if bool(schedule) != bool(duration) or isinstance(budget.get("nodes"), int):
+            assert found
+        elif any(isinstance(value, bool | int) for value in budget.values()):
+            assert [each for each in found if each.field.startswith(f"spec.disruption.budgets[{index}]")]
+
+
+# Counting, against a list of all machines that there are.
+
+FAMILIES = ["m5", "m6i", "c5", "c6g", "r7a", "g5"]
+SIZES = ["large", "xlarge", "2xlarge"]
+MACHINES = [
+    {
+        TYPE: f"{family}.{size}",
+        f"{AWS}/instance-family": family,
+        f"{AWS}/instance-category": family[0],
+        f"{AWS}/instance-generation": family[1],
+        f"{AWS}/instance-size": size,
+        ZONE: zone,
+    }
+    for family in FAMILIES
+    for size in SIZES
+    for zone in ZONES
+]
+
+
+@st.composite
+def requirement(draw: st.DrawFn) -> JSON:
+    key = draw(st.sampled_from(sorted(MACHINES[0])))
+    if key.endswith("generation") and draw(st.booleans()):
+        return requires(key, str(draw(st.integers(4, 8))), operator=draw(st.sampled_from(["Gt", "Lt"])))
+    known = sorted({machine[key] for machine in MACHINES})
+    values = draw(st.lists(st.sampled_from(known), min_size=1, unique=True))
+    return requires(key, *values, operator=draw(st.sampled_from(["In", "NotIn"])))
+
+
+def meets(machine: dict[str, str], item: JSON) -> bool:
+    value = machine[item["key"]]
+    match item["operator"]:
+        case "In":
+            return value in item["values"]
+        case "NotIn":
+            return value not in item["values"]
+        case "Gt":
+            return int(value) > int(item["values"][0])
+        case _:
+            return int(value) < int(item["values"][0])
+
+
+@given(items=st.lists(requirement(), max_size=4))
+def test_no_pool_is_said_to_be_narrower_than_it_is(items: list[JSON]) -> None:
+    left = [machine for machine in MACHINES if all(meets(machine, item) for item in items)]
+    found = diversity_of(read_requirements(items, "spec", {}), AWS)
+    for count, key in (
+        (found.types, TYPE),
+        (found.generations, f"{AWS}/instance-generation"),
+        (found.zones, ZONE),
+    ):
+        assert count is None or count >= len({machine[key] for machine in left})
+
+
+@given(types=st.lists(st.sampled_from(sorted({each[TYPE] for each in MACHINES})), min_size=1, unique=True))
+def test_listed_types_are_counted_exactly(types: list[str]) -> None:
+    found = diversity_of(read_requirements([requires(TYPE, *types)], "spec", {}), AWS)
+    assert found == Diversity(len(types), len({each[1] for each in types}), None)

@@ -14,10 +14,12 @@ from tests.rules.placement import (
     JSON,
     PREFERRED,
     SPOT,
+    changes,
     placed,
     pod_of,
     required,
     rule,
+    said,
 )
 from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.pool import CapacityType, Gpu
@@ -219,3 +221,15 @@ def _nodes(pools: tuple[Pool, ...]) -> Iterator[tuple[Pool, JSON, bool]]:
             yield pool, {**labels, **spot_labels}, True
         if not pool.spot:
             yield pool, labels, False
+
+
+def test_terms_that_would_multiply_beyond_reason_are_said_and_nothing_is_injected() -> None:
+    pools = (other_pool(KARPENTER, "k"), other_pool(EKS, "e"))
+    terms = [[expression("topology.kubernetes.io/zone", "In", f"z{number}")] for number in range(33)]
+    violation = said(pod_of(labels=SPOT, affinity=required(*terms)), view_of(*pools), providers=ALL)
+
+    assert violation.id == "too-many-terms"
+    assert "the 33 terms of its own affinity are too many" in violation.reason
+    assert "at most 32 can" in violation.detail
+    assert len(changes(pod_of(labels=SPOT, affinity=required(*terms[1:])), *pools, providers=ALL)["affinity"]) == 1
+    assert changes(pod_of(labels=PREFERRED, affinity=required(*terms)), *pools, providers=ALL)

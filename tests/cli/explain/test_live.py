@@ -1,20 +1,23 @@
-"""``spotgate explain`` of what a cluster has, and of a kind or policy by name."""
+"""``spotgate explain`` of what a cluster has, of a kind or policy by name, and of a pool by your own reader."""
 
 from __future__ import annotations
 
 import http.server
 import json
+import shutil
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
-from tests.cli.conftest import POD
+from tests.cli.conftest import POD, SPOT_POOL
 from tests.cli.judging.test_live_state import kubeconfig
+from webhook.engine.bundle import SHIPPED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.cli.conftest import Run, Write
 
@@ -95,3 +98,11 @@ def test_a_kind_or_policy_lists_its_findings(run: Run, write: Write, word: str) 
     assert (done.code, done.err) == (0, "")
     assert "reserved-labels/reserved  A user sets a label" in done.out
     assert {line.partition("/")[0] for line in done.out.splitlines() if line} == {"reserved-labels"}
+
+
+def test_a_wrong_path_in_a_reader_of_ones_own_is_seen(run: Run, write: Write, tmp_path: Path) -> None:
+    shutil.copytree(SHIPPED, tmp_path / "policies", ignore=shutil.ignore_patterns("tests"))
+    cks = tmp_path / "policies" / "providers" / "cks.yaml"
+    cks.write_text(cks.read_text().replace("from: spec.computeClass", "from: spec.class"))
+    done = run("explain", "--policies", tmp_path / "policies", write("pool.yaml", SPOT_POOL))
+    assert "  capacity         on-demand  (no spec.class)\n" in done.out

@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 
 from tests import strategies
 from tests.objects import BUNDLE, NOW, cluster, defaulted, review
+from tests.rules.conftest import shipped_provider, with_fields
 from tests.selection import WEBHOOKS, called
 from tests.test_invariants_requests import embedded
+from webhook.capacity.providers.query import Query
 from webhook.engine.engine import decide
 from webhook.model.review import decode_review
 from webhook.registration.object_conditions import BUILT_IN
+from webhook.registration.pool_conditions import ExcludedField, unasked_fields
 from webhook.rules.context import Context, Phase
 
 if TYPE_CHECKING:
@@ -302,3 +305,43 @@ def test_a_pool_that_is_made_or_deleted_is_guarded_and_not_from_those_who_clean_
 def test_scaling_down_is_guarded(old: int | None, new: int | None, expected: list[str]) -> None:
     scales = [{"metadata": {"name": "x"}, "spec": {} if n is None else {"replicas": n}} for n in (new, old)]
     assert asked(scales[0], CKS_POOLS, operation="UPDATE", old=scales[1], subresource="scale") == expected
+
+
+# Fields of node pools that are never asked about
+
+AWS = ("infrastructure.cluster.x-k8s.io", "awsmanagedmachinepools")
+POOL = next(each for each in shipped_provider("eks").readers if (each.group, each.resource) == AWS)
+SCALING = {"scaling": {"maxSize": ExcludedField.SIZE}}
+
+
+@pytest.mark.parametrize(
+    ("changed", "fields"),
+    [
+        pytest.param({}, {"providerIDList": ExcludedField.CONTROLLERS}, id="nobody reads it"),
+        pytest.param({"zones": Query("spec.providerIDList")}, {}, id="the reader reads it"),
+        pytest.param({"zones": Query("[spec][?providerIDList].zone")}, {}, id="a condition reads it"),
+        pytest.param({"controller_fields": (("spec", "scaling"),)}, {}, id="what is below it is read"),
+        pytest.param({"controller_fields": (("spec", "taints", "x"),)}, {}, id="what it is in is read"),
+    ],
+)
+def test_a_controllers_field_is_asked_about_only_where_it_is_read(
+    changed: dict[str, Any], fields: dict[str, ExcludedField]
+) -> None:
+    provider = with_fields(shipped_provider("eks"), readers=(with_fields(POOL, **changed),))
+    assert unasked_fields([provider])[AWS] == {"spec": SCALING | fields}
+
+
+def test_a_field_that_another_providers_reader_reads_is_asked_about() -> None:
+    other = with_fields(POOL, zones=Query("spec.providerIDList"), controller_fields=())
+    providers = [with_fields(shipped_provider("eks"), readers=(each,)) for each in (POOL, other)]
+    assert unasked_fields(providers)[AWS] == {"spec": SCALING}
+
+
+def test_shipped_machine_pools_get_their_nodes_ids_unasked() -> None:
+    unasked = unasked_fields(BUNDLE.providers.values())
+    machine_pools = {resource: tree for (_, resource), tree in unasked.items() if resource.endswith("machinepools")}
+    assert len(machine_pools) == 7
+    for tree in machine_pools.values():
+        spec = tree["spec"]
+        assert isinstance(spec, dict)
+        assert spec["providerIDList"] is ExcludedField.CONTROLLERS

@@ -21,9 +21,7 @@ from webhook.offline.report import Report, team_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.cli.conftest import Run
-
-HOSTILE = POD.replace("example.com/team: a", '"example.com/a,b:%": "::error::x"').replace("name: web", "name: w\x65b")
+    from tests.cli.conftest import Run, Write
 
 
 @pytest.fixture
@@ -47,27 +45,6 @@ pytestmark = pytest.mark.usefixtures("files")
 
 
 # SARIF
-
-
-def test_sarif_has_a_result_for_each_finding_on_its_line_and_a_rule_for_each_id(run: Run) -> None:
-    results = check(run, "-o", "json").json["results"]
-    log = check(run, "-o", "sarif").json
-
-    (ran,) = log["runs"]
-    assert log["version"] == "2.1.0"
-    rules = ran["tool"]["driver"]["rules"]
-    assert {"reserved-labels/reserved", "on-demand-fallback/missing"} <= {rule["id"] for rule in rules}
-    assert all(rule["help"]["text"] for rule in rules)
-    shown = []
-    for result in ran["results"]:
-        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
-        (location,) = result["locations"]
-        place = location["physicalLocation"]
-        shown.append((result["ruleId"], place["artifactLocation"]["uri"], place["region"]["startLine"]))
-    assert shown == [(each["id"], each["file"], each["line"]) for each in results]
-    assert ("reserved-labels/reserved", "deploy/pod.yaml", 7) in shown
-    assert ran["results"][0]["locations"][0]["physicalLocation"]["region"] == {"startLine": 7, "startColumn": 5}
-    assert {result["level"] for result in ran["results"]} == {"error"}
 
 
 def test_a_fingerprint_survives_that_lines_move_and_tells_two_findings_apart(run: Run) -> None:
@@ -103,30 +80,7 @@ def test_sarif_names_files_as_the_repository_has_them(run: Run) -> None:
     assert {"deploy/a%20b%25.yaml", "deploy/pod.yaml"} <= uris
 
 
-def test_two_equal_findings_in_one_file_have_two_fingerprints(run: Run) -> None:
-    Path("deploy/pod.yaml").write_text(f"{POD}---\n{POD}")
-    (ran,) = check(run, "-o", "sarif").json["runs"]
-    found = [result for result in ran["results"] if result["ruleId"] == "reserved-labels/reserved"]
-    assert len({result["partialFingerprints"]["spotgate/v1"] for result in found}) == len(found) == 2
-
-
 # JUnit
-
-
-def test_junit_has_a_suite_for_each_file_and_a_case_for_each_object(run: Run) -> None:
-    root = ET.fromstring(check(run, "-o", "junit").out)  # noqa: S314 - our own
-
-    assert {suite.get("name"): suite.get("tests") for suite in root} == {
-        "deploy/pod.yaml": "2",
-        "deploy/pools.yaml": "1",
-    }
-    failures = {case.get("name"): case.find("failure") for case in root.iter("testcase")}
-    assert set(failures) == {"Pod default/web", "Pod default/trainer", "NodePool gpu-spot"}
-    assert failures["Pod default/trainer"] is None
-    failure = failures["Pod default/web"]
-    assert failure is not None
-    assert "deploy/pod.yaml:7:5: deny [labels]" in (failure.text or "")
-    assert "Fix: " in (failure.text or "")
 
 
 @pytest.mark.parametrize(
@@ -144,38 +98,7 @@ def test_junit_fails_where_the_command_does(run: Run, fail_on: str, failing: dic
     assert root.get("failures") == str(len(failing))
 
 
-def test_junit_counts_what_could_not_be_read_as_an_error(run: Run) -> None:
-    Path("deploy/bad.yaml").write_text("apiVersion: v1\nkind: ConfigMap\na: [\n")
-    root = ET.fromstring(check(run, "-o", "junit").out)  # noqa: S314
-    assert [suite.get("name") for suite in root if suite.find("testcase/error") is not None] == ["deploy/bad.yaml"]
-
-
-def test_junit_is_xml_whatever_users_wrote(run: Run) -> None:
-    Path("deploy/pod.yaml").write_text(
-        json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "<&\x01\ud7ff"}})
-    )
-    root = ET.fromstring(check(run, "-o", "junit").out)  # noqa: S314
-    assert any("<&" in (case.get("name") or "") for case in root.iter("testcase"))
-
-
 # GitHub
-
-
-def test_github_gets_one_command_a_finding(run: Run) -> None:
-    results = check(run, "-o", "json").json["results"]
-    lines = check(run, "-o", "github").out.splitlines()
-    assert len(lines) == len(results)
-    assert lines[0].startswith("::error file=deploy/pod.yaml,line=7,col=5,title=labels%3A ")
-
-
-def test_what_users_wrote_is_no_command_of_its_own(run: Run) -> None:
-    Path("deploy/pod.yaml").write_text(HOSTILE)
-    lines = check(run, "-o", "github").out.splitlines()
-    assert all(line.startswith("::error file=deploy/") for line in lines)
-    (finding,) = [line for line in lines if "pod.yaml" in line]
-    properties, _, message = finding.removeprefix("::error ").partition("::")
-    assert [each.partition("=")[0] for each in properties.split(",")] == ["file", "line", "col", "title"]
-    assert "a,b:%25" in message
 
 
 def test_github_gets_the_first_finding_of_each_id_before_the_second_of_any() -> None:
@@ -280,3 +203,53 @@ def test_a_report_that_can_not_be_written_is_said_and_leaves_nothing_behind(run:
         "error: -o sarif=missing/out.sarif: can't be written: No such file or directory; "
         "its folder must be there and writable; or name another file\n"
     )
+
+
+# GitLab
+
+TWO_LABELS = POD.replace("team: a", 'team: a\n    example.com/owner: "b"')
+
+
+def issues(run: Run, policies: Path, *paths: str | Path) -> Any:
+    return run("check", "-o", "gitlab", "--policies", policies, *paths).json
+
+
+def test_fingerprints_are_all_different_and_stay_when_lines_move(run: Run, write: Write, policies: Path) -> None:
+    file = write("pod.yaml", f"{TWO_LABELS}---\n{TWO_LABELS}")
+    before = [issue["fingerprint"] for issue in issues(run, policies, file)]
+    write("pod.yaml", f"# a line more\n{TWO_LABELS}---\n# and here\n{TWO_LABELS}")
+    assert [issue["fingerprint"] for issue in issues(run, policies, file)] == before
+    assert len(set(before)) == len(before) == 4
+
+
+def test_what_outcomes_weigh(run: Run, write: Write, policies: Path) -> None:
+    found = issues(run, policies, "--partial", write("pod.yaml", f"{POD}---\n{SPOT_POOL}"))
+    assert {(issue["check_name"], issue["severity"]) for issue in found} == {
+        ("reserved-labels/reserved", "critical"),
+        ("on-demand-fallback/pools-unknown", "minor"),
+    }
+
+
+def test_a_file_that_can_not_be_read_is_a_blocker(run: Run, write: Write, policies: Path) -> None:
+    write("bad.yaml", "a: [\n")
+    (issue,) = issues(run, policies, "bad.yaml", "nowhere.yaml")[:1]
+    assert (issue["severity"], issue["location"]) == ("blocker", {"path": "bad.yaml", "lines": {"begin": 2}})
+    missing = issues(run, policies, "nowhere.yaml")[0]
+    assert missing["location"] == {"path": "nowhere.yaml", "lines": {"begin": 1}}
+    assert missing["description"].startswith("can't be judged: can't be read: No such file")
+
+
+def test_an_issue_is_one_line_whatever_its_fix_shows(run: Run, write: Write) -> None:
+    pod = POD.replace("  labels:\n    example.com/team: a\n", "  labels: {spotgate.dev/capacity: spot}\n")
+    found = run("check", "-o", "gitlab", write("pod.yaml", pod)).json
+    assert found
+    assert not [issue for issue in found if "\n" in issue["description"]]
+
+
+def test_a_hint_ends_its_sentence(run: Run, write: Write) -> None:
+    name = SPOT_POOL.partition("name: ")[2].split()[0].strip("{},")
+    pod = POD.replace("metadata:", f"metadata:\n  annotations: {{spotgate.dev/node-pool: {name}t}}", 1)
+    write("deploy/all.yaml", f"{pod}\n---\n{SPOT_POOL}")
+    texts = [each["description"] for each in run("check", "-o", "gitlab", "deploy").json]
+    assert any(f"did you mean `{name}`? Name one of these pools" in text for text in texts), texts
+    assert not [text for text in texts if "?." in text]

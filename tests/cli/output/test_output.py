@@ -63,21 +63,6 @@ def shown(report: Report, capsys: pytest.CaptureFixture[str]) -> list[str]:
     return capsys.readouterr().out.splitlines()
 
 
-def test_finding_is_shown_whole_with_place_object_outcome_policy_reason_detail_and_fix(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert shown(Report(objects=[judged(FINDING), judged(), judged()], skipped=2), capsys) == [
-        "deploy/web.yaml:12  deny  Pod team-a/web  labels  reserved-labels/reserved",
-        '    the label is wrong (at metadata.labels["a/b"])',
-        f"    {FINDING.detail}",
-        "    Fix: write:",
-        "    labels:",
-        "      a: b",
-        "",
-        "3 objects, 2 skipped: 1 deny",
-    ]
-
-
 def report_of(*results: Result) -> Report:
     return Report(objects=[changed(judged(each)) for each in results])
 
@@ -141,28 +126,6 @@ def test_findings_that_mean_the_same_to_people_are_one_entry_with_both_fixes(one
     ]
 
 
-def test_denials_are_shown_first() -> None:
-    text = output_table.render(report_of(replace(FINDING, outcome="warn", id="a/b"), FINDING))
-    assert text.index("  deny  ") < text.index("  warn  ")
-
-
-def test_what_would_be_injected_is_shown_field_by_field(capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(Report(objects=[changed(judged())]), capsys) == [
-        "spotgate would inject:",
-        "  deploy/web.yaml:1  Pod team-a/web",
-        "    spec.terminationGracePeriodSeconds: 60",
-        '    spec.nodeSelector["a/b"]: "c"',
-        '    spec.tolerations[+]: {"key": "spot", "operator": "Exists"}',
-        "",
-        "1 object: no findings; 1 object would be changed",
-    ]
-
-
-def test_run_without_a_finding_says_so_in_one_line(run: Run, write: Write, policies: Path) -> None:
-    pod = write("pod.yaml", POD.replace("example.com/", ""))
-    assert run("check", pod, "--policies", policies).out == "1 object: no findings\n"
-
-
 def test_verbose_shows_each_finding_by_itself(run: Run, write: Write, policies: Path) -> None:
     pods = write("pods.yaml", f"{POD}---\n{POD.replace('name: web', 'name: shop')}")
     heads = [run("check", pods, "--policies", policies, *flags).out.partition("\n")[0] for flags in ([], ["--verbose"])]
@@ -188,11 +151,6 @@ def test_what_can_not_be_judged_is_counted_and_a_file_lists_it(run: Run, write: 
     run("check", "d", "--policies", policies, "-o", "table=out.txt")
     findings, totals = shown.out.removesuffix("\n").rsplit("\n", 1)
     assert Path("out.txt").read_text() == f"{findings}\ncan't be judged:\n  {shown.err}\n{totals}\n"
-
-
-def test_nothing_but_what_can_not_be_judged_is_no_clean_run(run: Run, write: Write, policies: Path) -> None:
-    done = run("check", write("bad.yaml", "a: [\n"), "--policies", policies)
-    assert (done.code, done.out) == (2, "0 objects: 1 can't be judged\n")
 
 
 def test_manifest_cannot_steer_the_terminal(run: Run, write: Write, policies: Path) -> None:

@@ -1,14 +1,18 @@
-"""A rehearsal's page: the lanes of its picture count what the events say, and nothing in it is markup of the user's."""
+"""A rehearsal's page, and in every format the run with the fixes next to the run as it is (`--with-fixes`)."""
 
 from __future__ import annotations
 
+import json
 import re
+from html import escape
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from msgspec import structs
 
-from webhook.rehearse.output import html
+from tests.cli.rehearse.test_fixes import rehearsed
+from webhook.rehearse.output import html, table
+from webhook.rehearse.output import json as json_format
 from webhook.rehearse.result import (
     Capacity,
     Figure,
@@ -16,48 +20,25 @@ from webhook.rehearse.result import (
     ReclaimWindow,
     Rehearsal,
     RehearsalSummary,
-    WorkloadResult,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     import pytest
 
-WEB = ("Deployment", "shop", "<web>")
-NONE = Figure(0, 0)
+    from tests.browser import Seen
+
+ZERO, SIX = Figure(0, 0), Figure(6, 6)
 WINDOW = ReclaimWindow("CoreWeave", ("spot-1",), 0, 30, 300, 330)
 
 
-def workload() -> WorkloadResult:
-    kind, namespace, name = WEB
-    return WorkloadResult(
-        api_version="apps/v1",
-        kind=kind,
-        namespace=namespace,
-        name=name,
-        replicas=2,
-        lost=1,
-        moved=NONE,
-        pending=NONE,
-        missing=NONE,
-        killed_early=NONE,
-        lowest_ready=NONE,
-        seconds_below_budget=NONE,
-        reasons=("0/1 nodes are available: <b>",),
-        work_lost_gpu_hours=NONE,
-    )
-
-
 def rehearsal(*states: tuple[float, tuple[int, ...]], pools: tuple[PoolCapacity, ...] = ()) -> Rehearsal:
-    return Rehearsal(
-        lost=("NodePool/spot",),
-        runs=1,
-        scheduler="1.37.2",
-        not_simulated=(),
-        summary=RehearsalSummary(NONE, NONE, NONE, NONE, Figure()),
-        workloads=(structs.replace(workload(), states=states),),
-        windows=(WINDOW,),
-        pools=pools,
-    )
+    base = rehearsed(replicas=2, reasons=("0/1 nodes are available: <b>",), states=states)
+    workload = structs.replace(base.workloads[0], name="<web>", lost=1)
+    summary = RehearsalSummary(ZERO, ZERO, ZERO, ZERO, Figure())
+    return structs.replace(base, workloads=(workload,), summary=summary, windows=(WINDOW,), pools=pools)
 
 
 def said(drawing: str) -> list[str]:
@@ -99,3 +80,81 @@ def test_the_page_escapes_names_and_says_what_is_unknown(capsys: pytest.CaptureF
     assert "&lt;b&gt;" in shown
     assert not re.search(r"<(web|b)>", shown)
     assert "unknown" in shown
+
+
+def with_fixes() -> Rehearsal:
+    before = rehearsed(
+        pending=SIX,
+        lowest_ready=ZERO,
+        ready_again_seconds=Figure(),
+        seconds_below_budget=Figure(600, 600),
+        budget="web",
+        reasons=("0/9 nodes are available: 9 node(s) didn't match Pod's node affinity/selector",),
+    )
+    before = structs.replace(before, summary=RehearsalSummary(ZERO, SIX, ZERO, ZERO, ZERO))
+    after = rehearsed(moved=SIX, lowest_ready=Figure(5, 5), ready_again_seconds=Figure(30, 30), budget="web")
+    other = structs.replace(after.workloads[0], name="batch", pending=Figure(1, 2), replicas=4, budget="")
+    summary = RehearsalSummary(SIX, Figure(1, 2), ZERO, ZERO, ZERO)
+    return structs.replace(before, fixed=structs.replace(after, summary=summary, workloads=(*after.workloads, other)))
+
+
+def test_the_table_has_a_column_with_the_fixes(capsys: pytest.CaptureFixture[str]) -> None:
+    table.show(with_fixes())
+    lines = [re.sub(" {2,}", "  ", line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[1] == "With the fixes: 2 of 12 Pods stay pending."
+    assert lines[4:8] == ["  as it is  with the fixes", "  moved  0  6", "  pending  6  1-2", "  missing  0  0"]
+    web, batch = (lines.index(f"Deployment shop/{name}  {lost} lost") for name, lost in WORKLOADS)
+    assert lines[web + 2 : web + 8] == [
+        *(
+            "  pending  6  0",
+            "  missing  0  0",
+            "  killed early  0  0",
+            "  lowest ready  0  5",
+            "  ready again seconds  never  30",
+            "  seconds below budget  600  0",
+        )
+    ]
+    assert lines[batch + 2 : batch + 6 : 2] == ["  pending  0  1-2", "  killed early  0  0"]
+
+
+WORKLOADS = (("web", "6 of 6"), ("batch", "0 of 4"))
+"""The second one only the fixes touch."""
+
+
+def test_json_keeps_its_shape_and_adds_the_run_with_the_fixes(capsys: pytest.CaptureFixture[str]) -> None:
+    result = with_fixes()
+    json_format.show(structs.replace(result, fixed=None))
+    alone = json.loads(capsys.readouterr().out)
+    json_format.show(result)
+    both = json.loads(capsys.readouterr().out)
+    fixed = both.pop("withFixes")
+    assert both == alone
+    assert both["summary"]["pending"] == {"min": 6, "max": 6}
+    assert fixed["summary"]["pending"] == {"min": 1, "max": 2}
+    assert [each.keys() for each in fixed["workloads"]] == [both["workloads"][0].keys()] * 2
+
+
+def test_the_page_shows_both_in_one_place(capsys: pytest.CaptureFixture[str]) -> None:
+    html.show(with_fixes())
+    shown = re.sub(r"<[^>]*>", "", capsys.readouterr().out)
+    assert re.search(r"6Pods stay pending\s+1-2with the fixes", shown)
+    assert "600 → 0" in shown
+    assert "4 → 5" in shown
+    assert "never → 30" in shown
+
+
+def test_the_page_needs_no_more_than_420_pixels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], browse: Callable[..., Seen]
+) -> None:
+    capacity = Capacity(2, {"cpu": 8.0, "memory": 2.0**40}, {"cpu": 4.0, "memory": 2.0**33})
+    pool = PoolCapacity("h100-on-demand", before=capacity, after=capacity)
+    html.show(structs.replace(with_fixes(), pools=(pool,)))
+    page = re.sub(r"<meta http-equiv=[^>]*>", "", capsys.readouterr().out)  # it permits no other script
+    measure = """<script>parent.document.title = JSON.stringify([document.documentElement.scrollWidth,
+      ...[...document.querySelectorAll(".wide")].flatMap(e => [e.scrollWidth, e.querySelector("td").clientWidth])])</script>"""
+    framed = escape(page.replace("</body>", f"{measure}</body>"))  # a window has 500 pixels at least
+    (tmp_path / "frame.html").write_text(f'<title></title><iframe width="420" height="900" srcdoc="{framed}"></iframe>')
+    seen = browse(tmp_path / "frame.html")
+    title = re.search(r"<title>(\[.*\])</title>", seen.dom)
+    assert title
+    assert all(300 <= width <= 420 for width in json.loads(title[1])), title[1]
