@@ -31,3 +31,9 @@ def go_module(name: str, version: str) -> Path:
     if done.returncode != 0:
         raise without(BinariesError(f"Go could not download {name}@{version}: {done.stdout}{done.stderr}"))
     return Path(json.loads(done.stdout)["Dir"])
+
+
+def policy_report_crds() -> Path:
+    """Return a folder with the CRDs of PolicyReport and ClusterPolicyReport, wgpolicyk8s.io/v1alpha2, as Kyverno installs them."""
+    version = "v1.12.0"  # the last minor versions are without them
+    return go_module("github.com/kyverno/kyverno", version) / "config" / "crds" / "policyreport"

@@ -277,8 +277,10 @@ def review(
     old: Any = None,
     subresource: str = "",
     name: str = "x",
+    namespace: str = NAMESPACE,
+    **more: Any,
 ) -> bytes:
-    """Return an AdmissionReview; the resource is ``group/plural``, or the plural alone of the core group."""
+    """Return an AdmissionReview; the resource is ``group/plural``, or the plural alone; ``more`` are fields of the request."""
     group, _, plural = resource.rpartition("/")
     namespaced = plural not in {"nodes", "nodepools"}
     request = {
@@ -287,11 +289,12 @@ def review(
         "resource": {"group": group, "version": "v1", "resource": plural},
         "subResource": subresource,
         "name": name,
-        "namespace": NAMESPACE if namespaced else "",
+        "namespace": namespace if namespaced else "",
         "operation": operation,
         "userInfo": {"username": user, "groups": ["acme:developers", "system:authenticated"]},
         "object": value,
         "oldObject": old,
+        **more,
     }
     return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
 

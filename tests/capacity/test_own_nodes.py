@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.capacity.test_feasible import ALL, ARCH, CAPACITY, POOL, READER, TEAM, ZONE, gke_pool, landing
-from tests.objects import expression, pod_of, view_of
+from tests.objects import cks_pool, expression, pod_of, view_of
 from tests.rules.conftest import subject_of
 from tests.rules.placement import SPOT, placed, rule, said
 from tests.rules.placement import pod_of as rule_pod
@@ -37,13 +37,7 @@ def view(*nodes: dict[str, str], pools: tuple[Pool, ...] = ()) -> ClusterView:
     return with_pools(view_of_nodes(facts), pools)
 
 
-def cks(name: str, **labels: str) -> Pool:
-    (reader,) = ALL["cks"].readers
-    spec = {"computeClass": "spot", "instanceType": "turin-gp", "targetNodes": 1, "nodeLabels": labels}
-    return reader.read({"metadata": {"name": name}, "spec": spec})
-
-
-A, B = cks("a"), cks("b", team="b")
+A, B = (cks_pool(name, instance_type="turin-gp", labels=labels) for name, labels in (("a", {}), ("b", {"team": "b"})))
 AMD, ARM = {ARCH: "amd64", ZONE: "z1"}, {ARCH: "arm64", ZONE: "z2"}
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 
-from tests.objects import BUNDLE
+from tests.capacity.test_feasible import karpenter
+from tests.objects import BUNDLE, expression, pod_of
 from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.placement.target import CAPACITY_LABEL, NotTargeting, Target, is_pinned, target_of
 from webhook.capacity.providers.pool import CapacityType, Pool
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.capacity.view import ClusterView
-from webhook.kube.pod_decoding import decode_pod
 
 if TYPE_CHECKING:
     from webhook.kube.pod import Pod
@@ -25,25 +24,6 @@ BUDGETS = GraceBudgets(PROVIDERS)
 
 SPOT = {"spotgate.dev/capacity": "spot"}
 COMPUTE_CLASS = "cloud.google.com/compute-class"
-
-
-def pod_of(labels: dict[str, str] | None = None, **spec: Any) -> Pod:
-    value = {"metadata": {"name": "a", "labels": labels or {}}, "spec": {"containers": [{"name": "app"}], **spec}}
-    return decode_pod(msgspec.json.encode(value))
-
-
-def required(key: str, *values: str) -> dict[str, Any]:
-    expression = {"key": key, "operator": "In", "values": list(values)}
-    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-
-
-def karpenter(name: str, *capacity: str, group: str = "karpenter.k8s.aws", **template: Any) -> Pool:
-    requirements = [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": list(capacity)}]
-    inner = {"requirements": requirements, "nodeClassRef": {"group": group}, **template}
-    return READERS["karpenter.sh", "nodepools"].read(
-        {"metadata": {"name": name}, "spec": {"template": {"spec": inner}}}
-    )
 
 
 def gke(name: str, **node_config: Any) -> Pool:
@@ -70,9 +50,9 @@ def seconds(found: Target | NotTargeting) -> int:
 @pytest.mark.parametrize(
     "pod",
     [
-        pod_of(SPOT, nodeSelector={COMPUTE_CLASS: "spot-first"}),
-        pod_of(SPOT, affinity=required(COMPUTE_CLASS, "spot-first")),
-        pod_of(nodeSelector={COMPUTE_CLASS: "spot-first", "cloud.google.com/gke-spot": "true"}),
+        pod_of(labels=SPOT, selector={COMPUTE_CLASS: "spot-first"}),
+        pod_of(labels=SPOT, terms=[[expression(COMPUTE_CLASS, "In", "spot-first")]]),
+        pod_of(selector={COMPUTE_CLASS: "spot-first", "cloud.google.com/gke-spot": "true"}),
     ],
 )
 def test_a_Pod_of_a_compute_class_is_left_alone(pod: Pod) -> None:
@@ -109,7 +89,7 @@ def test_a_Pod_of_a_compute_class_has_its_time_to_stop_where_it_may_be_spot(
         )
         for name in ("spot-first", "another")
     )
-    found = target(pod_of(labels, nodeSelector={COMPUTE_CLASS: "spot-first"}), its, another)
+    found = target(pod_of(labels=labels, selector={COMPUTE_CLASS: "spot-first"}), its, another)
     assert isinstance(found, NotTargeting)
     assert found.chosen == ((its,) if chooses else ())
 
@@ -120,7 +100,7 @@ def test_a_Pod_of_a_compute_class_has_its_time_to_stop_where_it_may_be_spot(
 def test_nothing_stands_in_for_unknown_pools_of_a_provider_whose_pools_are_in_its_own_cluster(
     provider: str, *, stands_in: bool
 ) -> None:
-    found = target(pod_of(SPOT), shown=(provider,), known=False)
+    found = target(pod_of(labels=SPOT), shown=(provider,), known=False)
     assert isinstance(found, Target)
     assert (found.pools, bool(found.nodes)) == (None, stands_in)
 
@@ -140,14 +120,14 @@ def test_nothing_stands_in_for_unknown_pools_of_a_provider_whose_pools_are_in_it
 def test_a_providers_spot_label_in_a_selector_speaks_for_itself(
     selector: dict[str, str], left: int, *, known: bool
 ) -> None:
-    assert seconds(target(pod_of(nodeSelector=selector), known=known)) == left
+    assert seconds(target(pod_of(selector=selector), known=known)) == left
 
 
 @pytest.mark.parametrize(("behavior", "tolerated"), [(None, True), ("ARM", True), ("NONE", False)])
 def test_an_arm_pool_of_GKE_is_tainted_unless_it_opts_out(behavior: str | None, *, tolerated: bool) -> None:
     own = {} if behavior is None else {"taintConfig": {"architectureTaintBehavior": behavior}}
     found = target(
-        pod_of(SPOT, nodeSelector={"kubernetes.io/arch": "arm64"}), gke("arm", machineType="c4a-standard-4", **own)
+        pod_of(labels=SPOT, selector={"kubernetes.io/arch": "arm64"}), gke("arm", machineType="c4a-standard-4", **own)
     )
     assert isinstance(found, Target)
     assert any(each.key == "kubernetes.io/arch" for each in found.tolerations) is tolerated
@@ -155,13 +135,10 @@ def test_an_arm_pool_of_GKE_is_tainted_unless_it_opts_out(behavior: str | None, 
 
 @pytest.mark.parametrize("values", [(), ("spot", "regular")])
 def test_AKS_priority_label_alone_keeps_no_Pod_to_spot_as_other_nodes_have_it_too(values: tuple[str, ...]) -> None:
-    key = "kubernetes.azure.com/scalesetpriority"
-    affinity = required(key, *values)
-    if not values:
-        (term,) = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-        term["matchExpressions"] = [{"key": key, "operator": "Exists"}]
-    pools = [karpenter(name, name, group="karpenter.azure.com") for name in ("spot", "on-demand")]
-    pod = pod_of(SPOT, affinity=affinity)
+    term = expression("kubernetes.azure.com/scalesetpriority", "In" if values else "Exists", *values)
+    azure = {"group": "karpenter.azure.com"}
+    pools = [karpenter(name, capacity=(name,), nodeClassRef=azure) for name in ("spot", "on-demand")]
+    pod = pod_of(labels=SPOT, terms=[[term]])
     found = target(pod, *pools)
     assert isinstance(found, Target)
     assert [each.name for each in found.pools or ()] == ["spot"]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
-from tests.capacity.test_feasible import ALL, landing, target
-from tests.objects import cks_pool, expression, other_pool, pod_of, taint, view_of
+from tests.capacity.test_feasible import ALL, ARCH, asking, landing, target
+from tests.objects import cks_pool, expression, other_pool, taint, view_of
 from tests.rules.placement import SPOT
 from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.pool import CapacityType, Gpu
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
     from webhook.kube.pod import Pod
 
-ARCH, OS = "kubernetes.io/arch", "kubernetes.io/os"
+OS = "kubernetes.io/os"
 TPU, NVIDIA = "google.com/tpu=present:NoSchedule", "nvidia.com/gpu=present:NoSchedule"
 CKS_POOL = "compute.coreweave.com/node-pool"
 
@@ -30,10 +30,6 @@ def tolerated(pod: Pod, *pools: Pool) -> list[str]:
     found = target(pod, *pools)
     assert isinstance(found, Target), found
     return sorted(f"{each.key}={each.value}:{each.effect}" for each in found.tolerations)
-
-
-def asking(**more: Any) -> Pod:
-    return pod_of(labels=SPOT, **more)
 
 
 @pytest.mark.parametrize(
@@ -126,8 +122,8 @@ OWN = [{"key": "dedicated", "operator": "Equal", "value": "payments", "effect": 
         (asking(named="payments"), ["dedicated=payments:NoExecute", "spot=true:NoSchedule"]),
         (asking(selector={CKS_POOL: "payments"}), ["dedicated=payments:NoExecute", "spot=true:NoSchedule"]),
         # One of its terms does not name the pool.
-        (asking(terms=[[expression(CKS_POOL, "In", "payments")], [expression("a", "Exists")]]), []),
-        (asking(terms=[[expression(CKS_POOL, "NotIn", "other")]]), []),
+        (asking([expression(CKS_POOL, "In", "payments")], [expression("a", "Exists")]), []),
+        (asking([expression(CKS_POOL, "NotIn", "other")]), []),
     ],
 )
 def test_a_dedicated_pool_is_for_those_who_tolerate_it_or_name_it(pod: Pod, expected: list[str]) -> None:
@@ -186,10 +182,10 @@ PLATFORMS = (
         (asking(), ["amd64", "unknown"]),
         (asking(selector={ARCH: "arm64"}), ["arm", "unknown"]),
         (asking(selector={"beta.kubernetes.io/arch": "arm64"}), ["arm", "unknown"]),
-        (asking(terms=[[expression(ARCH, "In", "amd64", "arm64")]]), ["amd64", "arm", "unknown"]),
-        (asking(terms=[[expression(ARCH, "NotIn", "s390x")]]), ["amd64", "arm", "unknown"]),
-        (asking(terms=[[expression(ARCH, "Exists")]]), ["amd64", "unknown"]),
-        (asking(terms=[[expression(ARCH, "In", "arm64")], [expression("a", "Exists")]]), ["amd64", "unknown"]),
+        (asking([expression(ARCH, "In", "amd64", "arm64")]), ["amd64", "arm", "unknown"]),
+        (asking([expression(ARCH, "NotIn", "s390x")]), ["amd64", "arm", "unknown"]),
+        (asking([expression(ARCH, "Exists")]), ["amd64", "unknown"]),
+        (asking([expression(ARCH, "In", "arm64")], [expression("a", "Exists")]), ["amd64", "unknown"]),
         (asking(selector={OS: "windows"}), ["unknown", "windows"]),
         (asking(os={"name": "windows"}), ["unknown", "windows"]),
         (asking(os={"name": "linux"}, selector={ARCH: "arm64"}), ["arm", "unknown"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from webhook import __version__
 from webhook import commands as cli
+from webhook.base.terminal import plain, show_in_colour
 from webhook.commands import COMMANDS
 from webhook.commands.check import command as check
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.cli.conftest import Run
+    from tests.cli.conftest import Run, Write
 
 PROGRAM = [sys.executable, "-c", "import sys; from webhook.commands import main; sys.exit(main())"]
 
@@ -135,3 +137,66 @@ def test_a_shell_is_told_what_may_follow(line: str, offered: set[str], tmp_path:
     done = subprocess.run(PROGRAM, check=False, capture_output=True, text=True, env=environment)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert {each.strip() for each in file.read_text().split("\n")} >= offered
+
+
+# Lines that are shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\x1b[2J\nb\x9b  ", "a [2J b"),
+        ("::warning::a", ": :warning::a"),
+        ("  \n::warning::a", "   : :warning::a"),
+        ("a: ::warning::", "a: ::warning::"),
+    ],
+)
+def test_plain_lines_hold_neither_control_characters_nor_commands(text: str, shown: str) -> None:
+    assert plain([[(text, "bold")]]) == shown
+
+
+def test_lines_in_colour_hold_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    show_in_colour([[("a\x1b[2J\nb", "")]])
+    assert capsys.readouterr().out == "a [2J b\n"
+
+
+@pytest.mark.parametrize("command", ["check", "explain", "fix", "test"])
+def test_nor_do_the_errors_of_policies(run: Run, write: Write, command: str) -> None:
+    key = json.dumps("a\n::error title=x::injected \u202e\x1b[31m")
+    write("p.yaml", f"apiVersion: spotgate.dev/v1\nkind: ReservedLabels\nmetadata: {{name: a}}\nspec: {{{key}: 1}}\n")
+    done = run(command, "--policies", "p.yaml", "p.yaml")
+    assert done.code == 2
+    assert "unknown field `a\n: :error title=x::injected   [31m`\n" in done.err
+    assert "\x1b" not in done.err
+    assert "\u202e" not in done.err
+
+
+CONNECTING = """
+import asyncio, pathlib, sys
+import structlog
+from webhook.cluster.connection import connect
+
+async def main():
+    api = await connect(pathlib.Path(sys.argv[1]))
+    await api.close()
+    structlog.get_logger().warning("resource not watched")
+
+asyncio.run(main())
+"""
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: here
+contexts: [{name: here, context: {cluster: here, user: me}}]
+clusters: [{name: here, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: me, user: {token: x}}]
+"""
+
+
+def test_log_lines_of_a_connection_go_to_standard_error(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(KUBECONFIG)
+    done = subprocess.run([sys.executable, "-c", CONNECTING, kubeconfig], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    assert "resource not watched" in done.stderr

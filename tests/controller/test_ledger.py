@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tests.objects import cks_pool, view_of
 from webhook.capacity.placement.floor import FLOOR_GATE, parse_floor
 from webhook.controller.ledger import ON_DEMAND, RELEASE, SPOT, Assignment, Ledger
 from webhook.controller.pods import FloorPod
+from webhook.controller.run import Cluster
+from webhook.engine.bundle import load_bundle
+from webhook.rules.context import NOTHING_KNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from webhook.capacity.view import ClusterView
+    from webhook.cluster.api import Api
 
 OWNER = "rs"
 ON_DEMAND_NODE, SPOT_NODE = "od", "spot"
@@ -226,3 +233,39 @@ def test_a_pod_that_its_owner_disowns_no_longer_counts_there() -> None:
     assert due(ledger) == []
     assert list(ledger.owners) == [""]
     assert sum(ledger.tally().values()) == 1
+
+
+# What is read of a cluster
+
+POOL = "compute.coreweave.com/node-pool"
+POOLS = view_of(cks_pool("cpu-spot", gpu=False), cks_pool("cpu", spot=False, gpu=False))
+
+
+class _State:
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+
+    def view(self) -> ClusterView:
+        return self._view
+
+
+@pytest.mark.parametrize(
+    ("view", "node", "expected"),
+    [
+        (POOLS, "of-cpu", True),
+        (POOLS, "of-spot", False),
+        (POOLS, "without-labels", True),
+        (POOLS, "gone", False),
+        (NOTHING_KNOWN, "of-cpu", False),
+        (NOTHING_KNOWN, "of-spot", False),
+    ],
+)
+def test_a_node_is_on_demand_only_if_it_and_the_pools_are_known(view: ClusterView, node: str, expected: bool) -> None:  # noqa: FBT001
+    cluster = Cluster(cast("Api", None), load_bundle(), lambda: None)
+    cluster.state = _State(view)  # type: ignore[assignment]
+    cluster.nodes.items = {
+        ("", "of-cpu"): {POOL: "cpu"},
+        ("", "of-spot"): {POOL: "cpu-spot"},
+        ("", "without-labels"): {},
+    }
+    assert cluster.is_on_demand(node) is expected

@@ -15,8 +15,8 @@ import yaml
 
 from tests.controlplane.live import admin
 from tests.controlplane.populate import POOLS, nodes_of, start_bare_cluster, wait_for_crds
+from tests.go_modules import policy_report_crds
 from tests.objects import SPOT, deployment, pod, saying
-from tests.policy_reports import policy_report_crds
 from webhook.cluster import source
 from webhook.commands import main
 

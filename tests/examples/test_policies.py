@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -12,6 +13,7 @@ import pytest
 
 from tests.cli.conftest import run  # noqa: F401 - a fixture
 from tests.pages import assert_shown, commands
+from webhook.commands import main
 from webhook.engine.bundle import document_kinds, load_bundle
 from webhook.policy.document import FACTS, policy_files
 
@@ -100,3 +102,16 @@ def test_a_mistake_is_said_where_it_is_with_a_remedy(
     (folder / file).write_text(text.replace(right, wrong, 1))
     done = run("check", "--policies", "policies", "train.yaml")
     assert f"policies/{file}:{said}" in done.err
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_two_deployments_share_a_budget_and_one_of_them_is_placed_on_spot(capsys: pytest.CaptureFixture[str]) -> None:
+    file = EXAMPLES / "on-demand-floor" / "two-capacities.yaml"
+    assert main(["check", "-o", "json", str(file), "--state", str(EXAMPLES / "state")]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["results"] == []
+    (patched,) = report["patches"]
+    selectors = [each["value"] for each in patched["patch"] if each["path"].endswith("/nodeSelector")]
+    assert (patched["name"], selectors) == ("checkout-spot", [{"compute.coreweave.com/node-pool": "cpu-spot"}])

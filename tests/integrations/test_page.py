@@ -1,4 +1,4 @@
-"""The commands in docs/gitops.md run, and print what the page says."""
+"""The commands in docs/gitops.md print what the page says, and the example repositories give the stored reports."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.integrations.conftest import REPOS, ROOT
+from tests.integrations.repos import COMMANDS, EXPECTED, run
 from tests.pages import assert_shown
 
 if TYPE_CHECKING:
@@ -53,3 +54,26 @@ def test_page_names_every_integration_that_there_is() -> None:
     assert [
         file for file in files if f"](../{file})" not in PAGE and not file.endswith("flux/kustomization.yaml")
     ] == []
+
+
+# The reports of the example repositories
+
+
+@pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.startswith("spotgate")])
+def test_files(shell: Shell, name: str, kustomize: Path, helm: Path) -> None:
+    assert run(name, shell, kustomize, helm).stdout == (EXPECTED / name).read_text()
+
+
+@pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.startswith("kustomize")])
+def test_built_with_kustomize(shell: Shell, name: str, kustomize: Path) -> None:
+    assert run(name, shell, kustomize).stdout == (EXPECTED / name).read_text()
+
+
+@pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.startswith("helm")])
+def test_rendered_with_helm(shell: Shell, name: str, helm: Path) -> None:
+    assert run(name, shell, helm).stdout == (EXPECTED / name).read_text()
+
+
+def test_every_repository_and_every_expectation_has_a_command() -> None:
+    assert {each.name for each in REPOS.iterdir()} == {name.partition(".")[0] for name in COMMANDS}
+    assert {each.name for each in EXPECTED.iterdir()} == COMMANDS.keys()

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.kube.quantity import amount_of, canonical_quantity
+from webhook.kube.versions import parse_version
 
 
 # As a kube-apiserver 1.36 answered.
@@ -81,3 +82,28 @@ def test_the_canonical_form_is_its_own(text: str) -> None:
 )
 def test_a_quantity_is_an_amount(written: object, amount: float | None) -> None:
     assert amount_of(written) == amount
+
+
+# Versions
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("1.34", (1, 34)),
+        ("v1.34.2", (1, 34)),
+        ("v1.33.5-gke.1080000", (1, 33)),
+        ("v1.32.9-eks-3025e55", (1, 32)),
+        ("1.31.1+k3s1", (1, 31)),
+    ],
+)
+def test_major_and_minor_count(text: str, version: tuple[int, int]) -> None:
+    assert parse_version(text) == version
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1", "1.", "1.2O", "1.34.", "1.34.2.1", "1.34 ", "1.34\n", "1.٣", "latest", "1.12345"]
+)
+def test_anything_else_is_no_version(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a Kubernetes version; write it as 1\.34$"):
+        parse_version(text)

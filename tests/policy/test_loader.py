@@ -224,41 +224,6 @@ def test_a_template_path_is_checked_at_load(tmp_path: Path, text: str, said: str
     assert problems[0].line == 6
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "said"),
-    [
-        ("from: spec.c,", 'from: "spec.[",', "capacity.from: not a JMESPath expression"),
-        (
-            "group: a",
-            "group: a/v1",
-            "group: expected '' for the core group, or a name as apps; got 'a/v1'",
-        ),
-        ("kind: A", "kind: pools", "kind: expected a singular with its capitals, as Deployment; got 'pools'"),
-    ],
-)
-def test_a_reader_is_checked_at_load(tmp_path: Path, right: str, wrong: str, said: str) -> None:
-    document = (
-        HEAD.replace("Example", "CapacityProvider")
-        + """
-spec:
-  title: X
-  poolNameLabel: x
-  interruption: {cordonSeconds: 0, drainSeconds: 1, removalSeconds: 11}
-  gracePeriod: {budgetSeconds: 10, safetyMarginSeconds: 1}
-  nodePools:
-    - group: a
-      versions: [v1]
-      kind: A
-      resource: as
-      capacity: {from: spec.c, values: {spot: spot}, default: on-demand}
-      size: {desired: spec.n}
-"""
-    )
-    assert load(tmp_path, a=document)[1] == []
-    _, (problem,) = load(tmp_path, a=document.replace(right, wrong))
-    assert f"spec.nodePools[0].{said}" in str(problem)
-
-
 def test_what_is_not_written_is_called_nothing(tmp_path: Path) -> None:
     _, problems = load(tmp_path, a="kind: Example\n", b="apiVersion: spotgate.dev/v1\nmetadata:\n")
     assert [(problem.field, problem.text) for problem in problems] == [

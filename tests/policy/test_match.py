@@ -129,16 +129,6 @@ def test_a_workload_is_excluded_by_its_name_with_its_templates(name: str, *, loo
     assert not mutate(judging, asked).findings
 
 
-@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
-def test_a_namespace_is_selected_by_the_labels_that_it_will_have(operation: str) -> None:
-    matcher = Matcher(MatchSpec.model_validate({"namespaceSelector": {"matchLabels": {"tier": "batch"}}}))
-    judging = index(policy(Says(), rules=(rule(resources=("namespaces",)),), matcher=matcher))
-    for tier, looked in (("batch", True), ("web", False)):
-        value = {"metadata": {"name": "team-a", "labels": {"tier": tier}}}
-        asked = request(value, resource="namespaces", name="team-a", operation=operation, oldObject=None)
-        assert bool(validate(judging, asked).findings) is looked
-
-
 @pytest.mark.parametrize(
     ("parts", "name", "looked"),
     [

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.controlplane.populate import wait_for_crds
-from tests.policy_reports import policy_report_crds
+from tests.go_modules import policy_report_crds
 from tests.server.conftest import spawn  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:

@@ -82,6 +82,16 @@ class FakeSubject(Subject):
         return ".".join(filter(None, (field_path(self.path), text)))
 
 
+def change_of(
+    resource: tuple[str, str], new: dict[str, Any] | None, old: dict[str, Any] | None = None, sub_resource: str = ""
+) -> FakeSubject:
+    """Return the request that makes ``new`` of ``old``, of a resource that is no Pod: its group and plural."""
+    operation = "CREATE" if old is None else "DELETE" if new is None else "UPDATE"
+    kind = GroupVersionResource(resource[0], "v1", resource[1])
+    request = request_for("", operation, resource=kind, sub_resource=sub_resource)
+    return FakeSubject(Pod(), request, operation, object=new, old_object=old)
+
+
 def subject_of(value: dict[str, Any], **changes: Any) -> FakeSubject:
     """Return the subject that a Pod in JSON is."""
     return FakeSubject(pod=decode_pod(msgspec.json.encode(value)), **changes)

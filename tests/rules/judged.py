@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 import tempfile
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import yaml
 
-from tests.objects import cks_pool, view_of
+from tests.objects import BUNDLE, cks_pool, view_of
 from tests.pages import blocks
+from tests.rules.cases import NAMESPACE, NOW, Example, bundle_of, request_for
 from webhook.engine.bundle import load_bundle
 from webhook.engine.engine import decide
 from webhook.engine.response import respond
 from webhook.kube.disruption import budget_from
-from webhook.kube.resources import plural_of
 from webhook.model.decision import Decision
-from webhook.model.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
 from webhook.rules.context import Context, Phase
 
 if TYPE_CHECKING:
@@ -31,19 +28,14 @@ if TYPE_CHECKING:
 
 JSON = dict[str, Any]
 
-NAMESPACE = "team-a"
 SPOT = {"spotgate.dev/capacity": "spot"}
 CLUSTER = view_of(cks_pool("cpu-spot", gpu=False), cks_pool("cpu", spot=False, gpu=False))
 
 
 @cache
 def index_of(kind: str, spec: str) -> Index:
-    metadata = {"name": re.sub(r"\B([A-Z])", r"-\1", kind).lower()}
-    document = {"apiVersion": "spotgate.dev/v1", "kind": kind, "metadata": metadata, "spec": json.loads(spec)}
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "policy.yaml"
-        file.write_text(json.dumps(document))
-        return load_bundle([file]).index
+        return bundle_of(kind, spec, Path(folder)).index
 
 
 def judged(
@@ -57,24 +49,11 @@ def judged(
     **spec: Any,
 ) -> list[Finding]:
     """Return what a policy of this kind and spec says of an object that is created, or updated from ``old``."""
-    group, _, version = value["apiVersion"].rpartition("/")
-    request = Request(
-        uid="u",
-        operation="CREATE" if old is None else "UPDATE",
-        kind=GroupVersionKind(group, version, value["kind"]),
-        resource=GroupVersionResource(group, version, plural_of(value["kind"])),
-        name=value["metadata"].get("name", ""),
-        namespace=NAMESPACE,
-        object=raw(value),
-        old_object=raw(old),
-        user_info=UserInfo(user),
+    example = Example(kind=kind, behavior="", object=value, old=old, request={"user": user})
+    context = Context(phase=Phase.VALIDATE, now=NOW, view=view, offline=offline)
+    return list(
+        decide(request_for(example, BUNDLE), index_of(kind, json.dumps(spec, sort_keys=True)), context).findings
     )
-    context = Context(phase=Phase.VALIDATE, now=datetime(2026, 11, 21, tzinfo=UTC), view=view, offline=offline)
-    return list(decide(request, index_of(kind, json.dumps(spec, sort_keys=True)), context).findings)
-
-
-def raw(value: JSON | None) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode(value))
 
 
 def pod(name: str = "web", *, metadata: JSON | None = None, **spec: Any) -> JSON:

@@ -6,9 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tests.objects import BUNDLE
-from tests.rules.conftest import FakeSubject, request_for
-from webhook.kube.pod import Pod
-from webhook.model.review import GroupVersionResource
+from tests.rules.conftest import change_of
 from webhook.rules.context import Context, Phase, utc_now
 from webhook.rules.node_pool_rules.rule import NodePoolRules
 
@@ -46,21 +44,11 @@ def shipped(name: str = "node-pool-rules") -> NodePoolRules:
     return rule
 
 
-def subject_of(
-    resource: tuple[str, str], new: JSON | None, old: JSON | None = None, sub_resource: str = ""
-) -> FakeSubject:
-    """Return the request that makes ``new`` of ``old``."""
-    operation = "CREATE" if old is None else "DELETE" if new is None else "UPDATE"
-    kind = GroupVersionResource(resource[0], "v1", resource[1])
-    request = request_for("", operation, resource=kind, sub_resource=sub_resource)
-    return FakeSubject(Pod(), request, operation, object=new, old_object=old)
-
-
 def judge(
     resource: tuple[str, str], new: JSON | None, old: JSON | None = None, rule: NodePoolRules | None = None
 ) -> list[Violation]:
     """Return what is wrong with the request."""
-    return list((rule or shipped()).validate(subject_of(resource, new, old), CONTEXT))
+    return list((rule or shipped()).validate(change_of(resource, new, old), CONTEXT))
 
 
 def told(violations: list[Violation]) -> list[tuple[Outcome, str, str]]:

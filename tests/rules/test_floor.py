@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.objects import cks_pool, view_of
+from tests.objects import BUNDLE, NOW, cks_pool, review, view_of
 from webhook.capacity.placement.floor import FLOOR_ANNOTATION, Floor, parse_floor
-from webhook.engine.bundle import load_bundle
 from webhook.engine.engine import decide
 from webhook.model.review import decode_review
 from webhook.rules.context import Context, Phase
@@ -27,7 +24,6 @@ VIEW = view_of(
     cks_pool("cpu-spot", gpu=False, taints=("spot=true:NoSchedule",)), cks_pool("cpu", spot=False, gpu=False)
 )
 RUNNING = replace(VIEW, floor_controller=True)
-INDEX = load_bundle().index
 
 
 @pytest.mark.parametrize(
@@ -70,25 +66,9 @@ def test_the_ordinals_that_stay_on_demand_are_as_many_as_the_floor_needs(floor: 
     assert sum(map(floor.keeps, range(count))) == floor.need(count)
 
 
-def review(thing: JSON) -> JSON:
-    group, _, version = thing["apiVersion"].rpartition("/")
-    kind = thing["kind"]
-    request = {
-        "uid": "1",
-        "kind": {"group": group, "version": version, "kind": kind},
-        "resource": {"group": group, "version": version, "resource": f"{kind.lower()}s"},
-        "name": thing["metadata"].get("name", ""),
-        "namespace": "shop",
-        "operation": "CREATE",
-        "userInfo": {"username": "jane"},
-        "object": thing,
-    }
-    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-
-
 def decided(thing: JSON, phase: Phase, view: Any, **how: Any) -> Decision:
-    context = Context(phase=phase, now=datetime(2026, 11, 21, tzinfo=UTC), view=view, **how)
-    return decide(decode_review(json.dumps(review(thing)).encode()), INDEX, context)
+    body = review(thing, f"apps/{thing['kind'].lower()}s", kind=thing["kind"])
+    return decide(decode_review(body), BUNDLE.index, Context(phase=phase, now=NOW, view=view, **how))
 
 
 def workload(floor: str, kind: str) -> JSON:

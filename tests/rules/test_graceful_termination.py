@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests import strategies
+from tests.objects import NOW, cks_pool
 from tests.rules.conftest import owned_by, patched, shipped_provider, subject_of, with_fields
 from webhook.capacity.providers.pool import Taint
 from webhook.capacity.view import ClusterView
@@ -23,7 +23,6 @@ from webhook.rules.spot_placement import rule as spot_placement
 
 if TYPE_CHECKING:
     from tests.rules.conftest import FakeSubject
-    from webhook.capacity.providers.pool import Pool
     from webhook.kube.edit import PodEditor
     from webhook.model.decision import Violation
 
@@ -37,19 +36,10 @@ GPU = {"limits": {"nvidia.com/gpu": "8"}}
 OLD = (1, 29)
 
 
-def node_pool(name: str, instance_type: str, compute_class: str = "spot") -> Pool:
-    return CKS.readers[0].read(
-        {
-            "metadata": {"name": name},
-            "spec": {"computeClass": compute_class, "instanceType": instance_type, "targetNodes": 2},
-        }
-    )
-
-
 POOLS = (
-    node_pool("spot-cpu", "turin-gp"),
-    node_pool("spot-gpu", "gd-8xh100ib-i128"),
-    node_pool("cpu-control-plane", "cd-gp-a192-genoa", "default"),
+    cks_pool("spot-cpu", instance_type="turin-gp"),
+    cks_pool("spot-gpu", instance_type="gd-8xh100ib-i128"),
+    cks_pool("cpu-control-plane", spot=False, gpu=False),
 )
 VIEW = ClusterView(pools=POOLS, providers=frozenset({"cks"}))
 
@@ -66,7 +56,7 @@ def rule(*, budget: int | None = None, **spec: Any) -> GracefulTermination:
 
 
 def context(phase: Phase = Phase.MUTATE, **changes: Any) -> Context:
-    return Context(phase=phase, now=datetime(2026, 11, 21, tzinfo=UTC), **{"view": VIEW, **changes})
+    return Context(phase=phase, now=NOW, **{"view": VIEW, **changes})
 
 
 def pod(*, labels: JSON, owner: tuple[str, str], app: JSON) -> JSON:

@@ -13,15 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.objects import BUNDLE
-from tests.rules.conftest import FakeSubject, request_for, shipped_provider, with_fields
+from tests.rules.conftest import change_of, shipped_provider, with_fields
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.capacity.providers.provider import Provider, readers_by_resource
 from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.capacity.view import ClusterView, Needs
 from webhook.documents.model import placeholder_in
-from webhook.kube.pod import Pod
 from webhook.model.decision import Outcome, Violation
-from webhook.model.review import GroupVersionResource
 from webhook.rules.context import Context, Phase, utc_now
 from webhook.rules.on_demand_fallback.rule import KIND, OnDemandFallback
 from webhook.rules.on_demand_fallback.spec import OnDemandFallbackSpec
@@ -31,7 +29,7 @@ POLICIES = Path(__file__).parents[2] / "policies"
 CKS = shipped_provider("cks")
 FACTS = Facts({"cks": CKS})
 (READER,) = CKS.readers
-NODE_POOLS = GroupVersionResource("compute.coreweave.com", "v1alpha1", "nodepools")
+NODE_POOLS = ("compute.coreweave.com", "nodepools")
 
 Json = dict[str, Any]
 
@@ -81,17 +79,10 @@ def context_of(cluster: list[Json | Pool] | None) -> Context:
     return Context(phase=Phase.VALIDATE, now=utc_now(), view=view)
 
 
-def subject_of(new: Json | None, old: Json | None) -> FakeSubject:
-    """Return the request that makes ``new`` of ``old``."""
-    operation = "CREATE" if old is None else "DELETE" if new is None else "UPDATE"
-    request = request_for("", operation, resource=NODE_POOLS)
-    return FakeSubject(Pod(), request, operation, object=new, old_object=old)
-
-
 def judge(
     new: Json | None, old: Json | None, cluster: list[Json | Pool] | None, rule: OnDemandFallback = RULE
 ) -> list[Violation]:
-    return list(rule.validate(subject_of(new, old), context_of(cluster)))
+    return list(rule.validate(change_of(NODE_POOLS, new, old), context_of(cluster)))
 
 
 def outcomes(violations: list[Violation]) -> list[Outcome]:
@@ -101,15 +92,9 @@ def outcomes(violations: list[Violation]) -> list[Outcome]:
 DENIED = [Outcome.DENY]
 
 
-# What is required.
-
-
 def a_pool(name: str, capacity: CapacityType, gpu: Gpu, **fields: Any) -> Pool:
     """Return a pool as a reader of another kind could give it."""
     return Pool(kind="NodePool", name=name, capacity=capacity, gpu=gpu, **{"provider": "cks", "desired": 1, **fields})
-
-
-# Zones.
 
 
 def zoned_rule() -> OnDemandFallback:
@@ -255,10 +240,9 @@ def test_the_order_of_the_pools_makes_no_difference(
 @pytest.mark.parametrize("operation", ["UPDATE", "DELETE"])
 def test_where_the_request_does_not_say_what_was_there_the_cluster_does(old: Any, operation: str) -> None:
     after = changed(ON_DEMAND, targetNodes=0, autoscaling=False) if operation == "UPDATE" else None
-    request = msgspec.structs.replace(
-        request_for("", operation, resource=NODE_POOLS), name=ON_DEMAND["metadata"]["name"]
-    )
-    subject = subject_of(after, ON_DEMAND).but(request=request, old_object=old)
+    subject = change_of(NODE_POOLS, after, ON_DEMAND)
+    request = msgspec.structs.replace(subject.request, name=ON_DEMAND["metadata"]["name"])
+    subject.but(request=request, old_object=old)
     assert outcomes(list(RULE.validate(subject, context_of([SPOT, ON_DEMAND])))) == DENIED
 
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.objects import BUNDLE
-from tests.rules.conftest import FakeSubject, request_for
+from tests.rules.conftest import FakeSubject, change_of
 from webhook.base.bounds import OverBoundError
-from webhook.kube.pod import Pod
 from webhook.kube.templates import TEMPLATES_AT_MOST
-from webhook.model.review import GroupVersionKind, GroupVersionResource
 from webhook.rules.context import Context, Phase, utc_now
 from webhook.rules.protocol import Facts
 from webhook.rules.reserved_labels.rule import KIND, ReservedLabels
@@ -35,8 +32,8 @@ SHIPPED = BUNDLE
 FACTS = Facts(SHIPPED.providers, tuple(SHIPPED.index.workloads.values()))
 CONTEXT = Context(phase=Phase.VALIDATE, now=utc_now())
 
-NODE_POOLS = GroupVersionResource("compute.coreweave.com", "v1alpha1", "nodepools")
-DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
+NODE_POOLS = ("compute.coreweave.com", "nodepools")
+DEPLOYMENTS = ("apps", "deployments")
 
 
 def spec_of(name: str) -> ReservedLabelsSpec:
@@ -56,23 +53,13 @@ def judge(subject: FakeSubject, rule: ReservedLabels = RULE) -> list[Violation]:
     return list(rule.validate(subject, CONTEXT))
 
 
-def of_object(
-    resource: GroupVersionResource, value: dict[str, Any] | None, old: dict[str, Any] | None = None
-) -> FakeSubject:
-    """Any other object."""
-    operation = "CREATE" if old is None else "UPDATE" if value is not None else "DELETE"
-    request = request_for(operation=operation, resource=resource)
-    return FakeSubject(Pod(), request, operation, object=value, old_object=old)
-
-
 def with_labels(**fields: Any) -> dict[str, Any]:
     """Return a node pool with ``metadata.labels`` and ``spec.nodeLabels``."""
     return {"metadata": {"labels": fields.get("labels")}, "spec": {"nodeLabels": fields.get("node_labels")}}
 
 
 def test_a_resource_that_is_called_pods_in_another_group_is_read_as_an_object() -> None:
-    pod_metrics = GroupVersionResource("metrics.k8s.io", "v1beta1", "pods")
-    assert judge(of_object(pod_metrics, {"metadata": {"labels": {"foo.coreweave.com/bar": "x"}}}))
+    assert judge(change_of(("metrics.k8s.io", "pods"), {"metadata": {"labels": {"foo.coreweave.com/bar": "x"}}}))
 
 
 def test_by_default_it_matches_pods_every_kind_of_workload_and_of_node_pool() -> None:
@@ -92,25 +79,10 @@ def test_by_default_it_matches_pods_every_kind_of_workload_and_of_node_pool() ->
     assert set(of.values()) == {("CREATE", "UPDATE")}
 
 
-# Labels that end up on Pods or Jobs from other places than pod templates.
-
-
-def of_workload(
-    group: str, resource: str, value: dict[str, Any], old: dict[str, Any] | None = None, *, kind: str = ""
-) -> FakeSubject:
-    """Return a request for a workload."""
-    subject = of_object(GroupVersionResource(group, "v1", resource), value, old)
-    named = msgspec.structs.replace(subject.request, kind=GroupVersionKind(group, "v1", kind))
-    return subject.but(request=named)
-
-
 def test_more_places_than_anybody_writes_are_refused_not_passed_over() -> None:
     jobs = [{"template": {"metadata": {"labels": {"app": "x"}}}}] * (TEMPLATES_AT_MOST + 1)
     with pytest.raises(OverBoundError, match=f"more than the {TEMPLATES_AT_MOST} maps of labels"):
-        judge(of_workload("jobset.x-k8s.io", "jobsets", {"spec": {"replicatedJobs": jobs}}))
-
-
-# Keys of spotgate's own that have no effect where they are.
+        judge(change_of(("jobset.x-k8s.io", "jobsets"), {"spec": {"replicatedJobs": jobs}}))
 
 
 prefixes = st.sampled_from(
@@ -125,11 +97,11 @@ label_maps = st.dictionaries(
 def test_the_findings_are_the_changed_keys_in_reserved_domains(new: dict[str, str], old: dict[str, str]) -> None:
     reserved = [key for key in new if "coreweave" in key and "notcoreweave" not in key]
     expected = sorted(key for key in reserved if old.get(key) != new[key])
-    subject = of_object(DEPLOYMENTS, {"metadata": {"labels": new}}, {"metadata": {"labels": old}})
+    subject = change_of(DEPLOYMENTS, {"metadata": {"labels": new}}, {"metadata": {"labels": old}})
     assert [each.field for each in judge(subject)] == [f'metadata.labels["{key}"]' for key in expected]
 
 
 @given(label_maps)
 def test_an_update_that_changes_nothing_is_passed(labels: dict[str, str]) -> None:
     value = with_labels(labels=labels, node_labels=labels)
-    assert not judge(of_object(NODE_POOLS, value, value))
+    assert not judge(change_of(NODE_POOLS, value, value))

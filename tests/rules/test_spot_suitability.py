@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.rules.cases import NAMESPACE
 from tests.rules.judged import (
-    NAMESPACE,
     SPOT,
     blocks_of,
     judged,

@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,15 +19,18 @@ from msgspec.structs import replace
 
 from tests.objects import cks_pool, view_of
 from tests.pages import blocks
-from tests.rules.judged import CLUSTER, NAMESPACE, index_of, judged, pod, template, warned, workload
+from tests.rules.cases import NAMESPACE
+from tests.rules.judged import CLUSTER, index_of, judged, pod, template, warned, workload
 from webhook import cel
 from webhook.capacity.view import ClusterView, Needs
 from webhook.cel.checks import KNOWN_FIELDS
 from webhook.cel.errors import EvaluationError
 from webhook.engine.bundle import load_bundle
 from webhook.engine.engine import decide, needs
+from webhook.engine.lint import warnings
 from webhook.model.decision import NO_TRACE, Finding, Outcome
 from webhook.model.review import GroupVersionKind, GroupVersionResource, Request
+from webhook.policy.errors import PolicyErrors
 from webhook.rules.context import Context, Phase
 from webhook.rules.subject import Subject
 from webhook.rules.validation.compiler import Compiler
@@ -67,13 +70,7 @@ def test_the_trace_says_which_validation_is_false() -> None:
     ]
 
 
-# What has no result
-
-
-# matchConditions
-
-
-# variables and params
+# params
 
 
 JSON_VALUES = st.recursive(
@@ -93,9 +90,6 @@ def test_every_param_is_what_it_is_in_an_object(value: Any) -> None:
     compiled = Compiler(spec, cel.language()).compile("params.x == object", ("validations", 0), bool)
     assert compiled is not None
     assert compiled.evaluate(cel.language().values({"object": value})) is True
-
-
-# What expressions are shown
 
 
 # Pools
@@ -349,3 +343,73 @@ def test_every_function_is_on_the_page() -> None:
         *(name for name in missing if name.startswith("get") and name[3:4].isupper()),
         "reverse",
     }
+
+
+# Several mistakes in one policy
+
+HEAD = """\
+apiVersion: spotgate.dev/v1
+kind: Validation
+metadata: {name: own}
+spec:
+  match: {resourceRules: [{apiGroups: [""], resources: [pods], operations: [CREATE, UPDATE]}]}
+"""
+
+
+def problems(folder: Path, text: str) -> list[str]:
+    """Return what is wrong with a policy, as lines, or what is warned of."""
+    file = folder / "own.yaml"
+    file.write_text(text)
+    try:
+        found = tuple(warnings(load_bundle([file]), date(2026, 11, 21)))
+    except PolicyErrors as error:
+        found = error.problems
+    return [str(each).replace(str(file), "own.yaml") for each in found]
+
+
+def loading(folder: Path, **spec: Any) -> list[str]:
+    document = {
+        "apiVersion": "spotgate.dev/v1",
+        "kind": "Validation",
+        "metadata": {"name": "own"},
+        "spec": {"match": PODS, "validations": [{"expression": "true"}], **spec},
+    }
+    return problems(folder, yaml.safe_dump(document, sort_keys=False, width=1000))
+
+
+def test_all_mistakes_are_told_at_once_and_nothing_that_follows_from_them(tmp_path: Path) -> None:
+    said = loading(
+        tmp_path,
+        variables=[
+            {"name": "a", "expression": "objet"},
+            {"name": "b", "expression": "variables.a.x"},
+            {"name": "c", "expression": "1 +"},
+        ],
+        matchConditions=[{"name": "m", "expression": "variables.b == 1"}, {"name": "m2", "expression": "1"}],
+        validations=[
+            {"expression": "variables.c == 1"},
+            {"expression": "variables.d == 1"},
+            {"expression": "false", "messageExpression": "1"},
+        ],
+    )
+    assert [line.split(": ")[1] for line in said] == [
+        "spec.validations[1].expression",
+        "spec.validations[2].messageExpression",
+        "spec.variables[0].expression",
+        "spec.variables[2].expression",
+        "spec.matchConditions[1].expression",
+    ]
+
+
+def test_a_mistake_in_an_alias_is_at_its_field(tmp_path: Path) -> None:
+    text = f"{HEAD}  variables: [{{name: x, expression: &x 'true'}}]\n  validations: [{{expression: &e objet.x}}, {{expression: *e}}]\n"
+    first, second = problems(tmp_path, text)
+    assert first.startswith("own.yaml:7:18: spec.validations[0]")
+    assert second.startswith("own.yaml:7:44: spec.validations[1]")
+
+
+def test_a_name_that_no_variable_can_have_is_the_only_mistake_at_first(tmp_path: Path) -> None:
+    variables = [{"name": "all", "expression": "object.x"}, {"name": "my-var", "expression": "1"}]
+    validations = [{"expression": "variables.all == 1"}, {"expression": "objet.x == 1"}]
+    told = loading(tmp_path, variables=variables, validations=validations)
+    assert [each.partition(": ")[2].partition(":")[0] for each in told] == ["spec.variables[1].name"]

@@ -52,7 +52,8 @@ def test_there_is_nothing_else_on_the_operators_port(start: Start, path: str) ->
 
 
 def test_there_are_no_operators_pages_on_the_TLS_port(start: Start) -> None:
-    assert start().post(path="/metrics", method="GET").status == 404
+    served = start()
+    assert {served.post(path=path, method="GET").status for path in ("/", "/metrics")} == {404}
 
 
 def test_decisions_and_findings_are_counted(start: Start) -> None:

@@ -116,10 +116,6 @@ def test_it_permits_its_own_style_and_nothing_else(start: Start) -> None:
     assert headers["x-content-type-options"] == "nosniff"
 
 
-def test_it_is_not_on_the_TLS_port(start: Start) -> None:
-    assert start().post(path="/", method="GET").status == 404
-
-
 def test_who_asks_without_end_gets_the_same_page_for_a_while(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ops, "_PAGE_SECONDS", 3600)
     served = start(bundle_of(deny))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
+from tests import objects
 from tests.cli.conftest import ON_DEMAND_POOL, POD, SPOT_POD, SPOT_POOL
 
 if TYPE_CHECKING:
@@ -17,22 +17,12 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Run, Write
 
 
-def review(manifest: str, resource: str, group: str = "", operation: str = "CREATE", **request: Any) -> bytes:
-    body = {
-        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
-        "operation": operation,
-        "kind": {"group": group, "version": "v1", "kind": "X"},
-        "resource": {"group": group, "version": "v1", "resource": resource},
-        "name": "x",
-        "userInfo": {"username": "jane", "groups": ["developers"]},
-        "object": yaml.safe_load(manifest),
-        **request,
-    }
-    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": body}).encode()
+def review(manifest: str, resource: str, **request: Any) -> bytes:
+    return objects.review(yaml.safe_load(manifest), resource, user="jane", **request)
 
 
-DENIED = review(POD, "pods", namespace="team-a")
-WITHOUT_FALLBACK = review(SPOT_POOL, "nodepools", "compute.coreweave.com")
+DENIED = review(POD, "pods")
+WITHOUT_FALLBACK = review(SPOT_POOL, "compute.coreweave.com/nodepools")
 
 
 def test_validating_is_the_default_and_a_denial_is_no_failure(run: Run, write: Write, policies: Path) -> None:
@@ -60,7 +50,7 @@ def test_patch_follows_the_kubernetes_version(run: Run, write: Write) -> None:
     )
     pod = SPOT_POD.replace("resources: {limits: {nvidia.com/gpu: 8}}", "ports: [{containerPort: 80}]")
     pool = write("pool.yaml", SPOT_POOL.replace("gd-8xh100ib-i128", "cd-gp-a192-genoa"))
-    body = write("review.json", review(pod, "pods", namespace="team-a"))
+    body = write("review.json", review(pod, "pods"))
 
     def patch(version: str) -> str:
         done = run("review", body, "--phase", "mutate", "--policies", policy, "--state", pool, "--kubernetes-version", version)  # fmt: skip

@@ -1,4 +1,4 @@
-"""The JSON Schema of policy files agrees with the loader, and explains itself in an editor."""
+"""The JSON Schema of policy files agrees with the loader and explains itself, and `spotgate new` prints the example of a kind."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from tests.reference import resolved
+from tests.reference import ROOT, page_of, resolved
 from webhook.commands.schema import command as schema
 from webhook.commands.schema.command import spec_models
 from webhook.documents import read_documents
-from webhook.engine.bundle import SHIPPED, document_kinds, load_bundle
+from webhook.engine.bundle import SHIPPED, document_kinds, example_files, load_bundle
 from webhook.policy.document import policy_files
 from webhook.policy.errors import PolicyErrors
 from webhook.policy.terms import API_VERSION
@@ -183,3 +183,27 @@ def test_a_schema_beside_policies_is_no_policy(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(yaml.safe_dump(shipped("ReservedLabels")))
     assert policy_files([tmp_path]) == [tmp_path / "policy.yaml"]
     assert load_bundle([tmp_path]).hash
+
+
+# spotgate new
+
+KINDS = sorted(spec_models())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_example_of_every_kind_is_the_one_on_its_page(run: Run, kind: str) -> None:
+    file = example_files()[kind].relative_to(ROOT)
+    assert file.exists(), f"write {file}, the example of {kind}"
+    done = run("new", kind)
+    assert (done.code, done.out, done.err) == (0, file.read_text(), "")
+    assert f"<!-- text of {file} -->" in page_of(kind).read_text(), "the example's place on the page"
+
+
+@pytest.mark.parametrize("kind", ["GracefulTermination", "SpotPlacement"])
+def test_the_example_of_a_kind_that_decides_has_the_values_of_the_shipped_policy(run: Run, kind: str) -> None:
+    """`overrides` inherits nothing: who starts from the example changes only what they edit."""
+    example = yaml.safe_load(run("new", kind).out)
+    (shipped,) = (each for each in load_bundle().documents if each.kind == kind)
+    assert example["spec"].pop("overrides") == [shipped.name]
+    assert example["spec"].pop("match")
+    assert document_kinds()[kind].model_validate(example["spec"]) == shipped.spec

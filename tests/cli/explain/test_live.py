@@ -85,21 +85,6 @@ def test_an_object_that_is_not_there_is_one_line(run: Run, word: str, problem: s
     assert done.err.startswith(problem)
 
 
-@pytest.mark.parametrize("word", ["reserved-labels", "ReservedLabels", "own-name"])
-def test_a_kind_or_policy_lists_its_findings(run: Run, write: Write, word: str) -> None:
-    document = {
-        "apiVersion": "spotgate.dev/v1",
-        "kind": "ReservedLabels",
-        "metadata": {"name": "own-name"},
-        "spec": {"domains": ["example.com"]},
-    }
-    write("own.yaml", yaml.safe_dump(document))
-    done = run("explain", word, "--policies", "own.yaml")
-    assert (done.code, done.err) == (0, "")
-    assert "reserved-labels/reserved  A user sets a label" in done.out
-    assert {line.partition("/")[0] for line in done.out.splitlines() if line} == {"reserved-labels"}
-
-
 def test_a_wrong_path_in_a_reader_of_ones_own_is_seen(run: Run, write: Write, tmp_path: Path) -> None:
     shutil.copytree(SHIPPED, tmp_path / "policies", ignore=shutil.ignore_patterns("tests"))
     cks = tmp_path / "policies" / "providers" / "cks.yaml"

@@ -281,13 +281,3 @@ def test_a_list_of_templates_is_left_out(exported: Callable[..., tuple[dict[str,
     found, said = exported(labels, document("WorkloadTemplates", "trees", workloads))
     assert "a.templates.trees.a.example" not in found
     assert "a: labels in lists or maps, such as those of a RayCluster's worker groups, are left out" in said
-
-
-def test_a_policy_for_every_resource_is_refused(run: Run, write: Write) -> None:
-    spec = VALIDATION.format(RIGHT).replace("[pods]", '["*"]').replace("{{", "{").replace("}}", "}")
-    done = run("export", "vap", "--policies", str(write("policies.yaml", document("Validation", "a", spec))))
-    assert (done.code, done.out) == (2, "")
-    assert (
-        "'*' would have the API server call for every Event and Node, among others; name those that are meant"
-        in done.err
-    )

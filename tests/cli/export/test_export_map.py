@@ -64,19 +64,6 @@ def test_what_can_t_be_exported_is_a_plain_error(
     assert problem in done.err
 
 
-def test_a_cluster_without_spot_capacity_is_warned_of(run: Run, write: Write) -> None:
-    namespace = write("cluster.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n")
-    done = run("export", "map", "--state", str(namespace))
-    assert (done.code, done.err.count("warning: no node pool and no Node that was read is spot")) == (0, 1)
-
-
-def test_a_policy_that_only_audits_is_said_to_be_left_out(run: Run, write: Write) -> None:
-    only = policy("SpotPlacement", "a", "{enforcement: audit}")
-    done = run("export", "map", "--policies", str(write("a.yaml", only)), "--state", str(write("pools.yaml", POOLS)))
-    assert "a: not exported: its enforcement is audit, which changes nothing" in done.out
-    assert "MutatingAdmissionPolicy\n" not in done.out
-
-
 def test_the_table_stays_below_what_kubernetes_parses(run: Run, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shapes, "ANSWERS_AT_MOST", 20_000)
     done = run("export", "map", "--state", str(write("pools.yaml", POOLS)))

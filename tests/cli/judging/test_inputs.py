@@ -78,27 +78,6 @@ def test_objects_of_all_files_are_bounded(check: Check, write: Write, monkeypatc
     assert check(write("list.json", items)).err == f"list.json: {text}\n"
 
 
-@pytest.mark.parametrize(
-    "glob",
-    [
-        "skip",
-        "*.bad.yaml",
-        "d/skip/x.bad.yaml",
-        "./d/skip/x.bad.yaml",
-        "./d/skip",
-        "d//skip/",
-        "skip/",
-        "skip/*",
-        "s?ip",
-    ],
-)
-def test_ignored_files_are_not_even_opened(check: Check, write: Write, glob: str) -> None:
-    write("d/pod.yaml", POD)
-    write("d/skip/x.bad.yaml", "a: {")
-    done = check("d", "--ignore", glob)
-    assert (done.code, done.json["summary"]["documents"]) == (1, 1)
-
-
 @pytest.mark.parametrize("glob", ["testdata", "a/b", "./a/b/", "a/*/testdata", "?"])
 @pytest.mark.parametrize("given", ["a/b/testdata/t.yaml", "./a/b/testdata", "a/x/../b/testdata/t.yaml"])
 def test_what_is_in_an_ignored_folder_is_left_out_where_it_is_named_too(

@@ -13,9 +13,8 @@ from jsonschema import Draft4Validator, Draft202012Validator
 from junitparser import JUnitXml
 
 from tests.cli.output.reports import reports
-from tests.go_modules import go_module
+from tests.go_modules import go_module, policy_report_crds
 from tests.golden.formats import expected_file
-from tests.policy_reports import policy_report_crds
 from webhook.formats import github as output_github
 from webhook.formats import junit as output_junit
 from webhook.formats import policyreport as output_policyreport

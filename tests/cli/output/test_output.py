@@ -126,13 +126,6 @@ def test_findings_that_mean_the_same_to_people_are_one_entry_with_both_fixes(one
     ]
 
 
-def test_verbose_shows_each_finding_by_itself(run: Run, write: Write, policies: Path) -> None:
-    pods = write("pods.yaml", f"{POD}---\n{POD.replace('name: web', 'name: shop')}")
-    heads = [run("check", pods, "--policies", policies, *flags).out.partition("\n")[0] for flags in ([], ["--verbose"])]
-    assert heads[0].startswith("deny  2 x ")
-    assert heads[1].startswith(f"{pods}:6  deny  Pod default/web  ")
-
-
 def test_totals_name_each_outcome(capsys: pytest.CaptureFixture[str]) -> None:
     results = [
         Result(**{**{name: getattr(FINDING, name) for name in FINDING.__struct_fields__}, "outcome": outcome})

@@ -13,9 +13,12 @@ import pytest
 
 from webhook.base.exits import CannotJudgeError
 from webhook.capacity.providers.pool import Taint
+from webhook.kube.pod import PodSpec
+from webhook.rehearse.inputs.nodes import RehearsedNode
 from webhook.rehearse.result import ReclaimWindow
 from webhook.rehearse.runs.drain import Drain
 from webhook.rehearse.runs.reclaim import Reclaim
+from webhook.rehearse.runs.shortage import causes_of, shortage_of
 from webhook.rehearse.runs.watching import SeenPod
 
 HOLD = "karpenter.sh/do-not-disrupt"
@@ -100,3 +103,67 @@ def test_a_run_ends_after_its_time_and_says_so() -> None:
     assert played.notes == {"what comes later than 0 s after the notice: the run has taken 900 s"}
     with pytest.raises(CannotJudgeError, match="does not come to rest within 900 s"):
         asyncio.run(played.begin())
+
+
+# What Pods that stay pending lack
+
+
+def lacking_node(name: str, pool: str, taint: str = "", **allocatable: str) -> RehearsedNode:
+    taints = [{"key": taint, "effect": "NoSchedule"}] if taint else []
+    value = {
+        "metadata": {"name": name, "labels": {"pool": pool}},
+        "spec": {"taints": taints},
+        "status": {"allocatable": {"cpu": "4", "memory": "4Gi", "pods": "110", **allocatable}},
+    }
+    return RehearsedNode(value, pool, None, None, spot=False)
+
+
+NODES = [
+    lacking_node("a-0", "a"),
+    lacking_node("a-1", "a"),
+    lacking_node("b-0", "b"),
+    lacking_node("t-0", "tainted", "team", cpu="64"),
+]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "causes"),
+    [
+        (
+            "0/3 nodes are available: 2 Insufficient cpu, 1 lacking_node(s) were unschedulable. preemption: 0/3: 1 Insufficient b.",
+            ("Insufficient cpu",),
+        ),
+        # Kubernetes 1.35.
+        (
+            "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1.",
+            ("Insufficient cpu",),
+        ),
+        (
+            "0/9 nodes are available: 9 lacking_node(s) didn't match pod anti-affinity.",
+            ("didn't match pod anti-affinity",),
+        ),
+        ("0/1 nodes are available: 1 lacking_node(s) were unschedulable.", ()),
+        ("no nodes available to schedule pods", ()),
+    ],
+)
+def test_the_causes_of_a_sentence_leave_out_numbers_and_cordoned_nodes(sentence: str, causes: tuple[str, ...]) -> None:
+    assert causes_of(sentence) == causes
+
+
+@pytest.mark.parametrize(
+    ("spec", "needed", "said"),
+    [
+        ({"nodeSelector": {"pool": "a"}}, {"cpu": 9}, "a has 2 CPUs too few"),
+        ({}, {"cpu": 12}, "a and b have 1 CPU too few"),
+        ({"tolerations": [{"key": "team", "operator": "Exists"}]}, {"cpu": 80}, "3 pools have 5 CPUs too few"),
+        ({"nodeSelector": {"pool": "b"}}, {"memory": 6 * 2**30}, "b has 2 GiB of memory too few"),
+        ({"nodeSelector": {"pool": "b"}}, {"nvidia.com/gpu": 8}, "b has 8 nvidia.com/gpu too few"),
+        pytest.param({"nodeSelector": {"pool": "a"}}, {"cpu": 3}, "", id="enough, but not on one lacking_node"),
+        pytest.param({"nodeSelector": {"pool": "c"}}, {"cpu": 1}, "", id="no lacking_node admits them"),
+    ],
+)
+def test_a_shortage_names_pools_and_how_much_they_lack(
+    spec: dict[str, object], needed: dict[str, float], said: str
+) -> None:
+    requested = {"a-0": Counter({"cpu": 1}), "b-0": Counter({"cpu": 0})}
+    assert shortage_of(msgspec.convert(spec, PodSpec), needed, NODES, requested) == said

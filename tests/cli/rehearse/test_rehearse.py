@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import json
 import shutil
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
 from tests.objects import BUNDLE
-from webhook.commands import main
+from webhook.base.exits import CannotJudgeError
+from webhook.commands import command_parser, main
+from webhook.commands.rehearse import publish as module
+from webhook.commands.rehearse.publish import publish, spot_pools
+from webhook.offline.options import options_of
 from webhook.rehearse.inputs.budgets import keep_counts
 from webhook.rehearse.inputs.live import without_environment
+from webhook.rehearse.inputs.nodes import read_node
 from webhook.rehearse.inputs.resources import manifest_of, requests_of, template_of
 from webhook.rehearse.inputs.snapshot import snapshot_of
 from webhook.rehearse.inputs.source import ClusterSource
+from webhook.rehearse.options import RehearseOptions
 from webhook.rehearse.runs.watching import SeenPod, Watches
 from webhook.rehearse.runs.workloads import Workloads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from webhook.rehearse.result import Rehearsal
 
 POOL = "compute.coreweave.com/node-pool"
 
@@ -189,3 +198,55 @@ def test_what_containers_are_told_is_not_kept_of_a_live_cluster() -> None:
     )
     assert "s3cret" not in json.dumps(kept)
     assert kept["spec"]["template"]["spec"]["containers"] == [{"name": "main", "image": "acme/main"}]
+
+
+# Publishing
+
+
+def spot_node(name: str, **labels: str) -> Any:
+    value = node(name, "", **labels)
+    del value["metadata"]["labels"]["compute.coreweave.com/node-pool"]
+    return read_node(value, (), BUNDLE.providers)
+
+
+def test_each_pool_with_spot_nodes_is_lost_once() -> None:
+    karpenter = {"karpenter.sh/capacity-type": "spot", "karpenter.sh/nodepool": "a"}
+    nodes = [
+        spot_node("1", **karpenter),
+        spot_node("2", **karpenter),
+        spot_node("3", **{"eks.amazonaws.com/capacityType": "SPOT"}),
+        spot_node("4", **{"karpenter.sh/capacity-type": "on-demand", "karpenter.sh/nodepool": "b"}),
+    ]
+    assert spot_pools(nodes) == ["a", "provider:eks"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--publish=y"], "names no ConfigMap; write NAMESPACE/NAME"),
+        (["--publish=x/y", "--with-fixes"], "not allowed with argument"),
+    ],
+)
+def test_flags_that_contradict_each_other_are_an_error(
+    flags: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = main(["rehearse", *flags])
+    except SystemExit as end:
+        code = int(end.code or 0)
+    assert code == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_where_a_pool_can_not_be_rehearsed_the_last_result_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "run_on_cluster", lambda *_: pytest.fail("nothing may be published"))
+
+    def run(_: object, pool: str) -> Rehearsal:
+        raise CannotJudgeError(f"{pool} has no nodes")
+
+    flags = command_parser("spotgate", "rehearse").parse_args(["--lose=a", "--lose=b", "--publish=x/y"])
+    options = options_of(RehearseOptions, flags)
+    rehearsing: Any = SimpleNamespace(options=options, loss=lambda _, lost: lost[0], run=run)
+    nothing: Any = None
+    with pytest.raises(CannotJudgeError, match="a has no nodes"):
+        publish(rehearsing, ("x", "y"), nothing)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import objects
 from webhook.engine.bundle import load_bundle
 from webhook.engine.engine import decide
 from webhook.engine.response import respond
@@ -53,27 +54,14 @@ spec: {}
 """
 
 
-def review(name: str = "web", *, uid: str = "u", namespace: str = "shop", **metadata: Any) -> bytes:
+def review(name: str = "web", **metadata: Any) -> bytes:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, **metadata},
-        "spec": {
-            "containers": [{"name": "main", "image": "example.com/web"}],
-            "terminationGracePeriodSeconds": 30,
-        },
+        "metadata": {"name": name, "namespace": "shop", **metadata},
+        "spec": {"containers": [{"name": "main", "image": "example.com/web"}], "terminationGracePeriodSeconds": 30},
     }
-    request = {
-        "uid": uid,
-        "operation": "CREATE",
-        "kind": {"group": "", "version": "v1", "kind": "Pod"},
-        "resource": {"group": "", "version": "v1", "resource": "pods"},
-        "name": name,
-        "namespace": namespace,
-        "userInfo": {"username": "jane"},
-        "object": pod,
-    }
-    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
+    return objects.review(pod, kind="Pod", name=name, namespace="shop", user="jane")
 
 
 def labelled(name: str = "web", domain: str = "example.com") -> bytes:
