@@ -130,7 +130,7 @@ NODES = [
     ("sentence", "causes"),
     [
         (
-            "0/3 nodes are available: 2 Insufficient cpu, 1 lacking_node(s) were unschedulable. preemption: 0/3: 1 Insufficient b.",
+            "0/3 nodes are available: 2 Insufficient cpu, 1 node(s) were unschedulable. preemption: 0/3: 1 Insufficient b.",
             ("Insufficient cpu",),
         ),
         # Kubernetes 1.35.
@@ -139,10 +139,10 @@ NODES = [
             ("Insufficient cpu",),
         ),
         (
-            "0/9 nodes are available: 9 lacking_node(s) didn't match pod anti-affinity.",
+            "0/9 nodes are available: 9 node(s) didn't match pod anti-affinity.",
             ("didn't match pod anti-affinity",),
         ),
-        ("0/1 nodes are available: 1 lacking_node(s) were unschedulable.", ()),
+        ("0/1 nodes are available: 1 node(s) were unschedulable.", ()),
         ("no nodes available to schedule pods", ()),
     ],
 )
@@ -158,8 +158,8 @@ def test_the_causes_of_a_sentence_leave_out_numbers_and_cordoned_nodes(sentence:
         ({"tolerations": [{"key": "team", "operator": "Exists"}]}, {"cpu": 80}, "3 pools have 5 CPUs too few"),
         ({"nodeSelector": {"pool": "b"}}, {"memory": 6 * 2**30}, "b has 2 GiB of memory too few"),
         ({"nodeSelector": {"pool": "b"}}, {"nvidia.com/gpu": 8}, "b has 8 nvidia.com/gpu too few"),
-        pytest.param({"nodeSelector": {"pool": "a"}}, {"cpu": 3}, "", id="enough, but not on one lacking_node"),
-        pytest.param({"nodeSelector": {"pool": "c"}}, {"cpu": 1}, "", id="no lacking_node admits them"),
+        pytest.param({"nodeSelector": {"pool": "a"}}, {"cpu": 3}, "", id="enough, but not on one node"),
+        pytest.param({"nodeSelector": {"pool": "c"}}, {"cpu": 1}, "", id="no node admits them"),
     ],
 )
 def test_a_shortage_names_pools_and_how_much_they_lack(
