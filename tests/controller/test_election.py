@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, cast
@@ -22,6 +23,7 @@ from webhook.controller.leader import Leader
 from webhook.controller.metrics import ControllerMetrics
 from webhook.controller.pods import FloorPod, read_pod
 from webhook.engine.bundle import SHIPPED, load_bundle
+from webhook.server.log import configure_logging
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -29,6 +31,13 @@ if TYPE_CHECKING:
 
     from webhook.cluster.source import ListedMetadata
     from webhook.engine.index import Index
+
+
+@pytest.fixture(autouse=True)
+def _log() -> None:
+    """Log to a file that stays open: commands that ran before have logged to one that is closed."""
+    configure_logging(io.BytesIO())
+
 
 RECORD = "2026-11-26 00:00:00.100000"
 
