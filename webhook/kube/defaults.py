@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from webhook.kube.filling import AnyJSON, canonical, fill, fill_empty, fill_if_there, items_of, mapping, mappings_at
+from webhook.kube.filling import TABLES, AnyJSON, canonical, fill, fill_at, fill_empty, items_of, mapping, mappings_at
 
 TEXTS: Final = frozenset({"labels", "annotations", "nodeSelector", "matchLabels"})
 """Members that map names to strings, in which an empty string is a value."""
@@ -22,69 +22,7 @@ TEXTS: Final = frozenset({"labels", "annotations", "nodeSelector", "matchLabels"
 _QUANTITIES: Final = frozenset({"limits", "requests", "overhead"})
 _MAPS: Final = TEXTS | _QUANTITIES
 
-_POD_SPEC: Final = {
-    "dnsPolicy": "ClusterFirst",
-    "restartPolicy": "Always",
-    "schedulerName": "default-scheduler",
-    "securityContext": {},
-    "terminationGracePeriodSeconds": 30,
-}
-_CONTAINER: Final = {
-    "resources": {},
-    "terminationMessagePath": "/dev/termination-log",
-    "terminationMessagePolicy": "File",
-}
-_PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
-_HTTP_GET: Final = {"path": "/", "scheme": "HTTP"}
-_MODE: Final = {"defaultMode": 0o644}
-VOLUME_DEFAULTS: Final[dict[str, dict[str, AnyJSON]]] = {
-    "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "kind": "Shared", "readOnly": False},
-    "configMap": _MODE,
-    "downwardAPI": _MODE,
-    "hostPath": {"type": ""},
-    "iscsi": {"iscsiInterface": "default"},
-    "projected": _MODE,
-    "rbd": {"keyring": "/etc/ceph/keyring", "pool": "rbd", "user": "admin"},
-    "scaleIO": {"fsType": "xfs", "storageMode": "ThinProvisioned"},
-    "secret": _MODE,
-}
-"""Defaults of a volume by its source."""
-
-_WORKLOADS: Final[dict[tuple[str, str], dict[str, AnyJSON]]] = {
-    ("", "ReplicationController"): {"replicas": 1},
-    ("apps", "DaemonSet"): {"revisionHistoryLimit": 10, "updateStrategy": {"type": "RollingUpdate"}},
-    ("apps", "Deployment"): {
-        "progressDeadlineSeconds": 600,
-        "replicas": 1,
-        "revisionHistoryLimit": 10,
-        "strategy": {"type": "RollingUpdate"},
-    },
-    ("apps", "ReplicaSet"): {"replicas": 1},
-    ("apps", "StatefulSet"): {
-        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
-        "podManagementPolicy": "OrderedReady",
-        "replicas": 1,
-        "revisionHistoryLimit": 10,
-        "serviceName": "",
-        "updateStrategy": {"type": "RollingUpdate"},
-    },
-    ("batch", "CronJob"): {
-        "concurrencyPolicy": "Allow",
-        "failedJobsHistoryLimit": 1,
-        "successfulJobsHistoryLimit": 3,
-        "suspend": False,
-    },
-    ("batch", "Job"): {"completionMode": "NonIndexed", "manualSelector": False, "parallelism": 1, "suspend": False},
-}
-_ROLLING_UPDATE: Final[dict[str, dict[str, AnyJSON]]] = {
-    "DaemonSet": {"maxSurge": 0, "maxUnavailable": 1},
-    "Deployment": {"maxSurge": "25%", "maxUnavailable": "25%"},
-    "StatefulSet": {"maxUnavailable": 1, "partition": 0},
-}
-_CLAIM: Final = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Pending"}}
 _NO_EXECUTE: Final = "NoExecute"
-_SERVICE_ACCOUNT: Final = {"serviceAccount": "default", "serviceAccountName": "default"}
-_PRIORITY: Final = {"preemptionPolicy": "PreemptLowerPriority", "priority": 0}
 
 
 def drop_nulls(value: AnyJSON) -> None:
@@ -130,9 +68,9 @@ def complete_pod(pod: AnyJSON) -> None:
     default_pod(pod)
     default_tolerations(pod)
     if spec := mapping(pod, "spec"):
-        fill(spec, _SERVICE_ACCOUNT)
+        fill(spec, TABLES.created_pod)
         if not spec.get("priorityClassName"):
-            fill(spec, _PRIORITY)
+            fill(spec, TABLES.priority)
 
 
 def default_tolerations(pod: AnyJSON) -> None:
@@ -164,24 +102,23 @@ def default_workload(group: str, kind: str, workload: AnyJSON) -> None:
     if (group, kind) == ("", "PodTemplate"):
         _default_template(mapping(workload, "template"))
     spec = mapping(workload, "spec")
-    defaults = _WORKLOADS.get((group, kind))
+    defaults = TABLES.workloads.get(f"{group}/{kind}")
     if not spec or defaults is None:
         return
-    fill_if_there(spec, "jobTemplate", {"metadata": {}})
+    fill_at(spec, {"jobTemplate": {"metadata": {}}})
     holder = mapping(spec, "jobTemplate", "spec") if kind == "CronJob" else spec
     template = mapping(holder, "template")
     _default_template(template)
-    for condition in mappings_at(holder, "podFailurePolicy.rules[*].onPodConditions[*]"):
-        fill(condition, {"status": "True"})
+    fill_at(holder, {"podFailurePolicy.rules[*].onPodConditions[*]": {"status": "True"}})
     if kind == "Job":
         _default_job(spec)
     for claim in items_of(spec, "volumeClaimTemplates"):
-        fill(claim, _CLAIM)
+        fill(claim, TABLES.claim)
         _default_claim(claim)
     fill(spec, defaults)
     strategy = mapping(spec, "strategy") or mapping(spec, "updateStrategy")
-    if kind in _ROLLING_UPDATE and strategy.get("type") == "RollingUpdate":
-        fill(strategy, {"rollingUpdate": _ROLLING_UPDATE[kind]})
+    if kind in TABLES.rolling_updates and strategy.get("type") == "RollingUpdate":
+        fill(strategy, {"rollingUpdate": TABLES.rolling_updates[kind]})
     if labels := mapping(template, "metadata", "labels"):
         if kind in LABELLED_BY_TEMPLATE:
             fill_empty(mapping(workload, "metadata"), {"labels": dict(labels)})
@@ -211,7 +148,7 @@ def _default_template(template: AnyJSON) -> None:
 def _default_pod_spec(spec: AnyJSON) -> None:
     if not spec:
         return
-    fill(spec, _POD_SPEC)
+    fill(spec, TABLES.pod_spec)
     if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):  # two names of one field
         spec["serviceAccountName"] = spec["serviceAccount"] = account
     canonical(mapping(spec, "overhead"))
@@ -224,53 +161,37 @@ def _default_pod_spec(spec: AnyJSON) -> None:
 
 
 def _default_container(container: AnyJSON) -> None:
-    fill(container, _CONTAINER)
+    fill_at(container, TABLES.container)
     fill(container, {"imagePullPolicy": _pull_policy(container.get("image"))})
     _default_resources(mapping(container, "resources"))
-    for port in items_of(container, "ports"):
-        fill(port, {"protocol": "TCP"})
-    for variable in items_of(container, "env"):
-        if source := mapping(variable, "valueFrom"):
-            _default_value_source(source)
+    _canonical_divisors(container, "env[*].valueFrom")
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         if probe := mapping(container, name):
-            fill_empty(probe, _PROBE)
-            fill_if_there(probe, "httpGet", _HTTP_GET)
-            fill_if_there(probe, "grpc", {"service": ""})
-    if hooks := mapping(container, "lifecycle"):
-        for hook in ("postStart", "preStop"):
-            fill_if_there(mapping(hooks, hook), "httpGet", _HTTP_GET)
+            fill_empty(probe, TABLES.probe)
 
 
 def _default_volume(volume: AnyJSON) -> None:
     if all(source is None for name, source in volume.items() if name != "name"):
         volume["emptyDir"] = {}
-    for source in VOLUME_DEFAULTS.keys() & volume.keys():
-        fill_if_there(volume, source, VOLUME_DEFAULTS[source])
+    fill_at(volume, TABLES.volume_sources)
+    fill_at(volume, TABLES.volume_parts)
     if image := mapping(volume, "image"):
         fill(image, {"pullPolicy": _pull_policy(image.get("reference"))})
     if "ephemeral" in volume:
         _default_claim(mapping(volume, "ephemeral", "volumeClaimTemplate"))
     canonical(mapping(volume, "emptyDir"), ("sizeLimit",))
-    sources = items_of(mapping(volume, "projected"), "sources")
-    for source in sources:
-        fill_if_there(source, "serviceAccountToken", {"expirationSeconds": 3600})
-    for holder in (volume, *sources):
-        for item in mappings_at(holder, "downwardAPI.items[*]"):
-            _default_value_source(item)
+    _canonical_divisors(volume, "downwardAPI.items[*]")
+    _canonical_divisors(volume, "projected.sources[*].downwardAPI.items[*]")
 
 
 def _default_claim(claim: AnyJSON) -> None:
     fill(claim, {"metadata": {}})
-    fill_if_there(claim, "spec", {"volumeMode": "Filesystem"})
+    fill_at(claim, {"spec": {"volumeMode": "Filesystem"}})
     _default_resources(mapping(claim, "spec", "resources"))
 
 
-def _default_value_source(source: AnyJSON) -> None:
-    fill_if_there(source, "fieldRef", {"apiVersion": "v1"})
-    fill_if_there(source, "fileKeyRef", {"optional": False})
-    if isinstance(field := source.get("resourceFieldRef"), dict):
-        fill(field, {"divisor": "0"})
+def _canonical_divisors(value: AnyJSON, path: str) -> None:
+    for field in mappings_at(value, f"{path}.resourceFieldRef"):
         canonical(field, ("divisor",))
 
 

@@ -1,4 +1,4 @@
-"""Apply the API server's defaults to the other built-in kinds that policies judge, mostly as data.
+"""Apply the API server's defaults to the other built-in kinds that policies judge.
 
 Not done: what the API server allocates (addresses, node ports), what depends on the cluster (the default StorageClass),
 and ``status``.
@@ -11,100 +11,26 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import TYPE_CHECKING, Final
 
-from webhook.kube.defaults import VOLUME_DEFAULTS
-from webhook.kube.filling import AnyJSON, canonical, fill, fill_empty, fill_if_there, items_of, mapping, mappings_at
+from webhook.kube.filling import TABLES, AnyJSON, canonical, fill, fill_at, fill_empty, items_of, mapping, mappings_at
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _RBAC: Final = "rbac.authorization.k8s.io"
-_TCP: Final = {"protocol": "TCP"}
-
-_DEFAULTS: Final[dict[tuple[str, str], dict[str, dict[str, AnyJSON]]]] = {
-    ("", "Endpoints"): {"subsets[*].ports[*]": _TCP},
-    ("", "Namespace"): {"": {"spec": {"finalizers": ["kubernetes"]}}},
-    ("", "PersistentVolume"): {
-        "metadata": {"finalizers": ["kubernetes.io/pv-protection"]},
-        "spec": {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"},
-    },
-    ("", "PersistentVolumeClaim"): {
-        "metadata": {"finalizers": ["kubernetes.io/pvc-protection"]},
-        "spec": {"volumeMode": "Filesystem"},
-    },
-    ("", "Secret"): {"": {"type": "Opaque"}},
-    ("", "Service"): {"spec": {"sessionAffinity": "None", "type": "ClusterIP"}, "spec.ports[*]": _TCP},
-    ("autoscaling", "HorizontalPodAutoscaler"): {"spec": {"minReplicas": 1}},
-    ("discovery.k8s.io", "EndpointSlice"): {"endpoints[*]": {"conditions": {}}, "ports[*]": {"name": "", **_TCP}},
-    ("networking.k8s.io", "IngressClass"): {"spec.parameters": {"scope": "Cluster"}},
-    ("networking.k8s.io", "NetworkPolicy"): {"spec.egress[*].ports[*]": _TCP, "spec.ingress[*].ports[*]": _TCP},
-    (_RBAC, "ClusterRoleBinding"): {"roleRef": {"apiGroup": _RBAC}},
-    (_RBAC, "RoleBinding"): {"roleRef": {"apiGroup": _RBAC}},
-    ("scheduling.k8s.io", "PriorityClass"): {"": {"preemptionPolicy": "PreemptLowerPriority"}},
-    ("storage.k8s.io", "CSIDriver"): {
-        "spec": {
-            "attachRequired": True,
-            "fsGroupPolicy": "ReadWriteOnceWithFSType",
-            "podInfoOnMount": False,
-            "preventPodSchedulingIfMissing": False,
-            "requiresRepublish": False,
-            "seLinuxMount": False,
-            "storageCapacity": False,
-            "volumeLifecycleModes": ["Persistent"],
-        }
-    },
-    ("storage.k8s.io", "StorageClass"): {"": {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}},
-}
-"""Defaults by kind and place: ``spec.ports[*]`` is each mapping in a list, the empty path the object itself."""
-
-_QUANTITIES: Final[dict[tuple[str, str], tuple[str, ...]]] = {
-    ("", "LimitRange"): tuple(
-        f"spec.limits[*].{name}" for name in ("default", "defaultRequest", "max", "maxLimitRequestRatio", "min")
-    ),
-    ("", "PersistentVolume"): ("spec.capacity",),
-    ("", "PersistentVolumeClaim"): ("spec.resources.limits", "spec.resources.requests"),
-    ("", "ResourceQuota"): ("spec.hard",),
-    ("node.k8s.io", "RuntimeClass"): ("overhead.podFixed",),
-}
-"""Paths of quantities by kind."""
-
-_INTERNAL: Final = {"internalTrafficPolicy": "Cluster"}
-_EXTERNAL: Final = {"externalTrafficPolicy": "Cluster"}
-_SERVICES: Final[dict[str, dict[str, AnyJSON]]] = {
-    "ClusterIP": _INTERNAL,
-    "LoadBalancer": {"allocateLoadBalancerNodePorts": True, **_EXTERNAL, **_INTERNAL},
-    "NodePort": {**_EXTERNAL, **_INTERNAL},
-}
-_SESSION: Final = {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10800}}}
 
 _METRICS: Final = "autoscaling.alpha.kubernetes.io/metrics"
 """The annotation that holds what v1 has no fields for."""
 
-_CPU: Final = {
-    "type": "Resource",
-    "resource": {"name": "cpu", "target": {"averageUtilization": 80, "type": "Utilization"}},
-}
-_PERCENT: Final = {"type": "Percent", "value": 100, "periodSeconds": 15}
-_BEHAVIOR: Final = {
-    "scaleDown": {"policies": [_PERCENT], "selectPolicy": "Max"},
-    "scaleUp": {
-        "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}, _PERCENT],
-        "selectPolicy": "Max",
-        "stabilizationWindowSeconds": 0,
-    },
-}
-
 
 def default_object(group: str, kind: str, value: AnyJSON) -> None:
     """Fill in an object of a kind in the tables. Leave objects of other kinds as they are."""
-    key = (group, kind)
-    for path, defaults in _DEFAULTS.get(key, {}).items():
-        for each in mappings_at(value, path):
-            fill(each, defaults)
-    for path in _QUANTITIES.get(key, ()):
-        for each in mappings_at(value, path):
-            canonical(each)
-    if derive := _DERIVED.get(key):
+    key = f"{group}/{kind}"
+    fill_at(value, TABLES.objects.get(key, {}))
+    for path in TABLES.quantities.get(key, ()):
+        for quantities in mappings_at(value, path):
+            canonical(quantities)
+    if derive := _DERIVED.get((group, kind)):
         derive(value)
 
 
@@ -114,8 +40,8 @@ def _derive_autoscaler(autoscaler: AnyJSON) -> None:
         if _METRICS not in mapping(autoscaler, "metadata", "annotations"):
             fill(spec, {"targetCPUUtilizationPercentage": 80})
         return
-    fill_empty(spec, {"metrics": [_CPU]})
-    fill_if_there(spec, "behavior", _BEHAVIOR)
+    fill_empty(spec, {"metrics": [TABLES.cpu_metric]})
+    fill_at(spec, {"behavior": TABLES.scaling_behavior})
     for metric in items_of(spec, "metrics"):
         for source in metric.values():
             canonical(mapping(source, "target"), ("averageValue", "value"))
@@ -157,18 +83,17 @@ def _derive_secret(secret: AnyJSON) -> None:
 
 def _derive_service(service: AnyJSON) -> None:
     spec = mapping(service, "spec")
-    fill(spec, _SERVICES.get(str(spec.get("type")), {}))
+    fill(spec, TABLES.services.get(str(spec.get("type")), {}))
     if spec.get("externalIPs") and spec.get("type") == "ClusterIP":
-        fill(spec, _EXTERNAL)
+        fill(spec, {"externalTrafficPolicy": "Cluster"})
     if spec.get("sessionAffinity") == "ClientIP":
-        fill(spec, _SESSION)
+        fill(spec, TABLES.client_ip_session)
     for port in items_of(spec, "ports"):
         fill_empty(port, {"targetPort": port.get("port")})
 
 
 def _derive_volume(volume: AnyJSON) -> None:
-    for source, defaults in VOLUME_DEFAULTS.items():
-        fill_if_there(mapping(volume, "spec"), source, defaults)
+    fill_at(mapping(volume, "spec"), TABLES.volume_sources)
 
 
 _DERIVED: Final[dict[tuple[str, str], Callable[[AnyJSON], None]]] = {

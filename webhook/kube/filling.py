@@ -1,13 +1,54 @@
-"""Fill in members of plain JSON in place, skipping what has the wrong type."""
+"""Fill in members of plain JSON in place, skipping what has the wrong type, and the tables of what to fill in."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from webhook.kube.quantity import canonical_quantity
 
 AnyJSON: TypeAlias = Any
 """A value of a manifest that has not been validated yet."""
+
+Members: TypeAlias = dict[str, Any]
+AtPaths: TypeAlias = dict[str, Members]
+
+
+class Tables(msgspec.Struct, frozen=True, rename="camel"):
+    """The API server's defaults as data: ``defaults.json``. Keys of kinds are ``group/kind``, keys of places are paths.
+
+    Attributes:
+        created_pod: what a plugin gives a Pod; ``priority`` only if it has no PriorityClass.
+        probe: defaults that also replace zero.
+        volume_sources: by the source of a volume.
+        workloads: of the spec of kinds that hold a pod template.
+        rolling_updates: of a strategy of this type, by kind.
+        quantities: places of quantities, by kind.
+        services: of the spec of a Service, by its type.
+    """
+
+    pod_spec: Members
+    created_pod: Members
+    priority: Members
+    container: AtPaths
+    probe: Members
+    volume_sources: AtPaths
+    volume_parts: AtPaths
+    claim: Members
+    workloads: dict[str, Members]
+    rolling_updates: dict[str, Members]
+    objects: dict[str, AtPaths]
+    quantities: dict[str, tuple[str, ...]]
+    services: dict[str, Members]
+    client_ip_session: Members
+    cpu_metric: Members
+    scaling_behavior: Members
+
+
+TABLES: Final = msgspec.json.decode(Path(__file__).with_name("defaults.json").read_bytes(), type=Tables)
 
 
 def canonical(quantities: AnyJSON, names: tuple[str, ...] | None = None) -> None:
@@ -32,12 +73,6 @@ def fill_empty(target: AnyJSON, defaults: dict[str, AnyJSON]) -> None:
     target.update({key: default for key, default in defaults.items() if not target.get(key)})
 
 
-def fill_if_there(parent: AnyJSON, field: str, defaults: dict[str, AnyJSON]) -> None:
-    """Fill in the mapping in a field, if there is one."""
-    if isinstance(target := parent.get(field), dict):
-        fill(target, defaults)
-
-
 def mapping(value: AnyJSON, *path: str) -> AnyJSON:
     """Return the mapping at the path, or a new empty one if there is none."""
     for field in path:
@@ -52,12 +87,26 @@ def items_of(parent: AnyJSON, field: str) -> list[AnyJSON]:
 
 
 def mappings_at(value: AnyJSON, path: str) -> list[AnyJSON]:
-    """Return the mappings at a path, or a new empty one if there are none."""
+    """Return the mappings at a path: ``spec.ports[*]`` is each mapping in a list, the empty path the value itself."""
     mappings = [value]
-    for step in filter(None, path.split(".")):
-        field = step.removesuffix("[*]")
-        if field == step:
-            mappings = [mapping(parent, field) for parent in mappings]
-        else:
+    for field, is_list in _steps(path):
+        if is_list:
             mappings = [item for parent in mappings for item in items_of(parent, field)]
+        else:
+            mappings = [there for parent in mappings if isinstance(there := parent.get(field), dict)]
+        if not mappings:
+            break
     return mappings
+
+
+@cache
+def _steps(path: str) -> list[tuple[str, bool]]:
+    """Return the fields of a path, and whether each is a list."""
+    return [(step.removesuffix("[*]"), step.endswith("[*]")) for step in path.split(".") if step]
+
+
+def fill_at(value: AnyJSON, defaults: dict[str, dict[str, AnyJSON]]) -> None:
+    """Fill in the mappings that are at these paths, if there are any."""
+    for path, members in defaults.items():
+        for target in mappings_at(value, path):
+            fill(target, members)

@@ -7,6 +7,7 @@ Source: discovery of Kubernetes 1.37 with every API enabled, and the kinds in k8
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -55,7 +56,8 @@ def versions_of(group: str, plural: str) -> frozenset[str]:
     """
     if plural != "*":
         resource = _BY_NAME[group, plural]
-        return frozenset() if resource.kind in _UNSETTLED.split() else frozenset(_VERSIONS.get(group, "v1").split())
+        settled = _DISCOVERY.versions.get(group, frozenset({"v1"}))
+        return frozenset() if resource.kind in _DISCOVERY.unsettled else settled
     each = [versions_of(group, resource.plural) for resource in built_in_resources(group)]
     return frozenset().union(*each) if all(each) else frozenset()
 
@@ -80,48 +82,23 @@ def resource_of_crd(crd: Mapping[str, Any]) -> Resource | None:
     return None
 
 
-_NAMESPACED: Final = {
-    "": "Binding ConfigMap Endpoints Event LimitRange PersistentVolumeClaim Pod PodTemplate ReplicationController "
-    "ResourceQuota Secret Service ServiceAccount",
-    "apps": "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
-    "authorization.k8s.io": "LocalSubjectAccessReview",
-    "autoscaling": "HorizontalPodAutoscaler",
-    "batch": "CronJob Job",
-    "certificates.k8s.io": "PodCertificateRequest",
-    "coordination.k8s.io": "Lease LeaseCandidate",
-    "discovery.k8s.io": "EndpointSlice",
-    "events.k8s.io": "Event",
-    "lifecycle.k8s.io": "Eviction EvictionRequest",
-    "networking.k8s.io": "Ingress NetworkPolicy",
-    "policy": "PodDisruptionBudget",
-    "rbac.authorization.k8s.io": "Role RoleBinding",
-    "resource.k8s.io": "ResourceClaim ResourceClaimTemplate",
-    "scheduling.k8s.io": "CompositePodGroup PodGroup Workload",
-    "storage.k8s.io": "CSIStorageCapacity",
-}
-_CLUSTER_SCOPED: Final = {
-    "": "ComponentStatus Namespace Node PersistentVolume",
-    "admissionregistration.k8s.io": "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding "
-    "MutatingWebhookConfiguration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding "
-    "ValidatingWebhookConfiguration",
-    CRD_GROUP: CRD_KIND,
-    "apiregistration.k8s.io": "APIService",
-    "authentication.k8s.io": "SelfSubjectReview TokenReview",
-    "authorization.k8s.io": "SelfSubjectAccessReview SelfSubjectRulesReview SubjectAccessReview",
-    "certificates.k8s.io": "CertificateSigningRequest ClusterTrustBundle",
-    "flowcontrol.apiserver.k8s.io": "FlowSchema PriorityLevelConfiguration",
-    "internal.apiserver.k8s.io": "StorageVersion",
-    "networking.k8s.io": "IPAddress IngressClass ServiceCIDR",
-    "node.k8s.io": "RuntimeClass",
-    "rbac.authorization.k8s.io": "ClusterRole ClusterRoleBinding",
-    "resource.k8s.io": "DeviceClass DeviceTaintRule ResourcePoolStatusRequest ResourceSlice",
-    "scheduling.k8s.io": "PriorityClass",
-    "storage.k8s.io": "CSIDriver CSINode StorageClass VolumeAttachment VolumeAttributesClass",
-    "storagemigration.k8s.io": "StorageVersionMigration",
-}
+class _Discovery(msgspec.Struct, frozen=True, rename="camel"):
+    """The kinds of Kubernetes itself by API group, as discovery shows them: ``resources.json``.
+
+    Attributes:
+        versions: served versions by group, if there are others than v1.
+        unsettled: kinds that are, or recently were, served in alpha or beta versions.
+    """
+
+    namespaced: dict[str, tuple[str, ...]]
+    cluster_scoped: dict[str, tuple[str, ...]]
+    versions: dict[str, frozenset[str]]
+    unsettled: frozenset[str]
 
 
-BUILT_IN_GROUPS: Final = _NAMESPACED.keys() | _CLUSTER_SCOPED.keys()
+_DISCOVERY: Final = msgspec.json.decode(Path(__file__).with_name("resources.json").read_bytes(), type=_Discovery)
+
+BUILT_IN_GROUPS: Final = _DISCOVERY.namespaced.keys() | _DISCOVERY.cluster_scoped.keys()
 """The API groups of Kubernetes itself."""
 
 
@@ -138,23 +115,11 @@ def plural_of(kind: str) -> str:
 GONE: Final = frozenset({"auditregistration.k8s.io", "extensions", "settings.k8s.io"})
 """Former API groups of Kubernetes, which no current version serves."""
 
-_VERSIONS: Final = {"autoscaling": "v1 v2"}
-"""Served versions by group, if there are others than v1."""
-
-_UNSETTLED: Final = (
-    "ClusterTrustBundle CompositePodGroup DeviceClass DeviceTaintRule Eviction EvictionRequest FlowSchema IPAddress "
-    "LeaseCandidate MutatingAdmissionPolicy MutatingAdmissionPolicyBinding PodCertificateRequest PodGroup "
-    "PriorityLevelConfiguration ResourceClaim ResourceClaimTemplate ResourcePoolStatusRequest ResourceSlice "
-    "SelfSubjectReview ServiceCIDR StorageVersion StorageVersionMigration ValidatingAdmissionPolicy "
-    "ValidatingAdmissionPolicyBinding VolumeAttributesClass Workload"
-)
-"""Kinds that are, or recently were, served in alpha or beta versions."""
-
 _BUILT_IN: Final = {
     (group, kind): Resource(group, kind, plural_of(kind), namespaced)
-    for table, namespaced in ((_NAMESPACED, True), (_CLUSTER_SCOPED, False))
+    for table, namespaced in ((_DISCOVERY.namespaced, True), (_DISCOVERY.cluster_scoped, False))
     for group, kinds in table.items()
-    for kind in kinds.split()
+    for kind in kinds
 }
 
 _BY_NAME: Final = {(each.group, each.plural): each for each in _BUILT_IN.values()}
