@@ -91,6 +91,8 @@ def one(text: str) -> Any:
         ('!!bool "yes"', True),
         ("!!null ''", None),
         ("!!timestamp 2001-12-14", "2001-12-14"),
+        ("!!map {b: 1}", {"b": 1}),
+        ("!!seq [1]", [1]),
         ("|\n  b\n  c", "b\nc\n"),
         (">-\n  b\n  c", "b c"),
         ("b\n  c", "b c"),

@@ -137,10 +137,10 @@ class YAMLReader:
         raise self._unknown_tag(event)
 
     def _open(self, start: _Event, depth: int) -> None:
-        """Begin a mapping or sequence. Raise DocumentError if it is too deep, or has a tag."""
+        """Begin a mapping or sequence. Raise DocumentError if it is too deep, or has another tag."""
         if depth > self._limits.depth:
             raise self._too_deep(start.start_mark)
-        if start.tag is not None:
+        if start.tag is not None and start.tag != f"{_TAG}{'map' if type(start) is MappingStartEvent else 'seq'}":
             raise self._unknown_tag(start)
 
     def _sequence(self, start: _Event, depth: int) -> list[JSONValue]:
