@@ -203,7 +203,7 @@ def _patched(value: Object, patch: list[Object]) -> tuple[Object, list[FieldPath
     return value, places
 
 
-def _at(value: Any, path: FieldPath) -> Any:  # noqa: ANN401 - JSON
+def _at(value: Any, path: FieldPath) -> Any:
     """Return the value at a path, or None."""
     for step in path:
         if isinstance(value, list):

@@ -176,7 +176,7 @@ class Run:
             if (got := changed.get(name)) != (wanted := expected.get(name)):
                 self.surprises.append(f"{what}: {name} became {in_yaml(got)}; expected {in_yaml(wanted)}")
 
-    def lines(self, sign: str, name: str, value: Any, style: str) -> None:  # noqa: ANN401 - JSON
+    def lines(self, sign: str, name: str, value: Any, style: str) -> None:
         """Print a field: on one line if it is short."""
         text = f"{name}: {in_yaml(value)}"
         if len(text) > FIELD_LENGTH:
@@ -188,7 +188,7 @@ class Run:
         self.console.print(Text(text, style), soft_wrap=True)
 
 
-def in_yaml(value: Any) -> str:  # noqa: ANN401 - JSON
+def in_yaml(value: Any) -> str:
     """Return a value on one line, or a dash if there is none."""
     if value is None:
         return "-"

@@ -68,7 +68,7 @@ def main(root: Path) -> None:
     write(root / BILL, bill_of_materials(packages))
 
 
-def copy(source: Path, root: Path, **options: Any) -> None:  # noqa: ANN401 - shutil's
+def copy(source: Path, root: Path, **options: Any) -> None:
     """Copy a file, a link or a folder to the same place below the root."""
     target = root / source.relative_to("/")
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -33,8 +33,8 @@ def in_colour() -> bool:
 
 def show_in_colour(lines: Iterable[Line]) -> None:
     """Print the lines with their styles."""
-    from rich.console import Console  # noqa: PLC0415 - 35 ms that a pipeline need not wait
-    from rich.text import Text  # noqa: PLC0415
+    from rich.console import Console
+    from rich.text import Text
 
     console = Console(highlight=False)
     for line in lines:

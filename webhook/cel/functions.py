@@ -61,7 +61,7 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
     return text[start:end]
 
 
-def _unwrapped(value: dict[Any, Any], key: bool | int) -> Any:  # noqa: ANN401, FBT001 - what was put in
+def _unwrapped(value: dict[Any, Any], key: bool | int) -> Any:  # noqa: FBT001 - what was put in
     """Return the content of a value of a type of our own. Raise ValueError for a map of the object."""
     if len(value) != 1 or type(next(iter(value))) is not type(key):
         raise ValueError(_NO_OVERLOAD)
@@ -129,7 +129,7 @@ def _of_url(text: str) -> dict[int, list[str]]:
 
 
 @cache
-def pattern_of(pattern: str) -> Any:  # noqa: ANN401 - the library has no types
+def pattern_of(pattern: str) -> Any:
     """Compile a regular expression, once. Raise ExpressionError if it is malformed."""
     options = re2.Options()
     options.log_errors = False
@@ -179,13 +179,13 @@ _PLAIN: Final = ((int,), (float,), (str,), (bool,))
 _ORDERED: Final = (_NUMBERS, *_PLAIN, (timedelta,), (datetime,), (bytearray,))
 
 
-def _extreme(items: list[Any], choose: Callable[[list[Any]], Any]) -> Any:  # noqa: ANN401 - one of them
+def _extreme(items: list[Any], choose: Callable[[list[Any]], Any]) -> Any:
     if not _comparable(items, *_PLAIN):
         raise ValueError(f"{choose.__name__} called on an empty list")
     return choose(items)
 
 
-def _sum(items: list[Any]) -> Any:  # noqa: ANN401 - as the items
+def _sum(items: list[Any]) -> Any:
     total = sum(_comparable(items, _NUMBERS))
     if isinstance(total, int) and total not in _INTEGERS:
         raise ValueError("integer overflow")

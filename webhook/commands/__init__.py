@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain(*str(error).split("\n"))
         return CANNOT_JUDGE
     except Exception:  # noqa: BLE001 - Python's own exit code, 1, would say that there are findings
-        import traceback  # noqa: PLC0415
+        import traceback
 
         traceback.print_exc()
         print("spotgate: this is a bug in spotgate, and nothing was judged", file=sys.stderr)
@@ -119,7 +119,7 @@ def _module(command: str) -> ModuleType:
 
 def _complete() -> None:
     """Print what may follow the command line of the shell, and end."""
-    import argcomplete  # noqa: PLC0415 - only for completion
+    import argcomplete
 
     _, *words = os.environ.get("COMP_LINE", "spotgate").split()
     argcomplete.autocomplete(_no_command("spotgate", configured=words[0] if words else ""))

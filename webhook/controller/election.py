@@ -59,7 +59,7 @@ class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
         """Return whether this candidate was the leader a moment ago, by its own clock."""
         return monotonic() - self.renewed < ACT_SECONDS
 
-    async def get(self, name: str, namespace: str) -> Any:  # noqa: ANN401 - the library's
+    async def get(self, name: str, namespace: str) -> Any:
         """Return the Lease, or the error.
 
         A leader that sees another leader, such as after a clock change, stops assigning.
@@ -103,7 +103,7 @@ class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
             self.renewed = began
         return written
 
-    async def _attempt(self, call: Coroutine[Any, Any, Any], failure: Any) -> Any:  # noqa: ANN401 - the library's
+    async def _attempt(self, call: Coroutine[Any, Any, Any], failure: Any) -> Any:
         try:
             async with asyncio.timeout(RETRY_SECONDS):
                 return await call

@@ -100,7 +100,7 @@ def described(value: JSONValue) -> str:
             return "a list" if isinstance(value, list) else "a map"
 
 
-def merge_patch(value: object, patch: object) -> Any:  # noqa: ANN401 - JSON
+def merge_patch(value: object, patch: object) -> Any:
     """Return the value with a JSON merge patch (RFC 7386) applied to it."""
     if not isinstance(patch, dict):
         return patch

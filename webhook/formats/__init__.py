@@ -104,7 +104,7 @@ def _write(report: Report, name: str, file: Path | None) -> str:
     """Print the report or write its file. Return why the file can't be written, or an empty string."""
     chosen = format_named(name)
     if file is not None:
-        from webhook.base.writing import write_whole  # noqa: PLC0415 - for few
+        from webhook.base.writing import write_whole
 
         try:
             write_whole(file, f"{chosen.render(report)}\n".encode())

@@ -39,7 +39,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def as_json(value: Any) -> Any:  # noqa: ANN401 - JSON
+def as_json(value: Any) -> Any:
     """Return a part of a Pod as JSON, without what is null."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
@@ -59,10 +59,10 @@ class PodEditor:
         self.policy = ""
         self.operations: list[Operation] = []
 
-    def _add(self, path: str, value: Any) -> None:  # noqa: ANN401 - JSON
+    def _add(self, path: str, value: Any) -> None:
         self.operations.append(Operation(path, value, self.policy))
 
-    def _set(self, owner: msgspec.Struct, member: str, path: str, value: Any) -> None:  # noqa: ANN401 - a part of a Pod
+    def _set(self, owner: msgspec.Struct, member: str, path: str, value: Any) -> None:
         """Set a member, which is at ``path``."""
         setattr(owner, member, value)
         self._add(path, as_json(value))
@@ -148,7 +148,7 @@ class PodEditor:
         else:
             self._set(container.lifecycle, "preStop", f"{path}/preStop", handler)
 
-    def _add_node_affinity(self, member: str, value: Any) -> None:  # noqa: ANN401 - a part of a Pod
+    def _add_node_affinity(self, member: str, value: Any) -> None:
         """Set a member of the node affinity, with its missing parents."""
         affinity = self.pod.spec.affinity
         if affinity is None:

@@ -57,7 +57,7 @@ def pod_from_template(template: object, field: str, counts: bounds.Counts | None
     return pod
 
 
-def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - JSON
+def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_nulls(each) for key, each in value.items() if each is not None}
     return [_without_nulls(each) for each in value] if isinstance(value, list) else value

@@ -25,7 +25,7 @@ def amount_of(value: object) -> Decimal | None:
     return quantity[0] if quantity is not None else None
 
 
-def canonical_quantity(value: Any) -> Any:  # noqa: ANN401 - JSON
+def canonical_quantity(value: Any) -> Any:
     """Return a quantity in its canonical form, rounded up to a thousandth. Return other values unchanged.
 
     ``0.5`` becomes ``500m``, the number 1000 ``1k``, ``2048Mi`` ``2Gi``; ``1500Mi`` stays.

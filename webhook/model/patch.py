@@ -43,7 +43,7 @@ def apply_all(operations: Iterable[Operation], value: dict[str, Any]) -> dict[st
     return patched
 
 
-def apply_json(patch: Sequence[dict[str, Any]], value: Any) -> Any:  # noqa: ANN401 - JSON
+def apply_json(patch: Sequence[dict[str, Any]], value: Any) -> Any:
     """Return the value with a JSON Patch applied; containers on its paths are changed in place."""
     if not patch:
         return value

@@ -280,7 +280,7 @@ def _joined(prefix: str, path: tuple[str | int, ...]) -> str:
     return f"{prefix}{'.' if prefix and field[:1] not in {'', '['} else ''}{field}"
 
 
-def _plain(value: object) -> Any:  # noqa: ANN401 - JSON
+def _plain(value: object) -> Any:
     if not isinstance(value, bytes | msgspec.Raw):
         return value
     with suppress(msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -288,7 +288,7 @@ def _plain(value: object) -> Any:  # noqa: ANN401 - JSON
     return None
 
 
-def _of_type(name: str, value: Any, steps: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:  # noqa: ANN401 - JSON
+def _of_type(name: str, value: Any, steps: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
     """Yield the values of a type at these steps, each with its path."""
     if not steps:
         if type(value) is _WORDS[name][1]:

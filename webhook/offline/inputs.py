@@ -86,7 +86,7 @@ class Inputs:
             complain(*(f"warning: {line}" for line in problem_lines(self.not_rendered)))
         if not roots:
             return
-        from webhook.offline.rendering import Rendering  # noqa: PLC0415 - for repositories that have some
+        from webhook.offline.rendering import Rendering
 
         done = Rendering(roots, options)
         self.problems += done.problems
@@ -97,7 +97,7 @@ class Inputs:
     def _changes(self, flag: str, ref: str | None, ignored: Ignored) -> Changes | None:
         if ref is None:
             return None
-        from webhook.offline.changes import Changes  # noqa: PLC0415 - for few
+        from webhook.offline.changes import Changes
 
         paths = self._options.paths
         folder = folder_of(self._options)

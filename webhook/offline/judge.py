@@ -277,7 +277,7 @@ def defaulted(manifest: Manifest, namespace: str) -> dict[str, Any]:
     return value
 
 
-def _unchanged(value: Any, before: Any) -> Any:  # noqa: ANN401 - JSON
+def _unchanged(value: Any, before: Any) -> Any:
     """Return the value, unchanged where it differs only in members that an API server does not store."""
     if _without_empty(value) == _without_empty(before):
         return before
@@ -287,7 +287,7 @@ def _unchanged(value: Any, before: Any) -> Any:  # noqa: ANN401 - JSON
     return {key: _unchanged(each, before[key]) if key in same else each for key, each in value.items()}
 
 
-def _without_empty(value: Any) -> Any:  # noqa: ANN401 - JSON
+def _without_empty(value: Any) -> Any:
     """Return the value without members that are zero or empty, except in a mapping of texts."""
     if isinstance(value, list):
         return [_without_empty(each) for each in value]
@@ -315,7 +315,7 @@ def as_written(operations: tuple[Operation, ...], manifest: Manifest) -> tuple[d
     return tuple({**each.as_json(), "path": pointer(manifest.path) + each.path} for each in fitting)
 
 
-def _with_parents(operation: Operation, value: Any) -> Operation:  # noqa: ANN401 - JSON
+def _with_parents(operation: Operation, value: Any) -> Operation:
     """Return the addition with those parents in its value that are missing or null."""
     path = parse_pointer(operation.path)
     for depth, step in enumerate(path[:-1]):

@@ -54,7 +54,7 @@ def in_processes(
     each other, of which ``agree`` makes what all of them are sent, then the results. Raise CannotJudgeError if one
     was killed.
     """
-    from multiprocessing import get_context  # noqa: PLC0415 - for large inputs
+    from multiprocessing import get_context
 
     fork = get_context("fork")
     workers = []
@@ -80,7 +80,7 @@ def in_processes(
 
 def _work(connection: Connection, work: _Work) -> None:
     """Work on a share in a new process."""
-    from multiprocessing import parent_process  # noqa: PLC0415
+    from multiprocessing import parent_process
 
     gc.disable()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches all: the first process reports it

@@ -204,7 +204,7 @@ class Session:
         if options.kubeconfig is None:
             view = self._view([kinds.as_meant(each) for each in found.objects])
         else:
-            from webhook.offline.live_state import applied, read_live  # noqa: PLC0415 - slow, and for few
+            from webhook.offline.live_state import applied, read_live
 
             live = read_live(options, found.objects, self.bundle, kinds)
             problems += live.problems

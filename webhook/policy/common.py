@@ -107,7 +107,7 @@ class Model(BaseModel):
         return value
 
 
-def optional(model: type[BaseModel], description: str) -> Any:  # noqa: ANN401 - as pydantic's `Field`
+def optional(model: type[BaseModel], description: str) -> Any:
     """Return a field with a default, the model without any value."""
     return Field(default=model.model_construct(), description=description)
 

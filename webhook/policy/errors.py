@@ -119,7 +119,7 @@ def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     return f", did you mean `{by_case[close[0]]}`?" if close else ""
 
 
-def quoted_value(value: Any) -> str:  # noqa: ANN401 - JSON
+def quoted_value(value: Any) -> str:
     """Return a wrong value as people write it, text in quotes."""
     written = isinstance(value, str | int | float) and not isinstance(value, bool)
     return repr(value) if written else described(value)

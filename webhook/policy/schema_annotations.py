@@ -50,7 +50,7 @@ class TextPattern:
     pattern: str
     words: str
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_after_validator_function(self._check, handler(source))
 
     def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -76,7 +76,7 @@ class Parsed:
     written: Any
     parse: Callable[[Any], Any]
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         as_text = core_schema.plain_serializer_function_ser_schema(str)
         schema = handler.generate_schema(self.written)
         return core_schema.no_info_after_validator_function(self.parse, schema, serialization=as_text)

@@ -26,7 +26,7 @@ def quoted(text: str) -> str:
     return f"'{escaped}'"
 
 
-def literal(value: Any) -> str:  # noqa: ANN401 - JSON
+def literal(value: Any) -> str:
     """Return a JSON value as a literal. Kubernetes refuses lists and maps of mixed types; ``dyn`` is one for all."""
     if isinstance(value, str):
         return quoted(value)

@@ -46,7 +46,7 @@ def differences(wanted: Iterable[JSON], stored: Iterable[JSON]) -> Iterator[Devi
                     yield Deviation(name, field, what)
 
 
-def _in_words(field: str, wanted: Any, stored: Any) -> str:  # noqa: ANN401 - JSON
+def _in_words(field: str, wanted: Any, stored: Any) -> str:
     """Return how a field differs from what is wanted; empty if it has the same meaning."""
     if field not in {RULES, CONDITIONS}:
         return "" if wanted == stored else "is not as rendered"

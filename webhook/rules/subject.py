@@ -150,7 +150,7 @@ class Subject:
         complete_pod(pod)
         return pod
 
-    def holder(self, path: tuple[str | int, ...]) -> Any:  # noqa: ANN401 - JSON
+    def holder(self, path: tuple[str | int, ...]) -> Any:
         """Return what is at a path of the object that leads to the pod template."""
         return reduce(lambda value, step: value[step], path, cast("Any", self.object))
 

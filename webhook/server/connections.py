@@ -194,7 +194,7 @@ class ClientConnection(web.RequestHandler):
         response.force_close()
         return response
 
-    def log_exception(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - logging's signature
+    def log_exception(self, *args: Any, **options: Any) -> None:
         """Log where aiohttp or the handler raised an exception, but not its text."""
         error = options.get("exc_info")
         if isinstance(error, BaseException):

@@ -170,7 +170,7 @@ def _redacted(raw: msgspec.Raw) -> msgspec.Raw:
     return raw if redacted == value else msgspec.Raw(msgspec.json.encode(redacted))
 
 
-def _redact(value: Any, key: str = "") -> Any:  # noqa: ANN401 - JSON
+def _redact(value: Any, key: str = "") -> Any:
     """Return the value of this key, with values that may be secret redacted."""
     if key == _LAST_APPLIED:
         return REDACTED
@@ -184,13 +184,13 @@ def _redact(value: Any, key: str = "") -> Any:  # noqa: ANN401 - JSON
     return {**shown, "value": REDACTED} if key == "env" and "value" in shown else shown
 
 
-def _as_json(value: Any) -> Any:  # noqa: ANN401 - msgspec's signature
+def _as_json(value: Any) -> Any:
     if isinstance(value, LabelSelector):
         return [(key, operator, sorted(values)) for key, operator, values in value.requirements]
     raise NotImplementedError(f"{type(value).__name__} can't be recorded")
 
 
-def _from_json(kind: type, value: Any) -> Any:  # noqa: ANN401 - msgspec's signature
+def _from_json(kind: type, value: Any) -> Any:
     if kind is LabelSelector:
         return LabelSelector(msgspec.convert(value, list[tuple[str, str, list[str]]]))
     raise NotImplementedError(f"{kind.__name__} is not recorded")

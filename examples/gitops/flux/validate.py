@@ -61,7 +61,7 @@ def paths_in(data: bytes) -> Iterator[str]:
         yield from (path_of(each) for each in yaml.load_all(data, Loader=yaml.CSafeLoader) if is_kustomization(each))
 
 
-def is_kustomization(document: Any) -> bool:  # noqa: ANN401 - YAML
+def is_kustomization(document: Any) -> bool:
     """Return whether it is a Kustomization of Flux, and not of kustomize."""
     return (
         isinstance(document, dict)

@@ -71,14 +71,14 @@ class _Interpreter(visitor.TreeInterpreter):
         super().__init__(_OPTIONS)
         self._steps = 0
 
-    def visit(self, node: Any, value: Any) -> Any:  # noqa: ANN401 - the library's own tree
+    def visit(self, node: Any, value: Any) -> Any:
         """Evaluate a node of the expression on one value. The library's own `visit` would be a call more for each."""
         self._steps += 1
         if self._steps > QUERY_STEPS:
             raise _TooManyStepsError
         return getattr(self, node["type"])(node, value)
 
-    def visit_path(self, node: Any, value: Any) -> Any:  # noqa: ANN401 - the library's own tree
+    def visit_path(self, node: Any, value: Any) -> Any:
         """Return the value at a field path, which `_prepared` puts in place of a step for each field."""
         self._steps += len(node["value"])
         return at(value, node["value"])
@@ -113,7 +113,7 @@ class Query:
         self._parents = _parents(text)
         self._tree = None if self.plain else _parse(text)
 
-    def __call__(self, value: Mapping[str, Any]) -> Any:  # noqa: ANN401, D102 - JSON; the class says it
+    def __call__(self, value: Mapping[str, Any]) -> Any:  # noqa: D102 - JSON; the class says it
         return self.answer(value)[0]
 
     def search(self, value: Mapping[str, Any]) -> tuple[Any, str]:
@@ -154,7 +154,7 @@ class Query:
         return ".".join(next(same, there[0][0] if there else self.path))
 
 
-def at(value: Mapping[str, Any], path: QueryPath) -> Any:  # noqa: ANN401 - JSON
+def at(value: Mapping[str, Any], path: QueryPath) -> Any:
     """Return the value at a field path. Return None if there is none."""
     found: Any = value
     for name in path:
@@ -175,7 +175,7 @@ def _parents(text: str) -> tuple[tuple[str, ...], ...]:
     return tuple(sorted(found, key=lambda path: (len(path), path)))
 
 
-def _parse(text: str) -> Any:  # noqa: ANN401 - the library's own tree
+def _parse(text: str) -> Any:
     """Return the tree of the expression for `_Interpreter`. Raise ValueError if the text is no expression."""
     try:
         if text.count("(") > _DEEPEST:  # the tree has no parentheses, but the library's parser recurses for each
@@ -188,7 +188,7 @@ def _parse(text: str) -> Any:  # noqa: ANN401 - the library's own tree
     raise ValueError(f"not a JMESPath expression: {problem}")
 
 
-def _prepared(node: Any, level: int = 1) -> Any:  # noqa: ANN401 - the library's own tree
+def _prepared(node: Any, level: int = 1) -> Any:
     """Return the tree as `_Interpreter` visits it: the type of a node is its method, and ``a.b.c`` is one node.
 
     Raise RecursionError if it is too deep to be evaluated, and ValueError if it calls an unknown function: the library
@@ -222,7 +222,7 @@ class QueryResults:
         self.unread = ""
         self._answers: dict[str, tuple[Any, str]] = {}
 
-    def ask(self, query: Query | None, *, doubt: bool = False) -> Any:  # noqa: ANN401 - JSON
+    def ask(self, query: Query | None, *, doubt: bool = False) -> Any:
         """Return the result of a query. Return None, and note the problem, if it can't be answered.
 
         With ``doubt``, a failure leaves it unknown whether the pool can be used.

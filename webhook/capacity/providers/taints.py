@@ -83,7 +83,7 @@ def read_taints(
     return taints, tuple(f"{field}[{index}] {each}" for each, index in read if isinstance(each, str))
 
 
-def _taint(item: Any, effects: Mapping[str, str], *, texts: bool) -> Taint | str:  # noqa: ANN401 - JSON
+def _taint(item: Any, effects: Mapping[str, str], *, texts: bool) -> Taint | str:
     """Return a taint, or what is wrong with it."""
     key = value = effect = None
     if isinstance(item, dict):

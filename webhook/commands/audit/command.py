@@ -82,8 +82,8 @@ def run(namespace: Namespace) -> int:
     bundle = read_policies(options.policies, cluster=options.cluster)
 
     async def work(api: Api) -> tuple[Audited, Report]:
-        from webhook.commands.audit.reports import report_kinds, write_reports  # noqa: PLC0415 - as `run_on_cluster`
-        from webhook.commands.audit.run import audit  # noqa: PLC0415
+        from webhook.commands.audit.reports import report_kinds, write_reports
+        from webhook.commands.audit.run import audit
 
         audited = await audit(api, bundle, options.namespace)
         fine = audited.judged - len(audited.objects)

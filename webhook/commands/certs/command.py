@@ -83,7 +83,7 @@ def run(namespace: Namespace) -> int:
 
 
 async def _show(api: Api, options: CertsOptions) -> int:
-    from webhook.commands.certs.certificates import judge, read_certificates  # noqa: PLC0415
+    from webhook.commands.certs.certificates import judge, read_certificates
 
     now = utc_now()
     certificates = await read_certificates(api, *options.secret, now=now)
@@ -120,9 +120,9 @@ def _lines(items: Sequence[Item], now: datetime) -> Iterator[Line]:
 
 async def _rotate(api: Api, options: CertsOptions) -> int:
     """Store a new CA and a certificate of it. The replicas do the rest."""
-    from certs.rotation import issue  # noqa: PLC0415 - as in `run_on_cluster`
-    from webhook.cluster.installation import write_secret  # noqa: PLC0415
-    from webhook.commands.certs.certificates import READ_SECONDS, read_certificates  # noqa: PLC0415
+    from certs.rotation import issue
+    from webhook.cluster.installation import write_secret
+    from webhook.commands.certs.certificates import READ_SECONDS, read_certificates
 
     certificates = await read_certificates(api, *options.secret, now=utc_now())
     if not certificates.self_managed or not certificates.names:

@@ -47,7 +47,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(namespace: Namespace) -> int:
     """Print the results of all checks."""
-    from webhook.commands.doctor.examine import examine  # noqa: PLC0415 - as in `run_on_cluster`
+    from webhook.commands.doctor.examine import examine
 
     connection = options_of(Connection, namespace)
     diagnoses = run_on_cluster("doctor", connection, lambda api: examine(api, namespace.namespace))

@@ -127,7 +127,7 @@ class Installed:
     self_managed: bool
 
 
-async def read(api: Api, path: str) -> Any:  # noqa: ANN401 - JSON
+async def read(api: Api, path: str) -> Any:
     """Return an object of the API server, or None if there is none. Raise ApiError if it can't be read."""
     return await api.find(path, dict, SECONDS)
 

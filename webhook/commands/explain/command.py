@@ -115,7 +115,7 @@ def _read_live(options: Namespace) -> None:
     kind, slash, name = options.paths[0].partition("/")
     if not (slash and kind and name) or "/" in name:
         return
-    from webhook.commands.explain.live import read_object  # noqa: PLC0415 - slow, and for few
+    from webhook.commands.explain.live import read_object
 
     content = read_object(options_of(Connection, options), kind, name, options.namespace)
     sys.stdin = io.TextIOWrapper(io.BytesIO(content))

@@ -86,7 +86,7 @@ def run(options: Namespace) -> int:
         raise CannotJudgeError("\n".join(map(str, problems)))
     of, alone = "", list[str]()
     if options.what == "map":
-        from webhook.commands.export.mutating_policy.export import export as export_mutating  # noqa: PLC0415 - for map
+        from webhook.commands.export.mutating_policy.export import export as export_mutating
 
         view = _live_view(options, bundle) if live else read_state(options.state, bundle)
         of = f" and {len(view.pools or ())} node pools"
@@ -110,7 +110,7 @@ def run(options: Namespace) -> int:
 
 def _live_view(options: Namespace, bundle: Bundle) -> ClusterView:
     async def read(api: Api) -> ClusterView:
-        from webhook.cluster.resources import read_cluster  # noqa: PLC0415 - as in `run_on_cluster`
+        from webhook.cluster.resources import read_cluster
 
         reading = await read_cluster(api, bundle.providers, budgets=False, seconds=_ANSWER)
         if reading.problems:

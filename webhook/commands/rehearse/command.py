@@ -141,7 +141,7 @@ def run(namespace: Namespace) -> int:
     rehearsing = Rehearsals(options, read_policies(options.policies, cluster=options.cluster))
     snapshot = rehearsing.read([*options.state, *options.paths])
     if options.publish is not None:
-        from webhook.commands.rehearse.publish import publish  # noqa: PLC0415 - the Kubernetes client
+        from webhook.commands.rehearse.publish import publish
 
         return publish(rehearsing, options.publish, snapshot)
     loss = rehearsing.loss(snapshot, options.lose)
@@ -156,8 +156,8 @@ def run(namespace: Namespace) -> int:
 
 
 def _prepare(options: RehearseOptions) -> int:
-    from webhook.rehearse.inputs.live import live_version  # noqa: PLC0415 - the Kubernetes client
-    from webhook.rehearse.runs.programs import prepare  # noqa: PLC0415 - not for --help
+    from webhook.rehearse.inputs.live import live_version
+    from webhook.rehearse.runs.programs import prepare
 
     programs = prepare(None if options.kubeconfig is None else live_version(options))
     complain(f"spotgate: Kubernetes {programs.version} is ready: {programs.paths['kube-scheduler'].parent}")

@@ -41,7 +41,7 @@ class Rehearsals:
             raise CannotJudgeError("\n".join(map(str, manifests.problems)))
         source = ClusterSource(manifests=manifests.objects)
         if options.publish is not None or options.kubeconfig is not None:
-            from webhook.rehearse.inputs.live import live_source  # noqa: PLC0415 - the Kubernetes client
+            from webhook.rehearse.inputs.live import live_source
 
             source = live_source(options, manifests.objects, self.bundle)
         return snapshot_of(source, self.bundle, dict(options.allocatable))
@@ -54,7 +54,7 @@ class Rehearsals:
         self, snapshot: ClusterSnapshot, loss: Loss, growth: Sequence[Growth] = (), runs: int | None = None
     ) -> Rehearsal:
         """Rehearse the loss, with this growth in addition to the requested one."""
-        from webhook.rehearse.runs.rehearsal import rehearse  # noqa: PLC0415 - half a second
+        from webhook.rehearse.runs.rehearsal import rehearse
 
         options = self.options
         grown = grown_nodes([*options.grow, *growth], snapshot)

@@ -116,8 +116,8 @@ def _digest(paths: Sequence[Path]) -> str:
 
 def _ca_bundle(file: Path) -> str:
     """Return the certificates of a PEM file, without anything else that may be in it."""
-    from cryptography import x509  # noqa: PLC0415 - only for those who name a file
-    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding
 
     try:
         certificates = x509.load_pem_x509_certificates(file.read_bytes())

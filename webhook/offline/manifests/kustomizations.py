@@ -224,7 +224,7 @@ def _refuse_outside(file: str, boundary: str) -> None:
         raise RefusedError(f"{os.path.relpath(file)} leads out of {os.path.relpath(boundary)}")
 
 
-def _paths(value: Any, field: str = "") -> Iterator[tuple[str, str]]:  # noqa: ANN401 - JSON
+def _paths(value: Any, field: str = "") -> Iterator[tuple[str, str]]:
     """Yield each text that kustomize may take for a path, with its field in lower case."""
     if isinstance(value, dict):
         for key, member in value.items():

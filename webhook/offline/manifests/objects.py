@@ -245,7 +245,7 @@ def _read(source: ManifestFile, found: Manifests) -> None:
             found.lose(Problem(shown, *document.position(()), "", text), _kinds_of(document.value))
 
 
-def _kinds_of(value: Any) -> frozenset[str] | None:  # noqa: ANN401 - JSON
+def _kinds_of(value: Any) -> frozenset[str] | None:
     """Return the kind of something that is no object. Return None if it may be any."""
     if not isinstance(value, dict):
         return frozenset()
@@ -255,16 +255,16 @@ def _kinds_of(value: Any) -> frozenset[str] | None:  # noqa: ANN401 - JSON
     return None if "kind" in value or "apiVersion" in value or "metadata" in value else frozenset()
 
 
-def _is_object(value: Any) -> bool:  # noqa: ANN401 - JSON
+def _is_object(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(value.get(key), str) and value[key] for key in _TYPE)
 
 
-def _is_misspelt_object(value: Any) -> bool:  # noqa: ANN401 - JSON
+def _is_misspelt_object(value: Any) -> bool:
     """Return whether a value has ``apiVersion`` and ``kind``, but in other letter case, or not as text."""
     return isinstance(value, dict) and "metadata" in value and {*map(str.casefold, value)} >= _FOLDED
 
 
-def _add(document: Document, path: FieldPath, value: Any, inherited: str, found: Manifests) -> None:  # noqa: ANN401
+def _add(document: Document, path: FieldPath, value: Any, inherited: str, found: Manifests) -> None:
     """Add an object, or the items of a list.
 
     ``inherited`` is what a ``PodList`` says of its items, as ``v1 Pod``.

@@ -78,7 +78,7 @@ def _decoded(_: ListedMetadata, raw: msgspec.Raw) -> JSON:
     return value
 
 
-def without_environment(value: Any) -> Any:  # noqa: ANN401 - JSON
+def without_environment(value: Any) -> Any:
     """Return the object without what its containers are told, which may be secret; Pods and templates alike."""
     if isinstance(value, dict):
         return {

@@ -194,7 +194,7 @@ def some(names: Sequence[str]) -> str:
     return f"{said} and {rest} more" if rest > 0 else said
 
 
-def as_yaml(path: str, value: Any) -> str:  # noqa: ANN401 - JSON
+def as_yaml(path: str, value: Any) -> str:
     """Return the value as YAML at its place in a manifest."""
     for key in reversed(path.split(".")):
         value = {key: value}
