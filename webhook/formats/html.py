@@ -18,7 +18,7 @@ from webhook.base.terminal import counted
 from webhook.engine.bundle import policy_kinds
 from webhook.formats import Format
 from webhook.offline.additions import as_field
-from webhook.offline.report import NOBODY, alike, entry_of, title_of
+from webhook.offline.report import NO_NAME, alike, entry_of, title_of
 from webhook.pages import page
 from webhook.reclaim import svg
 
@@ -79,9 +79,9 @@ def render(report: Report) -> str:
         policies=parts,
         opened=sum(len(part["groups"]) for part in parts) <= _OPEN_AT_MOST,
         by_policy=by_policy,
-        by_namespace=_rows(pairs, lambda pair: pair[0].namespace or NOBODY),
+        by_namespace=_rows(pairs, lambda pair: pair[0].namespace or NO_NAME),
         by_team=_rows(pairs, lambda pair: pair[0].team),
-        namespaces=sorted({thing.namespace or NOBODY for thing in report.objects}),
+        namespaces=sorted({thing.namespace or NO_NAME for thing in report.objects}),
         teams=sorted({thing.team for thing in report.objects}),
         cut_off=drawn[:_DRAWN_AT_MOST],
         undrawn=len(drawn[_DRAWN_AT_MOST:]),
@@ -164,7 +164,7 @@ def _drawn(report: Report) -> list[tuple[Markup, list[Place]]]:
 
 def _place(judged: ObjectReport, line: int, field: str = "") -> Place:
     where = f"{judged.file}:{line}"
-    return Place(title_of(judged), judged.namespace or NOBODY, judged.team, where, field)
+    return Place(title_of(judged), judged.namespace or NO_NAME, judged.team, where, field)
 
 
 FORMAT: Final = Format(about="a page to search and share", render=render, timelines=True)

@@ -53,7 +53,7 @@ class Changes:
         self._read = read
         self._rendered = rendered
         self.old = self._read_old(ref)
-        self._texts = {_text(each) for each in self.old}
+        self._texts = {_text(manifest) for manifest in self.old}
 
     def _read_old(self, ref: str) -> list[Manifest]:
         """Return the objects that were in files that have changed since."""
@@ -64,10 +64,10 @@ class Changes:
             sources.pop(self._path(read), None)  # the objects in it have other names where they are rendered
         patches = patches_of(self._base.read(filter(is_kustomization, self._base.files))) if sources else frozenset()
         contents = self._base.read(sorted(sources.keys() - patches))
-        found = self._read([replace(sources[path], size=len(data), data=data) for path, data in contents])
-        for problem in found.problems:
+        manifests = self._read([replace(sources[path], size=len(data), data=data) for path, data in contents])
+        for problem in manifests.problems:
             complain(f"warning: where the branch left {ref}: {problem}")
-        return found.objects
+        return manifests.objects
 
     def touches(self, manifest: Manifest) -> bool:
         """Return whether the document, or the item of a list, has been changed or added, and not only moved."""
@@ -77,15 +77,15 @@ class Changes:
 
     def removed_everywhere(self, removed: Iterable[Manifest]) -> list[Manifest]:
         """Return the removed objects that no other file of the repository has now, and warn of the others."""
-        found = self._read(list(self._elsewhere()))
-        places = {written_identity(each): f"{each.file}:{each.line}" for each in found.objects}
+        manifests = self._read(list(self._elsewhere()))
+        places = {written_identity(manifest): f"{manifest.file}:{manifest.line}" for manifest in manifests.objects}
         gone = []
-        for each in removed:
-            if (place := places.get(written_identity(each))) is None:
-                gone.append(each)
+        for manifest in removed:
+            if (place := places.get(written_identity(manifest))) is None:
+                gone.append(manifest)
                 continue
-            text = f"{each.kind} {each.name} is at {place} now, outside of the given paths, and is not judged"
-            complain(f"{each.file}:{each.line}: warning: {text}; pass that file too")
+            text = f"{manifest.kind} {manifest.name} is at {place} now, outside of the given paths, and is not judged"
+            complain(f"{manifest.file}:{manifest.line}: warning: {text}; pass that file too")
         return gone
 
     def _elsewhere(self) -> Iterator[ManifestFile]:

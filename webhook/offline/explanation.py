@@ -62,11 +62,11 @@ def read_pool(trace: PhaseDecisions, bundle: Bundle, view: ClusterView) -> PoolR
     request = trace.request
     readers = readers_by_resource(bundle.providers.values())
     raw = request.old_object if is_null(request.object) else request.object
-    found = readers.get((request.resource.group, request.resource.resource))
-    if found is None or is_null(raw):
+    readers_of_kind = readers.get((request.resource.group, request.resource.resource))
+    if readers_of_kind is None or is_null(raw):
         return None
     value = decode_object(raw)
-    reader = found.of(value)
+    reader = readers_of_kind.of(value)
     written = reader.read(value)
     known = (pool for pool in view.pools or () if pool.identity == written.identity)
     pool = next(known, with_template_of(written, view.templates))
@@ -78,11 +78,11 @@ def read_pool(trace: PhaseDecisions, bundle: Bundle, view: ClusterView) -> PoolR
 def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, Any]) -> Iterator[PoolFact]:
     def source(*queries: Query | None) -> str:
         places = ((query, query.place(value)) for query in queries if query is not None)
-        said = (
+        sources = (
             f"no {place}" if place == query.field and at(value, query.path) is None else place
             for query, place in places
         )
-        return "; ".join(dict.fromkeys(said))
+        return "; ".join(dict.fromkeys(sources))
 
     accelerators = reader.accelerators
     machine = reader.requirements if reader.instance_type is None else reader.instance_type
@@ -146,7 +146,7 @@ _LEFT_OUT: Final = {"match.": SKIPS, "matchConditions[": SKIPS, "exempt: ": EXEM
 _NOT_EXEMPT: Final = "not exempt by "
 
 
-class Said(msgspec.Struct, frozen=True):
+class Reason(msgspec.Struct, frozen=True):
     """The trace steps of a policy on the object, on the pod template at a field path, or (empty) on all alike."""
 
     where: str
@@ -167,7 +167,7 @@ class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
     word: str
     enforcement: str = ""
     replaces: bool = False
-    said: tuple[Said, ...] = ()
+    reasons: tuple[Reason, ...] = ()
     findings: tuple[Finding, ...] = ()
     additions: tuple[Addition, ...] = ()
 
@@ -195,7 +195,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     line: int
     title: str
     operation: str = ""
-    notes: tuple[Said, ...] = ()
+    notes: tuple[Reason, ...] = ()
     verdicts: tuple[PolicyVerdict, ...] = ()
     others: tuple[str, ...] = ()
     pool: PoolReading | None = None
@@ -213,7 +213,7 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judgements) -
     trace, bundle = judgement.trace, judged.bundle
     name = f"{judgement.namespace}/{manifest.shown_name}" if judgement.namespace else manifest.shown_name
     own = tuple(finding for finding in judgement.findings if finding.policy == ENGINE)
-    word = VERBS[max((each.outcome for each in own), default=Outcome.AUDIT)]
+    word = VERBS[max((finding.outcome for finding in own), default=Outcome.AUDIT)]
     engine = [PolicyVerdict(policy=ENGINE, kind="", word=word, findings=own)] if own else []
     explained = Explanation(
         file=manifest.file,
@@ -227,28 +227,28 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judgements) -
     request, steps = trace.request, steps_by_policy(trace)
     left_out = bundle.index.left_out(request)
     unmatched = {policy.name for policy, _ in left_out}
-    replacing = {each.name for each in bundle.replacing if each.is_policy}
+    replacing = {document.name for document in bundle.replacing if document.is_policy}
     in_system = bundle.index.system_namespaces.contains_object(request, judged.view)
     verdicts = (
         *engine,
         *(
-            replace(verdict_on(each, steps, manifest, judgement, trace), replaces=each.name in replacing)
-            for each in bundle.policies
-            if each.name not in unmatched and (not in_system or each.matcher.names(request.namespace))
+            replace(verdict_on(policy, steps, manifest, judgement, trace), replaces=policy.name in replacing)
+            for policy in bundle.policies
+            if policy.name not in unmatched and (not in_system or policy.matcher.names(request.namespace))
         ),
     )
-    notes = tuple(Said(where, texts) for (policy, where), texts in steps.items() if not policy)
+    notes = tuple(Reason(where, texts) for (policy, where), texts in steps.items() if not policy)
     explained = replace(explained, operation=request.operation, notes=notes, verdicts=verdicts, others=())
     if in_system:
         return explained
-    skipped = [(each.name, each.kind.name, SKIPS, why) for each, why in left_out if why]
+    skipped = [(policy.name, policy.kind.name, SKIPS, why) for policy, why in left_out if why]
     off = [
-        (each.name, each.kind, OFF, "enforcement: off")
-        for each in bundle.documents
-        if each.is_policy and each.spec.enforcement is Enforcement.OFF
+        (document.name, document.kind, OFF, "enforcement: off")
+        for document in bundle.documents
+        if document.is_policy and document.spec.enforcement is Enforcement.OFF
     ]
     unasked = (
-        PolicyVerdict(policy=name, kind=kind, word=word, said=(Said("", (why,)),))
+        PolicyVerdict(policy=name, kind=kind, word=word, reasons=(Reason("", (why,)),))
         for name, kind, word, why in (*skipped, *off)
     )
     return replace(
@@ -267,10 +267,10 @@ def steps_by_policy(trace: PhaseDecisions) -> dict[tuple[str, str], tuple[str, .
     """
     steps: dict[tuple[str, str], tuple[str, ...]] = {}
     for decision in (trace.validation, trace.mutation):
-        found: dict[tuple[str, str], dict[str, None]] = {}
+        texts: dict[tuple[str, str], dict[str, None]] = {}
         for policy, where, text in decision.steps:
-            found.setdefault((policy, where), {})[text] = None
-        steps |= {key: tuple(said) for key, said in found.items()}
+            texts.setdefault((policy, where), {})[text] = None
+        steps |= {key: tuple(of_place) for key, of_place in texts.items()}
     return steps
 
 
@@ -282,51 +282,52 @@ def verdict_on(
     trace: PhaseDecisions,
 ) -> PolicyVerdict:
     """Return what a policy did that is for such objects, or for pod templates in them."""
-    findings = tuple(each for each in judgement.findings if each.policy == policy.name)
-    said = _said({where: texts for (name, where), texts in steps.items() if name == policy.name}, steps, findings)
+    findings = tuple(finding for finding in judgement.findings if finding.policy == policy.name)
+    reasons = _reasons({where: texts for (name, where), texts in steps.items() if name == policy.name}, steps, findings)
     additions = tuple(
         addition_of(written, len(manifest.path))
         for written, operation in zip(judgement.patch, trace.mutation.patch, strict=True)
         if operation.policy == policy.name
     )
-    word = _word(said, findings, additions)
-    if word == PASSES and not said and any(not name for name, _ in steps):
-        word = SKIPS  # for the engine's reasons, which are said once
+    word = _word(reasons, findings, additions)
+    if word == PASSES and not reasons and any(not name for name, _ in steps):
+        word = SKIPS  # for the engine's reasons, which appear once
     return PolicyVerdict(
         policy=policy.name,
         kind=policy.kind.name,
         word=word,
         enforcement=str(policy.enforcement),
-        said=tuple(_without_exemptions(said)) if word == PASSES else said,
+        reasons=tuple(_without_exemptions(reasons)) if word == PASSES else reasons,
         findings=findings,
         additions=additions,
     )
 
 
-def _without_exemptions(said: tuple[Said, ...]) -> Iterator[Said]:
+def _without_exemptions(reasons: tuple[Reason, ...]) -> Iterator[Reason]:
     """Yield the steps without exemptions that do not apply, which do not matter if nothing is found."""
-    for each in said:
-        if steps := tuple(step for step in each.steps if not step.startswith(_NOT_EXEMPT)):
-            yield Said(each.where, steps)
+    for reason in reasons:
+        if steps := tuple(step for step in reason.steps if not step.startswith(_NOT_EXEMPT)):
+            yield Reason(reason.where, steps)
 
 
-def _said(
+def _reasons(
     own: dict[str, tuple[str, ...]], steps: dict[tuple[str, str], tuple[str, ...]], findings: tuple[Finding, ...]
-) -> tuple[Said, ...]:
+) -> tuple[Reason, ...]:
     """Return the steps of a policy, with their places if they differ between places."""
     templates = {where for _, where in steps if where}
     alike = len(set(own.values())) == 1
     if not templates or (alike and not findings and (templates <= own.keys() or "" in own)):
-        return tuple(Said("", texts) for texts in dict.fromkeys(own.values()))
+        return tuple(Reason("", texts) for texts in dict.fromkeys(own.values()))
     if len(templates) == 1 and "" not in own:
-        return tuple(Said("", texts) for texts in own.values())
-    return tuple(Said(where or ITSELF, texts) for where, texts in own.items())
+        return tuple(Reason("", texts) for texts in own.values())
+    return tuple(Reason(where or ITSELF, texts) for where, texts in own.items())
 
 
-def _word(said: tuple[Said, ...], findings: tuple[Finding, ...], additions: tuple[Addition, ...]) -> str:
+def _word(reasons: tuple[Reason, ...], findings: tuple[Finding, ...], additions: tuple[Addition, ...]) -> str:
     if findings:
         return VERBS[max(finding.outcome for finding in findings)]
     if additions:
         return CHANGES
-    words = {next((word for how, word in _LEFT_OUT.items() if each.steps[-1].startswith(how)), PASSES) for each in said}
+    last_steps = {reason.steps[-1] for reason in reasons}
+    words = {next((word for start, word in _LEFT_OUT.items() if step.startswith(start)), PASSES) for step in last_steps}
     return words.pop() if len(words) == 1 else PASSES

@@ -23,7 +23,7 @@ from webhook.policy.errors import Problem, escaped_name, problem_lines
 from webhook.policy.terms import API_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Container, Iterable, Sequence
     from pathlib import Path
 
     from webhook.capacity.providers.provider import Provider
@@ -50,38 +50,38 @@ class Inputs:
         self._options = options
         self._providers = providers
         ignored = Ignored(Globs(options.ignore), options.project)
-        found = find_manifest_files(options.paths, ignored)
-        for link in found.left_out:
+        manifest_files = find_manifest_files(options.paths, ignored)
+        for link in manifest_files.left_out:
             target = escaped_name(os.path.realpath(link))
             text = f"is a link to a folder elsewhere, and is not followed; to read it, pass {target} too"
             print(f"{escaped_name(str(link))}: warning: {text}", file=sys.stderr)
-        for problem in found.dangling:
+        for problem in manifest_files.dangling:
             print(f"{problem.file}: warning: {problem.text}", file=sys.stderr)
-        self.problems = list(found.problems)
+        self.problems = list(manifest_files.problems)
         self.not_rendered: list[Problem] = []
         self._reads: dict[str, frozenset[str]] = {}
         self._rendered: list[ManifestFile] = []
-        if found.renderable or options.kustomize or options.helm:
-            self._render(found)
-        self.sources = [*found.files, *self._rendered]
-        self.skipped = len(found.left_to_others)
+        if manifest_files.renderable or options.kustomize or options.helm:
+            self._render(manifest_files)
+        self.sources = [*manifest_files.files, *self._rendered]
+        self.skipped = len(manifest_files.left_to_others)
         self._changed = self._changes("--changed-since", options.changed_since, ignored)
         self._base = self._changes("--against", options.against, ignored)
 
-    def _render(self, found: ManifestFiles) -> None:
+    def _render(self, manifest_files: ManifestFiles) -> None:
         """Render what the flags name, and what was found in folders, whose files are then left out."""
         options = self._options
-        flags = (*((each, False) for each in options.kustomize), *((each, True) for each in options.helm))
+        flags = (*((folder, False) for folder in options.kustomize), *((folder, True) for folder in options.helm))
         named = {os.path.realpath(folder): (folder, is_chart) for folder, is_chart in flags}
         roots = []
-        for root in roots_of(found.renderable, _boundary(folder_of(options))):
+        for root in roots_of(manifest_files.renderable, _boundary(folder_of(options))):
             if named.pop(os.path.realpath(root.folder), None):
                 roots.append(replace(root, place=root.folder, refused="", trusted=True))
             elif options.render:
                 roots.append(root)
             else:
                 self.not_rendered.append(Problem(escaped_name(root.place), 0, 0, "", _NOT_RENDERED))
-        roots += (Root(folder=each, place=each, is_chart=is_chart, trusted=True) for each, is_chart in named.values())
+        roots += (Root(folder=path, place=path, is_chart=is_chart, trusted=True) for path, is_chart in named.values())
         if self.not_rendered:
             complain(*(f"warning: {line}" for line in problem_lines(self.not_rendered)))
         if not roots:
@@ -92,7 +92,7 @@ class Inputs:
         self.problems += done.problems
         self._rendered = done.sources
         self._reads = {root.command: root.reads for root in done.rendered}
-        found.leave_out(frozenset().union(*self._reads.values()))
+        manifest_files.leave_out(frozenset().union(*self._reads.values()))
 
     def _changes(self, flag: str, ref: str | None, ignored: Ignored) -> Changes | None:
         if ref is None:
@@ -104,15 +104,15 @@ class Inputs:
         return Changes(flag, ref, folder=folder, paths=paths, ignored=ignored, read=self._read, rendered=self._reads)
 
     def _read(self, sources: Iterable[ManifestFile]) -> Manifests:
-        found = read_objects(sources)
-        return replace(found, objects=with_listed_pools(found.objects, self._providers))
+        manifests = read_objects(sources)
+        return replace(manifests, objects=with_listed_pools(manifests.objects, self._providers))
 
     def read(self, sources: Iterable[ManifestFile]) -> Manifests:
         """Read some sources."""
-        found = self._read(sources)
-        in_folders = {escaped_name(each.file) for each in sources if each.in_folder}
-        found.problems = [_or_ignored(each) if each.file in in_folders else each for each in found.problems]
-        return found
+        manifests = self._read(sources)
+        in_folders = {escaped_name(source.file) for source in sources if source.in_folder}
+        manifests.problems = [_or_ignored(problem, in_folders) for problem in manifests.problems]
+        return manifests
 
     @property
     def stored(self) -> list[Manifest]:
@@ -125,25 +125,25 @@ class Inputs:
 
     def requests(self, objects: Iterable[Manifest]) -> list[tuple[Manifest, str]]:
         """Return each object with the operation by which the API server would get it."""
-        stored = {written_identity(each) for each in self.stored if each.name}
+        known = {written_identity(manifest) for manifest in self.stored if manifest.name}
 
-        def operation_of(each: Manifest) -> str:
-            return "UPDATE" if self.is_stored(each) or (stored and written_identity(each) in stored) else "CREATE"
+        def operation_of(manifest: Manifest) -> str:
+            return "UPDATE" if self.is_stored(manifest) or (known and written_identity(manifest) in known) else "CREATE"
 
-        return [(each, self._options.operation or operation_of(each)) for each in objects]
+        return [(manifest, self._options.operation or operation_of(manifest)) for manifest in objects]
 
-    def removals(self, found: Manifests) -> list[tuple[Manifest, str]]:
+    def removals(self, manifests: Manifests) -> list[tuple[Manifest, str]]:
         """Return the objects that the files no longer have, each with its operation."""
         if self._base is None:
             return []
-        given = set(map(written_identity, found.objects))
-        unread = tuple(f"{problem.file}/" for problem in (*self.problems, *found.problems))
+        given = set(map(written_identity, manifests.objects))
+        unread = tuple(f"{problem.file}/" for problem in (*self.problems, *manifests.problems))
         removed = {
-            written_identity(each): each
-            for each in self._base.old
-            if each.name and written_identity(each) not in given and not f"{each.file}/".startswith(unread)
+            written_identity(manifest): manifest
+            for manifest in self._base.old
+            if manifest.name and written_identity(manifest) not in given and not f"{manifest.file}/".startswith(unread)
         }
-        return [(each, "DELETE") for each in self._base.removed_everywhere(removed.values())] if removed else []
+        return [(manifest, "DELETE") for manifest in self._base.removed_everywhere(removed.values())] if removed else []
 
     def is_judged(self, manifest: Manifest, operation: str = "") -> bool:
         """Return whether a request is judged: with ``--changed-since`` only changes are."""
@@ -169,16 +169,16 @@ def _boundary(folder: Path) -> str:
 def together(parts: Sequence[Manifests]) -> Manifests:
     """Return everything that was read, in the order of the parts."""
     return Manifests(
-        objects=[each for part in parts for each in part.objects],
+        objects=[manifest for part in parts for manifest in part.objects],
         skipped=sum(part.skipped for part in parts),
-        problems=[each for part in parts for each in part.problems],
-        unread=[each for part in parts for each in part.unread],
+        problems=[problem for part in parts for problem in part.problems],
+        unread=[missing for part in parts for missing in part.unread],
     )
 
 
-def _or_ignored(problem: Problem) -> Problem:
-    """Return the problem of a whole document in a folder, and say how to leave its file out."""
-    if problem.field:
+def _or_ignored(problem: Problem, in_folders: Container[str]) -> Problem:
+    """Return the problem. If it is of a whole document in a folder, say how to leave the file out."""
+    if problem.field or problem.file not in in_folders:
         return problem
     return replace(problem, text=f"{problem.text}; or leave the file out with --ignore")
 
@@ -188,12 +188,10 @@ _NOT_APPLIED: Final = frozenset({API_VERSION.partition("/")[0], KUSTOMIZE_GROUP}
 
 def read_objects(sources: Iterable[ManifestFile]) -> Manifests:
     """Return the objects of the sources, without policies and kustomizations."""
-    found = Manifests()
-    read_manifest_files(sources, found)
-    objects = [each for each in found.objects if each.group not in _NOT_APPLIED]
-    found.skipped += len(found.objects) - len(objects)
-    found.objects = objects
-    return found
+    manifests = Manifests()
+    read_manifest_files(sources, manifests)
+    objects = [manifest for manifest in manifests.objects if manifest.group not in _NOT_APPLIED]
+    return replace(manifests, objects=objects, skipped=manifests.skipped + len(manifests.objects) - len(objects))
 
 
 _LISTED: Final = 5

@@ -89,7 +89,7 @@ class Judge:
         self._user = user
         self._unknown_templates = UnknownTemplates(index)
         self._passed: dict[Resource, bool] = {}
-        self._before = {identity_of(each, self._namespace(each)): each for each in before}
+        self._before = {identity_of(manifest, self._namespace(manifest)): manifest for manifest in before}
 
     def judge(self, manifest: Manifest, *, is_stored: bool = False) -> Judgement:
         """Judge one object. ``is_stored``: the cluster has it as it is."""
@@ -102,7 +102,7 @@ class Judge:
                 judged = replace(judged, findings=(*judged.findings, *filter(None, (nameless, note))))
         if not isinstance(manifest, ListedPool):
             return judged
-        findings = (replace(each, field=manifest.written_field(each.field)) for each in judged.findings)
+        findings = (replace(finding, field=manifest.written_field(finding.field)) for finding in judged.findings)
         return replace(judged, findings=tuple(findings))
 
     def _judge(self, manifest: Manifest, resource: Resource, is_stored: bool) -> Judgement:  # noqa: FBT001 - private
@@ -284,17 +284,17 @@ def _unchanged(value: Any, before: Any) -> Any:
     if not isinstance(value, dict) or not isinstance(before, dict):
         return value
     same = before.keys() - TEXTS
-    return {key: _unchanged(each, before[key]) if key in same else each for key, each in value.items()}
+    return {key: _unchanged(member, before[key]) if key in same else member for key, member in value.items()}
 
 
 def _without_empty(value: Any) -> Any:
     """Return the value without members that are zero or empty, except in a mapping of texts."""
     if isinstance(value, list):
-        return [_without_empty(each) for each in value]
+        return [_without_empty(item) for item in value]
     if not isinstance(value, dict):
         return value
-    members = ((key, each if key in TEXTS else _without_empty(each)) for key, each in value.items())
-    return {key: each for key, each in members if each}
+    members = ((key, member if key in TEXTS else _without_empty(member)) for key, member in value.items())
+    return {key: member for key, member in members if member}
 
 
 def _apply(value: dict[str, Any], operations: Iterable[Operation]) -> list[Operation]:
@@ -312,7 +312,7 @@ def as_written(operations: tuple[Operation, ...], manifest: Manifest) -> tuple[d
     if not operations:
         return ()
     fitting = _apply(msgspec.json.decode(_raw(manifest.value)), operations)
-    return tuple({**each.as_json(), "path": pointer(manifest.path) + each.path} for each in fitting)
+    return tuple({**operation.as_json(), "path": pointer(manifest.path) + operation.path} for operation in fitting)
 
 
 def _with_parents(operation: Operation, value: Any) -> Operation:

@@ -35,17 +35,20 @@ class ResourceKinds:
 
     def __init__(self, bundle: Bundle, manifests: Iterable[Manifest], given: Iterable[Resource] = ()) -> None:
         workloads = bundle.index.workloads.values()
-        crds = (each.value for each in manifests if (each.group, each.kind) == (CRD_GROUP, CRD_KIND))
+        crds = (manifest.value for manifest in manifests if (manifest.group, manifest.kind) == (CRD_GROUP, CRD_KIND))
         self._known = {
-            (each.group, each.kind): each
-            for each in (
+            (resource.group, resource.kind): resource
+            for resource in (
                 *pool_resources(bundle.providers.values()),
-                *(Resource(each.group, each.kind, each.resource, namespaced=each.namespaced) for each in workloads),
+                *(
+                    Resource(workload.group, workload.kind, workload.resource, namespaced=workload.namespaced)
+                    for workload in workloads
+                ),
                 *filter(None, map(resource_of_crd, crds)),
                 *given,
             )
         }
-        self._workloads = {each.kind: f"{each.group}/..." for each in workloads if each.group}
+        self._workloads = {workload.kind: f"{workload.group}/..." for workload in workloads if workload.group}
         self._readers = bundle.readers
         self._replaced = {(reader.group, old): reader for reader in bundle.readers for old in reader.replaces}
 
@@ -61,12 +64,12 @@ class ResourceKinds:
         In the core group: that of a workload, or those of node pools of this kind, if possible with the fields that the
         object has. In another group: that of a node pool of this kind whose group is much like it.
         """
-        readers = [each for each in self._readers if each.kind == manifest.kind]
+        readers = [reader for reader in self._readers if reader.kind == manifest.kind]
         if manifest.group:
-            close = get_close_matches(manifest.group, {each.group for each in readers}, n=1, cutoff=_ALIKE)
-            return sorted({f"{each.group}/{each.versions[0]}" for each in readers if each.group in close})
-        fitting = [each for each in readers if each.capacity_query(manifest.value)] or readers
-        if pools := {f"{each.group}/{each.versions[0]}" for each in fitting}:
+            close = get_close_matches(manifest.group, {reader.group for reader in readers}, n=1, cutoff=_ALIKE)
+            return sorted({f"{reader.group}/{reader.versions[0]}" for reader in readers if reader.group in close})
+        fitting = [reader for reader in readers if reader.capacity_query(manifest.value)] or readers
+        if pools := {f"{reader.group}/{reader.versions[0]}" for reader in fitting}:
             return sorted(pools)
         return [self._workloads[manifest.kind]] if manifest.kind in self._workloads else []
 
@@ -92,7 +95,7 @@ class ResourceKinds:
 
     def pools(self, kind: str) -> list[str]:
         """Return the apiVersions of node pools of this kind."""
-        return sorted({f"{each.group}/{each.versions[0]}" for each in self._readers if each.kind == kind})
+        return sorted({f"{reader.group}/{reader.versions[0]}" for reader in self._readers if reader.kind == kind})
 
 
 Path = tuple[str | int, ...]
@@ -113,10 +116,10 @@ class UnknownTemplates:
     """The finder of pod templates that no policy looks at, in objects of unknown kinds."""
 
     def __init__(self, index: Index) -> None:
-        rules = (rule for each in index.policies for rule in (each.mutator, each.validator) if rule is not None)
+        rules = (rule for policy in index.policies for rule in (policy.mutator, policy.validator) if rule is not None)
         concern = concern_of(rules, "", "pods")
         self._keys: Mapping[str, Keys] = {"labels": concern.labels, "annotations": concern.annotations}
-        self._known = {(each.group, each.kind) for each in index.workloads.values()}
+        self._known = {(workload.group, workload.kind) for workload in index.workloads.values()}
 
     def finding(self, manifest: Manifest, resource: Resource | None) -> Finding | None:
         """Return the finding for the first pod template with a key that concerns a policy, or None."""
@@ -149,12 +152,12 @@ class UnknownTemplates:
         for _ in range(SEARCHED_AT_MOST):
             if not waiting:
                 return
-            path, each = waiting.popleft()
-            inside: Iterable[tuple[str | int, Any]] = enumerate(each) if isinstance(each, list) else each.items()
-            spec = each.get("spec") if path and isinstance(each, dict) else None
+            path, branch = waiting.popleft()
+            inside: Iterable[tuple[str | int, Any]] = enumerate(branch) if isinstance(branch, list) else branch.items()
+            spec = branch.get("spec") if path and isinstance(branch, dict) else None
             if isinstance(spec, dict) and not _OF_PODS.isdisjoint(spec):
                 for member, keys in self._keys.items():
-                    yield from ((path, member, key) for key in mapping(each, "metadata", member) if key in keys)
+                    yield from ((path, member, key) for key in mapping(branch, "metadata", member) if key in keys)
             waiting.extend(((*path, step), inner) for step, inner in inside if isinstance(inner, dict | list))
 
 

@@ -72,7 +72,7 @@ def read_live(options: JudgingOptions, objects: Sequence[Manifest], bundle: Bund
 def applied(view: ClusterView, objects: Iterable[Manifest], providers: Mapping[str, Provider]) -> ClusterView:
     """Return the cluster after these objects have been applied to it."""
     given = view_of(objects, providers, complete=True, offline=False)
-    kubelets = [each for each in (view.oldest_kubelet, given.oldest_kubelet) if each is not None]
+    kubelets = [kubelet for kubelet in (view.oldest_kubelet, given.oldest_kubelet) if kubelet is not None]
     return replace(
         view,
         pools=None if view.pools is None else merge_pools(view.pools, given.pools or ()),
@@ -92,10 +92,10 @@ def _budgets(view: ClusterView, given: ClusterView) -> dict[str, tuple[Disruptio
     """Return the budgets of the cluster, replaced by given ones of the same name, or None if they are unknown."""
     if view.budgets is None or given.budgets is None:
         return None
-    found = {namespace: {each.name: each for each in budgets} for namespace, budgets in view.budgets.items()}
+    merged = {namespace: {budget.name: budget for budget in budgets} for namespace, budgets in view.budgets.items()}
     for namespace, budgets in given.budgets.items():
-        found.setdefault(namespace, {}).update((each.name, each) for each in budgets)
-    return {namespace: tuple(each.values()) for namespace, each in found.items()}
+        merged.setdefault(namespace, {}).update((budget.name, budget) for budget in budgets)
+    return {namespace: tuple(by_name.values()) for namespace, by_name in merged.items()}
 
 
 async def _read(
@@ -104,19 +104,19 @@ async def _read(
     budgets = any(policy.needs.budgets for policy in bundle.policies)
     reading = await read_cluster(api, bundle.providers, budgets=budgets, seconds=_ANSWER)
     problems = [Problem(str(options.kubeconfig), 0, 0, "", text) for text in reading.problems]
-    sent = [_sent(each, kinds.resource(each), api.namespace or DEFAULT_NAMESPACE) for each in objects]
+    sent = [_sent(manifest, kinds.resource(manifest), api.namespace or DEFAULT_NAMESPACE) for manifest in objects]
     stored: list[Manifest | None] = [None] * len(sent)
     if options.operation != "CREATE":
         stored = await _find(api, sent, bundle, kinds, problems)
     if options.operation == "DELETE":
-        sent = [in_cluster or each for each, in_cluster in zip(sent, stored, strict=True)]
+        sent = [in_cluster or manifest for manifest, in_cluster in zip(sent, stored, strict=True)]
     return Live(
         view=reading.view,
         requests=[
-            (each, options.operation or ("CREATE" if found is None else "UPDATE"))
-            for each, found in zip(sent, stored, strict=True)
+            (manifest, options.operation or ("CREATE" if current is None else "UPDATE"))
+            for manifest, current in zip(sent, stored, strict=True)
         ],
-        stored=[each for each in stored if each is not None],
+        stored=[manifest for manifest in stored if manifest is not None],
         problems=problems,
     )
 

@@ -43,8 +43,8 @@ def judging_options(namespace: Namespace) -> JudgingOptions:
             "policies": [
                 policies_path(path if path == SHIPPED_WORD else _from_here(file, path)) for path in written.policies
             ],
-            "state": [_from_here(file, each) for each in written.state],
-            "ignore": [normpath(each) for each in written.ignore],
+            "state": [_from_here(file, path) for path in written.state],
+            "ignore": [normpath(glob) for glob in written.ignore],
         }
         project = written.model_copy(update=paths)
     for field in ProjectFile.model_fields:
@@ -57,12 +57,12 @@ def folder_of(options: JudgingOptions) -> Path:
     """Return the folder of the first path that is named."""
     named = [path for path in (*options.paths, *options.kustomize, *options.helm) if path != STDIN]
     first = Path(os.path.abspath(named[0] if named else "."))  # noqa: PTH100 - `..` is to be gone
-    return next(each for each in (first, *first.parents) if each.is_dir())
+    return next(parent for parent in (first, *first.parents) if parent.is_dir())
 
 
 def _find(folder: Path) -> Path | None:
     """Return the project file in the folder or the next one above it, up to the root of the Git repository."""
-    return next((each / FILE for each in within_repository(folder) if os.path.lexists(each / FILE)), None)
+    return next((parent / FILE for parent in within_repository(folder) if os.path.lexists(parent / FILE)), None)
 
 
 def repository_of(folder: Path) -> str:
@@ -89,8 +89,8 @@ def _problem_with(path: str, folder: Path, root: str) -> str:
         return f"there is no {path!r} next to this file; paths are relative to it"
     if not (file.is_file() or file.is_dir()):
         return f"{path!r} is neither a regular file nor a folder; name one"
-    links = (each for each in files_below(file) if is_named_like_policy(each) and each.is_symlink())
-    if link := next((each for each in links if _leads_out(each, root)), None):
+    links = (entry for entry in files_below(file) if is_named_like_policy(entry) and entry.is_symlink())
+    if link := next((link for link in links if _leads_out(link, root)), None):
         return f"{path!r} holds {link.relative_to(file)}, a link out of this repository; remove it"
     return ""
 

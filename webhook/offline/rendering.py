@@ -107,13 +107,13 @@ class Rendering:
         except DocumentError as error:
             return f"line {error.line} of its output: {error.problem}; {error.fix}"
         placed, text, end, template = [], data.decode("utf-8-sig"), 0, ""
-        for each in documents:
-            for found in _TEMPLATE.finditer(text, end, each.begin):
-                template = found[1]
-            end = each.begin + len(each.source)
-            origin = template if root.is_chart else _take_origin(each)
+        for document in documents:
+            for match in _TEMPLATE.finditer(text, end, document.begin):
+                template = match[1]
+            end = document.begin + len(document.source)
+            origin = template if root.is_chart else _take_origin(document)
             file = os.path.normpath(Path(root.folder if root.is_chart else os.path.realpath(home), origin))
-            placed.append(self._placed(root, each, file))
+            placed.append(self._placed(root, document, file))
         return placed
 
     def _run(self, root: Root, home: str) -> bytes:
@@ -183,8 +183,8 @@ class Rendering:
             except (OSError, DocumentError):
                 self._files[file] = []
         kind, name = _kind_and_name(value)
-        alike = ((each, *_kind_and_name(each.value)) for each in self._files[file])
-        named = [(len(its), each) for each, of, its in alike if of == kind and its in name]
+        alike = ((document, *_kind_and_name(document.value)) for document in self._files[file])
+        named = [(len(base), document) for document, of_kind, base in alike if of_kind == kind and base in name]
         return max(named, key=itemgetter(0), default=(0, None))[1]
 
 

@@ -35,7 +35,7 @@ Key = TypeVar("Key")
 
 TEAM: Final = "team"
 PART_OF: Final = "app.kubernetes.io/part-of"
-NOBODY: Final = "(none)"
+NO_NAME: Final = "(none)"
 _CHECKOUTS: Final = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 """Variables in which GitHub and GitLab name the folder of the repository."""
 
@@ -144,12 +144,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def results(self) -> list[Result]:
         """Return all findings, in the order of the objects."""
-        return [result for each in self.objects for result in each.results]
+        return [result for report in self.objects for result in report.results]
 
     @property
     def patched(self) -> list[ObjectReport]:
         """Return the objects that the webhook would change."""
-        return [each for each in self.objects if each.patch]
+        return [report for report in self.objects if report.patch]
 
     @property
     def summary(self) -> dict[str, int]:
@@ -165,7 +165,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def paths(self) -> dict[str, str]:
         """Return the path in the repository of each file that the report names."""
-        return repository_paths(each.file for said in (self.results, self.unreadable, self.warnings) for each in said)
+        return repository_paths(item.file for items in (self.results, self.unreadable, self.warnings) for item in items)
 
 
 def report_of(
@@ -181,15 +181,15 @@ def report_of(
 ) -> Report:
     """Return the report on these objects, with the warnings about its policies."""
     about_policies = (
-        msgspec.structs.replace(each, text=each.text.removeprefix("warning: "))
-        for each in warnings(bundle, utc_now().date())
+        msgspec.structs.replace(warning, text=warning.text.removeprefix("warning: "))
+        for warning in warnings(bundle, utc_now().date())
     )
     return Report(
         objects=objects,
         fine=fine,
         skipped=skipped,
         unreadable=sorted(problems),
-        kinds={each.name: each.kind for each in bundle.documents if each.is_policy},
+        kinds={document.name: document.kind for document in bundle.documents if document.is_policy},
         not_rendered=len(not_rendered),
         warnings=[*about_policies, *not_rendered],
         fail_on=options.fail_on,
@@ -237,7 +237,7 @@ def _results(manifest: Manifest, judgement: Judgement) -> Iterator[Result]:
 
 def _cut_off(judgement: Judgement, judged: Judgements) -> Iterator[ReclaimTimeline]:
     timelines = () if judgement.trace is None else reclaims(judgement.trace, judged.bundle, judged.view)
-    return (each for each in timelines if isinstance(each, ReclaimTimeline) and not each.fits)
+    return (timeline for timeline in timelines if isinstance(timeline, ReclaimTimeline) and not timeline.fits)
 
 
 def team_of(labels: Mapping[str, str], namespace_labels: Mapping[str, str], namespace: str) -> str:
@@ -246,11 +246,11 @@ def team_of(labels: Mapping[str, str], namespace_labels: Mapping[str, str], name
     The label ``team``, in a domain (``example.com/team``) or in none, of the object or else of its namespace; without
     it ``app.kubernetes.io/part-of`` of the object; without that the namespace.
     """
-    for found in (labels, namespace_labels):
-        for key in sorted(found):
-            if key.rpartition("/")[2] == TEAM and found[key]:
-                return found[key]
-    return labels.get(PART_OF) or namespace or NOBODY
+    for label_set in (labels, namespace_labels):
+        for key in sorted(label_set):
+            if key.rpartition("/")[2] == TEAM and label_set[key]:
+                return label_set[key]
+    return labels.get(PART_OF) or namespace or NO_NAME
 
 
 def title_of(thing: Result | ObjectReport | ReclaimRisk) -> str:
@@ -282,14 +282,14 @@ def problem_members(problem: Problem) -> dict[str, Any]:
 
 def without_empty(members: Mapping[str, T]) -> dict[str, T]:
     """Return the members that are not empty."""
-    return {key: each for key, each in members.items() if each}
+    return {key: member for key, member in members.items() if member}
 
 
 def alike(things: Iterable[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
     """Group things by a key, in their order."""
     groups: dict[Key, list[T]] = {}
-    for each in things:
-        groups.setdefault(key(each), []).append(each)
+    for thing in things:
+        groups.setdefault(key(thing), []).append(thing)
     return groups
 
 
@@ -322,6 +322,6 @@ def repository_paths(files: Iterable[str]) -> dict[str, str]:
 
 def _root(folder: Path) -> Path:
     checkouts = [Path(os.environ[name]) for name in _CHECKOUTS if os.environ.get(name)]
-    named_there = [each for each in checkouts if folder.is_relative_to(each)]
-    found = [each for each in (*named_there, folder, *folder.parents) if (each / ".git").exists()]
-    return [*found, *named_there, Path.cwd()][0]
+    named_there = [checkout for checkout in checkouts if folder.is_relative_to(checkout)]
+    repositories = [parent for parent in (*named_there, folder, *folder.parents) if (parent / ".git").exists()]
+    return [*repositories, *named_there, Path.cwd()][0]

@@ -172,60 +172,60 @@ class Session:
             case.context.view,
         )
 
-    def summary(self, found: Manifests) -> Manifests:
+    def summary(self, manifests: Manifests) -> Manifests:
         """Return what was read, without the objects that say nothing about others.
 
         With ``--against`` their names stay: an object that no file has is deleted.
         """
         return replace(
-            found,
+            manifests,
             objects=[
-                each if each.kind in self._telling else each.named
-                for each in found.objects
-                if each.kind in self._telling or self._options.against is not None
+                manifest if manifest.kind in self._telling else manifest.named
+                for manifest in manifests.objects
+                if manifest.kind in self._telling or self._options.against is not None
             ],
         )
 
-    def judge(self, found: Manifests) -> Judgements:
+    def judge(self, manifests: Manifests) -> Judgements:
         """Judge everything that was read."""
-        case = self.prepare(found)
-        requests = self.inputs.requests(found.objects) if case.live is None else case.live.requests
+        case = self.prepare(manifests)
+        requests = self.inputs.requests(manifests.objects) if case.live is None else case.live.requests
         judged = self.judge_requests([*requests, *case.removals], case)
         return replace(judged, problems=[*case.problems, *judged.problems])
 
-    def prepare(self, found: Manifests) -> Case:
+    def prepare(self, manifests: Manifests) -> Case:
         """Return what the objects are judged against, given all of them or the summary of all."""
         options, state = self._options, self._state.objects
-        problems = [*self.inputs.problems, *self._state.problems, *found.problems]
-        unread = [*(Unread(each.file) for each in self.inputs.problems), *found.unread, *self._state.unread]
-        problems += list_problems([*state, *found.objects], self.bundle.providers.values())
-        kinds = ResourceKinds(self.bundle, [*state, *found.objects])
+        problems = [*self.inputs.problems, *self._state.problems, *manifests.problems]
+        unread = [*(Unread(problem.file) for problem in self.inputs.problems), *manifests.unread, *self._state.unread]
+        problems += list_problems([*state, *manifests.objects], self.bundle.providers.values())
+        kinds = ResourceKinds(self.bundle, [*state, *manifests.objects])
         live = None
         if options.kubeconfig is None:
-            view = self._view([kinds.as_meant(each) for each in found.objects])
+            view = self._view([kinds.as_meant(manifest) for manifest in manifests.objects])
         else:
             from webhook.offline.live_state import applied, read_live
 
-            live = read_live(options, found.objects, self.bundle, kinds)
+            live = read_live(options, manifests.objects, self.bundle, kinds)
             problems += live.problems
-            view = applied(live.view, [*state, *(each for each, _ in live.requests)], self.bundle.providers)
-        if any(each.may_hold({disruption.KIND}) for each in unread):
+            view = applied(live.view, [*state, *(manifest for manifest, _ in live.requests)], self.bundle.providers)
+        if any(missing.may_hold({disruption.KIND}) for missing in unread):
             view = replace(view, budgets=None)
-        pool_kinds = {(each.group, each.kind) for each in pool_resources(self.bundle.providers.values())}
+        pool_kinds = {(resource.group, resource.kind) for resource in pool_resources(self.bundle.providers.values())}
         showing = {kind for _, kind in pool_kinds}
         if not view.pools:  # Nodes stand for pools where none is declared.
             showing.add("Node")
-        unread = [each for each in unread if each.may_hold(showing)]
+        unread = [missing for missing in unread if missing.may_hold(showing)]
         view = _with_unknown_pools(view, partial=options.partial, unread=unread)
-        pools = [each for each in found.objects if (each.group, each.kind) in pool_kinds and each.name]
+        pools = [pool for pool in manifests.objects if (pool.group, pool.kind) in pool_kinds and pool.name]
         return Case(
             context=self._context.seeing(view, options.kubernetes_version),
-            definitions=[each for each in found.objects if each.kind == CRD_KIND],
+            definitions=[manifest for manifest in manifests.objects if manifest.kind == CRD_KIND],
             duplicate=duplicated(pools, filter(self.inputs.is_judged, pools)),
-            removals=self.inputs.removals(found),
+            removals=self.inputs.removals(manifests),
             live=live,
             problems=problems,
-            skipped=self.inputs.skipped + found.skipped,
+            skipped=self.inputs.skipped + manifests.skipped,
         )
 
     def judge_requests(self, requests: Iterable[tuple[Manifest, str]], case: Case) -> Judgements:
@@ -235,21 +235,21 @@ class Session:
         kinds = ResourceKinds(self.bundle, [*state, *case.definitions])
         judges: dict[str, Judge] = {}
         judged = []
-        for each, operation in requests:
-            if not self.inputs.is_judged(each, operation):
+        for manifest, operation in requests:
+            if not self.inputs.is_judged(manifest, operation):
                 continue
             if operation not in judges:
                 judges[operation] = Judge(
                     self.bundle.index, kinds, case.context, operation=operation, user=self._user, before=before
                 )
-            judgement = judges[operation].judge(each, is_stored=self.inputs.is_stored(each))
+            judgement = judges[operation].judge(manifest, is_stored=self.inputs.is_stored(manifest))
             if self.inputs.is_removed(operation):
                 judgement = _noted(judgement, "The files no longer contain it: merging deletes it.")
-            elif isinstance(each.document, Rendered):
-                judgement = _noted(judgement, f"In the output of `{each.document.command}`.")
-            if case.duplicate and case.duplicate[:2] == (written_identity(each), place_of(each)):
+            elif isinstance(manifest.document, Rendered):
+                judgement = _noted(judgement, f"In the output of `{manifest.document.command}`.")
+            if case.duplicate and case.duplicate[:2] == (written_identity(manifest), place_of(manifest)):
                 judgement = replace(judgement, findings=(*judgement.findings, case.duplicate[2]))
-            judged.append((each, judgement))
+            judged.append((manifest, judgement))
         problems = [judgement.problem for _, judgement in judged if judgement.problem is not None]
         return Judged(self.bundle, judged, problems, case.skipped, case.context.view)
 
@@ -267,7 +267,7 @@ class Session:
 
 def _noted(judgement: Judgement, note: str) -> Judgement:
     """Return the judgement with a note in each finding."""
-    findings = tuple(replace(each, detail=f"{note}\n{each.detail}".rstrip()) for each in judgement.findings)
+    findings = tuple(replace(finding, detail=f"{note}\n{finding.detail}".rstrip()) for finding in judgement.findings)
     return replace(judgement, findings=findings)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from webhook.base.terminal import Line
     from webhook.model.decision import Finding
-    from webhook.offline.explanation import Explanation, PolicyVerdict, PoolReading, Said
+    from webhook.offline.explanation import Explanation, PolicyVerdict, PoolReading, Reason
     from webhook.reclaim.timeline import Lane, NoTimeline, SpanName
 
 _wrap = partial(textwrap.wrap, width=92, break_on_hyphens=False, break_long_words=False)
@@ -51,7 +51,7 @@ def _lines(explained: Iterable[Explanation]) -> Iterator[Line]:
 def _object(explained: Explanation) -> Iterator[Line]:
     operation = f"  {explained.operation}" if explained.operation else ""
     yield [(printable(explained.title), "bold underline"), (f"  {explained.file}:{explained.line}{operation}", _QUIET)]
-    sections = [_said(note, "") for note in explained.notes] + list(map(_verdict, explained.verdicts))
+    sections = [_steps(note, "") for note in explained.notes] + list(map(_verdict, explained.verdicts))
     if explained.others:
         sections.append(_wrapped(others_of(explained), "", _QUIET))
     if explained.pool is not None:
@@ -75,8 +75,8 @@ def _verdict(verdict: PolicyVerdict) -> Iterator[Line]:
         (verdict.policy, "bold" if verdict.word in _STYLES else ""),
         (f"  {verdict.about}", _QUIET),
     ]
-    for said in verdict.said:
-        yield from _said(said, _INDENT)
+    for reason in verdict.reasons:
+        yield from _steps(reason, _INDENT)
     for addition in verdict.additions:
         lines = f"+ {as_field(addition.field, addition.value)}".split("\n")
         yield from ([(f"{_INDENT}{printable(line)}", "cyan")] for line in lines)
@@ -84,11 +84,11 @@ def _verdict(verdict: PolicyVerdict) -> Iterator[Line]:
         yield from _finding(finding)
 
 
-def _said(said: Said, indent: str) -> Iterator[Line]:
-    if said.where:
-        yield [(f"{indent}{printable(said.where)}:", _QUIET)]
-    for step in said.steps:
-        yield from _wrapped(step, indent + "  " * bool(said.where), _QUIET)
+def _steps(reason: Reason, indent: str) -> Iterator[Line]:
+    if reason.where:
+        yield [(f"{indent}{printable(reason.where)}:", _QUIET)]
+    for step in reason.steps:
+        yield from _wrapped(step, indent + "  " * bool(reason.where), _QUIET)
 
 
 def _finding(finding: Finding) -> Iterator[Line]:

@@ -245,5 +245,6 @@ def silent_policies(manifest: Manifest, judgement: Judgement, index: Index, name
         if not verdict.findings and not verdict.additions:
             # Of a policy that skips or exempts the object the last step says why.
             last = slice(-1, None) if verdict.word in {SKIPS, EXEMPTS, OVERRIDDEN} else slice(None)
-            said = (": ".join(filter(None, (each.where, "; ".join(each.steps[last])))) for each in verdict.said)
-            yield f"{policy.name} {verdict.word}: {'; '.join(said) or of_all}".removesuffix(": ")
+            pairs = ((reason.where, "; ".join(reason.steps[last])) for reason in verdict.reasons)
+            reasons = "; ".join(": ".join(filter(None, pair)) for pair in pairs)
+            yield f"{policy.name} {verdict.word}: {reasons or of_all}".removesuffix(": ")

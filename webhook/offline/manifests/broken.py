@@ -56,7 +56,7 @@ def kinds_in(data: bytes) -> frozenset[str] | None:
     if len(data) > DOCUMENT_LIMITS.size:
         return None
     try:
-        kinds = frozenset(each[1] for each in _KIND.finditer(data.decode()))
+        kinds = frozenset(match[1] for match in _KIND.finditer(data.decode()))
     except UnicodeDecodeError:
         return None
     return None if "" in kinds else kinds

@@ -9,7 +9,7 @@ import os
 import stat
 import sys
 from pathlib import Path
-from posixpath import dirname
+from posixpath import dirname, realpath
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -82,8 +82,8 @@ class ManifestFiles(msgspec.Struct):
 
     def leave_out(self, rendered: Collection[str]) -> None:
         """Leave out the files that were read to render others, by their real paths, except files that were given."""
-        self.files = [each for each in self.files if not each.in_folder or os.path.realpath(each.file) not in rendered]
-        self.left_to_others = [each for each in self.left_to_others if os.path.realpath(each) not in rendered]
+        self.files = [source for source in self.files if not source.in_folder or realpath(source.file) not in rendered]
+        self.left_to_others = [name for name in self.left_to_others if realpath(name) not in rendered]
 
 
 class Ignored(msgspec.Struct, frozen=True):
@@ -111,8 +111,8 @@ class Ignored(msgspec.Struct, frozen=True):
             return False
         base = Path(self.folder or Path.cwd())
         whole = Path(os.path.abspath(path))  # noqa: PTH100 - a link stays one
-        inside = (each for each in (whole, *whole.parents) if each != base and each.is_relative_to(base))
-        return any(self.covers(each, each.parent) for each in (path, *(Path(os.path.relpath(each)) for each in inside)))
+        inside = (parent for parent in (whole, *whole.parents) if parent != base and parent.is_relative_to(base))
+        return any(self.covers(place, place.parent) for place in (path, *map(Path, map(os.path.relpath, inside))))
 
 
 def find_manifest_files(paths: Iterable[str | Path], ignored: Ignored) -> ManifestFiles:
@@ -120,82 +120,82 @@ def find_manifest_files(paths: Iterable[str | Path], ignored: Ignored) -> Manife
 
     Where a file is found by its own name too, it goes by that: it is what Git knows, and where a reviewer looks.
     """
-    found = ManifestFiles()
+    manifest_files = ManifestFiles()
     files: dict[Hashable, ManifestFile] = {}
-    for identity, source in _files(paths, ignored, found):
+    for identity, source in _files(paths, ignored, manifest_files):
         first = files.setdefault(identity, source)
         if first is not source and Path(first.file).is_symlink() and not Path(source.file).is_symlink():
             del files[identity]
             files[identity] = replace(source, in_folder=source.in_folder and first.in_folder)
-    patches = patches_of(_kustomizations_above(found.folders))
-    for each in files.values():
-        if patches and os.path.realpath(each.file) in patches:
-            found.left_to_others.append(each.file)
+    patches = patches_of(_kustomizations_above(manifest_files.folders))
+    for source in files.values():
+        if patches and realpath(source.file) in patches:
+            manifest_files.left_to_others.append(source.file)
         else:
-            found.files.append(each)
-    return found
+            manifest_files.files.append(source)
+    return manifest_files
 
 
 def _files(
-    paths: Iterable[str | Path], ignored: Ignored, found: ManifestFiles
+    paths: Iterable[str | Path], ignored: Ignored, manifest_files: ManifestFiles
 ) -> Iterator[tuple[Hashable, ManifestFile]]:
     for text in map(str, paths):
         path = Path(text)
         if text != STDIN and ignored.covers_given(path):
             continue
         if path.is_dir():
-            yield from _below(path, ignored, found)
+            yield from _below(path, ignored, manifest_files)
         elif text == STDIN:
             data = sys.stdin.buffer.read(DOCUMENT_LIMITS.size + 1)
             yield text, ManifestFile(text, size=len(data), data=data)
         elif path.is_file():
             status = path.stat()
-            found.folders |= {os.path.realpath(path.parent), dirname(os.path.realpath(path))}
+            manifest_files.folders |= {realpath(path.parent), dirname(realpath(path))}
             yield (status.st_dev, status.st_ino), ManifestFile(text, size=status.st_size)
         else:  # a pipe that somebody named is read: `check <(helm template chart/)`
             yield text, ManifestFile(text)
 
 
-def _below(top: Path, ignored: Ignored, found: ManifestFiles) -> Iterator[tuple[Hashable, ManifestFile]]:
-    real = os.path.realpath(top)
+def _below(top: Path, ignored: Ignored, manifest_files: ManifestFiles) -> Iterator[tuple[Hashable, ManifestFile]]:
+    real = realpath(top)
     below = [str(top)]
     while below:
         folder = below.pop()
         try:
             with os.scandir(folder) as listing:
-                entries = sorted(listing, key=lambda each: each.name)
+                entries = sorted(listing, key=lambda entry: entry.name)
         except OSError as error:
-            found.problems.append(unreadable(folder, error))
+            manifest_files.problems.append(unreadable(folder, error))
             continue
-        folders = [each for each in entries if _is_folder(each) and is_wanted(Path(each.path), top, ignored)]
+        folders = [entry for entry in entries if _is_folder(entry) and is_wanted(Path(entry.path), top, ignored)]
         for link in filter(os.DirEntry.is_symlink, folders):
-            if not Path(os.path.realpath(link)).is_relative_to(real):  # else it is read where it is
-                found.left_out.append(Path(link))
-        below += (_shown(each) for each in reversed(folders) if not each.is_symlink())
+            if not Path(realpath(link)).is_relative_to(real):  # else it is read where it is
+                manifest_files.left_out.append(Path(link))
+        below += (_shown(entry) for entry in reversed(folders) if not entry.is_symlink())
         files = [
-            each for each in entries if not _is_folder(each) and (_is_manifest(each.name) or each.name in _RENDERABLE)
+            file for file in entries if not _is_folder(file) and (_is_manifest(file.name) or file.name in _RENDERABLE)
         ]
         if ignored.globs:
-            files = [each for each in files if not ignored.covers(Path(each.path), top)]
-        found.renderable += (_shown(each) for each in files if each.name in _RENDERABLE)
-        files = [each for each in files if _is_manifest(each.name)]
+            files = [file for file in files if not ignored.covers(Path(file.path), top)]
+        manifest_files.renderable += (_shown(file) for file in files if file.name in _RENDERABLE)
+        files = [file for file in files if _is_manifest(file.name)]
         if files and holds_helm_templates(Path(folder).absolute(), Path.is_file):
-            found.left_to_others += map(_shown, files)
+            manifest_files.left_to_others += map(_shown, files)
         elif files:
-            yield from _inside(folder, files, found)
+            yield from _inside(folder, files, manifest_files)
 
 
 def _inside(
-    folder: str, files: list[os.DirEntry[str]], found: ManifestFiles
+    folder: str, files: list[os.DirEntry[str]], manifest_files: ManifestFiles
 ) -> Iterator[tuple[Hashable, ManifestFile]]:
     links = filter(os.DirEntry.is_symlink, files)
-    found.folders |= {os.path.realpath(folder), *(dirname(os.path.realpath(each)) for each in links)}
+    manifest_files.folders |= {realpath(folder), *(dirname(realpath(link)) for link in links)}
     for file in files:
         try:
             status = file.stat()
         except OSError as error:
             dangling = isinstance(error, FileNotFoundError) and file.is_symlink()
-            (found.dangling if dangling else found.problems).append(unreadable(_shown(file), error))
+            (manifest_files.dangling if dangling else manifest_files.problems).append(unreadable(_shown(file), error))
             continue
         if stat.S_ISREG(status.st_mode):  # a pipe would be waited for
             yield (status.st_dev, status.st_ino), ManifestFile(_shown(file), in_folder=True, size=status.st_size)
@@ -227,14 +227,14 @@ def _is_manifest(name: str) -> bool:
 
 def holds_helm_templates(folder: Path, is_file: Callable[[Path], bool]) -> bool:
     """Return whether the folder is ``templates`` next to a ``Chart.yaml``, or below such a folder."""
-    return any(each.name == "templates" and is_file(each.parent / CHART) for each in (folder, *folder.parents))
+    return any(parent.name == "templates" and is_file(parent.parent / CHART) for parent in (folder, *folder.parents))
 
 
 def within_repository(folder: Path) -> Iterator[Path]:
     """Yield a folder and those above it, up to the root of its Git repository."""
-    for each in (folder, *folder.parents):
-        yield each
-        if (each / ".git").exists():
+    for parent in (folder, *folder.parents):
+        yield parent
+        if (parent / ".git").exists():
             return
 
 
@@ -242,11 +242,11 @@ def _kustomizations_above(folders: Iterable[str]) -> Iterator[tuple[str, bytes]]
     """Yield the path and the content of each kustomization in these folders and above them, within their repository."""
     seen: set[str] = set()
     for folder in folders:
-        for each in within_repository(Path(folder)):
-            if str(each) in seen:
+        for parent in within_repository(Path(folder)):
+            if str(parent) in seen:
                 break
-            seen.add(str(each))
-            for file in (each / name for name in KUSTOMIZATIONS):
+            seen.add(str(parent))
+            for file in (parent / name for name in KUSTOMIZATIONS):
                 try:
                     yield str(file), read_file(file)
                 except OSError:  # nearly always: it is not there

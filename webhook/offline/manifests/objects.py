@@ -193,56 +193,56 @@ def read_manifests(paths: Iterable[str | Path]) -> Manifests:
     A path is a file, a folder (every ``*.yaml``, ``*.yml`` and ``*.json`` below), or ``-`` for standard input.
     """
     sources = find_manifest_files(paths, _NOTHING)
-    found = Manifests(skipped=len(sources.left_to_others))
+    manifests = Manifests(skipped=len(sources.left_to_others))
     for problem in (*sources.problems, *sources.dangling):
-        found.lose(problem, None)
-    read_manifest_files(sources.files, found)
-    return found
+        manifests.lose(problem, None)
+    read_manifest_files(sources.files, manifests)
+    return manifests
 
 
-def read_manifest_files(sources: Iterable[ManifestFile], found: Manifests) -> None:
+def read_manifest_files(sources: Iterable[ManifestFile], manifests: Manifests) -> None:
     """Add the objects of these files."""
     for source in sources:
-        found.lost = 0
+        manifests.lost = 0
         try:
-            _read(source, found)
+            _read(source, manifests)
         except TooManyError as error:
-            found.lost = 0
-            found.lose(Problem(escaped_name(source.file), 0, 0, "", str(error)), None)
-            if found.count > OBJECTS_AT_MOST:
+            manifests.lost = 0
+            manifests.lose(Problem(escaped_name(source.file), 0, 0, "", str(error)), None)
+            if manifests.count > OBJECTS_AT_MOST:
                 return
 
 
-def _read(source: ManifestFile, found: Manifests) -> None:
+def _read(source: ManifestFile, manifests: Manifests) -> None:
     shown = escaped_name(source.file)
     try:
         data = b"" if source.documents else source.read()
         if source.file == STDIN and not data.strip():
             text = "standard input is empty; the program before the pipe may have failed: see its errors"
-            found.lose(Problem(shown, 0, 0, "", text), None)
+            manifests.lose(Problem(shown, 0, 0, "", text), None)
             return
         documents = source.documents or read_documents(data, shown)
     except OSError as error:
-        found.lose(unreadable(source.file, error), None)
+        manifests.lose(unreadable(source.file, error), None)
         return
     except DocumentError as error:
         if source.in_folder and not names_object(data):
-            found.skipped += 1
+            manifests.skipped += 1
             return
         problem = Problem(shown, error.line, error.column, "", f"{error.problem}; {error.fix}")
-        found.lose(problem, kinds_in(data))
+        manifests.lose(problem, kinds_in(data))
         return
     for document in documents:
-        found.add_one()
+        manifests.add_one()
         if _is_object(document.value):
-            _add(document, (), document.value, "", found)
+            _add(document, (), document.value, "", manifests)
         elif source.in_folder and not _is_misspelt_object(document.value):
-            found.skipped += 1
+            manifests.skipped += 1
         else:
             text = (
                 "not a Kubernetes object, which has `apiVersion` and `kind`; remove the document or pass another file"
             )
-            found.lose(Problem(shown, *document.position(()), "", text), _kinds_of(document.value))
+            manifests.lose(Problem(shown, *document.position(()), "", text), _kinds_of(document.value))
 
 
 def _kinds_of(value: Any) -> frozenset[str] | None:
@@ -264,7 +264,7 @@ def _is_misspelt_object(value: Any) -> bool:
     return isinstance(value, dict) and "metadata" in value and {*map(str.casefold, value)} >= _FOLDED
 
 
-def _add(document: Document, path: FieldPath, value: Any, inherited: str, found: Manifests) -> None:
+def _add(document: Document, path: FieldPath, value: Any, inherited: str, manifests: Manifests) -> None:
     """Add an object, or the items of a list.
 
     ``inherited`` is what a ``PodList`` says of its items, as ``v1 Pod``.
@@ -274,24 +274,24 @@ def _add(document: Document, path: FieldPath, value: Any, inherited: str, found:
         value = {"apiVersion": api_version, "kind": kind} | value
     if not _is_object(value):
         text = "not a Kubernetes object, which has `apiVersion` and `kind`; add them or remove the item"
-        found.lose(Problem(document.file, *document.position(path), field_path(path), text), _kinds_of(value))
+        manifests.lose(Problem(document.file, *document.position(path), field_path(path), text), _kinds_of(value))
         return
     manifest = Manifest(document, path, value["apiVersion"], value["kind"], value)
     items = value.get("items")
     if manifest.kind == "List" and not isinstance(items, list | None):
         problem = manifest.problem(("items",), "is not a list; write each object as an item with `- `")
-        found.lose(problem, None)
+        manifests.lose(problem, None)
         return
     if manifest.kind.endswith("List") and isinstance(items, list | None) and "items" in value:
         kind = manifest.kind.removesuffix("List")
         for index, item in enumerate(items or ()):
-            found.add_one()
-            _add(document, (*path, "items", index), item, f"{manifest.api_version} {kind}" if kind else "", found)
+            manifests.add_one()
+            _add(document, (*path, "items", index), item, f"{manifest.api_version} {kind}" if kind else "", manifests)
         return
     if wrong := problem_with(manifest):
-        found.lose(wrong, frozenset({manifest.kind}))
+        manifests.lose(wrong, frozenset({manifest.kind}))
     else:
-        found.objects.append(manifest)
+        manifests.objects.append(manifest)
 
 
 class _Metadata(msgspec.Struct):

@@ -83,8 +83,9 @@ def view_of(
     PodDisruptionBudgets; else only if there is one among them. ``offline``: the objects are all that is known, so pools
     that describe one cluster describe this one, unless there are Nodes or a provider says which cluster this is.
     """
-    readers = {(each.any.group, each.any.kind): each for each in readers_by_resource(providers.values()).values()}
-    sizers = {(each[0].group, each[0].kind): each for each in sizers_by_resource(providers.values()).values()}
+    all_readers, all_sizers = readers_by_resource(providers.values()), sizers_by_resource(providers.values())
+    readers = {(reader.any.group, reader.any.kind): reader for reader in all_readers.values()}
+    sizers = {(same_kind[0].group, same_kind[0].kind): same_kind for same_kind in all_sizers.values()}
     pools: dict[tuple[str, ...], Pool] = {}
     sizes: dict[tuple[str, str, str], tuple[Size, ...]] = {}
     namespaces: dict[str, dict[str, str]] = {}
@@ -95,9 +96,9 @@ def view_of(
         if reader := readers.get((manifest.group, manifest.kind)):
             pool = reader.read(_with_namespace(manifest) if reader.any.namespaced else manifest.value)
             pools[pool.identity] = pool
-        elif given := sizers.get((manifest.group, manifest.kind)):
+        elif same_kind := sizers.get((manifest.group, manifest.kind)):
             value = _with_namespace(manifest)
-            sizes[manifest.kind, value["metadata"]["namespace"], manifest.name] = sizes_in(value, given)
+            sizes[manifest.kind, value["metadata"]["namespace"], manifest.name] = sizes_in(value, same_kind)
         elif (manifest.api_version, manifest.kind) == ("v1", "Namespace"):
             # Applying a Namespace leaves the labels that its manifest does not name.
             there = namespaces.get(manifest.name, {})
