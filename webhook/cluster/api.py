@@ -236,8 +236,8 @@ async def _client(kubeconfig: Path | None, context: str | None) -> tuple[ApiClie
 
 def _merged(kubeconfig: Path, context: str | None) -> tuple[ConfigNode, str | None]:
     """Return the merged files, and the context: as for kubectl, the first current one."""
-    for each in str(kubeconfig).split(os.pathsep):
-        read_file(each)  # the loader treats a missing file as empty, and waits for a pipe
+    for file in str(kubeconfig).split(os.pathsep):
+        read_file(file)  # the loader treats a missing file as empty, and waits for a pipe
     merger = kube_config.KubeConfigMerger(str(kubeconfig))
     current = (config_file.get("current-context") for config_file in merger.config_files.values())
     return merger.config, context or next(filter(None, current), None)
@@ -246,12 +246,12 @@ def _merged(kubeconfig: Path, context: str | None) -> tuple[ConfigNode, str | No
 def _refuse_what_the_loader_ignores(loader: KubeConfigLoader) -> None:
     """Raise ValueError if the loader would use another identity than kubectl. The loader logs why a plugin failed."""
     user = loader._user or {}  # noqa: SLF001 - no public attribute has it
-    if impersonates := next((each for each in _IMPERSONATION if each in user), ""):
+    if impersonates := next((key for key in _IMPERSONATION if key in user), ""):
         raise ValueError(
             f"its user has `{impersonates}`, and spotgate can't impersonate users; use the credentials of that user"
         )
-    credentials = (getattr(loader, each, None) for each in ("token", "cert_file"))
-    if (plugin := next((each for each in ("exec", "auth-provider") if each in user), "")) and not any(credentials):
+    credentials = (getattr(loader, attribute, None) for attribute in ("token", "cert_file"))
+    if (plugin := next((key for key in ("exec", "auth-provider") if key in user), "")) and not any(credentials):
         name = user[plugin]["command" if plugin == "exec" else "name"]
         raise ValueError(f"its `{plugin}` {name} gave no credentials; install it, or log in again")
 

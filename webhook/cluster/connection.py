@@ -100,7 +100,7 @@ def as_rules(rules: Iterable[Mapping[str, list[str]]]) -> list[str]:
 
 def _default_kubeconfig() -> Path | None:
     """Return the file or files that kubectl uses without flags, or None in a Pod without any."""
-    listed = [each for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
+    listed = [path for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
     named = listed or [str(Path.home() / ".kube" / "config")]
-    there = [each for each in named if Path(each).exists()]
-    return Path(os.pathsep.join(there or named)) if there or "KUBERNETES_SERVICE_HOST" not in os.environ else None
+    existing = [path for path in named if Path(path).exists()]
+    return Path(os.pathsep.join(existing or named)) if existing or "KUBERNETES_SERVICE_HOST" not in os.environ else None

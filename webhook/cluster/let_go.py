@@ -99,7 +99,7 @@ def _changes(
         elif not request.sub_resource:
             yield before, with_size(after, before.size) if after and before and before.size else after
     elif sizers is not None:
-        sizes = {each.pool: each for each in sizes_in(new or {}, sizers)}
+        sizes = {size.pool: size for size in sizes_in(new or {}, sizers)}
         for before in view.pools or ():
             if before.size is None or before.size.by != (sizers[0].kind, request.namespace, request.name):
                 continue

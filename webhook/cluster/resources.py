@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 def all_pools(providers: Collection[Provider]) -> list[WatchedResource[Pool | tuple[Size, ...]]]:
     """Return the sources of all kinds of node pools, and of their sizes. Many clusters lack some of them."""
-    readers = [each for each in readers_by_resource(providers).values() if each.any.listed_in is None]
+    readers = [reader for reader in readers_by_resource(providers).values() if reader.any.listed_in is None]
     return [
         *(_of_kind(reader.any, reader.read) for reader in readers),
         *(_of_kind(sizers[0], partial(sizes_in, sizers=sizers)) for sizers in sizers_by_resource(providers).values()),
@@ -65,7 +65,7 @@ def _of_kind(
 def all_namespaces() -> WatchedResource[Mapping[str, str]]:
     """Return the source of the labels of each Namespace."""
     return WatchedResource(
-        resource="namespaces", read=lambda each, _: namespace_labels(each.name, each.labels or {}), metadata_only=True
+        resource="namespaces", read=lambda meta, _: namespace_labels(meta.name, meta.labels or {}), metadata_only=True
     )
 
 
@@ -73,7 +73,7 @@ def all_nodes(providers: Collection[Provider]) -> WatchedResource[NodeFacts]:
     """Return the source of the facts that Nodes show about their cluster."""
     return WatchedResource(
         resource="nodes",
-        read=lambda each, raw: node_facts(each.labels or {}, msgspec.json.decode(raw, type=Node), providers, each.name),
+        read=lambda meta, raw: node_facts(meta.labels or {}, msgspec.json.decode(raw, type=Node), providers, meta.name),
     )
 
 

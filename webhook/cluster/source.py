@@ -124,7 +124,7 @@ class WatchedResource(Generic[T]):
         accept = METADATA_LIST if self.metadata_only else JSON_TYPE
         try:
             path = self._path(version)
-            async for page in pages(lambda each: api.read(each, seconds, accept), path, self._selection):
+            async for page in pages(lambda url: api.read(url, seconds, accept), path, self._selection):
                 resource_version = page.metadata.resourceVersion
                 for raw in page.items:
                     metadata = metadata_of(raw)

@@ -97,7 +97,7 @@ class Leader:
         """Assign the Pods of one ReplicaSet until none is due. Only one task at a time does this for a ReplicaSet."""
         pause = _PAUSE_SECONDS
         while due := self._ledger.due(owner):
-            if leads() and all(await asyncio.gather(*(self._assign(each, leads) for each in due))):
+            if leads() and all(await asyncio.gather(*(self._assign(pod, leads) for pod in due))):
                 pause = _PAUSE_SECONDS
             else:
                 await asyncio.sleep(pause)
@@ -140,8 +140,8 @@ class Leader:
         ]
         if capacity == RELEASE:
             return operations
-        placing = [each for each in self._decide(pod, capacity) if each["path"].startswith(_PLACING)]
-        if not any(each["path"].startswith(_SELECTING) for each in placing):
+        placing = [operation for operation in self._decide(pod, capacity) if operation["path"].startswith(_PLACING)]
+        if not any(operation["path"].startswith(_SELECTING) for operation in placing):
             where = f"{pod.namespace}/{pod.name}"
             log.warning("no policy places the Pod: it is only released", pod=where, to=capacity)
             return operations

@@ -94,7 +94,7 @@ def read_pod(_: ListedMetadata, raw: msgspec.Raw) -> FloorPod | None:
     pod = _decoder.decode(text)
     metadata, spec = pod.metadata, pod.spec
     gates = tuple(gate.name for gate in spec.schedulingGates or ())
-    owner = next((each for each in metadata.ownerReferences or () if each.controller), None)
+    owner = next((reference for reference in metadata.ownerReferences or () if reference.controller), None)
     counted = owner is not None and owner.group_kind == "ReplicaSet.apps"
     floor = parse_floor((metadata.annotations or {}).get(FLOOR_ANNOTATION, "")) if counted else None
     if floor is None and FLOOR_GATE not in gates:

@@ -98,7 +98,7 @@ class Cluster:
         if view is not self._seen:
             providers = self._bundle.providers
             self._seen, self._excluding = view, excluding_spot(supply_of(view, providers), in_play(view, providers))
-        return all(labels.get(each.key) not in (each.values or ()) for each in self._excluding)
+        return all(labels.get(requirement.key) not in (requirement.values or ()) for requirement in self._excluding)
 
 
 async def _run(options: ControllerOptions, policies: Reloader, listener: socket.socket) -> None:

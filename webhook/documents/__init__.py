@@ -97,7 +97,7 @@ def read_documents(data: bytes, file: str, *, limits: DocumentLimits = DOCUMENT_
     text = _decode(data, file, limits)
     if text.lstrip().startswith(("{", "[")):
         try:
-            return _placed(text, file, limits, ((*each, _NOWHERE) for each in read_json(text, limits)))
+            return _placed(text, file, limits, ((*spanned, _NOWHERE) for spanned in read_json(text, limits)))
         except (ValueError, RecursionError):
             pass  # A flow mapping of YAML, a template, or bad JSON: YAML's errors have positions.
     if not text.endswith("\n"):
@@ -139,20 +139,20 @@ def _placed(
 
 def _ordinal(value: JSONValue, path: FieldPath) -> int:
     """Return the index in a document's places of the key or item at ``path``, or of its deepest ancestor."""
-    found = 1
+    ordinal = 1
     for step in path:
         if not isinstance(value, (dict, list)):
             break
         name = str(step) if isinstance(value, dict) else step
-        place = found + 1
+        place = ordinal + 1
         for key, member in value.items() if isinstance(value, dict) else enumerate(value):
             if key == name:
-                found, value = place, member
+                ordinal, value = place, member
                 break
             place += 1 + _places_in(member)
         else:
             break
-    return found
+    return ordinal
 
 
 def _places_in(value: JSONValue) -> int:
@@ -160,7 +160,7 @@ def _places_in(value: JSONValue) -> int:
         value = list(value.values())
     elif not isinstance(value, list):
         return 0
-    return len(value) + sum(_places_in(each) for each in value if isinstance(each, (dict, list)))
+    return len(value) + sum(_places_in(member) for member in value if isinstance(member, (dict, list)))
 
 
 # The findings of a long document come together, and each needs a position.

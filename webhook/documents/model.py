@@ -105,11 +105,11 @@ def merge_patch(value: object, patch: object) -> Any:
     if not isinstance(patch, dict):
         return patch
     merged = dict(value) if isinstance(value, dict) else {}
-    for key, each in patch.items():
-        if each is None:
+    for key, change in patch.items():
+        if change is None:
             merged.pop(key, None)
         else:
-            merged[key] = merge_patch(merged.get(key), each)
+            merged[key] = merge_patch(merged.get(key), change)
     return merged
 
 
@@ -141,8 +141,8 @@ _SHOWN: Final = 60
 def placeholder_in(value: object) -> str:
     """Return the first placeholder in a text, or in the texts of a list or mapping; empty if there is none."""
     if isinstance(value, str):
-        found = _PLACEHOLDER.search(value)
-        return found[0][:_SHOWN] if found is not None else ""
+        match = _PLACEHOLDER.search(value)
+        return match[0][:_SHOWN] if match is not None else ""
     members = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
     return next(filter(None, map(placeholder_in, members)), "")
 

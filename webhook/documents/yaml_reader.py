@@ -236,13 +236,13 @@ class YAMLReader:
     def _fix_of_expression(self, mark: yaml.Mark) -> str:
         """Return the fix for a CEL expression that YAML does not read as a string; empty if the line has none."""
         line = self._text[self._text.rfind("\n", 0, mark.index) + 1 :].partition("\n")[0]
-        found = _EXPRESSION.match(line)
-        return f"write `{found[1]}: >-`, and the expression in the line below it" if found else ""
+        match = _EXPRESSION.match(line)
+        return f"write `{match[1]}: >-`, and the expression in the line below it" if match else ""
 
     def _bad_syntax(self, mark: yaml.Mark, problem: str) -> DocumentError:
-        if found := _TEMPLATE.search(self._text):
+        if match := _TEMPLATE.search(self._text):
             fix = "render it first, with 'helm template' for example, and pass the result"
-            shown = f"{found[1]} ... {_CLOSING[found[1]]}"
+            shown = f"{match[1]} ... {_CLOSING[match[1]]}"
             return self._error(mark, f"{problem}: this looks like a template ('{shown}')", fix)
         if self._text[mark.index : mark.index + 1] == "\t":
             return self._error(mark, problem, "indent with spaces: YAML takes no tabs there")

@@ -65,7 +65,7 @@ def dump_on_one_line(value: object) -> str:
         return f"[{', '.join(map(dump_on_one_line, value))}]"
     if isinstance(value, str) and _PLAIN.fullmatch(value) and resolve(value) == value:
         return value
-    return _NOT_PRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
+    return _NOT_PRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def dump_documents(values: Iterable[Any], *, width: int, short_in_brackets: bool = False) -> str:

@@ -86,7 +86,7 @@ def preferences_of(spec: PodSpec) -> tuple[Term, ...]:
     """Return the terms of a Pod's preferred node affinity."""
     affinity = spec.affinity and spec.affinity.nodeAffinity
     preferred = (affinity and affinity.preferredDuringSchedulingIgnoredDuringExecution) or ()
-    return tuple(Term(tuple(each.preference.matchExpressions or ())) for each in preferred)
+    return tuple(Term(tuple(weighted.preference.matchExpressions or ())) for weighted in preferred)
 
 
 def constrained(spec: PodSpec) -> bool:

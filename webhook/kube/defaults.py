@@ -37,7 +37,7 @@ def drop_nulls(value: AnyJSON) -> None:
     for key, member in value.items():
         if isinstance(member, dict) and key in _MAPS:
             nothing = "" if key in TEXTS else "0"
-            value[key] = {name: nothing if each is None else each for name, each in member.items()}
+            value[key] = {name: nothing if text is None else text for name, text in member.items()}
         else:
             drop_nulls(member)
 

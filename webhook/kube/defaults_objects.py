@@ -58,7 +58,7 @@ def _derive_limits(limit_range: AnyJSON) -> None:
         if item.get("type") == "Container":
             limits = {**mapping(item, "max"), **mapping(item, "default")}
             requests = {**mapping(item, "min"), **limits, **mapping(item, "defaultRequest")}
-            item.update({name: each for name, each in (("default", limits), ("defaultRequest", requests)) if each})
+            item.update({name: value for name, value in (("default", limits), ("defaultRequest", requests)) if value})
 
 
 def _derive_namespace(namespace: AnyJSON) -> None:

@@ -76,8 +76,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         spec = dict(spec or {})
         containers = list(spec["containers"]) if isinstance(spec.get("containers"), list) else []
         moved: dict[Steps, Steps] = {}
-        for each in self.containers:
-            for steps, container in _containers(member(spec, each), each):
+        for field in self.containers:
+            for steps, container in _containers(member(spec, field), field):
                 moved["spec", "containers", len(containers)] = (*path, *self.spec, *steps)
                 containers.append(container)
         if self.containers and not containers:
@@ -106,17 +106,17 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     def _metadata(self, root: object, holder: dict[str, Any]) -> tuple[dict[str, Any], dict[Steps, Steps]]:
         """Return labels and annotations of the Pod, and the places of those that it inherits."""
         own = member(holder, self.metadata) if self.metadata is not None else None
-        metadata = {each: own[each] for each in _MEMBERS if each in own} if isinstance(own, dict) else {}
+        metadata = {name: own[name] for name in _MEMBERS if name in own} if isinstance(own, dict) else {}
         places: dict[Steps, Steps] = {}
         for source in self.inherits:
             if source.metadata is None or not isinstance(there := member(root, source.metadata), dict):
                 continue
-            for each in _MEMBERS:
-                given, known = there.get(each), metadata.get(each) or {}
+            for name in _MEMBERS:
+                given, known = there.get(name), metadata.get(name) or {}
                 if not isinstance(given, dict) or not isinstance(known, dict):
                     continue
-                places |= {("metadata", each, key): (*source.metadata, each, key) for key in given if key not in known}
-                metadata[each] = {**given, **known}
+                places |= {("metadata", name, key): (*source.metadata, name, key) for key in given if key not in known}
+                metadata[name] = {**given, **known}
         return metadata, places
 
 
@@ -217,8 +217,8 @@ def member(value: object, path: Steps) -> object:
 def _containers(value: object, path: Steps) -> Iterator[tuple[Steps, Any]]:
     if isinstance(value, dict):
         yield path, value
-    for index, each in enumerate(value if isinstance(value, list) else ()):
-        yield (*path, index), each
+    for index, item in enumerate(value if isinstance(value, list) else ()):
+        yield (*path, index), item
 
 
 def _with_gpus(containers: object, count: object) -> object:

@@ -59,8 +59,8 @@ def pod_from_template(template: object, field: str, counts: bounds.Counts | None
 
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
-    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
+        return {key: _without_nulls(member) for key, member in value.items() if member is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def counted(pod: Pod) -> Iterator[tuple[bounds.Bound, int]]:
@@ -83,8 +83,8 @@ def counted(pod: Pod) -> Iterator[tuple[bounds.Bound, int]]:
 def _counted_affinity(affinity: NodeAffinity, selected: int) -> Iterator[tuple[bounds.Bound, int]]:
     required = affinity.requiredDuringSchedulingIgnoredDuringExecution
     terms = required.nodeSelectorTerms if required is not None else []
-    preferred = [each.preference for each in affinity.preferredDuringSchedulingIgnoredDuringExecution or ()]
-    several = [each for term in (*terms, *preferred) for each in (term.matchExpressions, term.matchFields) if each]
+    preferred = [weighted.preference for weighted in affinity.preferredDuringSchedulingIgnoredDuringExecution or ()]
+    parts = [part for term in (*terms, *preferred) for part in (term.matchExpressions, term.matchFields) if part]
     # A term without requirements costs as much as one with one.
-    yield bounds.REQUIREMENTS, len(terms) * (selected + 1) + len(preferred) + sum(map(len, several))
-    yield bounds.VALUES, sum(len(requirement.values or ()) for requirements in several for requirement in requirements)
+    yield bounds.REQUIREMENTS, len(terms) * (selected + 1) + len(preferred) + sum(map(len, parts))
+    yield bounds.VALUES, sum(len(requirement.values or ()) for requirements in parts for requirement in requirements)

@@ -46,7 +46,7 @@ def resource_named(group: str, plural: str) -> Resource | None:
 
 def built_in_resources(group: str) -> list[Resource]:
     """Return the built-in resources of an API group, or of all groups for ``*``."""
-    return [each for each in _BY_NAME.values() if group in {"*", each.group}]
+    return [resource for resource in _BY_NAME.values() if group in {"*", resource.group}]
 
 
 def versions_of(group: str, plural: str) -> frozenset[str]:
@@ -58,8 +58,8 @@ def versions_of(group: str, plural: str) -> frozenset[str]:
         resource = _BY_NAME[group, plural]
         settled = _DISCOVERY.versions.get(group, frozenset({"v1"}))
         return frozenset() if resource.kind in _DISCOVERY.unsettled else settled
-    each = [versions_of(group, resource.plural) for resource in built_in_resources(group)]
-    return frozenset().union(*each) if all(each) else frozenset()
+    versions = [versions_of(group, resource.plural) for resource in built_in_resources(group)]
+    return frozenset().union(*versions) if all(versions) else frozenset()
 
 
 def groups_with(plural: str) -> list[str]:
@@ -122,4 +122,4 @@ _BUILT_IN: Final = {
     for kind in kinds
 }
 
-_BY_NAME: Final = {(each.group, each.plural): each for each in _BUILT_IN.values()}
+_BY_NAME: Final = {(resource.group, resource.plural): resource for resource in _BUILT_IN.values()}

@@ -129,8 +129,8 @@ class Workload(msgspec.Struct, frozen=True):
 
     def and_also(self, other: Workload) -> Workload:
         """Return the kind with the templates and labels of both. The other's owner of Pods wins, if it names one."""
-        paths = {each.text: each for each in (*self.paths, *other.paths)}
-        labels = {(each.path.text, each.resource): each for each in (*self.labels, *other.labels)}
+        paths = {path.text: path for path in (*self.paths, *other.paths)}
+        labels = {(carried.path.text, carried.resource): carried for carried in (*self.labels, *other.labels)}
         return replace(
             self,
             paths=tuple(paths.values()),

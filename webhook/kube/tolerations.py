@@ -90,4 +90,4 @@ def covers(existing: Toleration, wanted: Toleration) -> bool:
 
 def any_covers(existing: Iterable[Toleration] | None, wanted: Toleration) -> bool:
     """Return whether one of the existing tolerations covers the wanted one."""
-    return any(covers(each, wanted) for each in existing or ())
+    return any(covers(toleration, wanted) for toleration in existing or ())

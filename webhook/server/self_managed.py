@@ -128,11 +128,11 @@ class SelfManaged:
         authorities = (authority, self._serves or authority)
         bundles = [
             await self._written(
-                each, {name: trusting(bundle, authorities, now=now) for name, bundle in each.by_webhook.items()}
+                config, {name: trusting(bundle, authorities, now=now) for name, bundle in config.by_webhook.items()}
             )
-            for each in bundles
+            for config in bundles
         ]
-        trusted = {name: bundle for each in bundles for name, bundle in each.by_webhook.items()}
+        trusted = {name: bundle for config in bundles for name, bundle in config.by_webhook.items()}
         rotating = not all(trusts_only(bundle, authority) for bundle in trusted.values())
         entries = {key: value for key, value in secret.data.items() if key.startswith(SERVING)}
         ours = identifier_of(authority).encode()
@@ -147,8 +147,8 @@ class SelfManaged:
         if rotating and (gone := [key for key in entries if lasted[key] >= self._retention]):
             await write_secret(self._api, *self._secret, dict.fromkeys(gone), _ANSWER)
         elif rotating and all_serve and lasted[_ALL_SERVE] >= self._retention:
-            for each in bundles:
-                await self._written(each, dict.fromkeys(each.by_webhook, authority.certificate_pem))
+            for config in bundles:
+                await self._written(config, dict.fromkeys(config.by_webhook, authority.certificate_pem))
         return trusted
 
     def _lasted(self, values: Mapping[str, object]) -> dict[str, float]:
