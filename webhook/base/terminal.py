@@ -46,13 +46,13 @@ def complain(*texts: str) -> None:
     print(plain([(text, "")] for text in texts), file=sys.stderr)
 
 
-def exit_code(problems: Iterable[str], *, found: bool) -> int:
+def exit_code(problems: Iterable[str], *, failed: bool) -> int:
     """Print what could not be judged, after the output, and return the exit code of a command."""
     if texts := list(problems):
         sys.stdout.flush()
         complain(*texts)
         return CANNOT_JUDGE
-    return FOUND if found else FINE
+    return FOUND if failed else FINE
 
 
 def plain(lines: Iterable[Line]) -> str:

@@ -339,8 +339,8 @@ class _Evaluation:
         for exemption in dict.fromkeys(exemptions):
             failing = exemption.failing(self.request, subject.labels, self.context.now.date())
             if not failing:
-                self.trace.say("%s", exemption.said)
-                self._record(policy.name, exemption.said)
+                self.trace.say("%s", exemption.sentence)
+                self._record(policy.name, exemption.sentence)
                 return True
             self.trace.say('not exempt by %s "%s": %s doesn\'t match', exemption.name, exemption, failing)
         return False

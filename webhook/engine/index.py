@@ -123,9 +123,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
             number, mismatch = next(iter(mismatches.items()))
             return f"match.resourceRules[{number}].{mismatch}"
         for number, rule in enumerate(self.exclude):
-            for each, of_each in dict.fromkeys((asked, (kind, attributes))):
-                if rule.excludes(each, of_each):
-                    return f"match.excludeResourceRules[{number}] names this request for {each[2]}"
+            for target, of_target in dict.fromkeys((asked, (kind, attributes))):
+                if rule.excludes(target, of_target):
+                    return f"match.excludeResourceRules[{number}] names this request for {target[2]}"
         return ""
 
 
@@ -262,7 +262,7 @@ class Index:
             for policy in (self.policies if writing else ())
             if policy.break_glass
             and is_able(policy)
-            and (policy in projected or any(policy.matches(each, group, path) for each in OPERATIONS))
+            and (policy in projected or any(policy.matches(operation, group, path) for operation in OPERATIONS))
         )
         if not direct and not projected and not guards:
             return None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from webhook.offline.report import Report
 
-FORMATS: Final = tuple(each.name for each in pkgutil.iter_modules(__path__))
+FORMATS: Final = tuple(module.name for module in pkgutil.iter_modules(__path__))
 
 Output = tuple[str, Path | None]
 """One ``-o FORMAT[=FILE]``; no file: standard output."""
@@ -45,8 +45,8 @@ class Format:
 
 def format_named(name: str) -> Format:
     """Import a format, one of `FORMATS`."""
-    found: Format = import_module(f"{__name__}.{name}").FORMAT
-    return found
+    format_: Format = import_module(f"{__name__}.{name}").FORMAT
+    return format_
 
 
 def add_output(parser: ArgumentParser) -> None:
@@ -95,9 +95,9 @@ def write_report(report: Report, outputs: Iterable[Output], fixes: Iterable[str]
 
     ``fixes`` say how to correct what could not be judged.
     """
-    unwritten = [problem for each in outputs if (problem := _write(report, *each))]
+    unwritten = [problem for output in outputs if (problem := _write(report, *output))]
     problems = [*problem_lines(report.unreadable, alone=report.verbose), *unwritten, *fixes]
-    return exit_code(problems, found=any(map(report.fails, report.results)))
+    return exit_code(problems, failed=any(map(report.fails, report.results)))
 
 
 def _write(report: Report, name: str, file: Path | None) -> str:

@@ -57,12 +57,12 @@ class Place(NamedTuple):
 
 def render(report: Report) -> str:
     """Return the report as a page."""
-    pairs = [(thing, result) for thing in report.objects for result in thing.results]
+    pairs = [(judged, result) for judged in report.objects for result in judged.results]
     by_policy = _rows(pairs, lambda pair: pair[1].policy)
     parts = [_part(report, name, [pair for pair in pairs if pair[1].policy == name]) for name, _ in by_policy]
     drawn = _drawn(report)
     changed = alike(
-        (thing for thing in report.objects if thing.additions), lambda each: msgspec.json.encode(each.additions)
+        (judged for judged in report.objects if judged.additions), lambda judged: msgspec.json.encode(judged.additions)
     )
     return page(
         "check.html",
@@ -73,7 +73,7 @@ def render(report: Report) -> str:
         verdict=_verdict(report),
         summary=_summary(report),
         counts=report.summary,
-        found=[outcome for outcome in OUTCOMES if report.summary[outcome]],
+        outcomes=[outcome for outcome in OUTCOMES if report.summary[outcome]],
         unreadable=alike(report.unreadable, lambda problem: problem.text),
         warnings=alike(report.warnings, lambda problem: problem.text),
         policies=parts,
@@ -81,17 +81,17 @@ def render(report: Report) -> str:
         by_policy=by_policy,
         by_namespace=_rows(pairs, lambda pair: pair[0].namespace or NO_NAME),
         by_team=_rows(pairs, lambda pair: pair[0].team),
-        namespaces=sorted({thing.namespace or NO_NAME for thing in report.objects}),
-        teams=sorted({thing.team for thing in report.objects}),
+        namespaces=sorted({judged.namespace or NO_NAME for judged in report.objects}),
+        teams=sorted({judged.team for judged in report.objects}),
         cut_off=drawn[:_DRAWN_AT_MOST],
         undrawn=len(drawn[_DRAWN_AT_MOST:]),
-        injected=[(same[0].additions, [_place(each, each.line) for each in same]) for same in changed.values()],
+        injected=[(same[0].additions, [_place(judged, judged.line) for judged in same]) for same in changed.values()],
         as_field=as_field,
     )
 
 
 def _verdict(report: Report) -> str:
-    denied = sum(any(result.outcome == "deny" for result in each.results) for each in report.objects)
+    denied = sum(any(result.outcome == "deny" for result in judged.results) for judged in report.objects)
     if denied:
         return f"{denied} of {counted(report.summary['documents'], 'object')} would be denied"
     if report.unreadable:
@@ -100,7 +100,7 @@ def _verdict(report: Report) -> str:
 
 
 def _summary(report: Report) -> str:
-    files = len({each.file for each in report.objects})
+    files = len({judged.file for judged in report.objects})
     parts = [f"{counted(report.summary['documents'], 'object')} in {counted(files, 'file')}"]
     if report.patched:
         parts.append(f"{len(report.patched)} would be changed by the webhook")
@@ -111,54 +111,54 @@ def _summary(report: Report) -> str:
     return "; ".join(parts)
 
 
-def _rows(found: Iterable[Found], name_of: Callable[[Found], str]) -> list[tuple[str, Counter[str]]]:
+def _rows(pairs: Iterable[Found], name_of: Callable[[Found], str]) -> list[tuple[str, Counter[str]]]:
     """Return the number of findings of each outcome by policy, namespace or team, most denials first."""
-    rows = [(name, Counter(each.outcome for _, each in pairs)) for name, pairs in alike(found, name_of).items()]
+    rows = [(name, Counter(result.outcome for _, result in same)) for name, same in alike(pairs, name_of).items()]
     return sorted(rows, key=lambda row: (*(-row[1][outcome] for outcome in OUTCOMES), row[0]))
 
 
-def _part(report: Report, policy: str, found: list[Found]) -> dict[str, Any]:
+def _part(report: Report, policy: str, pairs: list[Found]) -> dict[str, Any]:
     """Return a policy with groups of its findings: of one outcome, and one entry or reason."""
     kind, kinds = report.kinds.get(policy, ""), policy_kinds()
-    groups = alike(found, lambda pair: (pair[1].outcome, entry_of(pair[1]) or f"{pair[1].id}: {pair[1].reason}"))
+    groups = alike(pairs, lambda pair: (pair[1].outcome, entry_of(pair[1]) or f"{pair[1].id}: {pair[1].reason}"))
     ordered = sorted(map(_group, groups.values()), key=lambda group: OUTCOMES.index(group["outcome"]))
     about = cleandoc(kinds[kind].spec.__doc__ or "") if kind in kinds else ""
     return {"name": policy, "kind": kind, "about": about, "groups": ordered}
 
 
-def _group(found: list[Found]) -> dict[str, Any]:
+def _group(pairs: list[Found]) -> dict[str, Any]:
     """Return one entry: a detail that is the same everywhere, and variants by detail and fix with their places."""
-    first = found[0][1]
-    several = len({result.reason for _, result in found}) > 1
+    first = pairs[0][1]
+    several = len({result.reason for _, result in pairs}) > 1
 
-    def variant(pair: Found) -> tuple[str, str]:
+    def wording(pair: Found) -> tuple[str, str]:
         result = pair[1]
         return f"{result.reason}\n{result.detail}" if several else result.detail, result.fix
 
     variants: list[dict[str, Any]] = [
-        {"detail": detail, "fix": fix, "places": [_place(each, result.line, result.field) for each, result in pairs]}
-        for (detail, fix), pairs in alike(found, variant).items()
+        {"detail": detail, "fix": fix, "places": [_place(judged, result.line, result.field) for judged, result in same]}
+        for (detail, fix), same in alike(pairs, wording).items()
     ]
-    detail = first.detail if all(each["detail"] == first.detail for each in variants) else ""
-    places = [place for each in variants for place in each["places"]]
+    detail = first.detail if all(variant["detail"] == first.detail for variant in variants) else ""
+    places = [place for variant in variants for place in variant["places"]]
     return {
-        "id": ", ".join(dict.fromkeys(result.id for _, result in found)),
+        "id": ", ".join(dict.fromkeys(result.id for _, result in pairs)),
         "outcome": first.outcome,
         "reason": entry_of(first) if several else first.reason,
         "detail": detail,
-        "variants": [each | {"detail": "" if detail else each["detail"]} for each in variants],
+        "variants": [variant | {"detail": "" if detail else variant["detail"]} for variant in variants],
         "places": places,
     }
 
 
 def _drawn(report: Report) -> list[tuple[Markup, list[Place]]]:
     """Return the picture of each timeline, and the places of its objects."""
-    found = [(_place(each, each.line, line.where), line) for each in report.objects for line in each.cut_off]
+    pairs = [(_place(judged, judged.line, line.where), line) for judged in report.objects for line in judged.cut_off]
     drawn = []
-    for timeline, pairs in alike(found, lambda pair: replace(pair[1], where="")).items():
-        what = pairs[0][0].title if len(pairs) == 1 else f"{len(pairs)} workloads"
+    for timeline, same in alike(pairs, lambda pair: replace(pair[1], where="")).items():
+        what = same[0][0].title if len(same) == 1 else f"{len(same)} workloads"
         picture = svg.element(f"{what}, on {timeline.provider}", timeline)
-        drawn.append((Markup(picture), [place for place, _ in pairs]))  # noqa: S704 - it escapes
+        drawn.append((Markup(picture), [place for place, _ in same]))  # noqa: S704 - it escapes
     return drawn
 
 

@@ -23,7 +23,7 @@ def render(report: Report) -> str:
     """
     shown: dict[str, Any] = {
         "results": list(map(_result, report.results)),
-        "patches": [{name: getattr(each, name) for name in _OF_OBJECTS} for each in report.patched],
+        "patches": [{name: getattr(patched, name) for name in _OF_OBJECTS} for patched in report.patched],
         "summary": report.summary,
     }
     if report.unreadable:

@@ -55,8 +55,8 @@ def junit(name: str, suites: Iterable[tuple[str, Sequence[JUnitCase]]]) -> str:
             time = _counts([case]).get("time", "0")
             element = SubElement(suite, "testcase", name=_text(case.name), classname=path, file=path, time=time)
             if case.verdict:
-                said = SubElement(element, case.verdict, message=_text(case.message), type=case.sort)
-                said.text = _text(case.text)
+                verdict = SubElement(element, case.verdict, message=_text(case.message), type=case.sort)
+                verdict.text = _text(case.text)
             if case.out:
                 SubElement(element, "system-out").text = _text(case.out)
     indent(root)
@@ -77,9 +77,9 @@ def _text(text: str) -> str:
 
 def render(report: Report) -> str:
     """Return the report as XML."""
-    files = alike(report.objects, lambda each: each.file)
-    suites = [(file, [_case(each, report) for each in objects]) for file, objects in files.items()]
-    return junit("spotgate check", [*suites, *((each.file, [_unreadable(each)]) for each in report.unreadable)])
+    files = alike(report.objects, lambda judged: judged.file)
+    suites = [(file, [_case(judged, report) for judged in objects]) for file, objects in files.items()]
+    return junit("spotgate check", [*suites, *((problem.file, [_unread(problem)]) for problem in report.unreadable)])
 
 
 def _case(judged: ObjectReport, report: Report) -> JUnitCase:
@@ -96,7 +96,7 @@ def _case(judged: ObjectReport, report: Report) -> JUnitCase:
     )
 
 
-def _unreadable(problem: Problem) -> JUnitCase:
+def _unread(problem: Problem) -> JUnitCase:
     where = f"{problem.file}:{problem.line}:{problem.column}"
     return JUnitCase(name="can be judged", verdict="error", message=problem.text, sort="unreadable", text=where)
 

@@ -45,14 +45,14 @@ _AT_MOST: Final = 500
 
 def render(report: Report) -> str:
     """Return the reports as YAML documents: the ClusterPolicyReport, then the namespaces in order."""
-    results: dict[str, list[JSON]] = {each.namespace: [] for each in report.objects}
+    results: dict[str, list[JSON]] = {judged.namespace: [] for judged in report.objects}
     if report.unreadable:
-        results[""] = [_unread(each) for each in report.unreadable]
+        results[""] = [_unread(problem) for problem in report.unreadable]
     for result in report.results:
         results[result.namespace].append(result_of(result, report.kinds.get(result.policy, "")))
     name = "spotgate-check" if report.on_spot is None else "spotgate-audit"
-    documents = [each for namespace in sorted(results) for each in _reports(name, namespace, results[namespace])]
-    return dump_documents(documents, width=120).rstrip("\n")
+    reports = [document for namespace in sorted(results) for document in _reports(name, namespace, results[namespace])]
+    return dump_documents(reports, width=120).rstrip("\n")
 
 
 def _reports(name: str, namespace: str, results: list[JSON]) -> Iterator[JSON]:

@@ -104,12 +104,12 @@ def _finding(result: Result) -> Iterator[Line]:
 
 def _group(results: list[Result]) -> Iterator[Line]:
     first = results[0]
-    ids = alike(results, lambda each: each.id)
-    objects = [its[0] for its in alike(results, lambda each: (each.file, _object(each))).values()]
+    ids = alike(results, lambda result: result.id)
+    objects = [its[0] for its in alike(results, lambda result: (result.file, _object(result))).values()]
     shown, name = (results, first.id) if len(ids) == 1 else (objects, entry_of(first))
-    named_too = len(shown) <= _LISTED
+    few = len(shown) <= _LISTED
     places = list(
-        dict.fromkeys(f"{_place(each)} {_object(each)}" if named_too and each.line else _place(each) for each in shown)
+        dict.fromkeys(f"{_place(result)}{f' {_object(result)}' if few and result.line else ''}" for result in shown)
     )
     yield [
         (first.outcome, _STYLES[first.outcome]),
@@ -125,22 +125,22 @@ def _group(results: list[Result]) -> Iterator[Line]:
 def _explanation(results: list[Result]) -> Iterator[Line]:
     """Yield the reasons of findings with one id, and the detail and the fix of the first about each field."""
     first = results[0]
-    reasons = alike(results, lambda each: each.reason)
-    at = f" (at {first.field})" if first.field and all(each.field == first.field for each in results) else ""
+    reasons = alike(results, lambda result: result.reason)
+    at = f" (at {first.field})" if first.field and all(result.field == first.field for result in results) else ""
     for reason, its in islice(reasons.items(), _LISTED):
         where = f": {_place(its[0])}{f' and {len(its) - 1} more' if len(its) > 1 else ''}" if len(reasons) > 1 else ""
         yield [(f"    {reason}{at}{where}", "")]
     if len(reasons) > _LISTED:
         yield [(f"    and {counted(len(reasons) - _LISTED, 'other reason')}", "")]
-    fields = alike(results, lambda each: each.field) if len(reasons) > 1 else {"": results}
-    said = {(its[0].detail, its[0].fix): its[0] for its in reversed(fields.values())}
-    for one in islice(reversed(said.values()), _LISTED):
-        if one.detail:
-            yield from _indented(one.detail, "dim")
-        if one.fix:
-            whose = f" for {_object(one)} at {_place(one)}" if one.line else f" for {_place(one)}"
-            whose = "" if all(each.fix == one.fix for each in results) else whose
-            yield from _indented(f"Fix{whose}: {one.fix}", "")
+    fields = alike(results, lambda result: result.field) if len(reasons) > 1 else {"": results}
+    distinct = {(its[0].detail, its[0].fix): its[0] for its in reversed(fields.values())}
+    for result in islice(reversed(distinct.values()), _LISTED):
+        if result.detail:
+            yield from _indented(result.detail, "dim")
+        if result.fix:
+            whose = f" for {_object(result)} at {_place(result)}" if result.line else f" for {_place(result)}"
+            whose = "" if all(other.fix == result.fix for other in results) else whose
+            yield from _indented(f"Fix{whose}: {result.fix}", "")
 
 
 def _more(things: Sized) -> str:
@@ -157,7 +157,7 @@ def _listed(things: Sequence[T], line: Callable[[T], Line]) -> Iterator[Line]:
 
 def _on_spot(workloads: list[ReclaimRisk], *, verbose: bool, all_read: bool) -> Iterator[Line]:
     """Yield the workloads on spot Nodes that would not survive a reclaim: once for each list of reasons."""
-    at_risk = [each for each in workloads if each.reasons]
+    at_risk = [risk for risk in workloads if risk.reasons]
     of = counted(len(workloads), "workload")
     known = "" if all_read else ", as far as the cluster could be read"
     yield [(f"would not survive a reclaim today: {len(at_risk)} of {of} on spot Nodes{known}", "bold")]
@@ -165,7 +165,7 @@ def _on_spot(workloads: list[ReclaimRisk], *, verbose: bool, all_read: bool) -> 
         yield from _listed(group, _risk)
         yield from ([(f"    {reason.reason}  ", ""), (reason.id, "dim")] for reason in group[0].reasons)
     if workloads:
-        yield [(_NOT_JUDGED.format(min((pool for each in workloads for pool in each.pools), default="POOL")), "dim")]
+        yield [(_NOT_JUDGED.format(min((pool for risk in workloads for pool in risk.pools), default="POOL")), "dim")]
     yield []
 
 
@@ -183,10 +183,10 @@ def _totals(report: Report) -> Line:
     skipped = f", {report.skipped} skipped" if report.skipped else ""
     skipped += f", {counted(report.not_rendered, 'folder')} not rendered" if report.not_rendered else ""
     line = [(f"{counted(summary['documents'], 'object')}{skipped}: ", "")]
-    found = [(f"{summary[outcome]} {outcome}", style) for outcome, style in _STYLES.items() if summary[outcome]]
+    pieces = [(f"{summary[outcome]} {outcome}", style) for outcome, style in _STYLES.items() if summary[outcome]]
     if report.unreadable:
-        found.append((f"{len(report.unreadable)} can't be judged", "bold red"))
-    for index, piece in enumerate(found or [("no findings", "")]):
+        pieces.append((f"{len(report.unreadable)} can't be judged", "bold red"))
+    for index, piece in enumerate(pieces or [("no findings", "")]):
         line += [(", ", ""), piece] if index else [piece]
     if report.patched:
         line.append((f"; {counted(summary['patched'], 'object')} would be changed", ""))

@@ -270,9 +270,9 @@ class MalformedObjectError(Exception):
         types = expected[1].removesuffix(" | null").replace("int | float", "float").split(" | ")
         path, got = next(_of_type(expected[2], _plain(value), steps), (steps, None))
         quoted = "write it in quotes" if types == ["str"] and isinstance(got, int | float) else ""
-        wanted = " or ".join(_WORDS[each][0] for each in types)
-        found = _WORDS[expected[2]][0] if got is None else described(got)
-        return cls(f"expected {wanted}, got {found}", _joined(prefix, path), quoted)
+        wanted = " or ".join(_WORDS[name][0] for name in types)
+        actual = _WORDS[expected[2]][0] if got is None else described(got)
+        return cls(f"expected {wanted}, got {actual}", _joined(prefix, path), quoted)
 
 
 def _joined(prefix: str, path: tuple[str | int, ...]) -> str:
@@ -298,4 +298,4 @@ def _of_type(name: str, value: Any, steps: tuple[str | int, ...]) -> Iterator[tu
     members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, member in members:
         if step in {key, _ANY_KEY}:
-            yield from (((key, *path), found) for path, found in _of_type(name, member, tuple(rest)))
+            yield from (((key, *path), inner) for path, inner in _of_type(name, member, tuple(rest)))

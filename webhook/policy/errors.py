@@ -55,7 +55,7 @@ _LISTED_FILES: Final = 20
 def condensed(problems: Iterable[Problem]) -> list[Problem]:
     """Return the problems in order, or one that counts them and names the first where they are many."""
     ordered = sorted(problems)
-    files = list(dict.fromkeys(each.file for each in ordered))
+    files = list(dict.fromkeys(problem.file for problem in ordered))
     if len(files) <= _LISTED_FILES:
         return ordered
     first = ordered[0]
@@ -66,13 +66,13 @@ def condensed(problems: Iterable[Problem]) -> list[Problem]:
 def problem_lines(problems: Iterable[Problem], *, alone: bool = False) -> list[str]:
     """Return the lines to print about problems, in order: one for each text, or with ``alone`` for each problem."""
     groups: dict[object, list[Problem]] = {}
-    for each in sorted(problems):
-        groups.setdefault(each if alone else each.text, []).append(each)
+    for problem in sorted(problems):
+        groups.setdefault(problem if alone else problem.text, []).append(problem)
     if not alone and len(groups) > _LISTED_FILES:
-        groups = {each.text: [each] for each in condensed(chain.from_iterable(groups.values()))}
+        groups = {problem.text: [problem] for problem in condensed(chain.from_iterable(groups.values()))}
     lines = []
     for first, *others in islice(groups.values(), LINES_AT_MOST):
-        named = ", ".join(each.place for each in others[:_LISTED])
+        named = ", ".join(problem.place for problem in others[:_LISTED])
         more = f" and {len(others) - _LISTED} more" if len(others) > _LISTED else ""
         lines.append(f"{first} (also at {named}{more})" if others else str(first))
     if len(groups) > LINES_AT_MOST:
@@ -107,14 +107,14 @@ class SpecErrors(ValueError):  # noqa: N818 - it is several
 
     def __init__(self, errors: Iterable[SpecError]) -> None:
         self.errors = tuple(errors)
-        super().__init__("\n".join(each.problem for each in self.errors))
+        super().__init__("\n".join(error.problem for error in self.errors))
 
 
 def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """Return ``, did you mean `x`?`` where something known is as close to the word as the cutoff; else nothing."""
     if len(word) > HINTED_AT_MOST:
         return ""
-    by_case = {each.casefold(): each for each in known}
+    by_case = {name.casefold(): name for name in known}
     close = difflib.get_close_matches(word.casefold(), by_case, n=1, cutoff=cutoff)
     return f", did you mean `{by_case[close[0]]}`?" if close else ""
 

@@ -41,8 +41,8 @@ def check_kind(pattern: str) -> str:
     is_plural = re.match(r"[a-z0-9-]+\.", pattern) is not None
     is_unknown = not is_glob(pattern) and is_built_in(group) and resource_of(group, kind) is None
     if "/" in pattern or is_plural or is_unknown:
-        known = (each for of in ("apps", "batch", "") for each in built_in_resources(of))
-        hint = did_you_mean(pattern, [f"{each.kind}.{each.group}".rstrip(".") for each in known])
+        known = (resource for api_group in ("apps", "batch", "") for resource in built_in_resources(api_group))
+        hint = did_you_mean(pattern, [f"{resource.kind}.{resource.group}".rstrip(".") for resource in known])
         raise ValueError(f"{pattern!r} would match nothing; write Kind.group, as Deployment.apps{hint}")
     return pattern
 

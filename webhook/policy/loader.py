@@ -129,7 +129,7 @@ _TYPES: Final = {
 
 
 def _text(item: ErrorDetails, model: type[BaseModel]) -> str:  # noqa: PLR0911 - one for each type of mistake
-    found = item["input"]
+    value = item["input"]
     match item["type"]:
         case "extra_forbidden":
             name = str(item["loc"][-1])
@@ -138,19 +138,19 @@ def _text(item: ErrorDetails, model: type[BaseModel]) -> str:  # noqa: PLR0911 -
             return "is missing"
         case "literal_error" | "enum":
             expected = item["ctx"]["expected"].replace("'", "")
-            hint = did_you_mean(str(found), expected.replace(" or ", ", ").split(", "))
-            return f"{quoted_value(found)} is not one of {expected}{hint}"
+            hint = did_you_mean(str(value), expected.replace(" or ", ", ").split(", "))
+            return f"{quoted_value(value)} is not one of {expected}{hint}"
         case "value_error":
             return str(item["ctx"]["error"])
         case "too_short":
             return "must not be empty"
         case "date_parsing" | "date_from_datetime_parsing":
-            return f"{found} is not a date"
+            return f"{value} is not a date"
         case type_ if type_ in _TYPES:
-            fix = "; put it in quotes" if type_ == "string_type" and isinstance(found, int | float) else ""
-            return f"must be {_TYPES[type_]}, got {quoted_value(found)}{fix}"
+            fix = "; put it in quotes" if type_ == "string_type" and isinstance(value, int | float) else ""
+            return f"must be {_TYPES[type_]}, got {quoted_value(value)}{fix}"
         case _:
-            return f"{item['msg'].replace('Input should', 'must')}, got {quoted_value(found)}"
+            return f"{item['msg'].replace('Input should', 'must')}, got {quoted_value(value)}"
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:

@@ -108,7 +108,7 @@ class Matcher:
             if selector is not None and namespace_labels is not None and not selector.matches(namespace_labels()):
                 return f"match.namespaceSelector does not select {_named(namespace)}"
         selector = self._object_selector
-        if selector is not None and not any(selector.matches(each) for each in labels()):
+        if selector is not None and not any(selector.matches(object_labels) for object_labels in labels()):
             return "match.objectSelector does not select the object"
         return ""
 
@@ -144,7 +144,7 @@ class Exemption:
         return f"{self.reason} (until {self.expires})" if self.expires is not None else self.reason
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         """Return the sentence for the trace and the audit annotations where the exemption applies."""
         return f"exempt: {self}, by {self.name} at {self.place}"
 
@@ -162,7 +162,7 @@ class Exemption:
         if self.expires is not None and today > self.expires:
             return "expires"
         for part, globs in self._globs.items():
-            if not any(each and globs.match(each) for each in _VALUES_OF[part](request)):
+            if not any(value and globs.match(value) for value in _VALUES_OF[part](request)):
                 return part
         # The object as it will be: one that loses the label loses the exemption with it.
         if self._object_selector is not None and not (
@@ -198,7 +198,7 @@ def served_versions(versions: Sequence[str], group: str, path: str) -> list[str]
     """Return those of the versions that may serve the resource. Return all for a custom resource."""
     resource = path.partition("/")[0]
     known = versions_of(group, resource) if resource_named(group, resource) is not None else None
-    return [each for each in versions if not known or each in {"*", *known}]
+    return [version for version in versions if not known or version in {"*", *known}]
 
 
 class RequestAttributes(NamedTuple):

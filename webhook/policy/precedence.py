@@ -47,11 +47,11 @@ def standings(
     """Return the standing of each policy in force that has one. Mistakes are added to ``problems``."""
     kinds: dict[str, dict[str, PolicyDocument]] = defaultdict(dict)
     all_kinds: dict[str, str] = {}
-    for each in documents:
-        all_kinds[each.name] = each.kind
-        if isinstance(each.spec, DecidingSpec):
-            kinds[each.kind][each.name] = each
-    found: dict[str, Standing] = {}
+    for document in documents:
+        all_kinds[document.name] = document.kind
+        if isinstance(document.spec, DecidingSpec):
+            kinds[document.kind][document.name] = document
+    by_name: dict[str, Standing] = {}
     for policies in kinds.values():
         mistakes = [mistake for policy in policies.values() for mistake in _mistakes(policy, policies, all_kinds)]
         problems += mistakes
@@ -63,8 +63,8 @@ def standings(
                 via = ", ".join(policies[name].spec.overrides)
                 text = f"it overrides itself, by way of {via}; remove one `overrides`"
                 problems.append(policies[name].problem(("spec", "overrides"), text))
-        found |= _of_kind(policies, over, is_shipped, problems)
-    return found
+        by_name |= _of_kind(policies, over, is_shipped, problems)
+    return by_name
 
 
 def _of_kind(
@@ -82,15 +82,15 @@ def _of_kind(
             rivals[one.name].add(other.name)
             rivals[other.name].add(one.name)
             continue
-        here, there = sorted((one, other), key=lambda each: (is_shipped(each), not each.spec.overrides, each.name))
+        here, there = sorted((one, other), key=lambda side: (is_shipped(side), not side.spec.overrides, side.name))
         place = "shipped" if is_shipped(there) else f"{there.document.file}:{there.document.line}"
         text = (
             f"{here.name} and {there.name} ({place}) can match the same Pod, and only one {here.kind} decides: "
             f"write `overrides: [{there.name}]` here, or let them match different Pods"
         )
         problems.append(here.problem(("spec",), text))
-    found = {name: Standing(over[name] & in_force.keys(), frozenset(rivals[name])) for name in in_force}
-    return {name: standing for name, standing in found.items() if standing != ALONE}
+    by_name = {name: Standing(over[name] & in_force.keys(), frozenset(rivals[name])) for name in in_force}
+    return {name: standing for name, standing in by_name.items() if standing != ALONE}
 
 
 def _mistakes(
@@ -115,12 +115,12 @@ def _mistakes(
 
 def _overridden(name: str, policies: Mapping[str, PolicyDocument]) -> frozenset[str]:
     """Return the policies that a policy overrides, also by way of others."""
-    found: set[str] = set()
+    overridden: set[str] = set()
     todo = {name}
     while todo:
-        todo = {each for one in todo for each in policies[one].spec.overrides if each in policies} - found
-        found |= todo
-    return frozenset(found)
+        todo = {below for above in todo for below in policies[above].spec.overrides if below in policies} - overridden
+        overridden |= todo
+    return frozenset(overridden)
 
 
 def _are_disjoint(one: DecidingSpec, other: DecidingSpec) -> bool:
@@ -139,11 +139,11 @@ def _are_disjoint(one: DecidingSpec, other: DecidingSpec) -> bool:
 def _demanded(selector: LabelSelectorSpec | None) -> dict[str, frozenset[str]]:
     """Return the values of each label of which the selector demands one."""
     compiled = compile_selector(selector)
-    found: dict[str, frozenset[str]] = {}
+    demanded: dict[str, frozenset[str]] = {}
     for key, operator, values in compiled.requirements if compiled is not None else ():
         if operator == "In":
-            found[key] = values & found.get(key, values)
-    return found
+            demanded[key] = values & demanded.get(key, values)
+    return demanded
 
 
 def claim(providers: Sequence[str], of_pod: Iterable[str]) -> tuple[bool, str]:

@@ -117,12 +117,12 @@ class WorkloadTemplatesSpec(Model):
 
 def workloads_in(specs: Iterable[WorkloadTemplatesSpec]) -> tuple[Workload, ...]:
     """Return the kinds of workload in all documents. A kind in several documents gets the templates of all."""
-    found: dict[tuple[str, str], Workload] = {}
+    workloads: dict[tuple[str, str], Workload] = {}
     for item in (item for spec in specs for item in spec.workloads):
         workload = _workload(item)
-        known = found.get((item.group, item.kind))
-        found[item.group, item.kind] = workload if known is None else known.and_also(workload)
-    return tuple(found.values())
+        known = workloads.get((item.group, item.kind))
+        workloads[item.group, item.kind] = workload if known is None else known.and_also(workload)
+    return tuple(workloads.values())
 
 
 def _workload(item: WorkloadSpec) -> Workload:
@@ -133,7 +133,7 @@ def _workload(item: WorkloadSpec) -> Workload:
         resource=item.resource,
         paths=(*item.templates, *map(_laid_out, item.pods)),
         pod_owner=OwnerReference(kind=owner.kind, apiVersion=owner.api_version) if owner is not None else None,
-        labels=tuple(CarriedLabels(each.path, each.of) for each in item.labels),
+        labels=tuple(CarriedLabels(carried.path, carried.of) for carried in item.labels),
         namespaced=item.namespaced,
     )
 

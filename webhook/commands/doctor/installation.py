@@ -167,7 +167,7 @@ async def read_installation(api: Api, namespace: str) -> Installed:
         read_cluster(api, providers, budgets=False, seconds=SECONDS),
     )
     managed = [secret.replace("$(POD_NAMESPACE)", namespace) for secret in _flag(spec, "--tls-secret")]
-    mounted = [f"{namespace}/{each['secret']['secretName']}" for each in spec.get("volumes", ()) if "secret" in each]
+    mounted = [f"{namespace}/{mount['secret']['secretName']}" for mount in spec.get("volumes", ()) if "secret" in mount]
     secret, _, name = next(iter((*managed, *mounted)), "").partition("/")
     return Installed(
         api=api,

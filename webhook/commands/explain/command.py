@@ -75,7 +75,7 @@ def run(options: Namespace) -> int:
         import_module(f"webhook.commands.explain.{options.output}").show(explained)
     elif not judged.problems:
         raise CannotJudgeError("error: no Pod here runs on spot, so there is no timeline to draw; -o text says why")
-    return exit_code(map(str, sorted(judged.problems)), found=False)
+    return exit_code(map(str, sorted(judged.problems)), failed=False)
 
 
 def _named(options: Namespace) -> list[Line]:

@@ -29,9 +29,9 @@ def read_object(connection: Connection, word: str, name: str, namespace: str) ->
 async def _read(api: Api, *, word: str, name: str, namespace: str) -> bytes:
     served = await served_resources(lambda path, accept: api.read(path, _ANSWER, accept))
     wanted = word.casefold()
-    named = [each for each in served if wanted in {each.resource.kind.casefold(), each.resource.plural, str(each)}]
+    named = [kind for kind in served if wanted in {kind.resource.kind.casefold(), kind.resource.plural, str(kind)}]
     if not named:
-        known = [known for each in served for known in (each.resource.kind.casefold(), each.resource.plural)]
+        known = [name for kind in served for name in (kind.resource.kind.casefold(), kind.resource.plural)]
         raise CannotJudgeError(f"error: the cluster has no kind {word}{did_you_mean(word, known)}")
     resource = named[0]
     where = (namespace or api.namespace or DEFAULT_NAMESPACE) if resource.resource.namespaced else ""

@@ -83,7 +83,7 @@ def run(namespace: Namespace) -> int:
     sys.stdout.flush()
     for text in _indeterminate(judged):
         complain(text)
-    return exit_code(problem_lines(problems), found=bool(changed and dry))
+    return exit_code(problem_lines(problems), failed=bool(changed and dry))
 
 
 def _indeterminate(judged: Judgements) -> Iterator[str]:

@@ -63,7 +63,7 @@ def _patched(data: bytes, file: str, objects: list[tuple[Manifest, Judgement]]) 
         apply_json(judgement.patch, value)
     changed_since = ProblemError(Problem(file, 0, 0, "", "was changed by another process; try again"))
     try:
-        values = [wanted.get(each.begin, (each, each.value))[1] for each in read_documents(data, file)]
+        values = [wanted.get(document.begin, (document, document.value))[1] for document in read_documents(data, file)]
     except DocumentError:
         raise changed_since from None
     text = data.decode("utf-8-sig")
@@ -81,7 +81,7 @@ def _patched(data: bytes, file: str, objects: list[tuple[Manifest, Judgement]]) 
     result = ended if text.endswith("\n") else ended.removesuffix("\n")
     after = (codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b"") + result.encode()
     try:
-        written = [each.value for each in read_documents(after, file)]
+        written = [document.value for document in read_documents(after, file)]
     except DocumentError:
         written = []
     if written != values:

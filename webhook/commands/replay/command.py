@@ -103,4 +103,4 @@ def run(namespace: Namespace) -> int:
         print(as_json(changes_json(changes, reviews, problems)))
     else:
         show(change_lines(changes, reviews))
-    return exit_code(map(str, problems), found=bool(changes))
+    return exit_code(map(str, problems), failed=bool(changes))

@@ -108,7 +108,7 @@ class PolicyTestCase:
         document, objects = self.test.document, self.spec.state.objects if self.spec.state is not None else ()
         paths = (self.at("state", "objects", number) for number in range(len(objects)))
         written = zip(paths, objects, strict=True)
-        return [_read(Manifest(document, path, each.api_version, each.kind, each.written())) for path, each in written]
+        return [_read(Manifest(document, path, body.api_version, body.kind, body.written())) for path, body in written]
 
     def _manifest(self, field: str, kinds: ResourceKinds) -> Manifest:
         shared = self._shared.object
@@ -149,7 +149,7 @@ def differences(
         yield ("outcome",), f"expected {expected.outcome}, got {verdict}"
     elif (
         FAILED not in (expected.ids or ())
-        and verdict_of(each.outcome for each in findings if each.id != FAILED) != verdict
+        and verdict_of(finding.outcome for finding in findings if finding.id != FAILED) != verdict
     ):
         why = next(finding.reason for finding in findings if finding.id == FAILED)
         yield ("outcome",), f"{verdict} only by {FAILED}: {why}; correct the expression, or name the id in `ids`"

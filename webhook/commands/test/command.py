@@ -81,4 +81,4 @@ def run(options: Namespace) -> int:
     if warned:
         sys.stdout.flush()
         complain(*map(str, warned))
-    return exit_code(map(str, dict.fromkeys(problems)), found=not all(result.passed for result in results))
+    return exit_code(map(str, dict.fromkeys(problems)), failed=not all(result.passed for result in results))

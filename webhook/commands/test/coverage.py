@@ -94,7 +94,7 @@ def _completed(policy: Policy, reached: Reached, trace: PhaseDecisions | None) -
     return replace(
         reached,
         acted=reached.acted or any(operation.policy == policy.name for operation in trace.mutation.patch),
-        exemptions={exemption for exemption in policy.exemptions if exemption.said in steps},
+        exemptions={exemption for exemption in policy.exemptions if exemption.sentence in steps},
         parts=reached.parts | conditions,
         overruled=any(
             finding.policy == policy.name and f"{NOT_DENIED}{BY_BREAK_GLASS}" in finding.detail

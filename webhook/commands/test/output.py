@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from webhook.base import terminal
@@ -25,7 +25,7 @@ _MEMBERS: Final = ("file", "line", "test", "case", "passed", "mismatches", "prob
 """Attributes of a `CaseResult` that JSON shows as they are."""
 
 
-class PolicyTestReport(msgspec.Struct, frozen=True):
+class PolicyTestReport(Struct, frozen=True):
     """The results of all cases against these policies, tests that could not be run, and coverage if asked for."""
 
     policies: str
@@ -55,15 +55,15 @@ def _lines(report: PolicyTestReport) -> Iterator[Line]:
         yield []
     passed, failed, unjudged = report.count()
     counts = ((passed, "passed"), (failed, "failed"), (unjudged, "could not be judged"))
-    told = ", ".join(f"{number} {what}" for number, what in counts if number) or "nothing was tested"
-    yield [(f"{counted(len(report.results), 'case')} against {report.policies}: {told}", "")]
+    totals = ", ".join(f"{number} {what}" for number, what in counts if number) or "nothing was tested"
+    yield [(f"{counted(len(report.results), 'case')} against {report.policies}: {totals}", "")]
 
 
 def _failure(result: CaseResult) -> Iterator[Line]:
     yield [(f"{result.file}:{result.line}", "bold"), ("  FAILED", "bold red"), (f"  {result.test}: {result.case}", "")]
-    for each in result.mismatches:
-        field = each.field.rpartition("expect.")[2]
-        yield from _indented(f"{each.file}:{each.line}: {field}: {each.text}", "    ")
+    for mismatch in result.mismatches:
+        field = mismatch.field.rpartition("expect.")[2]
+        yield from _indented(f"{mismatch.file}:{mismatch.line}: {field}: {mismatch.text}", "    ")
     if result.findings:
         yield [("    What was found:", "")]
     for finding in result.findings:
@@ -76,12 +76,12 @@ def _failure(result: CaseResult) -> Iterator[Line]:
 
 def _coverage(policies: list[Covered]) -> Iterator[Line]:
     yield [("Coverage: how many cases a policy acts in, and how many objects it leaves alone", "")]
-    width = max((len(each.policy) for each in policies), default=0)
-    for each in policies:
-        name = f"{each.policy:<{width}}"
-        yield [(f"  {name}  {each.kind}: acts {each.acted}, leaves alone {each.passed}", "")]
-        for text in each.unreached:
-            yield [(f"    {each.file}:{each.line}: {text}", "")]
+    width = max((len(covered.policy) for covered in policies), default=0)
+    for covered in policies:
+        name = f"{covered.policy:<{width}}"
+        yield [(f"  {name}  {covered.kind}: acts {covered.acted}, leaves alone {covered.passed}", "")]
+        for text in covered.unreached:
+            yield [(f"    {covered.file}:{covered.line}: {text}", "")]
 
 
 def _indented(text: str, indent: str) -> Iterator[Line]:
@@ -96,7 +96,7 @@ def _json(report: PolicyTestReport) -> str:
         "policies": report.policies,
         "cases": [
             {name: getattr(result, name) for name in _MEMBERS}
-            | {"findings": [{**msgspec.to_builtins(each), "outcome": str(each.outcome)} for each in result.findings]}
+            | {"findings": [{**to_builtins(finding), "outcome": str(finding.outcome)} for finding in result.findings]}
             for result in report.results
         ],
         "problems": report.problems,
@@ -113,19 +113,19 @@ def _junit(report: PolicyTestReport) -> str:
     files = alike(report.results, lambda result: result.file)
     suites = [(file, list(map(_junit_case, results))) for file, results in files.items()]
     case = JUnitCase(name="can be read", verdict="error", sort="unreadable", seconds=0)
-    suites += [(each.file, [replace(case, message=each.text, text=str(each))]) for each in report.problems]
+    suites += [(problem.file, [replace(case, message=problem.text, text=str(problem))]) for problem in report.problems]
     return junit("spotgate test", suites)
 
 
 def _junit_case(result: CaseResult) -> JUnitCase:
     case = JUnitCase(name=f"{result.test}: {result.case}", seconds=result.seconds)
     wrong = result.problems or result.mismatches
-    said = "; ".join(each.text for each in wrong)
+    message = "; ".join(problem.text for problem in wrong)
     if result.problems:
         text = "\n".join(map(str, result.problems))
-        return replace(case, verdict="error", sort="unjudged", message=said, text=text)
+        return replace(case, verdict="error", sort="unjudged", message=message, text=text)
     if result.mismatches:
-        return replace(case, verdict="failure", sort="failed", message=said, text=plain(_failure(result)))
+        return replace(case, verdict="failure", sort="failed", message=message, text=plain(_failure(result)))
     return case
 
 

@@ -155,7 +155,7 @@ class Runner:
         if judgement.problem is not None:
             raise CannotRunError(judgement.problem)
         prefix = pointer(subject.path)
-        own = [{**each, "path": each["path"].removeprefix(prefix)} for each in judgement.patch]
+        own = [{**operation, "path": operation["path"].removeprefix(prefix)} for operation in judgement.patch]
         after: dict[str, Any] = apply_json(own, deepcopy(subject.value))
         expected, findings = case.spec.expect, judgement.findings
         mismatches = [

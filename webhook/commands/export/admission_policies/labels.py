@@ -63,7 +63,7 @@ def parts(exported: ExportedPolicy) -> Iterator[Part]:
 def _add(exported: ExportedPolicy, groups: _Groups, rule: ResourceRule, group: str, path: str) -> None:
     """Add one resource of one rule to its group."""
     resource, _, subresource = path.partition("/")
-    operations = tuple(each for each in WRITES if {each, "*"} & set(rule.operations))
+    operations = tuple(operation for operation in WRITES if {operation, "*"} & set(rule.operations))
     if group == "*":
         why = f"{path} of all API groups: where labels are depends on the resource; name the groups"
         exported.leave_out(("match", "resourceRules"), why)
@@ -85,7 +85,7 @@ def _places(exported: ExportedPolicy, group: str, resource: str) -> Iterator[_Pl
     if (group, resource) == ("", PODS):
         return
     if readers := readers_by_resource(index.providers.values()).get((group, resource)):
-        queries = {each.labels.text: each.labels for each in readers.readers if each.labels is not None}
+        queries = {reader.labels.text: reader.labels for reader in readers.readers if reader.labels is not None}
         for text, query in queries.items():
             if query.plain and len(queries) == 1:
                 yield _Place(text, allowed)
@@ -148,14 +148,14 @@ def _wrong(exported: ExportedPolicy, place: _Place, of: str, *, template: bool) 
 def _validation(exported: ExportedPolicy, place: _Place, added: str) -> JSON:
     domains = ", ".join(exported.spec.domains)
     key = f"{added}.min()"
-    says = f"'label ' + {key} + {quoted(f' is in a reserved domain ({domains}), at {place.field}: ')}"
+    problem = f"'label ' + {key} + {quoted(f' is in a reserved domain ({domains}), at {place.field}: ')}"
     rest = "remove it, or use your own domain"
     allowed = Globs(place.allowed)
-    hints = {each: f"did you mean {meant}?" for each, meant in exported.spec.hints.items() if allowed.match(meant)}
+    hints = {word: f"did you mean {meant}?" for word, meant in exported.spec.hints.items() if allowed.match(meant)}
     hint = f"{literal(hints)}[?{key}].orValue({quoted(rest)})" if hints else quoted(rest)
     return {
         "expression": f"{added}.size() == 0",
         "message": f"a label at {place.field} is in a reserved domain ({domains}): {rest}",
-        "messageExpression": f"{says} + {hint}",
+        "messageExpression": f"{problem} + {hint}",
         "reason": "Forbidden",
     }

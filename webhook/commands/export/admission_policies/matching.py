@@ -80,10 +80,10 @@ class ExportedPolicy:
 
     def _entries(self, today: date) -> Iterator[ExemptSpec]:
         """Yield all exemptions. One that ends holds until the next export, so as not to deny what spotgate admits."""
-        shared = [each for each in self.bundle.documents if each.kind == EXEMPTION]
+        shared = [document for document in self.bundle.documents if document.kind == EXEMPTION]
         for document, path, spec in (
-            *((self.document, ("spec", "exempt", number), each) for number, each in enumerate(self.spec.exempt)),
-            *((each, ("spec",), each.spec) for each in shared if Globs(each.spec.policies).match(self.policy.name)),
+            *((self.document, ("spec", "exempt", number), spec) for number, spec in enumerate(self.spec.exempt)),
+            *((entry, ("spec",), entry.spec) for entry in shared if Globs(entry.spec.policies).match(self.policy.name)),
         ):
             if spec.expires is not None and spec.expires >= today:
                 until = "until you export again: Kubernetes has no clock"
@@ -97,10 +97,10 @@ class ExportedPolicy:
             self.leave_out(
                 ("match", "resourceRules"), "requests in other `apiVersions` are not converted, and admitted"
             )
-        for number, each in enumerate(self.spec.match.namespaces.include):
-            if self.bundle.index.system_namespaces.names.match(each):
+        for number, glob in enumerate(self.spec.match.namespaces.include):
+            if self.bundle.index.system_namespaces.names.match(glob):
                 path = ("match", "namespaces", "include", number)
-                self.leave_out(path, f"{each} is a system namespace, and left alone")
+                self.leave_out(path, f"{glob} is a system namespace, and left alone")
 
     def constraints(self, part: Part) -> JSON:
         """Return ``matchConstraints``, without the system namespaces, as in the webhook configurations."""
@@ -108,7 +108,7 @@ class ExportedPolicy:
         namespaces = without_system_namespaces(self.bundle)
         if not part.guards_namespaces:
             # Of all providers: Kubernetes can't be told which provider is in play.
-            labels = (label for each in self.bundle.providers.values() for label in each.system_namespaces.labels)
+            labels = (label for cloud in self.bundle.providers.values() for label in cloud.system_namespaces.labels)
             namespaces["matchExpressions"] += [
                 {"key": key, "operator": "NotIn", "values": list(dict.fromkeys(label.value for label in same))}
                 for key, same in alike(labels, lambda label: label.key).items()
@@ -125,8 +125,8 @@ class ExportedPolicy:
         }
         if self.policy.exclude:
             # Of all versions, as with `Equivalent`, which is not always the policy.
-            excluded = [replace(each, api_versions=("*",)) for each in self.policy.exclude]
-            constraints["excludeResourceRules"] = [_as_rule(each) for each in excluded]
+            excluded = [replace(rule, api_versions=("*",)) for rule in self.policy.exclude]
+            constraints["excludeResourceRules"] = [_as_rule(rule) for rule in excluded]
         if match.object_selector is not None and part.template_labels == "":
             constraints["objectSelector"] = _as_selector(match.object_selector)
         return constraints
@@ -142,7 +142,7 @@ class ExportedPolicy:
             yield "include", here + any_glob_matches(_NAMESPACE, given.include)
         if given.exclude:
             yield "exclude", f"{here}!({any_glob_matches(_NAMESPACE, given.exclude)})"
-        system = [g for each in self.bundle.providers.values() for g in each.system_namespaces.names.patterns]
+        system = [glob for cloud in self.bundle.providers.values() for glob in cloud.system_namespaces.names.patterns]
         if system and not part.guards_namespaces:
             yield "no-system-namespaces", f"!({any_glob_matches(_NAMESPACE, system)})"
         resources = {path.partition("/")[0] for rule in part.rules for path in rule.resources}
@@ -179,8 +179,8 @@ def templates_of(workload: Workload) -> tuple[str, ResourceRule]:
 
 def exported_policies(bundle: Bundle, today: date) -> Iterator[ExportedPolicy]:
     """Yield the policies by kind and name."""
-    documents = {each.name: each for each in bundle.documents if each.is_policy}
-    for policy in sorted(bundle.policies, key=lambda each: (each.kind.name, each.name)):
+    documents = {document.name: document for document in bundle.documents if document.is_policy}
+    for policy in sorted(bundle.policies, key=lambda policy: (policy.kind.name, policy.name)):
         yield ExportedPolicy(bundle, policy, documents[policy.name], today)
 
 
@@ -194,7 +194,7 @@ def exemption(spec: ExemptSpec, labels: str) -> str:
     if spec.service_accounts:
         if any(map(is_glob, spec.service_accounts)):  # one of which matches ':' too
             parts.append(f"{_USER}.split(':').size() == 4")
-        parts.append(any_glob_matches(_USER, [f"{SERVICE_ACCOUNT}{each}" for each in spec.service_accounts]))
+        parts.append(any_glob_matches(_USER, [f"{SERVICE_ACCOUNT}{account}" for account in spec.service_accounts]))
     if spec.namespaces:
         parts.append(f"{_NAMESPACE} != '' && {any_glob_matches(_NAMESPACE, spec.namespaces)}")
     if spec.names:
@@ -221,7 +221,7 @@ def _as_rule(rule: ResourceRule) -> JSON:
 def _merged(rules: Iterable[ResourceRule]) -> Iterator[ResourceRule]:
     """Merge rules that differ only in their resources."""
     for rule, same in alike(rules, lambda rule: replace(rule, resources=())).items():
-        yield replace(rule, resources=tuple(dict.fromkeys(path for each in same for path in each.resources)))
+        yield replace(rule, resources=tuple(dict.fromkeys(path for rule in same for path in rule.resources)))
 
 
 def _as_selector(spec: LabelSelectorSpec) -> JSON:

@@ -28,8 +28,8 @@ _ON_TEMPLATES: Final = {
 def parts(exported: ExportedPolicy) -> Iterator[Part]:
     """Yield a part for the objects that the policy matches, then parts for their pod templates."""
     export = _Export(exported)
-    for number, each in enumerate(exported.spec.match_conditions):
-        if why_not := export.why_not(each.expression):
+    for number, condition in enumerate(exported.spec.match_conditions):
+        if why_not := export.why_not(condition.expression):
             exported.leave_out(("matchConditions", number), f"not exported, and so nothing of the policy is: {why_not}")
             return
     validations = list(export.exportable())
@@ -61,16 +61,16 @@ class _Export:
 
     def exportable(self) -> Iterator[JSON]:
         """Yield the validations that need no look-up."""
-        for number, each in enumerate(self.spec.validations):
-            if why_not := self.why_not(each.expression):
+        for number, validation in enumerate(self.spec.validations):
+            if why_not := self.why_not(validation.expression):
                 self.exported.leave_out(("validations", number), f"not exported: {why_not}")
                 continue
-            written: JSON = {"expression": each.expression.strip()}
-            if each.message.strip():
-                written["message"] = each.message.strip()
-            if each.message_expression.strip() and not self.why_not(each.message_expression):
-                written["messageExpression"] = each.message_expression.strip()
-            yield {**written, "reason": each.reason or "Forbidden"}
+            written: JSON = {"expression": validation.expression.strip()}
+            if validation.message.strip():
+                written["message"] = validation.message.strip()
+            if validation.message_expression.strip() and not self.why_not(validation.message_expression):
+                written["messageExpression"] = validation.message_expression.strip()
+            yield {**written, "reason": validation.reason or "Forbidden"}
 
     def part(
         self,
@@ -86,7 +86,7 @@ class _Export:
         variables = {self.params: f"dyn({literal(self.spec.params)})"} if self.spec.params else {}
         variables |= {name: substituted(text, inside) for name, text in own_variables.items()}
         # Not match conditions of Kubernetes, which can't read variables and the namespace.
-        conditions = (substituted(each.expression.strip(), inside) for each in self.spec.match_conditions)
+        conditions = (substituted(condition.expression.strip(), inside) for condition in self.spec.match_conditions)
         guard = " && ".join(f"({text})" for text in conditions)
         return Part(
             name=name,
@@ -100,8 +100,8 @@ class _Export:
         """Yield parts for the pod templates of built-in workloads. Those of others may lack what every Pod has."""
         expressions = [
             *self.variables.values(),
-            *(each.expression for each in self.spec.match_conditions),
-            *(text for each in validations for key, text in each.items() if "xpression" in key),
+            *(condition.expression for condition in self.spec.match_conditions),
+            *(text for validation in validations for key, text in validation.items() if "xpression" in key),
         ]
         if any(map(_names_more, expressions)):
             why = "pod templates: it reads more of `object` or `request` than a template and a Pod have in common"
@@ -139,7 +139,7 @@ def _written(validation: JSON, given: Mapping[str, str], guard: str) -> JSON:
 def _names_more(expression: str) -> bool:
     names = without_strings(expression)
     return any(
-        not what.match(names, found.end())
+        not what.match(names, match.end())
         for name, what in _ON_TEMPLATES.items()
-        for found in re.finditer(rf"(?<![\w.]){name}\b", names)
+        for match in re.finditer(rf"(?<![\w.]){name}\b", names)
     )

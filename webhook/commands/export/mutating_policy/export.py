@@ -39,7 +39,7 @@ def export(bundle: Bundle, context: Context) -> tuple[list[JSON], list[Problem],
     """
     if context.view.pools is None:
         raise CannotJudgeError(f"error: the node pools are unknown: {context.view.why_unknown} {context.view.remedy}")
-    if contested := [each.name for each in bundle.policies if each.standing.overrides or each.standing.rivals]:
+    if contested := [policy.name for policy in bundle.policies if policy.standing.overrides or policy.standing.rivals]:
         raise CannotJudgeError(
             f"error: which policy decides for a Pod depends on others (`overrides` or `provider` of "
             f"{', '.join(contested)}), which a MutatingAdmissionPolicy can't say; export a set of policies without "

@@ -156,10 +156,10 @@ def _termination(rule: GracefulTermination | None, stopping: str) -> dict[str, s
     spec = rule.spec
     classes = {
         name: {
-            "grace": _ALL_OF_BUDGET if each.grace_seconds == "budget" else each.grace_seconds,
-            "sleep": each.pre_stop_seconds,
+            "grace": _ALL_OF_BUDGET if class_.grace_seconds == "budget" else class_.grace_seconds,
+            "sleep": class_.pre_stop_seconds,
         }
-        for name, each in rule.spec.classes.items()
+        for name, class_ in rule.spec.classes.items()
     }
     group_kind = "(variables.owner[0].kind + (variables.owner[0].apiVersion.contains('/') ? "
     group_kind += "'.' + variables.owner[0].apiVersion.split('/')[0] : ''))"

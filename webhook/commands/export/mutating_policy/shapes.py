@@ -118,11 +118,11 @@ def _placed(sample: JSON, keeps: Iterable[str], rule: SpotPlacement, context: Co
     spec, own = subject.pod.spec, sample["spec"].get("nodeSelector", {})
     placed: JSON = {}
     wanted: list[Toleration] = []
-    for each in target.tolerations:
-        if not any_covers(wanted, each):
-            wanted.append(each)
+    for toleration in target.tolerations:
+        if not any_covers(wanted, toleration):
+            wanted.append(toleration)
     if "tolerations" not in keeps and wanted:
-        placed["tolerations"] = [as_json(each) for each in wanted]
+        placed["tolerations"] = [as_json(toleration) for toleration in wanted]
     if added := {key: value for key, value in (spec.nodeSelector or {}).items() if key not in own}:
         placed["nodeSelector"] = added
     if spec.affinity is not None and spec.affinity.nodeAffinity is not None:
