@@ -27,8 +27,8 @@ def compare(base: Rehearsal, changed: Rehearsal, name: str) -> RehearsalComparis
     Schedulers differ from run to run, so what overlaps is no difference. A workload that one of them does not touch has
     nothing pending, killed or lost there.
     """
-    before = {each.identity: each for each in base.workloads}
-    after = {each.identity: each for each in changed.workloads}
+    before = {workload.identity: workload for workload in base.workloads}
+    after = {workload.identity: workload for workload in changed.workloads}
     worse: list[FigureChange] = []
     better: list[FigureChange] = []
     for identity in sorted({*before, *after}):
@@ -39,7 +39,7 @@ def compare(base: Rehearsal, changed: Rehearsal, name: str) -> RehearsalComparis
             if was.failed or now.failed:  # else a Pod that does not move was not lost, or is pending
                 figures.append("moved")
         for figure in figures:
-            old, new = (getattr(each, figure, Figure(0, 0)) for each in (was, now))
+            old, new = (getattr(workload, figure, Figure(0, 0)) for workload in (was, now))
             change = FigureChange(*identity, _NAMES[figure], old, new)
             low, high = (old, new) if figure in _MORE_IS_WORSE else (new, old)
             if _below(low, high):
@@ -69,7 +69,7 @@ def write_base(ref: str, paths: Sequence[str], into: Path) -> list[str]:
         if inside.startswith(".."):
             places.append(path)
             continue
-        files = [each for each in base.files if inside in (".", each) or each.startswith(f"{inside}/")]
+        files = [file for file in base.files if inside in (".", file) or file.startswith(f"{inside}/")]
         for name, content in base.read(files):
             place = into / name
             place.parent.mkdir(parents=True, exist_ok=True)

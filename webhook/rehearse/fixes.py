@@ -53,7 +53,7 @@ def fixes_of(result: Rehearsal, snapshot: ClusterSnapshot, *, startup: float) ->
     objects = _objects(snapshot)
     seconds = min(window.kill - window.drain for window in result.windows)
     evicts = all(window.drained_by == "eviction" for window in result.windows)
-    found: list[Fix] = []
+    fixes: list[Fix] = []
     for workload in result.workloads:
         value = objects.get(workload.identity)
         if value is None or value["kind"] != workload.kind:
@@ -61,16 +61,16 @@ def fixes_of(result: Rehearsal, snapshot: ClusterSnapshot, *, startup: float) ->
         # With a budget, a Pod that is drained waits for another that moves.
         longest = seconds - startup if evicts and workload.budget else seconds
         if workload.kind in _WITH_TEMPLATE:
-            found += _of_template(workload, value, snapshot, longest)
+            fixes += _of_template(workload, value, snapshot, longest)
         if workload.failed:
-            found.append(_of_failed_job(workload, value))
+            fixes.append(_of_failed_job(workload, value))
         if evicts and workload.lost:
             grace = min(template_of(value).grace_seconds, longest)
             # A StatefulSet creates a Pod again once the old one has stopped.
             again = startup + (grace if workload.kind == "StatefulSet" else 0)
             rounds = 1 + math.floor(max(seconds - grace, 0) / again) if again else 1
-            found += _of_budget(workload, value, objects, math.ceil(workload.lost / rounds))
-    return (*found, *_fallback_pools(result, snapshot, objects))
+            fixes += _of_budget(workload, value, objects, math.ceil(workload.lost / rounds))
+    return (*fixes, *_fallback_pools(result, snapshot, objects))
 
 
 def with_fixes(snapshot: ClusterSnapshot, fixes: Iterable[Fix]) -> ClusterSnapshot:
@@ -94,7 +94,7 @@ def growth_of(after: ClusterSnapshot, seconds: float | None) -> list[Growth]:
 
 def _objects(snapshot: ClusterSnapshot) -> dict[tuple[str, str, str], JSON]:
     """Return the objects, and for a workload that is none of them one of its Pods."""
-    objects = {workload_identity(each): each for each in snapshot.objects}
+    objects = {workload_identity(value): value for value in snapshot.objects}
     for pod in list(objects.values()):
         if pod["kind"] == POD.kind and (owner := controller_of(pod)) is not None:
             objects.setdefault((owner["kind"], pod["metadata"]["namespace"], owner["name"]), pod)
@@ -104,7 +104,7 @@ def _objects(snapshot: ClusterSnapshot) -> dict[tuple[str, str, str], JSON]:
 def _of_template(workload: WorkloadResult, value: JSON, snapshot: ClusterSnapshot, longest: float) -> Iterator[Fix]:
     """Propose what a workload's pod template could say."""
     template = template_of(value)
-    elsewhere = any(not each.spot for each in snapshot.nodes)
+    elsewhere = any(not node.spot for node in snapshot.nodes)
     who = "; create the Job again to change it" if workload.kind == "Job" else ""
     if workload.pending.max and template.labels.get(CAPACITY_LABEL) == "spot" and elsewhere:
         yield _change(
@@ -216,8 +216,8 @@ def _free_of(node: RehearsedNode, snapshot: ClusterSnapshot) -> Counter[str]:
 def _nodes_for(pods: Iterable[Counter[str]], offered: Counter[str]) -> int:
     """Return how many equal nodes hold the Pods, the largest first on the first with room; 0 if one fits on none."""
     nodes: list[Counter[str]] = []
-    for pod in sorted(pods, key=lambda each: max(each[name] / max(offered[name], 1e-9) for name in each), reverse=True):
-        node = next((each for each in nodes if pod <= each), None)
+    for pod in sorted(pods, key=lambda pod: max(pod[name] / max(offered[name], 1e-9) for name in pod), reverse=True):
+        node = next((node for node in nodes if pod <= node), None)
         if node is None:
             if not pod <= offered:
                 return 0
@@ -233,14 +233,14 @@ def _on_demand(like: RehearsedNode, number: int, snapshot: ClusterSnapshot) -> J
     if (pool := like.pool) is not None:
         name, namespace, kind, instance_type = pool.name, pool.namespace, pool.kind, pool.instance_type
         provider = pool.provider
-    written = (each.value for each in snapshot.source.manifests if (each.kind, each.name) == (kind, name))
+    pools = (manifest.value for manifest in snapshot.source.manifests if (manifest.kind, manifest.name) == (kind, name))
     write = partial(
         on_demand_manifest,
         name=f"{name}-fallback",
         namespace=namespace,
         instance_type=instance_type,
         maximum=number,
-        like=next(written, None),
+        like=next(pools, None),
     )
     readers = (
         reader for reader in snapshot.bundle.readers if reader.provider == provider and kind in {"", reader.kind}
@@ -250,5 +250,5 @@ def _on_demand(like: RehearsedNode, number: int, snapshot: ClusterSnapshot) -> J
 
 def _change(why: str, value: JSON, spec: JSON) -> Fix:
     """Return a change of an object, as `kubectl patch --type merge` takes it, and `kubectl apply` for what it owns."""
-    metadata = {key: each for key, each in value["metadata"].items() if key in {"name", "namespace"}}
+    metadata = {key: member for key, member in value["metadata"].items() if key in {"name", "namespace"}}
     return Fix(why, {"apiVersion": value["apiVersion"], "kind": value["kind"], "metadata": metadata, "spec": spec})

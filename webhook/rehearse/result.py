@@ -184,7 +184,7 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
 
     def has_reason(self, beginning: str) -> bool:
         """Return whether one of its reasons begins so."""
-        return any(each.startswith(beginning) for each in self.reasons)
+        return any(reason.startswith(beginning) for reason in self.reasons)
 
 
 FIGURES: Final = tuple(field.name for field in msgspec.structs.fields(WorkloadResult) if field.type is Figure)

@@ -95,7 +95,7 @@ def test_a_run_ends_after_its_time_and_says_so() -> None:
     async def wait() -> None: ...
 
     watches: Any = SimpleNamespace(pods={}, budgets={}, quotas={})
-    quiet: Any = SimpleNamespace(over=True, wait=wait, impatient=set())
+    quiet: Any = SimpleNamespace(over=True, wait=wait, abandoned=set())
     workloads: Any = SimpleNamespace(known={}, missing=Counter, here=list)
     writer: Any = None
     played = Reclaim(writer, watches, quiet, workloads, startup=30, seed=0)

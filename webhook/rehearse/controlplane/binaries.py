@@ -61,7 +61,7 @@ class Module:
     def key(self) -> str:
         """Return the name of its build: another version, dependency, flag or platform makes another one."""
         digest = hashlib.sha256(self.ldflags.encode())
-        for file in ("go.mod", "go.sum", *sorted(each.name for each in self.directory.glob("*.go"))):
+        for file in ("go.mod", "go.sum", *sorted(path.name for path in self.directory.glob("*.go"))):
             digest.update((self.directory / file).read_bytes())
         return f"{self.name}-{self.version}-{PLATFORM}-{digest.hexdigest()[:12]}"
 

@@ -85,12 +85,12 @@ class ControlPlane:
     def wait_for(self, name: str, probe: Callable[[], T | None]) -> T:
         """Return what the probe finds. Raise ControlPlaneError if that takes too long, or a server has ended."""
         deadline = time.monotonic() + START_SECONDS
-        while (found := probe()) is None:
+        while (answer := probe()) is None:
             self.expect_running()
             if time.monotonic() > deadline:
                 raise ControlPlaneError(f"{name} is not ready after {START_SECONDS:.0f} s\n{self.logs()}")
             time.sleep(POLL_SECONDS)
-        return found
+        return answer
 
     def expect_running(self) -> None:
         """Raise ControlPlaneError if a server has ended."""

@@ -45,7 +45,7 @@ def folders_of(version: str) -> dict[str, dict[str, str]]:
     return {
         f"etcd-v{ETCD_TAG.partition('-')[0]}-{PLATFORM}{IMAGE}": {"etcd": _reference(f"etcd:{ETCD_TAG}")},
         f"kwok-{KWOK.version}-{PLATFORM}{IMAGE}": {"kwok": _reference(f"kwok/kwok:{KWOK.version}")},
-        f"kubernetes-{version}-{PLATFORM}{IMAGE}": {each: _reference(f"{each}:{version}") for each in names},
+        f"kubernetes-{version}-{PLATFORM}{IMAGE}": {name: _reference(f"{name}:{version}") for name in names},
     }
 
 

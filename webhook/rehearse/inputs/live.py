@@ -38,7 +38,7 @@ _ENVIRONMENT: Final = ("env", "envFrom", "command", "args")
 def live_source(connection: Connection, changes: Iterable[Manifest], bundle: Bundle) -> ClusterSource:
     """Return the cluster of the connection, with these changes. Raise CannotJudgeError."""
     source = run_on_cluster("rehearse", connection, lambda api: _read(api, bundle))
-    return source.with_changes(replace(each, value=without_environment(each.value)) for each in changes)
+    return source.with_changes(replace(change, value=without_environment(change.value)) for change in changes)
 
 
 def live_version(connection: Connection) -> str:
@@ -82,14 +82,14 @@ def without_environment(value: Any) -> Any:
     """Return the object without what its containers are told, which may be secret; Pods and templates alike."""
     if isinstance(value, dict):
         return {
-            key: [_without(each) for each in item]
+            key: [_without(container) for container in item]
             if key in {"containers", "initContainers", "ephemeralContainers"} and isinstance(item, list)
             else without_environment(item)
             for key, item in value.items()
             if key not in {"managedFields", _LAST_APPLIED}
         }
-    return [without_environment(each) for each in value] if isinstance(value, list) else value
+    return [without_environment(item) for item in value] if isinstance(value, list) else value
 
 
 def _without(container: JSON) -> JSON:
-    return {key: each for key, each in container.items() if key not in _ENVIRONMENT}
+    return {key: member for key, member in container.items() if key not in _ENVIRONMENT}

@@ -67,7 +67,7 @@ class RehearsedNode:
     @property
     def allocatable(self) -> dict[str, float]:
         """Return what it offers, by resource, in whole units or bytes."""
-        return {name: float(amount_of(each) or 0) for name, each in self.value["status"]["allocatable"].items()}
+        return {name: float(amount_of(quantity) or 0) for name, quantity in self.value["status"]["allocatable"].items()}
 
     @property
     def pool_names(self) -> set[str]:
@@ -80,8 +80,8 @@ def read_node(value: JSON, pools: Sequence[Pool], providers: Mapping[str, Provid
     labels = value["metadata"]["labels"]
     provider = provider_of(labels, providers.values())
     name = labels.get(provider.pool_name_label, "") if provider is not None else ""
-    pool = next((each for each in pools if each.is_named(name)), None)
-    spot = any(each.is_spot_node(labels) for each in providers.values()) or (pool is not None and pool.spot)
+    pool = next((pool for pool in pools if pool.is_named(name)), None)
+    spot = any(provider.is_spot_node(labels) for provider in providers.values()) or (pool is not None and pool.spot)
     return RehearsedNode(value, name, provider, pool, spot)
 
 
@@ -172,6 +172,6 @@ def node_of_pool(pool: Pool, number: int, providers: Mapping[str, Provider], all
             f"spotgate rehearse: it is unknown what a node of {pool} offers: pass "
             f"`--allocatable {kind or pool.name}=cpu=8,memory=32Gi`, or the Nodes themselves"
         )
-    taints = [{"key": each.key, "value": each.value, "effect": each.effect} for each in pool.taints]
+    taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in pool.taints]
     value = {"metadata": {"name": name, "labels": labels}, "spec": {"taints": taints}}
     return running_node(value, offered)

@@ -81,7 +81,7 @@ KINDS: Final = (
     JOB := RehearsedKind("batch", "Job", "jobs"),
     POD := RehearsedKind("", "Pod", "pods"),
 )
-BY_NAME: Final = {(each.group, each.kind): each for each in KINDS}
+BY_NAME: Final = {(kind.group, kind.kind): kind for kind in KINDS}
 MAKERS: Final = (REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET, JOB)
 """The kinds of objects whose controllers make a number of Pods."""
 
@@ -101,7 +101,7 @@ def kind_of_object(value: Mapping[str, Any]) -> RehearsedKind | None:
 
 def controller_of(value: Mapping[str, Any]) -> JSON | None:
     """Return the reference to the owner that manages an object, or None."""
-    return next((each for each in value["metadata"].get("ownerReferences") or () if each.get("controller")), None)
+    return next((owner for owner in value["metadata"].get("ownerReferences") or () if owner.get("controller")), None)
 
 
 def manifest_of(where: str, value: JSON) -> Manifest:
@@ -111,10 +111,10 @@ def manifest_of(where: str, value: JSON) -> Manifest:
 
 def template_of(value: Mapping[str, Any] | None) -> Pod:
     """Return a Pod, or a workload's pod template; an empty one if there is none."""
-    found = value or {}
-    if found.get("kind") != POD.kind:
-        found = (found.get("spec") or {}).get("template") or {}
-    return msgspec.convert(found, Pod)
+    template = value or {}
+    if template.get("kind") != POD.kind:
+        template = (template.get("spec") or {}).get("template") or {}
+    return msgspec.convert(template, Pod)
 
 
 def requests_of(spec: PodSpec) -> Counter[str]:
@@ -124,10 +124,10 @@ def requests_of(spec: PodSpec) -> Counter[str]:
     Source: PodRequests in k8s.io/component-helpers/resource, and defaultPodRequests in pkg/apis/core/v1/defaults.go.
     """
     total: Counter[str] = Counter()
-    for each in spec.containers:
-        if each.resources is not None:
-            for resource, amount in {**(each.resources.limits or {}), **(each.resources.requests or {})}.items():
-                total[resource] += _number(amount)
+    for container in spec.containers:
+        resources = container.resources or Resources()
+        for resource, amount in {**(resources.limits or {}), **(resources.requests or {})}.items():
+            total[resource] += _number(amount)
     own = spec.resources or Resources()
     for resource, amount in (own.limits or {}).items():
         total.setdefault(resource, _number(amount))

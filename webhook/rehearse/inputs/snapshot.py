@@ -87,13 +87,13 @@ class ClusterSnapshot:
     def objects(self) -> Iterator[JSON]:
         """Yield all of its objects."""
         yield from self.existing
-        yield from (each.value for each in self.created)
+        yield from (manifest.value for manifest in self.created)
 
 
 def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Offers) -> ClusterSnapshot:
     """Return the cluster that these objects describe. Raise CannotJudgeError if they describe none."""
     view = view_of(source.manifests, bundle.providers, complete=True, offline=not source.live)
-    pools = [each for each in view.pools or () if not each.elsewhere]
+    pools = [pool for pool in view.pools or () if not pool.elsewhere]
     source = replace(source, manifests=without_repeats(source.manifests))
     existing: list[JSON] = []
     created: list[Manifest] = []
@@ -115,26 +115,26 @@ def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Offers) -> C
     limited = {value["metadata"]["namespace"] for value in existing if value["kind"] == QUOTA.kind}
     missing = ({"apiVersion": "v1", "kind": NAMESPACE.kind, "metadata": {"name": name}} for name in limited - there)
     existing += map(_as_stored, missing)
-    made, left_out = _made_of_others(others, [*existing, *(each.value for each in created)], bundle)
+    made, left_out = _made_of_others(others, [*existing, *(manifest.value for manifest in created)], bundle)
     created += made
     notes = [*source.notes, *left_out]
     if not source.live:
-        created += _storage_classes_for([*existing, *(each.value for each in created)])
-    nodes = [read_node(each, pools, bundle.providers) for each in existing if each["kind"] == NODE.kind]
+        created += _storage_classes_for([*existing, *(manifest.value for manifest in created)])
+    nodes = [read_node(value, pools, bundle.providers) for value in existing if value["kind"] == NODE.kind]
     described = [pool for pool in pools if not source.live or source.has_added(pool)]
     new = nodes_of_pools(described, nodes, bundle.providers, allocatable)
     nodes += new
-    existing += [each.value for each in new]
+    existing += [node.value for node in new]
     _expect_nodes(nodes, existing)
-    everything = [*existing, *(each.value for each in created)]
-    sets = (each.value.get("spec") or {} for each in source.manifests if each.kind == STATEFUL_SET.kind)
+    everything = [*existing, *(manifest.value for manifest in created)]
+    sets = (manifest.value.get("spec") or {} for manifest in source.manifests if manifest.kind == STATEFUL_SET.kind)
     if any(spec.get("minReadySeconds") for spec in sets):
         notes.append("minReadySeconds: a StatefulSet makes its next Pod as soon as the one before is ready")
     if any(template_of(value).spec.schedulingGroup for value in everything):
         notes.append("spec.schedulingGroup: the scheduler here places the Pods of a PodGroup one by one")
     notes += _without_requests(created)
     keep_counts(everything)
-    told = [each.value for each in source.manifests if kind_of_object(each.value) in {None, NAMESPACE}]
+    known = [manifest.value for manifest in source.manifests if kind_of_object(manifest.value) in {None, NAMESPACE}]
     return ClusterSnapshot(
         source=source,
         bundle=bundle,
@@ -143,7 +143,7 @@ def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Offers) -> C
         created=created,
         nodes=nodes,
         pools=pools,
-        state=[*told, *(each.value for each in nodes)],
+        state=[*known, *(node.value for node in nodes)],
         not_simulated=notes,
     )
 
@@ -175,7 +175,7 @@ def _expected_object(manifest: Manifest, kind: RehearsedKind) -> JSON:
     value = {**manifest.value, "metadata": metadata}
     if manifest.kind == STATEFUL_SET.kind and isinstance(spec := value.get("spec"), dict):
         # Its controller counts these seconds by a clock that a rehearsal doesn't advance.
-        value["spec"] = {key: each for key, each in spec.items() if key != "minReadySeconds"}
+        value["spec"] = {key: member for key, member in spec.items() if key != "minReadySeconds"}
     return value
 
 
@@ -193,13 +193,13 @@ def _made_of_others(
     Workloads whose controllers have made one of the objects are skipped. Raise CannotJudgeError if one can't be read.
     """
     owners = {
-        (owner.get("kind"), each["metadata"].get("namespace", ""), owner.get("name"))
-        for each in objects
-        for owner in each["metadata"].get("ownerReferences") or ()
+        (owner.get("kind"), value["metadata"].get("namespace", ""), owner.get("name"))
+        for value in objects
+        for owner in value["metadata"].get("ownerReferences") or ()
     }
     created: list[Manifest] = []
     unread: set[str] = set()
-    pools = {(each.group, each.kind) for each in bundle.readers}
+    pools = {(reader.group, reader.kind) for reader in bundle.readers}
     for manifest in others:
         if (manifest.kind, manifest.namespace or "default", manifest.name) in owners:
             continue
@@ -209,7 +209,7 @@ def _made_of_others(
             raise CannotJudgeError(
                 f"{manifest.file}:{manifest.line}: {manifest.kind} {manifest.name} can't be read as one: {error!r}"
             ) from None
-        created += (structs.replace(manifest, value=each) for each in made)
+        created += (structs.replace(manifest, value=value) for value in made)
         if not made and (manifest.group, manifest.kind) not in pools:
             unread.add(manifest.kind)
     about = "these kinds have no controller here; if their objects have Pods, pass these as a cluster has them"
@@ -218,7 +218,7 @@ def _made_of_others(
 
 def _expect_nodes(nodes: Iterable[RehearsedNode], existing: Iterable[JSON]) -> None:
     """Raise CannotJudgeError if there are no Nodes, or not those that Pods are on."""
-    names = {each.name for each in nodes}
+    names = {node.name for node in nodes}
     if not names:
         raise CannotJudgeError(
             "spotgate rehearse: there are no nodes: pass Nodes or node pools with --state, or --kubeconfig"
@@ -258,10 +258,10 @@ def _as_stored(value: JSON, rolled_out: frozenset[WorkloadIdentity] = frozenset(
     stored = {**value, "metadata": metadata}
     if value["kind"] == POD.kind:
         # Those who would take other finalizers away are not here, and the Pod would never be gone.
-        metadata["finalizers"] = [each for each in metadata.get("finalizers") or () if each == JOB_TRACKING]
+        metadata["finalizers"] = [name for name in metadata.get("finalizers") or () if name == JOB_TRACKING]
         if not value.get("status") and value["spec"].get("nodeName"):
             types = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
-            ready = [{"type": each, "status": "True", "lastTransitionTime": CREATED} for each in types]
+            ready = [{"type": type_, "status": "True", "lastTransitionTime": CREATED} for type_ in types]
             stored["status"] = {"phase": "Running", "conditions": ready}
     elif value["kind"] == QUOTA.kind:
         stored["status"] = {}  # what it counts in its cluster may not be here
@@ -275,13 +275,13 @@ def _as_stored(value: JSON, rolled_out: frozenset[WorkloadIdentity] = frozenset(
 
 def _without_requests(created: Sequence[Manifest]) -> Iterator[str]:
     """Yield a sentence for each workload whose containers request nothing, where no LimitRange may say it for them."""
-    limited = {each.namespace for each in created if each.kind == LIMIT_RANGE.kind}
-    for each in created:
-        spec = template_of(each.value).spec
-        if spec.containers and not quantities_of(spec) and each.namespace not in limited:
+    limited = {manifest.namespace for manifest in created if manifest.kind == LIMIT_RANGE.kind}
+    for manifest in created:
+        spec = template_of(manifest.value).spec
+        if spec.containers and not quantities_of(spec) and manifest.namespace not in limited:
             yield (
-                f"{each.value['kind']} {each.name} requests no resources: to the scheduler its Pods need no room, and "
-                "fit anywhere"
+                f"{manifest.value['kind']} {manifest.name} requests no resources: to the scheduler its Pods need no "
+                "room, and fit anywhere"
             )
 
 

@@ -45,7 +45,7 @@ class ClusterSource:
 
     def with_changes(self, changes: Iterable[Manifest]) -> ClusterSource:
         """Return the cluster after changes: each is merged into the object that is there, as a patch, or is new."""
-        manifests = {key_of(each): each for each in self.manifests}
+        manifests = {key_of(manifest): manifest for manifest in self.manifests}
         new, rolled_out = set(self.new), set(self.rolled_out)
         for change in changes:
             key = key_of(change)

@@ -25,7 +25,7 @@ def show(rehearsal: Rehearsal) -> None:
             del workload[key]
     every["summary"] = {"verdict": verdict_of(rehearsal), **every["summary"]}
     shown = {key: every[key] for key in _SHOWN}
-    shown["fixes"] = [{"why": each.why, "yaml": each.yaml, "tried": each.tried} for each in rehearsal.fixes]
+    shown["fixes"] = [{"why": fix.why, "yaml": fix.yaml, "tried": fix.tried} for fix in rehearsal.fixes]
     if rehearsal.comparison is not None:
         shown["comparison"] = every["comparison"]
     if rehearsal.fixed is not None:

@@ -57,7 +57,7 @@ def _facts(rehearsal: Rehearsal) -> Iterator[Line]:
         if window.assumes:
             yield [(f"{_INDENT}assumed: {window.assumes}", "yellow")]
     summary = rehearsal.summary
-    failed = sum(each.failed for each in rehearsal.workloads)
+    failed = sum(workload.failed for workload in rehearsal.workloads)
     if rehearsal.fixed is not None:
         yield [(_COLUMNS.format("", "as it is", "with the fixes"), "dim")]
         yield from _side_by_side(summary, rehearsal.fixed.summary)

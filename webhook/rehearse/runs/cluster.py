@@ -93,8 +93,8 @@ class RunningCluster:
         """Return what its etcd has, for another run to begin with. Raise ControlPlaneError."""
         last = _PREFIX[:-1] + bytes([_PREFIX[-1] + 1])
         answer = _ask_etcd(self.plane, "range", {"key": _encoded(_PREFIX), "range_end": _encoded(last)})
-        pairs = ((base64.b64decode(each["key"]), base64.b64decode(each["value"])) for each in answer.get("kvs", ()))
-        return [each for each in pairs if each[0] != _WEBHOOK_KEY and not each[0].startswith(_EVENTS)]
+        pairs = ((base64.b64decode(entry["key"]), base64.b64decode(entry["value"])) for entry in answer.get("kvs", ()))
+        return [pair for pair in pairs if pair[0] != _WEBHOOK_KEY and not pair[0].startswith(_EVENTS)]
 
 
 @contextlib.contextmanager
@@ -122,7 +122,7 @@ def start_rehearsal_cluster(
             "--max-requests-inflight=3000",
             "--max-mutating-requests-inflight=3000",
         )
-        syncs = [f"--concurrent-{each}-syncs={_SYNCS}" for each in ("deployment", "replicaset", "statefulset", "job")]
+        syncs = [f"--concurrent-{kind}-syncs={_SYNCS}" for kind in ("deployment", "replicaset", "statefulset", "job")]
         manager = [*servers.controller_manager(plane.credentials), *syncs]
         plane.start("kube-controller-manager", [*manager, f"--controllers={','.join(_CONTROLLERS)}"])
         if any(key.startswith(_QUOTAS) for key, _ in contents):
@@ -130,7 +130,7 @@ def start_rehearsal_cluster(
             plane.start(_QUOTA_CONTROLLER, quotas, program="kube-controller-manager")
         plane.start("kube-scheduler", servers.scheduler(plane.credentials, config, port=port))
         plane.start("kwok", servers.kwok(plane.credentials, STAGES))
-        names = frozenset(each["schedulerName"] for each in json.loads(config.read_text())["profiles"])
+        names = frozenset(profile["schedulerName"] for profile in json.loads(config.read_text())["profiles"])
         yield RunningCluster(plane, f"https://127.0.0.1:{port}/metrics", names)
 
 
@@ -139,11 +139,11 @@ def _scheduler_config(plane: ControlPlane, given: Path | None) -> Path:
     config: dict[str, Any] = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     if given is not None:
         manifests = read_manifests([given])
-        found = [manifest.value for manifest in manifests.objects if manifest.kind == config["kind"]]
-        if not found:
+        configs = [manifest.value for manifest in manifests.objects if manifest.kind == config["kind"]]
+        if not configs:
             why = f"{given}: is no KubeSchedulerConfiguration; pass the file of kube-scheduler's --config"
             raise CannotJudgeError("\n".join(map(str, manifests.problems)) or why)
-        config = found[0]
+        config = configs[0]
     kubeconfig = str(plane.credentials.kubeconfig("system:kube-scheduler"))
     profiles = config.get("profiles") or [{}]
     config |= {

@@ -46,7 +46,7 @@ class Quiet:
         self._watches = watches
         self._workloads = workloads
         self._provision = provision
-        self.impatient: set[str] = set()
+        self.abandoned: set[str] = set()
         self._held: set[str] | None = None
         self._end = time.monotonic() + LONGEST_RUN
 
@@ -56,19 +56,19 @@ class Quiet:
         return time.monotonic() > self._end
 
     async def wait(self) -> None:
-        """Wait until it is so. Afterwards `impatient` has what does not get quiet. Raise ControlPlaneError."""
+        """Wait until all is quiet. Afterwards `abandoned` has what stays busy. Raise ControlPlaneError."""
         deadline = time.monotonic() + _AT_MOST
         self._watches.changed = time.monotonic()
         while True:
             await asyncio.sleep(_POLL)
             await self._provision()
             reasons = chain(self._busy_pods(), self._busy_owners(), self._busy_budgets())
-            expected = (busy for busy in reasons if busy not in self.impatient)
+            expected = (busy for busy in reasons if busy not in self.abandoned)
             busy = "changes" if self._changes() else next(expected, "") or await self._queued()
             if not busy and not self._changes():
                 return
             if time.monotonic() > deadline:
-                self.impatient.add(busy)
+                self.abandoned.add(busy)
                 return
             self._cluster.plane.expect_running()
 
@@ -81,12 +81,12 @@ class Quiet:
         ended, self._held = self._held is None or self._held - held, held
         if not ended:
             return False
-        before = [each.status.used for each in self._watches.quotas.values()]
+        before = [quota.status.used for quota in self._watches.quotas.values()]
         self._cluster.count_quotas(pause=False)
         await asyncio.sleep(_COUNTED)
         await self.wait()
         self._cluster.count_quotas(pause=True)
-        return [each.status.used for each in self._watches.quotas.values()] != before
+        return [quota.status.used for quota in self._watches.quotas.values()] != before
 
     def _changes(self) -> bool:
         return time.monotonic() - self._watches.changed < _STILL

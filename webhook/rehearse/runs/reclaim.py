@@ -80,7 +80,7 @@ class Reclaim:
             if self._quiet.over:
                 raise CannotJudgeError(
                     f"spotgate rehearse: the cluster does not come to rest within {LONGEST_RUN:g} s: "
-                    f"{', '.join(sorted(self._quiet.impatient)[:3]) or 'Pods start and stop again and again'}"
+                    f"{', '.join(sorted(self._quiet.abandoned)[:3]) or 'Pods start and stop again and again'}"
                 )
             bound, stopping = self._take_new()
             if not (bound or stopping):

@@ -86,11 +86,11 @@ class Remaker:
 
 
 def _as_created(value: JSON) -> JSON:
-    metadata = {key: each for key, each in value["metadata"].items() if key not in _OWN}
+    metadata = {key: member for key, member in value["metadata"].items() if key not in _OWN}
     metadata["annotations"] = {
         key: text for key, text in metadata.get("annotations", {}).items() if not key.startswith(OURS)
     }
-    spec = {key: each for key, each in value["spec"].items() if key not in _OF_A_NODE}
+    spec = {key: member for key, member in value["spec"].items() if key not in _OF_A_NODE}
     if value["kind"] == JOB.kind:
         spec.pop("selector", None)
         for labels in (metadata.get("labels", {}), spec["template"].get("metadata", {}).get("labels", {})):

@@ -66,6 +66,6 @@ def _admits(node: RehearsedNode, spec: PodSpec) -> bool:
     """Return whether a node's labels and taints admit a Pod."""
     taints = msgspec.convert(node.value["spec"].get("taints") or [], list[Taint])
     return admits(terms_of(spec), node.labels) is not Tristate.NO and all(
-        taint.effect not in HARD_EFFECTS or any(tolerates(each, taint) for each in spec.tolerations or ())
+        taint.effect not in HARD_EFFECTS or any(tolerates(toleration, taint) for toleration in spec.tolerations or ())
         for taint in taints
     )

@@ -108,7 +108,7 @@ def outcome_of(played: Reclaim, watches: Watches, lost: Collection[str], left: C
         _count_living(pod, workloads[pod.workload], waits=pod.gang in waiting_gangs, gone=pod.seen.node in lost)
         requested[pod.seen.node].update(pod.requests)
     missing = played.workloads.missing() - played.missing_before
-    refusals = played.remaker.refused | {each.identity: why for each, _, why in played.workloads.refused()}
+    refusals = played.remaker.refused | {workload.identity: why for workload, _, why in played.workloads.refused()}
     blocked = {pod.workload: pod.blocked for pod in played.workloads.known.values() if pod.blocked}
     for workload, run in workloads.items():
         figures = run.figures
@@ -206,9 +206,9 @@ def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ..
         results.append(
             WorkloadResult(
                 **structs.asdict(workload),
-                replicas=max(each.replicas for each in runs),
-                lost=max(each.lost for each in runs),
-                budget=", ".join(sorted(set().union(*(each.budgets for each in runs)))),
+                replicas=max(run.replicas for run in runs),
+                lost=max(run.lost for run in runs),
+                budget=", ".join(sorted(set().union(*(run.budgets for run in runs)))),
                 states=runs[0].states,
                 lost_on=tuple(sorted(runs[0].lost_on)),
                 goes_with_nodes=not (changed or any(run.moves for run in runs)),
@@ -216,7 +216,7 @@ def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ..
                 **figures,
             )
         )
-    return tuple(sorted(results, key=lambda each: (-(each.pending.max or 0), -each.lost, each.identity)))
+    return tuple(sorted(results, key=lambda result: (-(result.pending.max or 0), -result.lost, result.identity)))
 
 
 def summary_of(outcomes: Sequence[RunOutcome]) -> RehearsalSummary:

@@ -59,7 +59,7 @@ class SeenMetadata(ObjectMeta):
     @property
     def controller(self) -> SeenReference | None:
         """Return the owner that manages the object."""
-        return next((each for each in self.ownerReferences or () if each.controller), None)
+        return next((owner for owner in self.ownerReferences or () if owner.controller), None)
 
 
 class SeenCondition(msgspec.Struct):
@@ -97,7 +97,7 @@ class SeenStatus(msgspec.Struct):
     @property
     def uncountable(self) -> str:
         """Return why the disruption controller can't tell how many Pods there should be; empty if it can."""
-        return next((each.message for each in self.conditions if each.reason == "SyncFailed"), "")
+        return next((condition.message for condition in self.conditions if condition.reason == "SyncFailed"), "")
 
 
 class SeenEvent(msgspec.Struct):
@@ -203,7 +203,7 @@ class Watches:
     @property
     def refusals(self) -> dict[str, str]:
         """Return why controllers could not make a Pod, by the UID of the Pod's owner."""
-        return {each.involvedObject.uid: each.message.removeprefix(_COMBINED) for each in self._refusals.values()}
+        return {event.involvedObject.uid: event.message.removeprefix(_COMBINED) for event in self._refusals.values()}
 
     def _watch(self, group: str, resource: str, type_: type[T], fields: str = "") -> dict[tuple[str, str], T]:
         decoder = msgspec.json.Decoder(type_)
@@ -221,16 +221,16 @@ class Watches:
 
         Raise ApiError.
         """
-        following = [asyncio.create_task(each.run()) for each in self._mirrors]
+        following = [asyncio.create_task(mirror.run()) for mirror in self._mirrors]
         try:
             deadline = time.monotonic() + _PACE.answer
-            while unknown := [each for each in self._mirrors if not each.known]:
+            while unknown := [mirror for mirror in self._mirrors if not mirror.known]:
                 if time.monotonic() > deadline:
                     raise ApiError(f"{unknown[0].source} can't be watched: {unknown[0].problem}")
                 await asyncio.sleep(_POLL)
             yield
         finally:
-            for each in following:
-                each.cancel()
+            for task in following:
+                task.cancel()
             await asyncio.gather(*following, return_exceptions=True)
             await self._api.close()

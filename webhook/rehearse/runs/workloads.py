@@ -93,7 +93,7 @@ class Workloads:
     def __init__(self, watches: Watches, bundle: Bundle) -> None:
         self.known: dict[str, RehearsedPod] = {}
         self._watches = watches
-        self._gpus = Globs(sorted({each for one in bundle.providers.values() for each in one.gpu.resources.patterns}))
+        self._gpus = Globs({glob for provider in bundle.providers.values() for glob in provider.gpu.resources.patterns})
         self._history: dict[WorkloadKey, list[float]] = {}
         self._budgets: dict[tuple[str, str], DisruptionBudget] = {}
 
@@ -150,9 +150,7 @@ class Workloads:
             wanted[workload] += owner.pods_wanted
         cared_for = set(wanted)
         wanted.update(
-            each.workload
-            for each in self.known.values()
-            if each.ran and not each.leaves and each.workload not in cared_for
+            pod.workload for pod in self.known.values() if pod.ran and not pod.leaves and pod.workload not in cared_for
         )
         wanted.subtract(pod.workload for pod in self.here() if pod.seen.lives)
         return +wanted
@@ -172,24 +170,24 @@ class Workloads:
                 maker = WorkloadKey(kind.api_version, kind.kind, *key)
                 yield self._highest(maker, owner.metadata.controller), kind, owner
 
-    def _highest(self, found: WorkloadKey, owner: SeenReference | None) -> WorkloadKey:
-        """Return the highest owner of what was found, from its own owner on."""
+    def _highest(self, workload: WorkloadKey, owner: SeenReference | None) -> WorkloadKey:
+        """Return the highest owner of a workload, from its own owner on."""
         while owner is not None and owner.kind != "Node":
-            found = WorkloadKey(owner.apiVersion, owner.kind, found.namespace, owner.name)
+            workload = WorkloadKey(owner.apiVersion, owner.kind, workload.namespace, owner.name)
             kind = BY_NAME.get((owner.group, owner.kind), POD)
-            above = self._watches.owners.get(kind, {}).get((found.namespace, owner.name))
+            above = self._watches.owners.get(kind, {}).get((workload.namespace, owner.name))
             owner = above.metadata.controller if above is not None else None
-        return found
+        return workload
 
     def _covering(self, pod: SeenPod) -> tuple[tuple[str, str], ...]:
         """Return namespace and name of the budgets that cover a Pod."""
         if len(self._budgets) != len(self._watches.budgets):
             self._budgets = {
-                key: budget_from({"metadata": {"name": key[1]}, "spec": each.spec})
-                for key, each in self._watches.budgets.items()
+                key: budget_from({"metadata": {"name": key[1]}, "spec": watched.spec})
+                for key, watched in self._watches.budgets.items()
             }
         namespace = pod.metadata.namespace
-        return tuple(key for key, each in self._budgets.items() if key[0] == namespace and each.covers(pod.labels))
+        return tuple(key for key, budget in self._budgets.items() if key[0] == namespace and budget.covers(pod.labels))
 
     def _remember(self, pod: SeenPod, workload: WorkloadKey) -> None:
         if READY in pod.annotations:
