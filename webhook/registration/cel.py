@@ -33,36 +33,36 @@ def literal(value: Any) -> str:
     if not isinstance(value, dict | list):
         return json.dumps(value)
     items = value if isinstance(value, list) else list(value.values())
-    alike = {type(each) for each in items} in _SCALARS
-    written = [literal(each) if alike else f"dyn({literal(each)})" for each in items]
+    alike = {type(item) for item in items} in _SCALARS
+    written = [literal(item) if alike else f"dyn({literal(item)})" for item in items]
     if isinstance(value, list):
         return f"[{', '.join(written)}]"
-    return "{" + ", ".join(f"{quoted(key)}: {item}" for key, item in zip(value, written, strict=True)) + "}"
+    return "{" + ", ".join(f"{quoted(key)}: {text}" for key, text in zip(value, written, strict=True)) + "}"
 
 
 def any_glob_matches(value: str, globs: Iterable[str]) -> str:
     """Return an expression that is true if one of the globs matches the string ``value``."""
     patterns = list(dict.fromkeys(globs))
-    exact = [each for each in patterns if not is_glob(each)]
-    wild = "|".join(_TOKEN.sub(_as_regex, each) for each in patterns if is_glob(each))
+    exact = [glob for glob in patterns if not is_glob(glob)]
+    wild = "|".join(_TOKEN.sub(_as_regex, glob) for glob in patterns if is_glob(glob))
     parts = [f"{value} in {literal(exact)}"] if exact else []
     parts += [f"{value}.matches({quoted(f'(?s)^({wild})$')})"] if wild else []
     return parts[0] if len(parts) == 1 else f"({' || '.join(parts)})"
 
 
-def _as_regex(found: re.Match[str]) -> str:
+def _as_regex(token: re.Match[str]) -> str:
     """Translate a part of a glob into an RE2 expression."""
-    if other := found["other"]:
+    if other := token["other"]:
         return _WILD.get(other) or re.escape(other)
-    inside = re.sub(r"[\\\[\]^]", r"\\\g<0>", found["set"])
-    return f"[{'^' if found['no'] else ''}{inside}]"
+    inside = re.sub(r"[\\\[\]^]", r"\\\g<0>", token["set"])
+    return f"[{'^' if token['no'] else ''}{inside}]"
 
 
 def selects(selector: LabelSelectorSpec, labels: str) -> str:
     """Return an expression that is true if the label selector selects ``labels``."""
     equal = [("In", key, [value]) for key, value in selector.match_labels.items()]
-    all_of = [*equal, *((each.operator, each.key, list(each.values)) for each in selector.match_expressions)]
-    return " && ".join(_requirement(*each, labels) for each in all_of) or "true"
+    all_of = [*equal, *((term.operator, term.key, list(term.values)) for term in selector.match_expressions)]
+    return " && ".join(_requirement(*requirement, labels) for requirement in all_of) or "true"
 
 
 def _requirement(operator: str, key: str, values: Sequence[str], labels: str) -> str:
@@ -104,7 +104,7 @@ def policy_and_binding(kind: str, name: str, spec: JSON, binding: JSON) -> Itera
     """Yield an admission policy, with match conditions and variables given by their names, and its binding."""
     labels = {"app.kubernetes.io/name": "spotgate", "app.kubernetes.io/component": "exported-policy"}
     written = {
-        member: [{"name": each, "expression": text} for each, text in value.items()]
+        member: [{"name": key, "expression": text} for key, text in value.items()]
         if member in {"matchConditions", "variables"}
         else value
         for member, value in spec.items()

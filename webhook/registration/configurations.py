@@ -57,31 +57,31 @@ _NOT_SPOT: Final = {"key": CAPACITY_LABEL, "operator": "DoesNotExist"}
 def configurations(bundle: Bundle, client_config: JSON) -> list[JSON]:
     """Return the configurations that hold a webhook."""
     webhooks = _Webhooks(bundle, client_config)
-    mutating = [{**each, "reinvocationPolicy": "IfNeeded"} for each in webhooks.mutating() if each["rules"]]
-    validating = [each for each in webhooks.validating() if each["rules"]]
+    mutating = [{**webhook, "reinvocationPolicy": "IfNeeded"} for webhook in webhooks.mutating() if webhook["rules"]]
+    validating = [webhook for webhook in webhooks.validating() if webhook["rules"]]
     return [
         {
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": f"{kind}WebhookConfiguration",
             "metadata": {"name": "spotgate", "labels": {"app.kubernetes.io/name": "spotgate"}},
-            "webhooks": each,
+            "webhooks": entries,
         }
-        for kind, each in (("Mutating", mutating), ("Validating", validating))
-        if each
+        for kind, entries in (("Mutating", mutating), ("Validating", validating))
+        if entries
     ]
 
 
 def unconditional_resources(bundle: Bundle) -> dict[str, list[str]]:
     """Return the resources for which the webhook is always called, by the policy that does not say what concerns it."""
-    found: dict[str, list[str]] = defaultdict(list)
+    by_policy: dict[str, list[str]] = defaultdict(list)
     matched = matched_resources(bundle, Phase.VALIDATE)
     conditions = ObjectConditions(bundle, Phase.VALIDATE, matched)
     pools = unasked_fields(bundle.providers.values())
     for group, path in sorted(matched):
         if (group, path.partition("/")[0]) not in pools:
             for name in conditions.for_everything((group, path)):
-                found[name].append(f"{path}.{group}".rstrip("."))
-    return dict(found)
+                by_policy[name].append(f"{path}.{group}".rstrip("."))
+    return dict(by_policy)
 
 
 def without_system_namespaces(bundle: Bundle) -> JSON:
@@ -114,12 +114,12 @@ class _Webhooks:
         """Yield the webhooks that judge."""
         matched = matched_resources(self._bundle, Phase.VALIDATE)
         resources = pool_resources(self._bundle.providers.values())
-        about_pools = {(group, each.plural) for each in resources for group in (each.group, "*")}
-        pools = {key: each for key, each in matched.items() if (key[0], key[1].partition("/")[0]) in about_pools}
+        about_pools = {(group, resource.plural) for resource in resources for group in (resource.group, "*")}
+        pools = {key: match for key, match in matched.items() if (key[0], key[1].partition("/")[0]) in about_pools}
         yield from self._node_pools(pools)
-        namespaces = {key: each for key, each in matched.items() if (key[0], key[1].partition("/")[0]) == _NAMESPACES}
+        namespaces = {key: match for key, match in matched.items() if (key[0], key[1].partition("/")[0]) == _NAMESPACES}
         yield self._namespaces(namespaces)
-        others = {key: each for key, each in matched.items() if key not in pools and key not in namespaces}
+        others = {key: match for key, match in matched.items() if key not in pools and key not in namespaces}
         yield from self._pair("workloads", "spot-namespaces", Phase.VALIDATE, others)
 
     def _node_pools(self, pools: MatchedResources) -> Iterator[JSON]:
@@ -127,9 +127,9 @@ class _Webhooks:
         guarding = [_NOT_CLEANING_UP, *conditions.guarding()]
         yield self._webhook("node-pools", Phase.VALIDATE, as_rules(pools), guarding, failure_policy=self._of_pools)
         more = {
-            key: replace(each, operations={"UPDATE"})
-            for key, each in pools.items()
-            if "UPDATE" in each.operations and "*" not in "".join(key) and conditions.has_more(key)
+            key: replace(match, operations={"UPDATE"})
+            for key, match in pools.items()
+            if "UPDATE" in match.operations and "*" not in "".join(key) and conditions.has_more(key)
         }
         beyond = [_NOT_CLEANING_UP, *conditions.beyond(more)]
         yield self._webhook("node-pool-updates", Phase.VALIDATE, as_rules(more), beyond)
@@ -154,9 +154,9 @@ class _Webhooks:
         policy = self._of_workloads if phase is Phase.VALIDATE else "Ignore"
         # What is in no namespace is not left out by a selector: of that, the other is matched.
         webhooks = [(name, "*", _NOT_SPOT)] + ([(in_spot, "Namespaced", _SPOT)] if divided else [])
-        for each, scope, requirement in webhooks:
-            own = [NO_MIRROR_PODS, *conditions.of(any_object=each == in_spot)]
-            webhook = self._webhook(each, phase, as_rules(matched, scope=scope), own, failure_policy=policy)
+        for its_name, scope, requirement in webhooks:
+            own = [NO_MIRROR_PODS, *conditions.of(any_object=its_name == in_spot)]
+            webhook = self._webhook(its_name, phase, as_rules(matched, scope=scope), own, failure_policy=policy)
             if divided:
                 webhook["namespaceSelector"]["matchExpressions"].append(requirement)
             yield webhook

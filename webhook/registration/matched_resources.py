@@ -43,12 +43,12 @@ def matched_resources(bundle: Bundle, phase: Phase) -> MatchedResources:
 
     Pod templates are only judged where they are written: they are mutated as the Pods they become.
     """
-    found: MatchedResources = {}
+    resources: MatchedResources = {}
     for operation, group, path in sorted(_named(bundle)):
         route = bundle.index.route_of(phase, operation, group, path)
         if route is None or not (route.direct or phase == "validate"):
             continue
-        matched = found.setdefault((group, path), MatchedResource())
+        matched = resources.setdefault((group, path), MatchedResource())
         matched.operations.add(operation)
         rules = (rule for policy in route.direct for rule in policy.rules if rule.names(operation, group, path))
         matched.versions.update(version for rule in rules for version in rule.api_versions)
@@ -57,7 +57,7 @@ def matched_resources(bundle: Bundle, phase: Phase) -> MatchedResources:
         matched.guarded |= bool(route.guards)
         if route.projected or not route.direct:
             matched.versions.add("*")
-    return found
+    return resources
 
 
 def _named(bundle: Bundle) -> set[tuple[str, str, str]]:
@@ -68,8 +68,8 @@ def _named(bundle: Bundle) -> set[tuple[str, str, str]]:
         for rule in policy.rules
         for operation, group, path in product(OPERATIONS, rule.api_groups, rule.resources)
     }
-    in_files = {(each.group, each.resource) for each in bundle.readers if each.listed_in is not None}
-    named = {each for each in named if (each[1], each[2]) not in in_files}
+    in_files = {(reader.group, reader.resource) for reader in bundle.readers if reader.listed_in is not None}
+    named = {(operation, group, path) for operation, group, path in named if (group, path) not in in_files}
     return named | {(operation, *key) for key in bundle.index.workloads for operation in OPERATIONS}
 
 
@@ -81,7 +81,7 @@ def as_rules(resources: Mapping[ResourceKey, MatchedResource], *, scope: str = "
     """
     alike: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for (group, path), matched in sorted(resources.items()):
-        operations = tuple(each for each in OPERATIONS if each in matched.operations)
+        operations = tuple(operation for operation in OPERATIONS if operation in matched.operations)
         versions = ("*",) if "*" in matched.versions else tuple(sorted(matched.versions))
         alike.setdefault((group, versions, operations), []).append(path)
     return [
@@ -89,7 +89,7 @@ def as_rules(resources: Mapping[ResourceKey, MatchedResource], *, scope: str = "
             "apiGroups": [group],
             "apiVersions": list(versions),
             "resources": [
-                path for path in paths if not any(each != path and resource_matches(each, path) for each in paths)
+                path for path in paths if not any(other != path and resource_matches(other, path) for other in paths)
             ],
             "operations": list(operations),
             "scope": scope,  # also where it is the default: `kubectl apply` takes a list without it for changed

@@ -56,7 +56,7 @@ class ObjectConditions:
         self._neutral = literal(neutral_keys(bundle.providers.values()))
         self._matched = matched
         self._workloads = [workload for key, workload in bundle.index.workloads.items() if key in matched]
-        self._selectors = {each.name: each.spec.match.object_selector for each in bundle.documents if each.is_policy}
+        self._selectors = {doc.name: doc.spec.match.object_selector for doc in bundle.documents if doc.is_policy}
         self._concern = self._whole_concern()
 
     @property
@@ -101,7 +101,8 @@ class ObjectConditions:
             selectors = [self._selectors.get(name) for name in self.for_everything(key) if name in matched.direct]
             if "*" in "".join(key) or not all(selectors):
                 whole.append(key)
-            yield from (f"{REFERENCE} == {quoted(reference(*key))} && ({_selects(each)})" for each in selectors if each)
+            for selector in filter(None, selectors):
+                yield f"{REFERENCE} == {quoted(reference(*key))} && ({_selects(selector)})"
         if whole:
             yield f"!({REFERENCE} in {literal([reference(*key) for key in self._matched if key not in whole])})"
 
@@ -110,7 +111,7 @@ class ObjectConditions:
         yield "request.operation != 'UPDATE' || object == null || oldObject == null"
         yield "object.?metadata.?labels != oldObject.?metadata.?labels"
         yield from changes_annotations(self._concern.annotations)
-        resources = {_name(each): [path.segments[0] for path in each.paths] for each in self._workloads}
+        resources = {_name(workload): [path.segments[0] for path in workload.paths] for workload in self._workloads}
         if _PODS in self._matched:
             resources["/pods"] = ["spec"]
         if resources:
@@ -122,8 +123,8 @@ class ObjectConditions:
         """Yield expressions that are true if an object may concern a policy."""
         yield "object == null"
         yield from _metadata(self._concern, "object")
-        built_in = {_name(each): places for each in self._workloads if (places := _places(each))}
-        if custom := sorted(_name(each) for each in self._workloads if _name(each) not in built_in):
+        built_in = {_name(workload): places for workload in self._workloads if (places := _places(workload))}
+        if custom := sorted(_name(workload) for workload in self._workloads if _name(workload) not in built_in):
             yield f"{RESOURCE} in {literal(custom)}"
         if _PODS in self._matched:
             built_in["/pods"] = ["object"]
@@ -214,4 +215,4 @@ def _name(workload: Workload) -> str:
 
 def _selects(selector: LabelSelectorSpec) -> str:
     objects = ("(object == null ? oldObject : object)", "(oldObject == null ? object : oldObject)")
-    return " || ".join(f"({selects(selector, f'{each}.?metadata.?labels.orValue({{}})')})" for each in objects)
+    return " || ".join(f"({selects(selector, f'{text}.?metadata.?labels.orValue({{}})')})" for text in objects)

@@ -92,7 +92,7 @@ def _tree(parts: Collection[PoolReader | Sizer]) -> Tree:
                 _put(tree, path, ExcludedField.SIZE)
         for path in part.controller_fields:
             # An expression may read a field if it names it, or a field that holds it.
-            above = any(path[: len(each)] == each for query in queries for each in query.paths)
+            above = any(path[: len(queried)] == queried for query in queries for queried in query.paths)
             if not above and not any(path[-1] in query.text for query in queries):
                 _put(tree, path, ExcludedField.CONTROLLERS)
     return tree
@@ -112,8 +112,8 @@ def queries_of(part: object) -> Iterator[Query]:
     if isinstance(part, Query):
         yield part
     elif isinstance(part, tuple):
-        for each in part:
-            yield from queries_of(each)
+        for member in part:
+            yield from queries_of(member)
     elif isinstance(part, dict):
         yield from queries_of(tuple(part.values()))
     elif isinstance(part, BaseModel) and not isinstance(part, MachineTemplateSpec):  # these have readers of their own
@@ -189,5 +189,5 @@ def _differ(place: str, tree: Tree) -> Iterator[str]:
     yield f"{new}.exists(key, !(key in {literal([*parents, *controllers])}) && {new}[?key] != {old}[?key]{grew})"
     yield f"{old}.exists(key, !(key in {literal(controllers)}) && !(key in {new}))"
     for name, inner in parents.items():
-        unlike = " || ".join(f"type({each}.?{name}.orValue(null)) != map" for each in (new, old))
+        unlike = " || ".join(f"type({side}.?{name}.orValue(null)) != map" for side in (new, old))
         yield block(f"{new}.?{name} != {old}.?{name} && (", [unlike, *_differ(f"{place}.{name}", inner)])
