@@ -133,8 +133,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
                 id="reserved",
                 reason=f"label {key} is in the reserved domain {domain}",
                 field=f'{field}["{key}"]',
-                detail=f"The platform reserves labels in {domain} and its subdomains, and rejects those that users "
-                "set.",
+                detail=f"The platform rejects labels that users set in {domain} and its subdomains.",
                 fix=f"did you mean {meant}? Otherwise, {remove}" if meant else remove,
             )
 
