@@ -275,7 +275,7 @@ class Served(Client):
     def stop(self, *, gracefully: bool = False) -> None:
         """Ask it to stop."""
         if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._stop.wanted.set if gracefully else self._stop.soon)
+            self.loop.call_soon_threadsafe(self._stop.wanted.set if gracefully else self._stop.skip_drain)
 
     def wait(self) -> None:
         """Wait until it has stopped."""

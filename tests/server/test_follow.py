@@ -165,5 +165,5 @@ async def test_while_the_cluster_is_unknown_it_answers_but_is_not_ready(tmp_path
     assert replica.why_not_ready
     api.open.set()
     await until(lambda: not replica.why_not_ready)
-    stop.soon()
+    stop.skip_drain()
     await run

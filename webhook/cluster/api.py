@@ -227,9 +227,9 @@ async def _client(kubeconfig: Path | None, context: str | None) -> tuple[ApiClie
             namespace = loader.current_context["context"].get("namespace") or ""
         client = ApiClient(configuration)
     except Exception as error:  # the loader can raise anything for a user's file
-        what = kubeconfig or "the Pod's ServiceAccount"
+        credentials = kubeconfig or "the Pod's ServiceAccount"
         why = _why(error, kubeconfig)
-        raise UnusableCredentialsError(f"{what}: can't be used to reach an API server: {why}") from error
+        raise UnusableCredentialsError(f"{credentials}: can't be used to reach an API server: {why}") from error
     client.user_agent = f"spotgate/{__version__}"
     return client, namespace
 

@@ -65,10 +65,10 @@ class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
         A leader that sees another leader, such as after a clock change, stops assigning.
         """
         self.api_instance.api_client = self._client()
-        there, record = await self._attempt(super().get(name, namespace), (False, ApiException(reason="no answer")))
-        if there and record.holder_identity != self.identity:
+        exists, record = await self._attempt(super().get(name, namespace), (False, ApiException(reason="no answer")))
+        if exists and record.holder_identity != self.identity:
             self.renewed = -math.inf
-        return there, record
+        return exists, record
 
     async def create(self, name: str, namespace: str, election_record: LeaderElectionRecord) -> bool:
         """Create the Lease. Return whether that succeeded. The library's own call has an argument of the wrong type."""
@@ -90,8 +90,8 @@ class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
             if not self.leading.cancelled() and (error := self.leading.exception()) is not None:
                 log.error("the leader failed", problem=repr(error))
         if led:
-            there, record = await self.get(self.name, self.namespace)
-            if there and record.holder_identity == self.identity:
+            exists, record = await self.get(self.name, self.namespace)
+            if exists and record.holder_identity == self.identity:
                 self.lease_reference.spec.holder_identity = None
                 replace = self.api_instance.replace_namespaced_lease
                 await self._attempt(replace(self.name, self.namespace, self.lease_reference), failure=None)

@@ -124,8 +124,8 @@ class Leader:
         changed = error.status in _CHANGED or _INAPPLICABLE in str(error)
         refused = error.status in _REFUSALS and not changed and _UNAUTHORIZED not in str(error)
         if not changed:
-            where, what = f"{pod.namespace}/{pod.name}", "assignment refused" if refused else "assignment failed"
-            log.warning(what, pod=where, to=assignment.capacity, problem=str(error))
+            where, event = f"{pod.namespace}/{pod.name}", "assignment refused" if refused else "assignment failed"
+            log.warning(event, pod=where, to=assignment.capacity, problem=str(error))
         if refused:
             self._ledger.refuse(pod)
         else:

@@ -113,8 +113,8 @@ class Ledger:
     def send(self, assignment: Assignment) -> bool:
         """Note that an assignment is sent. Return False if the Pod is assigned or gone in the meantime."""
         pod = assignment.pod
-        there = self._pods.get(pod.owner, {}).get(pod.uid)
-        if there is None or not (there.gated and there.alive):
+        current = self._pods.get(pod.owner, {}).get(pod.uid)
+        if current is None or not (current.gated and current.alive):
             return False
         self._sent[pod.uid] = assignment.capacity
         self._open.discard(pod.uid)

@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 
-_NOWHERE: Final[Offsets] = array("L")
+_NO_PLACES: Final[Offsets] = array("L")
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ class Document(msgspec.Struct, frozen=True):
     source: str = ""
     offset: int = 0
     begin: int = 0
-    places: Offsets = _NOWHERE
+    places: Offsets = _NO_PLACES
 
     def position(self, path: FieldPath) -> tuple[int, int]:
         """Return line and column, from 1, of the key or item at ``path``, or of its deepest ancestor that exists."""
@@ -97,7 +97,7 @@ def read_documents(data: bytes, file: str, *, limits: DocumentLimits = DOCUMENT_
     text = _decode(data, file, limits)
     if text.lstrip().startswith(("{", "[")):
         try:
-            return _placed(text, file, limits, ((*spanned, _NOWHERE) for spanned in read_json(text, limits)))
+            return _placed(text, file, limits, ((*spanned, _NO_PLACES) for spanned in read_json(text, limits)))
         except (ValueError, RecursionError):
             pass  # A flow mapping of YAML, a template, or bad JSON: YAML's errors have positions.
     if not text.endswith("\n"):

@@ -98,24 +98,24 @@ class _Editor:
 
     def _addition(self, node: TextNode, added: list[_Added]) -> Edit:
         """Return the edit that adds entries after the last one."""
-        behind = max((child.end for child in node.children), default=node.end)
+        last_end = max((child.end for child in node.children), default=node.end)
         if node.flow:
-            return self._addition_in_brackets(node, behind, added)
+            return self._addition_in_brackets(node, last_end, added)
         newline = self._newline
         lines = [" " * node.column + line for entry in added for line in self._lines(entry)]
-        if self._source[:behind].endswith("\n"):
-            return Edit(behind, behind, "".join(line + newline for line in lines))
-        rest = self._source[behind:].partition("\n")[0]
-        end = behind + len(rest.removesuffix("\r"))
+        if self._source[:last_end].endswith("\n"):
+            return Edit(last_end, last_end, "".join(line + newline for line in lines))
+        rest = self._source[last_end:].partition("\n")[0]
+        end = last_end + len(rest.removesuffix("\r"))
         return Edit(end, end, "".join(newline + line for line in lines))
 
-    def _addition_in_brackets(self, node: TextNode, behind: int, added: list[_Added]) -> Edit:
+    def _addition_in_brackets(self, node: TextNode, last_end: int, added: list[_Added]) -> Edit:
         if node.first is None:
             return Edit(node.opened, node.opened, ", ".join(self._entry(entry, None) for entry in added))
         # A comment behind the last entry stays on its line.
-        margin = None if _COMMENT.match(self._source, behind) else self._margin(node.first)
+        margin = None if _COMMENT.match(self._source, last_end) else self._margin(node.first)
         separator = ", " if margin is None else f",{self._newline}{margin}"
-        return Edit(behind, behind, "".join(f"{separator}{self._entry(entry, margin)}" for entry in added))
+        return Edit(last_end, last_end, "".join(f"{separator}{self._entry(entry, margin)}" for entry in added))
 
     def _margin(self, begin: int) -> str | None:
         """Return the white space before an entry, or None if something else is before it on the line."""

@@ -35,13 +35,13 @@ _INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,19}|0[xX][0-9a-fA-F]+|0[oO
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 
 
-_WORD: Final = 64
+_CACHED_LENGTH: Final = 64
 """Characters of a scalar up to which its value is cached."""
 
 
 def resolve(text: str) -> Scalar:
     """Return the value of an unquoted scalar. Most are strings, which their first character tells."""
-    return _remembered(text) if len(text) <= _WORD else _resolve(text)
+    return _remembered(text) if len(text) <= _CACHED_LENGTH else _resolve(text)
 
 
 def _resolve(text: str) -> Scalar:

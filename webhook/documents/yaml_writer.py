@@ -13,7 +13,7 @@ from webhook.documents.values import resolve
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-UNBROKEN: Final = 1000
+LONG_LINE: Final = 1000
 """Characters of a line, so many that expressions and certificates stay on one."""
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9/][\w./-]*", re.ASCII)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from webhook.base.bounds import TEXT_AT_MOST
 from webhook.documents import field_path
 from webhook.documents.values import resolve
-from webhook.documents.yaml_writer import UNBROKEN, dump
+from webhook.documents.yaml_writer import LONG_LINE, dump
 from webhook.engine.break_glass import FIELD, is_copy, may_break, reason_of, why_void
 from webhook.kube.layouts import LaidOutPod
 from webhook.model.decision import EMPTY, ENGINE, Finding, Outcome
@@ -265,7 +265,7 @@ def _fix(violation: Violation, subject: Subject) -> str:
 
 
 def _yaml(value: object) -> str:
-    return dump(value, width=UNBROKEN, short_in_brackets=True)
+    return dump(value, width=LONG_LINE, short_in_brackets=True)
 
 
 def _cut(text: str) -> str:

@@ -13,7 +13,7 @@ from webhook.capacity.providers.provider import pool_resources
 from webhook.engine.bundle import policy_kinds
 from webhook.kube.resources import (
     BUILT_IN_GROUPS,
-    GONE,
+    REMOVED_GROUPS,
     built_in_resources,
     groups_with,
     is_built_in,
@@ -117,7 +117,7 @@ def _unknown_resources(match: MatchSpec) -> Iterator[SpecWarning]:
 
 
 def _unknown_group(group: str, resource: str) -> str:
-    if group in GONE:
+    if group in REMOVED_GROUPS:
         return f"never matches: Kubernetes has no API group {group} any more{_elsewhere(resource)}"
     if group == "*" or "." in group or is_built_in(group):  # the group of a custom resource has a dot in its name
         return ""

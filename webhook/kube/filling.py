@@ -60,12 +60,12 @@ def canonical(quantities: AnyJSON, names: tuple[str, ...] | None = None) -> None
 def fill(target: AnyJSON, defaults: dict[str, AnyJSON]) -> None:
     """Set members that are missing or an empty string, recursively."""
     for key, default in defaults.items():
-        there = target.get(key)
+        current = target.get(key)
         nested = isinstance(default, dict)
-        if there is None or there == "":
-            there = target[key] = {} if nested else default
-        if nested and default and isinstance(there, dict):
-            fill(there, default)
+        if current is None or current == "":
+            current = target[key] = {} if nested else default
+        if nested and default and isinstance(current, dict):
+            fill(current, default)
 
 
 def fill_empty(target: AnyJSON, defaults: dict[str, AnyJSON]) -> None:
@@ -93,7 +93,7 @@ def mappings_at(value: AnyJSON, path: str) -> list[AnyJSON]:
         if is_list:
             mappings = [item for parent in mappings for item in items_of(parent, field)]
         else:
-            mappings = [there for parent in mappings if isinstance(there := parent.get(field), dict)]
+            mappings = [child for parent in mappings if isinstance(child := parent.get(field), dict)]
         if not mappings:
             break
     return mappings

@@ -96,9 +96,9 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         """Add the fields that the Pod inherits to its spec, and their places to ``inherited``. Return the fields."""
         copied: dict[str, Any] = {}
         for source in self.inherits:
-            there = member(root, source.spec) if source.spec is not None else None
-            for field in there if source.whole and isinstance(there, dict) else _INHERITED:
-                if spec.get(field) is None and (given := member(there, (field,))) is not None:
+            source_spec = member(root, source.spec) if source.spec is not None else None
+            for field in source_spec if source.whole and isinstance(source_spec, dict) else _INHERITED:
+                if spec.get(field) is None and (given := member(source_spec, (field,))) is not None:
                     spec[field] = copied[field] = given
                     inherited["spec", field] = (*(source.spec or ()), field)
         return copied
@@ -109,10 +109,10 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         metadata = {name: own[name] for name in _MEMBERS if name in own} if isinstance(own, dict) else {}
         places: dict[Steps, Steps] = {}
         for source in self.inherits:
-            if source.metadata is None or not isinstance(there := member(root, source.metadata), dict):
+            if source.metadata is None or not isinstance(source_metadata := member(root, source.metadata), dict):
                 continue
             for name in _MEMBERS:
-                given, known = there.get(name), metadata.get(name) or {}
+                given, known = source_metadata.get(name), metadata.get(name) or {}
                 if not isinstance(given, dict) or not isinstance(known, dict):
                     continue
                 places |= {("metadata", name, key): (*source.metadata, name, key) for key in given if key not in known}

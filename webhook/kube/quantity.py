@@ -45,9 +45,9 @@ def _canonical(text: str) -> str | None:
     thousandths = int(amount.scaleb(3).to_integral_value(ROUND_UP))
     if not thousandths:
         return "0"
-    ones, rest = divmod(thousandths, 1000)
-    if binary and not rest and abs(ones) >= 1024:  # noqa: PLR2004 - below one Ki it is written as a decimal
-        whole, times = _divide(ones, 1024, len(_BINARY) - 1)
+    units, rest = divmod(thousandths, 1000)
+    if binary and not rest and abs(units) >= 1024:  # noqa: PLR2004 - below one Ki it is written as a decimal
+        whole, times = _divide(units, 1024, len(_BINARY) - 1)
         return f"{whole}{_BINARY[times]}"
     whole, times = _divide(thousandths, 1000, len(_DECIMAL) - 1 - _MILLI)
     power = _MILLI + times
@@ -73,10 +73,10 @@ def _read(value: object) -> tuple[Decimal, bool, bool] | None:
     return amount, bool(binary), bool(exponent)
 
 
-def _divide(number: int, by: int, most: int) -> tuple[int, int]:
+def _divide(number: int, divisor: int, limit: int) -> tuple[int, int]:
     """Divide as long as nothing is left over. Return the quotient and the number of divisions."""
     times = 0
-    while times < most and number % by == 0:
-        number //= by
+    while times < limit and number % divisor == 0:
+        number //= divisor
         times += 1
     return number, times

@@ -112,7 +112,7 @@ def plural_of(kind: str) -> str:
     return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
 
 
-GONE: Final = frozenset({"auditregistration.k8s.io", "extensions", "settings.k8s.io"})
+REMOVED_GROUPS: Final = frozenset({"auditregistration.k8s.io", "extensions", "settings.k8s.io"})
 """Former API groups of Kubernetes, which no current version serves."""
 
 _BUILT_IN: Final = {

@@ -127,7 +127,7 @@ class Workload(msgspec.Struct, frozen=True):
                 paths.add(template.path)
                 yield template
 
-    def and_also(self, other: Workload) -> Workload:
+    def merged_with(self, other: Workload) -> Workload:
         """Return the kind with the templates and labels of both. The other's owner of Pods wins, if it names one."""
         paths = {path.text: path for path in (*self.paths, *other.paths)}
         labels = {(carried.path.text, carried.resource): carried for carried in (*self.labels, *other.labels)}

@@ -79,14 +79,14 @@ class Changes:
         """Return the removed objects that no other file of the repository has now, and warn of the others."""
         manifests = self._read(list(self._elsewhere()))
         places = {written_identity(manifest): f"{manifest.file}:{manifest.line}" for manifest in manifests.objects}
-        gone = []
+        deleted = []
         for manifest in removed:
             if (place := places.get(written_identity(manifest))) is None:
-                gone.append(manifest)
+                deleted.append(manifest)
                 continue
             text = f"{manifest.kind} {manifest.name} is at {place} now, outside of the given paths, and is not judged"
             complain(f"{manifest.file}:{manifest.line}: warning: {text}; pass that file too")
-        return gone
+        return deleted
 
     def _elsewhere(self) -> Iterator[ManifestFile]:
         """Yield changed and added files of the repository that are outside of the paths."""
@@ -114,11 +114,11 @@ class Changes:
 
     def _source(self, path: str) -> ManifestFile | None:
         """Return the file as it would be found below the paths, or None if it is not below them."""
-        for top, of_top in self._tops:
-            if path == of_top:
+        for top, top_path in self._tops:
+            if path == top_path:
                 return ManifestFile(str(top))
-            below = path if of_top == "." else path.removeprefix(f"{of_top}/")
-            if below == path and of_top != ".":
+            below = path if top_path == "." else path.removeprefix(f"{top_path}/")
+            if below == path and top_path != ".":
                 continue
             file = top / below
             if self._is_wanted(path, file, top):

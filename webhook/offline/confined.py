@@ -63,6 +63,6 @@ def run_limited(command: list[str], *, folder: str, home: str, seconds: float, e
 def environment(home: str) -> dict[str, str]:
     """Return all variables of a stranger's program. It finds no other program, and its settings only in ``home``."""
     proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), _CLOSED)
-    homes = (f"{tool}_{what}_HOME" for tool in ("XDG", "HELM") for what in ("CACHE", "CONFIG", "DATA"))
+    homes = (f"{tool}_{purpose}_HOME" for tool in ("XDG", "HELM") for purpose in ("CACHE", "CONFIG", "DATA"))
     plugins = {"PATH": f"{home}/bin", "HELM_PLUGINS": f"{home}/plugins", "KUBECONFIG": os.devnull}
     return proxies | dict.fromkeys(("HOME", "TMPDIR", *homes), home) | plugins | {"LC_ALL": "C", "GOMEMLIMIT": "800MiB"}

@@ -62,17 +62,17 @@ def read_pool(trace: PhaseDecisions, bundle: Bundle, view: ClusterView) -> PoolR
     request = trace.request
     readers = readers_by_resource(bundle.providers.values())
     raw = request.old_object if is_null(request.object) else request.object
-    readers_of_kind = readers.get((request.resource.group, request.resource.resource))
-    if readers_of_kind is None or is_null(raw):
+    kind_readers = readers.get((request.resource.group, request.resource.resource))
+    if kind_readers is None or is_null(raw):
         return None
     value = decode_object(raw)
-    reader = readers_of_kind.of(value)
+    reader = kind_readers.of(value)
     written = reader.read(value)
     known = (pool for pool in view.pools or () if pool.identity == written.identity)
     pool = next(known, with_template_of(written, view.templates))
     pool = with_used(pool, (*(view.pools or ()), *view.node_groups))
-    which = f"CapacityProvider {reader.provider}: {reader.kind} of {reader.group}"
-    return PoolReading(which, tuple(_facts(reader, bundle.providers[reader.provider], pool, value)))
+    title = f"CapacityProvider {reader.provider}: {reader.kind} of {reader.group}"
+    return PoolReading(title, tuple(_facts(reader, bundle.providers[reader.provider], pool, value)))
 
 
 def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, Any]) -> Iterator[PoolFact]:
@@ -92,18 +92,18 @@ def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, 
     gpu = f"{_GPUS.get(pool.gpu, pool.gpu)}{count}{f' ({pool.gpu_type})' if pool.gpu_type else ''}"
     yield PoolFact("GPUs", gpu, source(accelerators.type, accelerators.count, accelerators.when, machine))
     yield PoolFact("instance types", pool.instance_type or _NOT_SAID, source(machine))
-    now = _NOT_SAID if pool.desired is None else counted(pool.desired, "node")
-    by = f"{pool.size.by[0]} {pool.size.by[2]}" if pool.size is not None else ""
-    yield PoolFact("size", now, by or source(reader.size.desired))
+    size = _NOT_SAID if pool.desired is None else counted(pool.desired, "node")
+    sizer = f"{pool.size.by[0]} {pool.size.by[2]}" if pool.size is not None else ""
+    yield PoolFact("size", size, sizer or source(reader.size.desired))
     if pool.autoscaling:
         unbounded = "no maximum" if pool.unlimited else _NOT_SAID
-        most = unbounded if pool.maximum is None else counted(pool.maximum, "node")
-        yield PoolFact("autoscaled to", most, source(reader.size.autoscaling, reader.size.maximum, reader.size.limits))
+        upper = unbounded if pool.maximum is None else counted(pool.maximum, "node")
+        yield PoolFact("autoscaled to", upper, source(reader.size.autoscaling, reader.size.maximum, reader.size.limits))
     else:
         yield PoolFact("autoscaled", "no", source(reader.size.autoscaling))
     yield PoolFact("can have nodes", f"no: {pool.unusable}" if pool.unusable else "yes")
-    here = " (assumed to be this one: the files describe no other, and no Nodes)" if pool.assumed_here else ""
-    yield PoolFact("cluster", f"{pool.cluster_id or 'this one'}{here}", source(reader.cluster))
+    assumption = " (assumed to be this one: the files describe no other, and no Nodes)" if pool.assumed_here else ""
+    yield PoolFact("cluster", f"{pool.cluster_id or 'this one'}{assumption}", source(reader.cluster))
     taints = dict.fromkeys((*pool.taints, *provider.platform_taints_of(pool, pool.labels)))
     yield PoolFact("taints", _listed(map(str, taints)), source(reader.taints, reader.without_platform_taints))
     labels = (f"{key}={text}" for key, text in sorted(pool.labels.items()))
@@ -212,9 +212,9 @@ def explanations(judged: Judgements) -> Iterator[Explanation]:
 def _explanation(manifest: Manifest, judgement: Judgement, judged: Judgements) -> Explanation:
     trace, bundle = judgement.trace, judged.bundle
     name = f"{judgement.namespace}/{manifest.shown_name}" if judgement.namespace else manifest.shown_name
-    own = tuple(finding for finding in judgement.findings if finding.policy == ENGINE)
-    word = VERBS[max((finding.outcome for finding in own), default=Outcome.AUDIT)]
-    engine = [PolicyVerdict(policy=ENGINE, kind="", word=word, findings=own)] if own else []
+    engine_findings = tuple(finding for finding in judgement.findings if finding.policy == ENGINE)
+    word = VERBS[max((finding.outcome for finding in engine_findings), default=Outcome.AUDIT)]
+    engine = [PolicyVerdict(policy=ENGINE, kind="", word=word, findings=engine_findings)] if engine_findings else []
     explained = Explanation(
         file=manifest.file,
         line=manifest.line,
@@ -267,10 +267,10 @@ def steps_by_policy(trace: PhaseDecisions) -> dict[tuple[str, str], tuple[str, .
     """
     steps: dict[tuple[str, str], tuple[str, ...]] = {}
     for decision in (trace.validation, trace.mutation):
-        texts: dict[tuple[str, str], dict[str, None]] = {}
+        phase_steps: dict[tuple[str, str], dict[str, None]] = {}
         for policy, where, text in decision.steps:
-            texts.setdefault((policy, where), {})[text] = None
-        steps |= {key: tuple(of_place) for key, of_place in texts.items()}
+            phase_steps.setdefault((policy, where), {})[text] = None
+        steps |= {key: tuple(texts) for key, texts in phase_steps.items()}
     return steps
 
 
@@ -311,16 +311,16 @@ def _without_exemptions(reasons: tuple[Reason, ...]) -> Iterator[Reason]:
 
 
 def _reasons(
-    own: dict[str, tuple[str, ...]], steps: dict[tuple[str, str], tuple[str, ...]], findings: tuple[Finding, ...]
+    own_steps: dict[str, tuple[str, ...]], steps: dict[tuple[str, str], tuple[str, ...]], findings: tuple[Finding, ...]
 ) -> tuple[Reason, ...]:
     """Return the steps of a policy, with their places if they differ between places."""
     templates = {where for _, where in steps if where}
-    alike = len(set(own.values())) == 1
-    if not templates or (alike and not findings and (templates <= own.keys() or "" in own)):
-        return tuple(Reason("", texts) for texts in dict.fromkeys(own.values()))
-    if len(templates) == 1 and "" not in own:
-        return tuple(Reason("", texts) for texts in own.values())
-    return tuple(Reason(where or ITSELF, texts) for where, texts in own.items())
+    alike = len(set(own_steps.values())) == 1
+    if not templates or (alike and not findings and (templates <= own_steps.keys() or "" in own_steps)):
+        return tuple(Reason("", texts) for texts in dict.fromkeys(own_steps.values()))
+    if len(templates) == 1 and "" not in own_steps:
+        return tuple(Reason("", texts) for texts in own_steps.values())
+    return tuple(Reason(where or ITSELF, texts) for where, texts in own_steps.items())
 
 
 def _word(reasons: tuple[Reason, ...], findings: tuple[Finding, ...], additions: tuple[Addition, ...]) -> str:

@@ -203,14 +203,14 @@ def duplicated(pools: Iterable[Manifest], judged: Iterable[Manifest]) -> tuple[I
     places: defaultdict[Identity, dict[str, Manifest]] = defaultdict(dict)
     for pool in pools:
         places[written_identity(pool)][place_of(pool)] = pool
-    again = [pool for pool in judged if len(places[written_identity(pool)]) > 1]
-    if not again:
+    duplicates = [pool for pool in judged if len(places[written_identity(pool)]) > 1]
+    if not duplicates:
         return None
-    repeated = [places[identity] for identity in dict.fromkeys(map(written_identity, again))]
-    name, here = f"{again[0].kind} {again[0].name}", place_of(again[0])
-    elsewhere = [place for place in repeated[0] if place != here]
+    repeated = [places[identity] for identity in dict.fromkeys(map(written_identity, duplicates))]
+    name, own_place = f"{duplicates[0].kind} {duplicates[0].name}", place_of(duplicates[0])
+    elsewhere = [place for place in repeated[0] if place != own_place]
     more = f", and {counted(len(repeated) - 1, 'other node pool')} too" if len(repeated) > 1 else ""
-    clusters = max((sorted({dirname(pool.file) or "." for pool in alike.values()}) for alike in repeated), key=len)
+    clusters = max((sorted({dirname(pool.file) or "." for pool in group.values()}) for group in repeated), key=len)
     several = f"{len(clusters)} clusters in this tree: {_listed(clusters)}"
     finding = Finding(
         policy=ENGINE,
@@ -222,7 +222,7 @@ def duplicated(pools: Iterable[Manifest], judged: Iterable[Manifest]) -> tuple[I
         "last one counts for all others, and the pools of both count as each other's fallback.",
         fix="run `spotgate check` once for the folder of each cluster",
     )
-    return written_identity(again[0]), here, finding
+    return written_identity(duplicates[0]), own_place, finding
 
 
 def _listed(texts: list[str]) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from webhook.offline.manifests.objects import Manifest
     from webhook.rules.concern import Keys
 
-_ALIKE: Final = 0.75
+_LIKENESS: Final = 0.75
 """Likeness from which a group counts as misspelt: ``karpenter.io`` does, another project's group does not."""
 
 
@@ -66,7 +66,7 @@ class ResourceKinds:
         """
         readers = [reader for reader in self._readers if reader.kind == manifest.kind]
         if manifest.group:
-            close = get_close_matches(manifest.group, {reader.group for reader in readers}, n=1, cutoff=_ALIKE)
+            close = get_close_matches(manifest.group, {reader.group for reader in readers}, n=1, cutoff=_LIKENESS)
             return sorted({f"{reader.group}/{reader.versions[0]}" for reader in readers if reader.group in close})
         fitting = [reader for reader in readers if reader.capacity_query(manifest.value)] or readers
         if pools := {f"{reader.group}/{reader.versions[0]}" for reader in fitting}:
@@ -105,7 +105,7 @@ SEARCHED_AT_MOST: Final = 10_000
 aliases can make billions of a few lines."""
 
 _OWN_GROUP: Final = "spotgate.dev"
-_OF_PODS: Final = frozenset({
+_POD_SPEC_MEMBERS: Final = frozenset({
     *("containers", "initContainers", "nodeSelector", "tolerations", "affinity", "priorityClassName", "restartPolicy"),
     *("schedulerName", "serviceAccountName", "terminationGracePeriodSeconds", "topologySpreadConstraints"),
 })  # fmt: skip
@@ -155,7 +155,7 @@ class UnknownTemplates:
             path, branch = waiting.popleft()
             inside: Iterable[tuple[str | int, Any]] = enumerate(branch) if isinstance(branch, list) else branch.items()
             spec = branch.get("spec") if path and isinstance(branch, dict) else None
-            if isinstance(spec, dict) and not _OF_PODS.isdisjoint(spec):
+            if isinstance(spec, dict) and not _POD_SPEC_MEMBERS.isdisjoint(spec):
                 for member, keys in self._keys.items():
                     yield from ((path, member, key) for key in mapping(branch, "metadata", member) if key in keys)
             waiting.extend(((*path, step), inner) for step, inner in inside if isinstance(inner, dict | list))

@@ -133,13 +133,13 @@ async def _find(
     api: Api, sent: Iterable[Manifest], bundle: Bundle, kinds: ResourceKinds, problems: list[Problem]
 ) -> list[Manifest | None]:
     """Return each object as it is in the cluster, or None if it is not there."""
-    turn = asyncio.Semaphore(_AT_ONCE)
+    slots = asyncio.Semaphore(_AT_ONCE)
 
     async def find(manifest: Manifest) -> Manifest | None:
         resource = kinds.resource(manifest)
         if resource is None or not manifest.name or not _is_looked_at(resource, bundle):
             return None
-        async with turn:
+        async with slots:
             try:
                 value = await _get(api, manifest, resource)
             except ApiError as error:

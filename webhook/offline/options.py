@@ -80,13 +80,13 @@ def path(text: str) -> str:
 
 def add_operation(parser: argparse.ArgumentParser) -> None:
     """Add ``--operation`` and ``--against``, for commands that can judge more than a CREATE."""
-    either = parser.add_mutually_exclusive_group()
-    either.add_argument(
+    scope = parser.add_mutually_exclusive_group()
+    scope.add_argument(
         "--operation",
         choices=("CREATE", "UPDATE", "DELETE"),
         help="default: CREATE; with --kubeconfig, UPDATE of existing objects",
     )
-    either.add_argument(
+    scope.add_argument(
         "--against",
         metavar="REF",
         help="judge the changes since the branch left REF as UPDATE, CREATE, and DELETE",

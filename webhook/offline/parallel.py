@@ -22,7 +22,7 @@ _Share: TypeAlias = "list[ManifestFile]"
 _Work: TypeAlias = "Generator[Any, Any, None]"
 """Work on a share, as a conversation: yield what others must know of it, be sent what follows, and yield the result."""
 
-WORTH: Final = 512 * 1024
+BYTES_PER_PROCESS: Final = 512 * 1024
 """Bytes of manifests that take as long as it takes to start a process, several times over."""
 
 
@@ -33,7 +33,7 @@ def shares_of(sources: Sequence[ManifestFile]) -> list[_Share]:
     """
     size = sum(source.size for source in sources)
     can_fork = sys.platform == "linux" and threading.active_count() == 1
-    count = min(len(os.sched_getaffinity(0)), size // WORTH) if can_fork else 0
+    count = min(len(os.sched_getaffinity(0)), size // BYTES_PER_PROCESS) if can_fork else 0
     if count == 0:
         return [list(sources)]
     shares: list[_Share] = [[] for _ in range(count)]
@@ -60,10 +60,10 @@ def in_processes(
     workers = []
     try:
         for share in shares:
-            connection, theirs = fork.Pipe()
-            process = fork.Process(target=_work, args=(theirs, work(share)), daemon=True)
+            connection, child_end = fork.Pipe()
+            process = fork.Process(target=_work, args=(child_end, work(share)), daemon=True)
             process.start()
-            theirs.close()
+            child_end.close()
             workers.append((connection, process))
         common = agree([connection.recv() for connection, _ in workers])
         for connection, _ in workers:

@@ -253,10 +253,10 @@ def team_of(labels: Mapping[str, str], namespace_labels: Mapping[str, str], name
     return labels.get(PART_OF) or namespace or NO_NAME
 
 
-def title_of(thing: Result | ObjectReport | ReclaimRisk) -> str:
+def title_of(subject: Result | ObjectReport | ReclaimRisk) -> str:
     """Return kind, namespace and name of an object."""
-    name = f"{thing.namespace}/{thing.name}" if thing.namespace else thing.name
-    return f"{thing.kind} {name}".rstrip()
+    name = f"{subject.namespace}/{subject.name}" if subject.namespace else subject.name
+    return f"{subject.kind} {name}".rstrip()
 
 
 def named(policy: str, id_: str) -> str:
@@ -285,11 +285,11 @@ def without_empty(members: Mapping[str, T]) -> dict[str, T]:
     return {key: member for key, member in members.items() if member}
 
 
-def alike(things: Iterable[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
+def alike(items: Iterable[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
     """Group things by a key, in their order."""
     groups: dict[Key, list[T]] = {}
-    for thing in things:
-        groups.setdefault(key(thing), []).append(thing)
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
     return groups
 
 
@@ -298,8 +298,8 @@ def fingerprints(results: Sequence[Result]) -> Iterator[str]:
     paths = repository_paths(result.file for result in results)
     seen: Counter[str] = Counter()
     for result in results:
-        thing = f"{result.api_version} {result.kind} {result.namespace}/{result.name}"
-        identity = f"{result.policy}\n{result.id}\n{paths[result.file]}\n{thing}\n{result.field}"
+        title = f"{result.api_version} {result.kind} {result.namespace}/{result.name}"
+        identity = f"{result.policy}\n{result.id}\n{paths[result.file]}\n{title}\n{result.field}"
         seen[identity] += 1
         yield hashlib.sha256(f"{identity}\n{seen[identity]}".encode()).hexdigest()[:32]
 

@@ -121,7 +121,7 @@ def workloads_in(specs: Iterable[WorkloadTemplatesSpec]) -> tuple[Workload, ...]
     for item in (item for spec in specs for item in spec.workloads):
         workload = _workload(item)
         known = workloads.get((item.group, item.kind))
-        workloads[item.group, item.kind] = workload if known is None else known.and_also(workload)
+        workloads[item.group, item.kind] = workload if known is None else known.merged_with(workload)
     return tuple(workloads.values())
 
 

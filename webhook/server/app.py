@@ -56,7 +56,7 @@ OF_ANY_KIND: Final = 50
 """Decisions of any kind on the operators' page, which show that the API server sends reviews. Both together take
 0.3 MB, or 2 MB with names of the maximum length."""
 
-_BUG: Final = "spotgate couldn't judge this request because of a bug in spotgate; see its log"
+_INTERNAL_ERROR: Final = "spotgate couldn't judge this request because of a bug in spotgate; see its log"
 _HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
 _MESSAGE_LENGTH: Final = 1024
 """Characters of the message for a rejected request, which may quote the request."""
@@ -80,13 +80,13 @@ class ReviewResponse(web.StreamResponse):
 
     Args:
         body: the AdmissionReview.
-        then: called after the response is sent, or its client is gone.
+        on_sent: called after the response is sent, or its client is gone.
     """
 
-    def __init__(self, body: bytes, then: Callable[[], None]) -> None:
+    def __init__(self, body: bytes, on_sent: Callable[[], None]) -> None:
         # aiohttp uses only `prepare`, `write_eof`, and `keep_alive` of the base class, whose `__init__` isn't called.
         self._content = body
-        self._then = then
+        self._on_sent = on_sent
         self._keep_alive: bool | None = None
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
@@ -98,8 +98,8 @@ class ReviewResponse(web.StreamResponse):
         try:
             await writer.write(b"%b%d%b%b" % (_HEAD, len(self._content), ending, self._content), drain=False)
         finally:
-            self._then()
-            del self._then  # it refers to the request, and the connection keeps this response until the next one
+            self._on_sent()
+            del self._on_sent  # it refers to the request, and the connection keeps this response until the next one
         await writer.drain()
         return writer
 
@@ -174,8 +174,8 @@ class Webhook:
     async def _answer(
         self, target: RequestTarget, body: bytes, started: float, peer: Peer, caller: str
     ) -> web.StreamResponse:
-        most = self._limits.in_flight
-        if self.in_flight >= most and peer.in_flight >= self._peers.share(most):
+        limit = self._limits.in_flight
+        if self.in_flight >= limit and peer.in_flight >= self._peers.share(limit):
             raise too_busy("many requests")
         self.in_flight += 1
         peer.in_flight += 1
@@ -206,11 +206,11 @@ class Webhook:
             route = index.route(phase, request)
             fresh = route is not None and route.needs.fresh
             asked = perf_counter()
-            left = max(_LEAST, min(target.timeout - self._limits.reply - (asked - started), self._limits.fresh))
+            wait = max(_LEAST, min(target.timeout - self._limits.reply - (asked - started), self._limits.fresh))
             if fresh:
-                view = await self._fresh(snapshot.state, left)
+                view = await self._fresh(snapshot.state, wait)
             if self.floor is not None:
-                view = await self.floor.seen_from(view, request, left)
+                view = await self.floor.seen_from(view, request, wait)
             peer.time -= perf_counter() - asked  # waiting isn't work
             context = Context(
                 phase=phase,
@@ -284,4 +284,4 @@ class Webhook:
             error=type(error).__name__,
             where=where(error),
         )
-        return web.Response(status=500, body=errored(request.uid, 500, _BUG), content_type=JSON_TYPE)
+        return web.Response(status=500, body=errored(request.uid, 500, _INTERNAL_ERROR), content_type=JSON_TYPE)

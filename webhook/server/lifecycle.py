@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _ANSWER_SECONDS: Final = 5.0
 """Seconds for an answer of the API server about one object."""
 
-_LOOK: Final = 0.5
+_CHECK_INTERVAL: Final = 0.5
 """Seconds between checks for new requests, while stopping."""
 
 
@@ -44,7 +44,7 @@ class Stop:
         self.wanted = asyncio.Event()
         self.drains = True
 
-    def soon(self) -> None:
+    def skip_drain(self) -> None:
         """Stop after the requests in flight are answered."""
         self.drains = False
         self.wanted.set()
@@ -53,7 +53,7 @@ class Stop:
         """Stop on SIGTERM and SIGINT."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.wanted.set)
-        loop.add_signal_handler(signal.SIGINT, self.soon)
+        loop.add_signal_handler(signal.SIGINT, self.skip_drain)
 
 
 class Replica:
@@ -176,8 +176,8 @@ class Replica:
         started = perf_counter()
         while stop.drains:
             quiet_at = max(started, self.webhook.last_request) + self._limits.quiet
-            left = min(quiet_at, started + self._limits.drain) - perf_counter()
-            if left <= 0:
+            remaining = min(quiet_at, started + self._limits.drain) - perf_counter()
+            if remaining <= 0:
                 return await self.acceptor.dismiss()
-            await asyncio.sleep(min(left, _LOOK))
+            await asyncio.sleep(min(remaining, _CHECK_INTERVAL))
         return None

@@ -129,9 +129,9 @@ class Metrics:
         return by_policy
 
 
-def _has_room(series: set[Series], key: Series, most: int) -> bool:
+def _has_room(series: set[Series], key: Series, limit: int) -> bool:
     """Add a series, unless there are already so many. Return whether it is one of them."""
-    if key not in series and len(series) >= most:
+    if key not in series and len(series) >= limit:
         return False
     series.add(key)
     return True

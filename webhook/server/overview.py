@@ -84,10 +84,10 @@ def _not_in_force(replica: Replica) -> Iterator[Unknown]:
     """Yield what the replica waits for, failed reloads, and missing trust in its certificate."""
     if replica.waits_for:
         yield Unknown("This replica is not ready", replica.waits_for)
-    for what, reload in replica.reloads.items():
+    for name, reload in replica.reloads.items():
         if not reload.success:
             why = f"changes after {_when(reload.last_success)} are invalid; the last valid state stays active"
-            yield Unknown(f"Reload of {what}", why, "see the log")
+            yield Unknown(f"Reload of {name}", why, "see the log")
     if replica.certificate.trusted is False:
         yield Unknown("Trust", "the active caBundles don't verify the certificate", "run `spotgate certs check`")
     elif replica.certificate.trusted is None:
@@ -104,19 +104,19 @@ def _of_cluster(replica: Replica, bundle: Bundle, view: ClusterView) -> Iterator
     if any(policy.needs.budgets for policy in bundle.policies) and view.budgets is None:
         yield Unknown("PodDisruptionBudgets", "they haven't been read", "the log says why")
     versions = {"The version of the API server": view.api_server, "The oldest kubelet": view.oldest_kubelet}
-    for what, version in versions.items():
+    for name, version in versions.items():
         if version is None:
-            yield Unknown(what, f"unknown; spotgate assumes {'.'.join(map(str, ASSUMED_VERSION))}")
+            yield Unknown(name, f"unknown; spotgate assumes {'.'.join(map(str, ASSUMED_VERSION))}")
 
 
 def _policies(bundle: Bundle, findings: Mapping[str, Counter[str]]) -> Iterator[tuple[str, str, str, Counter[str]]]:
     """Yield the active policies, then removed policies with findings, and the engine."""
-    left = dict(findings)
+    remaining = dict(findings)
     replacing = {document.name for document in bundle.replacing if document.is_policy}
     for policy in bundle.policies:
         kind = f"{policy.kind.name}, replaces the shipped one" if policy.name in replacing else policy.kind.name
-        yield policy.name, kind, str(policy.enforcement), left.pop(policy.name, Counter())
-    for name, counts in sorted(left.items()):
+        yield policy.name, kind, str(policy.enforcement), remaining.pop(policy.name, Counter())
+    for name, counts in sorted(remaining.items()):
         yield name, "of the engine" if name == ENGINE else "no longer active", "", counts
 
 
@@ -138,8 +138,8 @@ def _size(pool: Pool) -> str:
     nodes = "" if pool.desired is None else f"{pool.desired} nodes" if pool.desired != 1 else "1 node"
     if not pool.autoscaling:
         return nodes
-    most = "without a maximum" if pool.unlimited else f"up to {'?' if pool.maximum is None else pool.maximum}"
-    return ", ".join(filter(None, (nodes, f"autoscaled {most}")))
+    maximum = "without a maximum" if pool.unlimited else f"up to {'?' if pool.maximum is None else pool.maximum}"
+    return ", ".join(filter(None, (nodes, f"autoscaled {maximum}")))
 
 
 def _certificates(replica: Replica) -> Iterator[tuple[str, float]]:

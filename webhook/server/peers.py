@@ -70,12 +70,12 @@ class Peers:
         """Return the peer with the most connections."""
         return max(self._peers.values(), key=lambda peer: len(peer.connections))
 
-    def share(self, whole: float) -> float:
+    def share(self, total: float) -> float:
         """Return the equal share of each peer in an exhausted resource.
 
         A peer below its share still gets more, so all peers together use at most twice the whole.
         """
-        return whole / max(1, len(self._peers))
+        return total / max(1, len(self._peers))
 
     async def turn(self, peer: Peer) -> None:
         """Wait for this peer's turn.
@@ -93,18 +93,18 @@ class Peers:
                 asyncio.get_running_loop().call_soon(self._grant)
             queue = self._waiting[peer] = deque()
             peer.time = max(peer.time, self._time)
-        mine = asyncio.get_running_loop().create_future()
-        queue.append(mine)
-        await mine
+        future = asyncio.get_running_loop().create_future()
+        queue.append(future)
+        await future
 
     def _grant(self) -> None:
         peer = min(self._waiting, key=lambda peer: peer.time)
         queue = self._waiting[peer]
-        turn = queue.popleft()
+        future = queue.popleft()
         if not queue:
             del self._waiting[peer]
         self._time = peer.time
-        if not turn.done():  # else the request was cancelled
-            turn.set_result(None)
+        if not future.done():  # else the request was cancelled
+            future.set_result(None)
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._grant)

@@ -44,7 +44,7 @@ class Reload(msgspec.Struct, frozen=True):
     success: bool = True
     last_success: float = msgspec.field(default_factory=time.time)
 
-    def then(self, *, success: bool) -> Reload:
+    def updated(self, *, success: bool) -> Reload:
         """Return the result of the next attempt, which has just ended."""
         return Reload(success, time.time() if success else self.last_success)
 
@@ -80,12 +80,12 @@ class Reloader:
             use: activates a snapshot.
             seconds: the interval between checks.
         """
-        looked = self._seen
+        current = self._seen
         while True:
             await asyncio.sleep(seconds)
-            before, looked = looked, await asyncio.to_thread(_fingerprint, self._paths)
-            if looked == before != self._seen:
-                self._seen = looked
+            before, current = current, await asyncio.to_thread(_fingerprint, self._paths)
+            if current == before != self._seen:
+                self._seen = current
                 if await self._renew():
                     use(self.snapshot)
 
@@ -99,20 +99,20 @@ class Reloader:
         else:
             self._note_removed(snapshot.bundle)
             self.snapshot = snapshot
-            self.last_reload = self.last_reload.then(success=True)
+            self.last_reload = self.last_reload.updated(success=True)
             log.info("policies loaded", bundle=snapshot.bundle.hash)
             return True
-        self.last_reload = self.last_reload.then(success=False)
+        self.last_reload = self.last_reload.updated(success=False)
         return False
 
     def _note_removed(self, new: Bundle) -> None:
         """Log the policies that a reload removes. The new bundle takes effect, but the removal may be a mistake."""
-        left = {(policy.kind.name, policy.name) for policy in new.policies}
+        kept = {(policy.kind.name, policy.name) for policy in new.policies}
         before = self.snapshot.bundle.policies
-        gone = [f"{policy.kind.name} {policy.name}" for policy in before if (policy.kind.name, policy.name) not in left]
-        if gone:
-            self.removed += len(gone)
-            log.warning("policies removed", policies=gone)
+        lost = [f"{policy.kind.name} {policy.name}" for policy in before if (policy.kind.name, policy.name) not in kept]
+        if lost:
+            self.removed += len(lost)
+            log.warning("policies removed", policies=lost)
 
 
 def _self_tested(snapshot: Snapshot) -> Snapshot:

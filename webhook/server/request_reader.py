@@ -189,8 +189,8 @@ class RequestReader:
     def _check_size(self, size: int, peer: Peer) -> None:
         if size > self._limits.body_bytes:
             raise self._too_large()
-        most = self._limits.buffered_bytes
-        if self._held > most and peer.body_bytes > self._peers.share(most) and size > _SMALL:
+        limit = self._limits.buffered_bytes
+        if self._held > limit and peer.body_bytes > self._peers.share(limit) and size > _SMALL:
             raise too_busy("many large requests")
 
     def _too_large(self) -> RejectedError:

@@ -110,11 +110,11 @@ class SelfManaged:
             self._in_force = await self._look()
         except ApiError as error:
             if error.status != HTTPStatus.CONFLICT:  # another replica was faster; the next check finds its result
-                self.last_look = self.last_look.then(success=False)
+                self.last_look = self.last_look.updated(success=False)
                 problem = str(error)
                 self._repeats.log(log.error, "certificates not managed", problem, problem=problem, secret=self._title)
         else:
-            self.last_look = self.last_look.then(success=True)
+            self.last_look = self.last_look.updated(success=True)
         return self._in_force
 
     async def _look(self) -> dict[str, bytes]:
@@ -135,8 +135,8 @@ class SelfManaged:
         trusted = {name: bundle for config in bundles for name, bundle in config.by_webhook.items()}
         rotating = not all(trusts_only(bundle, authority) for bundle in trusted.values())
         entries = {key: value for key, value in secret.data.items() if key.startswith(SERVING)}
-        ours = identifier_of(authority).encode()
-        all_serve = self._entry in entries and all(value.partition(b" ")[0] == ours for value in entries.values())
+        identifier = identifier_of(authority).encode()
+        all_serve = self._entry in entries and all(value.partition(b" ")[0] == identifier for value in entries.values())
         signs = {key: (rotating, value) for key, value in entries.items()}
         lasted = self._lasted({_TRUSTED: trusted, _ALL_SERVE: rotating and all_serve, **signs})
         # Every API server must know a CA before its leaf replaces another one.
@@ -144,8 +144,8 @@ class SelfManaged:
             self._certificate.offer(issued.leaf)
             self._serves = authority
         await self._report(secret, rotating=rotating)
-        if rotating and (gone := [key for key in entries if lasted[key] >= self._retention]):
-            await write_secret(self._api, *self._secret, dict.fromkeys(gone), _ANSWER)
+        if rotating and (expired := [key for key in entries if lasted[key] >= self._retention]):
+            await write_secret(self._api, *self._secret, dict.fromkeys(expired), _ANSWER)
         elif rotating and all_serve and lasted[_ALL_SERVE] >= self._retention:
             for config in bundles:
                 await self._written(config, dict.fromkeys(config.by_webhook, authority.certificate_pem))

@@ -82,7 +82,7 @@ class ServingCertificate:
         self.context = server_context(verified, authorities)
         self._authorities = authorities
         self.expiry = verified.not_valid_after
-        self.last_reload = self.last_reload.then(success=True)
+        self.last_reload = self.last_reload.updated(success=True)
         self.served = pair.certificate_pem
 
     def _read(self) -> tuple[KeyPair, bytes | None]:
@@ -157,7 +157,7 @@ class ServingCertificate:
         try:
             self._use()
         except (CertificateProblem, OSError) as error:  # OSError: too many open files
-            self.last_reload = self.last_reload.then(success=False)
+            self.last_reload = self.last_reload.updated(success=False)
             key = getattr(error, "fix", str(error))  # the text may contain the time
             self._not_loaded.log(log.error, "certificate not loaded", key, problem=str(error))
         else:

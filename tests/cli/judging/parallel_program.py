@@ -45,7 +45,7 @@ def run(arguments: list[str], cores: int) -> None:
     sys.stdout.flush()
 
 
-vars(parallel)["WORTH"] = 1000
+vars(parallel)["BYTES_PER_PROCESS"] = 1000
 
 bundle = read_policies([])
 vars(session)["read_policies"] = lambda _, **__: bundle

@@ -11,7 +11,7 @@ from webhook.base.text import printable
 from webhook.capacity.placement.supply import supply_of
 from webhook.cluster.connection import Connection, missing_rules, run_on_cluster
 from webhook.commands.export.admission_policies.export import export
-from webhook.documents.yaml_writer import UNBROKEN, dump_documents
+from webhook.documents.yaml_writer import LONG_LINE, dump_documents
 from webhook.engine.lint import too_wide
 from webhook.offline.options import (
     add_cluster,
@@ -104,7 +104,7 @@ def run(options: Namespace) -> int:
     for text in alone:
         complain(f"left to the webhook: {text}")
         print(printable(f"# Left to the webhook: {text}"))
-    print(dump_documents(exported, width=UNBROKEN), end="")
+    print(dump_documents(exported, width=LONG_LINE), end="")
     return FINE
 
 

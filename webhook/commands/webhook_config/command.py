@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from webhook import __version__
 from webhook.base.exits import FINE, CannotJudgeError
-from webhook.documents.yaml_writer import UNBROKEN, dump, dump_documents
+from webhook.documents.yaml_writer import LONG_LINE, dump, dump_documents
 from webhook.engine.bundle import SHIPPED
 from webhook.engine.lint import too_wide
 from webhook.offline.options import add_namespace, add_policies, read_policies, resource_name
@@ -81,7 +81,7 @@ def run(options: Namespace) -> int:
     bundle = read_policies(options.policies, own_namespace=options.namespace)
     if options.ignore_differences:
         ignored = {"ignoreDifferences": ignore_differences(bundle)}
-        print(dump(ignored, width=UNBROKEN))
+        print(dump(ignored, width=LONG_LINE))
         return FINE
     if problems := list(too_wide(bundle)):
         raise CannotJudgeError("\n".join(map(str, problems)))
@@ -100,7 +100,7 @@ def run(options: Namespace) -> int:
             configuration["webhooks"] = [{key: webhook[key] for key in _REQUIRED} for webhook in webhooks]
         else:  # the CA is applied by another field manager, which must not own annotations that change
             configuration["metadata"]["annotations"] = {VERSION: __version__, OWN_POLICIES: _digest(options.policies)}
-    print(dump_documents(rendered, width=UNBROKEN, short_in_brackets=True), end="")
+    print(dump_documents(rendered, width=LONG_LINE, short_in_brackets=True), end="")
     return FINE
 
 

@@ -176,16 +176,16 @@ class _Tree:
         refused = ""
         waiting = [folder]
         while waiting:
-            here = waiting.pop()
-            if here in folders:
+            base = waiting.pop()
+            if base in folders:
                 continue
-            folders.add(here)
-            files.update(filter(os.path.lexists, (join(here, name) for name in KUSTOMIZATIONS)))
-            values, problem = self._read(here)
+            folders.add(base)
+            files.update(filter(os.path.lexists, (join(base, name) for name in KUSTOMIZATIONS)))
+            values, problem = self._read(base)
             refused = refused or problem
             for field, path in _paths(values):
                 try:
-                    target = self._target(here, field, path)
+                    target = self._target(base, field, path)
                 except (OSError, ValueError, DocumentError, RefusedError) as error:
                     refused = refused or f"{field}: {error}"
                     continue
@@ -270,10 +270,10 @@ def _files_of(path: str, boundary: str) -> set[str]:
     folders: set[str] = set()
     waiting = [path]
     while waiting:
-        here = waiting.pop()
-        if os.path.islink(here):  # noqa: PTH114 - many
-            _refuse_outside(here, boundary)
-        real = os.path.realpath(here)
+        child = waiting.pop()
+        if os.path.islink(child):  # noqa: PTH114 - many
+            _refuse_outside(child, boundary)
+        real = os.path.realpath(child)
         if not os.path.isdir(real):  # noqa: PTH112 - many
             files.add(real)
         elif real not in folders:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STDIN", "Manifest", "Manifests", "read_manifest_files", "read_manifests"]
 
-_NOTHING: Final = Ignored(Globs(()))
+_NONE_IGNORED: Final = Ignored(Globs(()))
 
 PROBLEMS_AT_MOST: Final = 100
 """Problems of one file that are reported: more than a user corrects before the next run. A file of 64 MiB can have
@@ -192,7 +192,7 @@ def read_manifests(paths: Iterable[str | Path]) -> Manifests:
 
     A path is a file, a folder (every ``*.yaml``, ``*.yml`` and ``*.json`` below), or ``-`` for standard input.
     """
-    sources = find_manifest_files(paths, _NOTHING)
+    sources = find_manifest_files(paths, _NONE_IGNORED)
     manifests = Manifests(skipped=len(sources.left_to_others))
     for problem in (*sources.problems, *sources.dangling):
         manifests.lose(problem, None)
@@ -288,8 +288,8 @@ def _add(document: Document, path: FieldPath, value: Any, inherited: str, manife
             manifests.add_one()
             _add(document, (*path, "items", index), item, f"{manifest.api_version} {kind}" if kind else "", manifests)
         return
-    if wrong := problem_with(manifest):
-        manifests.lose(wrong, frozenset({manifest.kind}))
+    if defect := problem_with(manifest):
+        manifests.lose(defect, frozenset({manifest.kind}))
     else:
         manifests.objects.append(manifest)
 

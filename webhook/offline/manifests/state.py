@@ -101,8 +101,8 @@ def view_of(
             sizes[manifest.kind, value["metadata"]["namespace"], manifest.name] = sizes_in(value, same_kind)
         elif (manifest.api_version, manifest.kind) == ("v1", "Namespace"):
             # Applying a Namespace leaves the labels that its manifest does not name.
-            there = namespaces.get(manifest.name, {})
-            namespaces[manifest.name] = namespace_labels(manifest.name, {**there, **manifest.labels})
+            applied = namespaces.get(manifest.name, {})
+            namespaces[manifest.name] = namespace_labels(manifest.name, {**applied, **manifest.labels})
         elif (manifest.api_version, manifest.kind) == ("v1", "Node"):
             nodes.append(node_facts(manifest.labels, node_of(manifest), providers.values(), manifest.name))
         elif (manifest.group, manifest.kind) == (disruption.GROUP, disruption.KIND):
