@@ -288,7 +288,8 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     def sides(self) -> list[tuple[WorkloadResult, WorkloadResult | None]]:
         """Return each workload as it is and, where the fixes were tried, with them; not those that go with nodes."""
         before, after = (
-            {one.identity: one for one in of.workloads if not one.goes_with_nodes} for of in (self, self.fixed or self)
+            {workload.identity: workload for workload in side.workloads if not workload.goes_with_nodes}
+            for side in (self, self.fixed or self)
         )
         if self.fixed is None:
             return [(workload, None) for workload in before.values()]

@@ -34,11 +34,11 @@ def try_fixes(base: Rehearsal, rehearse: Callable[[Sequence[Fix], int | None], R
         if others and start + longest > began + seconds:
             ranked.append(((1.0,), fix))
             continue
-        without = rehearse(others, _ONE_RUN) if others else base
+        reduced = rehearse(others, _ONE_RUN) if others else base
         longest = max(longest, time.monotonic() - start)
-        worse = bool(compare(fixed, without, "").worse)
-        helps = (_harm(without), worse) > (_harm(fixed), False)
-        rank = (0.0 if helps else 2.0, *(-harm for harm in _harm(without)))
+        worse = bool(compare(fixed, reduced, "").worse)
+        helps = (_harm(reduced), worse) > (_harm(fixed), False)
+        rank = (0.0 if helps else 2.0, *(-harm for harm in _harm(reduced)))
         ranked.append((rank, structs.replace(fix, tried="helps" if helps else "does not help")))
     ranked.sort(key=itemgetter(0))
     comparison = compare(base, fixed, "the cluster without these fixes")

@@ -40,8 +40,8 @@ def effects_of(result: Rehearsal) -> str:
         (summary.killed_early, "is killed before it finishes", "are killed before they finish"),
     ):
         if number := int(figure.max or 0):
-            of = "" if effects else f" of {counted(pods, 'Pod')}"
-            effects.append(f"{number}{of} {one if number == 1 else several}")
+            share = "" if effects else f" of {counted(pods, 'Pod')}"
+            effects.append(f"{number}{share} {one if number == 1 else several}")
     harm = [*failures, *_outages(workloads)]
     if hours := summary.work_lost_gpu_hours.max:
         harm.append(f"{hours:g} GPU-hours of work are lost")
@@ -68,8 +68,8 @@ def expected_of(result: Rehearsal) -> str:
 
 def _affected(workload: WorkloadResult) -> int:
     """Return how many Pods are lost, or the reclaim affects on other nodes."""
-    without = (workload.pending.max or 0) + (workload.missing.max or 0)
-    return max(workload.lost, int(without), int(workload.killed_early.max or 0))
+    unplaced = (workload.pending.max or 0) + (workload.missing.max or 0)
+    return max(workload.lost, int(unplaced), int(workload.killed_early.max or 0))
 
 
 def _failures(workloads: Sequence[WorkloadResult]) -> Iterator[str]:
@@ -84,11 +84,11 @@ def _failures(workloads: Sequence[WorkloadResult]) -> Iterator[str]:
 
 def _outages(workloads: Sequence[WorkloadResult]) -> Iterator[str]:
     """Yield which services have no ready Pod, and for how long. Jobs and Pods without an owner are no services."""
-    services = [one for one in workloads if one.kind != "Pod" and "Job" not in one.kind]
-    for_good = [one.name for one in services if one.down_seconds.max is None]
+    services = [service for service in workloads if service.kind != "Pod" and "Job" not in service.kind]
+    for_good = [service.name for service in services if service.down_seconds.max is None]
     if for_good:
         yield f"{_and_others(for_good)} {'stays' if len(for_good) == 1 else 'stay'} down"
-    down = sorted((one.down_seconds.max, one.name) for one in services if one.down_seconds.max)
+    down = sorted((service.down_seconds.max, service.name) for service in services if service.down_seconds.max)
     if down:
         names = [name for _, name in reversed(down)]
         verb = "is down for" if len(names) == 1 else "are down for up to"

@@ -98,11 +98,11 @@ def test_a_run_ends_after_its_time_and_says_so() -> None:
     quiet: Any = SimpleNamespace(over=True, wait=wait, abandoned=set())
     workloads: Any = SimpleNamespace(known={}, missing=Counter, here=list)
     writer: Any = None
-    played = Reclaim(writer, watches, quiet, workloads, startup=30, seed=0)
-    asyncio.run(played.play([PLAIN], []))
-    assert played.notes == {"what comes later than 0 s after the notice: the run has taken 900 s"}
+    reclaim = Reclaim(writer, watches, quiet, workloads, startup=30, seed=0)
+    asyncio.run(reclaim.run([PLAIN], []))
+    assert reclaim.notes == {"what comes later than 0 s after the notice: the run has taken 900 s"}
     with pytest.raises(CannotJudgeError, match="does not come to rest within 900 s"):
-        asyncio.run(played.begin())
+        asyncio.run(reclaim.begin())
 
 
 # What Pods that stay pending lack

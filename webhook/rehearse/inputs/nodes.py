@@ -118,15 +118,15 @@ def stored_metadata(metadata: JSON) -> JSON:
 
 
 def nodes_of_pools(
-    pools: Iterable[Pool], there: Sequence[RehearsedNode], providers: Mapping[str, Provider], allocatable: Offers
+    pools: Iterable[Pool], existing: Sequence[RehearsedNode], providers: Mapping[str, Provider], allocatable: Offers
 ) -> list[RehearsedNode]:
     """Return the Nodes of those pools that have none, as many as each pool says. Raise CannotJudgeError."""
-    names = {node.pool_name for node in there} - {""}
-    without = [pool for pool in pools if names.isdisjoint({pool.name, pool.pool_name})]
-    offered = {**allocatable_by_type(there), **allocatable}
+    names = {node.pool_name for node in existing} - {""}
+    empty = [pool for pool in pools if names.isdisjoint({pool.name, pool.pool_name})]
+    offered = {**allocatable_by_type(existing), **allocatable}
     return [
-        read_node(node_of_pool(pool, number, providers, offered), without, providers)
-        for pool in without
+        read_node(node_of_pool(pool, number, providers, offered), empty, providers)
+        for pool in empty
         for number in node_numbers(size_of(pool), str(pool))
     ]
 

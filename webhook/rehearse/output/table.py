@@ -71,18 +71,18 @@ def _counts(figures: RehearsalSummary | WorkloadResult) -> Line:
     line = [(f"moved {figures.moved}", "")]
     for name in ("pending", "missing", "killed_early"):
         figure = getattr(figures, name)
-        line += [(", ", ""), (f"{name.replace('_', ' ')} {figure}", _bad(figure))]
+        line += [(", ", ""), (f"{name.replace('_', ' ')} {figure}", _color(figure))]
     return line
 
 
 def _side_by_side(before: object, after: object) -> Iterator[Line]:
     """Yield each figure as it is and, next to it, with the fixes."""
     for name in FIGURES:
-        then, now = getattr(before, name, None), getattr(after, name, None)
-        if then and now and (name not in _SHOWN_IF_ANY or then.max or now.max):
+        old, new = getattr(before, name, None), getattr(after, name, None)
+        if old and new and (name not in _SHOWN_IF_ANY or old.max or new.max):
             words = name.replace("_", " ").replace("gpu", "GPU")
-            never = "never" if name == "ready_again_seconds" else "unknown"
-            yield [(_COLUMNS.format(words, then.words(never), now.words(never)), _bad(then) if name in _HARM else "")]
+            blank = "never" if name == "ready_again_seconds" else "unknown"
+            yield [(_COLUMNS.format(words, old.words(blank), new.words(blank)), _color(old) if name in _HARM else "")]
 
 
 def _workload(result: WorkloadResult, fixed: WorkloadResult | None) -> Iterator[Line]:
@@ -97,7 +97,7 @@ def _workload(result: WorkloadResult, fixed: WorkloadResult | None) -> Iterator[
         seconds = result.seconds_below_budget
         met = f"not met for {seconds} s" if seconds.max else "met all the time"
         known = "unknown whether it is met" if seconds.max is None else met
-        yield [(f"{_INDENT}PodDisruptionBudget {result.budget}: {known}", _bad(seconds))]
+        yield [(f"{_INDENT}PodDisruptionBudget {result.budget}: {known}", _color(seconds))]
     if result.work_lost_gpu_hours.max:
         yield [(f"{_INDENT}work lost: {result.work_lost_gpu_hours} GPU-hours", "")]
     for reason in result.reasons:
@@ -120,5 +120,5 @@ def _comparison(comparison: RehearsalComparison) -> Iterator[Line]:
         yield [(f"{_INDENT}no more differs than from run to run", "dim")]
 
 
-def _bad(figure: Figure) -> str:
+def _color(figure: Figure) -> str:
     return "red" if figure.max else ""

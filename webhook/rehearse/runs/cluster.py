@@ -161,12 +161,12 @@ def _scheduler_config(plane: ControlPlane, given: Path | None) -> Path:
 
 def _start_webhook(plane: ControlPlane, options: RehearseOptions, snapshot: ClusterSnapshot) -> int:
     """Start spotgate with the certificate of the API server. Return its port. Raise ControlPlaneError."""
-    known = plane.directory / "state.json"
-    known.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(snapshot.state)}))
+    state = plane.directory / "state.json"
+    state.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(snapshot.state)}))
     plane.start(
         "spotgate",
         [
-            *("-c", _SERVE, "serve", "--listen=127.0.0.1:0", "--ops=127.0.0.1:0", f"--state={known}"),
+            *("-c", _SERVE, "serve", "--listen=127.0.0.1:0", "--ops=127.0.0.1:0", f"--state={state}"),
             *(f"--tls-cert={plane.credentials.certificate}", f"--tls-key={plane.credentials.key}"),
             *(f"--policies={path}" for path in options.policies),
             f"--cluster={options.cluster}",

@@ -129,10 +129,10 @@ def _programs(paths: Mapping[str, Path]) -> Programs:
     """Return the programs with the version of the scheduler. Raise CannotJudgeError."""
     command = [str(paths["kube-scheduler"]), "--version"]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_ANSWER_SECONDS).stdout  # noqa: S603 - the scheduler
+        output = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_ANSWER_SECONDS).stdout  # noqa: S603 - the scheduler
     except (OSError, subprocess.TimeoutExpired) as error:
-        said = str(error)
-    version = re.match(r"Kubernetes v(\S+)", said)
+        output = str(error)
+    version = re.match(r"Kubernetes v(\S+)", output)
     if version is None:
-        raise CannotJudgeError(f"spotgate rehearse: `{command[0]} --version` prints no version: {said.strip()}")
+        raise CannotJudgeError(f"spotgate rehearse: `{command[0]} --version` prints no version: {output.strip()}")
     return Programs(paths, version[1])

@@ -19,6 +19,6 @@ def readiness_of(states: Sequence[tuple[float, tuple[int, ...]]]) -> tuple[float
     (_, (before, *_)), again = states[0], 0.0
     for seconds, (ready, *_) in states:
         again = math.nan if ready < before else seconds if math.isnan(again) else again
-    none = sum(until - begin for (begin, (ready, *_)), (until, _) in pairwise(states) if not ready)
-    down = none if states[-1][1][0] else math.nan
+    outage = sum(until - begin for (begin, (ready, *_)), (until, _) in pairwise(states) if not ready)
+    down = outage if states[-1][1][0] else math.nan
     return min(ready for _, (ready, *_) in states), again, down if before else 0.0

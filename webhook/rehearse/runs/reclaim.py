@@ -42,7 +42,7 @@ _STOPPED: Final = {"metadata": {"annotations": {STOPPED: ""}}}
 
 
 class Reclaim:
-    """A reclaim, played on a control plane.
+    """A reclaim on a control plane.
 
     Attributes:
         looks: how many Pods of each workload are in each state, with the second since which that holds.
@@ -76,7 +76,7 @@ class Reclaim:
     async def begin(self) -> None:
         """Bring the cluster to rest before anything is lost: what can run runs, what stops has stopped, all at once."""
         while True:
-            await self._rest()
+            await self._wait()
             if self._quiet.over:
                 raise CannotJudgeError(
                     f"spotgate rehearse: the cluster does not come to rest within {LONGEST_RUN:g} s: "
@@ -87,15 +87,15 @@ class Reclaim:
                 break
             await together(self._stop(pod) for pod in stopping)
             if stopping:
-                await self._rest()  # what they leave is free before a Pod that gets ready has others made
+                await self._wait()  # what they leave is free before a Pod that gets ready has others made
             await together(self._make_ready(pod) for pod in bound)
         for pod in self.workloads.here():
             pod.ran = pod.seen.lives and bool(pod.seen.node)
             pod.waited = pod.seen.lives and not pod.ran
         self.missing_before = self.workloads.missing()
 
-    async def play(self, windows: Sequence[ReclaimWindow], grown: Iterable[tuple[float, JSON]]) -> None:
-        """Play the reclaim to its end, with the Nodes that come in their second."""
+    async def run(self, windows: Sequence[ReclaimWindow], grown: Iterable[tuple[float, JSON]]) -> None:
+        """Run the reclaim to its end. New Nodes come in their second."""
         self._observe_states()
         self._drain = Drain()
         for window in windows:
@@ -108,8 +108,8 @@ class Reclaim:
             self._clock.at(window.removal, Rank.REMOVE, partial(self._remove, window))
         for seconds, new in grown:
             self._clock.at(seconds, Rank.GROW, partial(self._writer.create, "/api/v1/nodes", new))
-        while (then := self._clock.next) is not None and not self._quiet.over:
-            self._pass_to(then)
+        while (moment := self._clock.next) is not None and not self._quiet.over:
+            self._pass_to(moment)
             for rank, actions in self._clock.due():
                 # A deletion in progress would delete the new Pod of that name. Budgets have to be counted.
                 if rank in {Rank.RECREATE, Rank.EVICT}:
@@ -130,21 +130,21 @@ class Reclaim:
                 self.below[key] += seconds - self._clock.now  # type: ignore[assignment]
         self._clock.now = seconds
 
-    def _here(self, window: ReclaimWindow) -> list[RehearsedPod]:
+    def _pods_on(self, window: ReclaimWindow) -> list[RehearsedPod]:
         return [pod for pod in self.workloads.here() if pod.seen.node in window.nodes]
 
     # -- what components do between two events --------------------------------------------------------------------
 
     async def _settle(self) -> None:
         """Wait until the components are quiet, note what comes of it, and plan the next attempt to evict."""
-        await self._rest()
+        await self._wait()
         self._notice()
         allowed = filter(self._is_allowed, self._drain.in_turn(self._clock.now, self.workloads.here()))
         if (attempt := self._drain.next_attempt(self._clock.now, allowed)) is not None:
             self._clock.at(attempt, Rank.EVICT, self._evict)
         self._observe_states()
 
-    async def _rest(self) -> None:
+    async def _wait(self) -> None:
         """Wait until the components are quiet, also once quotas are counted."""
         await self._quiet.wait()
         if self._watches.quotas and await self._quiet.count_quotas():
@@ -153,9 +153,9 @@ class Reclaim:
 
     def _take_new(self) -> tuple[list[RehearsedPod], list[RehearsedPod]]:
         """Return the Pods that were bound, and those that were told to stop, since the last time."""
-        here = self.workloads.here()
-        bound = [pod for pod in here if pod.seen.begins and pod not in self._bound]
-        stopping = [pod for pod in here if pod.seen.terminating and pod not in self._stopping]
+        pods = self.workloads.here()
+        bound = [pod for pod in pods if pod.seen.begins and pod not in self._bound]
+        stopping = [pod for pod in pods if pod.seen.terminating and pod not in self._stopping]
         self._bound.update(bound)
         self._stopping.update(stopping)
         return bound, stopping
@@ -194,7 +194,7 @@ class Reclaim:
         await self._writer.merge(path, {"spec": spec})
 
     async def _start_drain(self, window: ReclaimWindow) -> None:
-        pods = self._here(window)
+        pods = self._pods_on(window)
         if window.drained_by != "eviction":
             await together(self._shut_down(pod) for pod in pods if pod.seen.lives and not pod.leaves)
             return
@@ -258,7 +258,7 @@ class Reclaim:
 
     async def _kill(self, window: ReclaimWindow) -> None:
         """Kill all that still runs on the nodes."""
-        victims = [pod for pod in self._here(window) if not pod.seen.finished]
+        victims = [pod for pod in self._pods_on(window) if not pod.seen.finished]
         for pod in victims:
             late = pod.grace - (self._clock.now - pod.evicted if pod.evicted is not None else 0)
             if late > 0 and not pod.leaves:
@@ -280,7 +280,7 @@ class Reclaim:
         """Delete the Nodes and then, as the garbage collector of Pods does, what was on them."""
         await together(self._writer.delete(f"/api/v1/nodes/{node}", at_once=True) for node in window.nodes)
         await self._quiet.wait()  # the scheduler still places Pods there that tolerate the cordon
-        await together(self._writer.delete(pod.seen.path, at_once=True) for pod in self._here(window))
+        await together(self._writer.delete(pod.seen.path, at_once=True) for pod in self._pods_on(window))
 
     # -- Pods, and gangs of them ----------------------------------------------------------------------------------
 
@@ -305,8 +305,8 @@ class Reclaim:
         if lost.gang is None or lost.gang in self._broken:
             return
         self._broken.add(lost.gang)
-        here = self.workloads.here()
-        members = [pod for pod in here if pod.gang == lost.gang and pod.seen.status.phase != "Succeeded"]
+        pods = self.workloads.here()
+        members = [pod for pod in pods if pod.gang == lost.gang and pod.seen.status.phase != "Succeeded"]
         for pod in members:
             pod.broken = bool(pod.seen.node)
         originals = await self.remaker.originals(members)

@@ -54,23 +54,23 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearseOptions, ru
     try:
         for number in range(runs):
             with start_rehearsal_cluster(contents, snapshot, programs, options) as cluster:
-                outcome, contents = asyncio.run(_play(cluster, snapshot, loss, options, number))
+                outcome, contents = asyncio.run(_run(cluster, snapshot, loss, options, number))
                 outcomes.append(outcome)
             if sys.stderr.isatty():
                 complain(f"spotgate: run {number + 1} of {runs} is done")
     except (ControlPlaneError, ApiError) as error:
         raise CannotJudgeError(f"spotgate rehearse: {error}") from None
     notes = {*NOT_SIMULATED, *snapshot.not_simulated}
-    version, here = snapshot.source.version, programs.version
-    if version and version_of(version) != version_of(f"v{here}"):
+    version, scheduler = snapshot.source.version, programs.version
+    if version and version_of(version) != version_of(f"v{scheduler}"):
         notes.add(
-            f"Kubernetes {version}, which the cluster has: the scheduler here is {here}; `spotgate rehearse --prepare "
-            f"--kubeconfig FILE` gets that of the cluster, from {OLDEST[0]}.{OLDEST[1]} on"
+            f"Kubernetes {version}, which the cluster has: the scheduler here is {scheduler}; `spotgate rehearse "
+            f"--prepare --kubeconfig FILE` gets that of the cluster, from {OLDEST[0]}.{OLDEST[1]} on"
         )
     return Rehearsal(
         lost=loss.named,
         runs=runs,
-        scheduler=here,
+        scheduler=scheduler,
         programs=str(programs.paths["kube-scheduler"].parent),
         not_simulated=tuple(sorted(notes.union(*(outcome.notes for outcome in outcomes)))),
         summary=summary_of(outcomes),
@@ -80,7 +80,7 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearseOptions, ru
     )
 
 
-async def _play(
+async def _run(
     cluster: RunningCluster, snapshot: ClusterSnapshot, loss: Loss, options: RehearseOptions, number: int
 ) -> tuple[RunOutcome, Pairs]:
     """Do one run: its number is its seed. Return what it has seen, and what etcd had before. Raise ApiError."""
@@ -98,7 +98,7 @@ async def _play(
             await _create(writer, snapshot.created)
         await reclaim.begin()
         contents = cluster.contents() if options.runs > 1 else []
-        await reclaim.play(loss.windows, [(seconds, node.value) for seconds, node in loss.grown])
+        await reclaim.run(loss.windows, [(seconds, node.value) for seconds, node in loss.grown])
         outcome = outcome_of(reclaim, watches, loss.nodes, left)
         outcome.notes |= {f"{busy}: the rehearsal did not wait for it any longer" for busy in quiet.abandoned}
         named = {pod.seen.spec.schedulerName or "" for pod in workloads.here() if pod.seen.lives}

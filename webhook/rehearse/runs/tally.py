@@ -88,31 +88,31 @@ class RunOutcome(msgspec.Struct):
     after: Mapping[str, Counter[str]]
 
 
-def outcome_of(played: Reclaim, watches: Watches, lost: Collection[str], left: Collection[RehearsedNode]) -> RunOutcome:
+def outcome_of(reclaim: Reclaim, watches: Watches, lost: Collection[str], left: Sequence[RehearsedNode]) -> RunOutcome:
     """Return what a run has seen when some Nodes were lost and the others were left."""
     workloads: defaultdict[WorkloadKey, WorkloadRun] = defaultdict(WorkloadRun)
     before: defaultdict[str, Counter[str]] = defaultdict(Counter)
     requested: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    living = [pod for pod in played.workloads.here() if pod.seen.lives]
+    living = [pod for pod in reclaim.workloads.here() if pod.seen.lives]
     waiting_gangs = {pod.gang for pod in living if not pod.node} - {None}
-    killed_gangs = {pod.gang for pod in played.workloads.known.values() if pod.killed} - {None}
-    for pod in played.workloads.known.values():
+    killed_gangs = {pod.gang for pod in reclaim.workloads.known.values() if pod.killed} - {None}
+    for pod in reclaim.workloads.known.values():
         run = workloads[pod.workload]
         is_lost = pod.ran and pod.node in lost
         before[pod.node].update(pod.requests if pod.ran else ())
-        _count_before(pod, run, played, watches, is_lost=is_lost)
+        _count_before(pod, run, reclaim, watches, is_lost=is_lost)
         if pod.broken or (is_lost and not pod.leaves):
             killed = pod.killed or pod.gang in killed_gangs
             run.figures["work_lost_gpu_hours"] += pod.work_if_killed if killed else pod.work
     for pod in living:
         _count_living(pod, workloads[pod.workload], waits=pod.gang in waiting_gangs, gone=pod.seen.node in lost)
         requested[pod.seen.node].update(pod.requests)
-    missing = played.workloads.missing() - played.missing_before
-    refusals = played.remaker.refused | {workload.identity: why for workload, _, why in played.workloads.refused()}
-    blocked = {pod.workload: pod.blocked for pod in played.workloads.known.values() if pod.blocked}
+    missing = reclaim.workloads.missing() - reclaim.missing_before
+    refusals = reclaim.remaker.refused | {workload.identity: why for workload, _, why in reclaim.workloads.refused()}
+    blocked = {pod.workload: pod.blocked for pod in reclaim.workloads.known.values() if pod.blocked}
     for workload, run in workloads.items():
         figures = run.figures
-        looks = [(at, tuple(pods[workload, state] for state in get_args(PodState))) for at, pods in played.looks]
+        looks = [(at, tuple(pods[workload, state] for state in get_args(PodState))) for at, pods in reclaim.looks]
         run.states = tuple(next(same) for _, same in groupby(looks, itemgetter(1)))
         names = ("lowest_ready", "ready_again_seconds", "down_seconds")
         figures |= zip(names, readiness_of(run.states), strict=True)
@@ -127,10 +127,10 @@ def outcome_of(played: Reclaim, watches: Watches, lost: Collection[str], left: C
         # Otherwise it has only made the drain go step by step, as it is to.
         if run.lost and figures["killed_early"]:
             run.reasons.append(blocked.get(workload, ""))
-    return RunOutcome(workloads, {*played.notes}, before, requested)
+    return RunOutcome(workloads, {*reclaim.notes}, before, requested)
 
 
-def _count_before(pod: RehearsedPod, run: WorkloadRun, played: Reclaim, watches: Watches, *, is_lost: bool) -> None:
+def _count_before(pod: RehearsedPod, run: WorkloadRun, reclaim: Reclaim, watches: Watches, *, is_lost: bool) -> None:
     """Count what a Pod was before the reclaim, and how long its budgets were not met."""
     figures = run.figures
     run.replicas += pod.ran
@@ -141,7 +141,7 @@ def _count_before(pod: RehearsedPod, run: WorkloadRun, played: Reclaim, watches:
     figures["killed_early"] += pod.killed
     for key in pod.budgets if pod.ran or pod.waited else ():
         run.budgets.add(key[1])
-        figures["seconds_below_budget"] = max(figures["seconds_below_budget"], float(played.below[key]))
+        figures["seconds_below_budget"] = max(figures["seconds_below_budget"], float(reclaim.below[key]))
         if (budget := watches.budgets.get(key)) and (why := budget.status.uncountable):
             figures["seconds_below_budget"] = math.nan
             run.reasons.append(f"PodDisruptionBudget {key[1]} can't be counted: {why}")
@@ -165,7 +165,7 @@ def _count_living(pod: RehearsedPod, run: WorkloadRun, *, waits: bool, gone: boo
 
 
 def _why_pending(
-    pods: Sequence[RehearsedPod], left: Collection[RehearsedNode], requested: Mapping[str, Counter[str]]
+    pods: Sequence[RehearsedPod], left: Sequence[RehearsedNode], requested: Mapping[str, Counter[str]]
 ) -> str:
     """Return what Pods lack on the nodes that are left, and the scheduler's sentence about the last of them."""
     last = pods[-1].seen
