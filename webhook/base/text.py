@@ -19,7 +19,7 @@ def printable(text: str, keep: str = "") -> str:
     """
     if (text.replace(keep, "") if keep else text).isprintable():
         return text
-    return "".join(c if c in keep or c.isprintable() else " " for c in text)
+    return "".join(char if char in keep or char.isprintable() else " " for char in text)
 
 
 def go_duration(text: str) -> float | None:

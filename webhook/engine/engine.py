@@ -85,7 +85,7 @@ def _malformed(error: MalformedObjectError) -> Decision:
     return Decision(findings=(finding,), malformed=True)
 
 
-def _once(findings: list[Finding]) -> list[Finding]:
+def _without_repeats(findings: list[Finding]) -> list[Finding]:
     """Return the findings; of those that several policies report alike, only the one with the greatest outcome."""
     strongest: dict[tuple[str, ...], Finding] = {}
     for finding in findings:
@@ -187,7 +187,7 @@ class _Evaluation:
             )
 
     def decision(self) -> Decision:
-        self.findings = _once(self.findings)
+        self.findings = _without_repeats(self.findings)
         texts = ((finding.policy, f"{finding.outcome} {finding.id}: {finding.reason}") for finding in self.findings)
         for (policy, text), count in Counter(texts).items():
             counted = f"{text} ({count} x)" if count > 1 else text

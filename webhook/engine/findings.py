@@ -68,7 +68,7 @@ def finding_texts() -> Mapping[str, FindingText]:
     return texts
 
 
-def _with(flags: str) -> str:
+def _with_flags(flags: str) -> str:
     return f" with `{flags}`" if flags else ""
 
 
@@ -91,8 +91,8 @@ def as_markdown(finding_id: str) -> str:
     for name, manifests in (
         ("Found by this policy", text.policies),
         ("In the cluster", text.state),
-        ("Fails" + _with(text.flags), text.failing),
-        ("Passes" + _with(text.flags_when_fixed), text.fixed),
+        ("Fails" + _with_flags(text.flags), text.failing),
+        ("Passes" + _with_flags(text.flags_when_fixed), text.fixed),
     ):
         if manifests:
             parts.append(f"{name}:\n\n```yaml\n{manifests}```")

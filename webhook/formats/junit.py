@@ -17,7 +17,7 @@ from webhook.model.decision import Outcome
 from webhook.offline.report import alike, title_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from webhook.offline.report import ObjectReport, Report, Result
     from webhook.policy.errors import Problem
@@ -44,11 +44,10 @@ class JUnitCase(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
 
 
-def junit(name: str, suites: Iterable[tuple[str, Sequence[JUnitCase]]]) -> str:
+def junit(name: str, suites: Sequence[tuple[str, Sequence[JUnitCase]]]) -> str:
     """Return a report of suites, each of a file with its cases."""
-    given = list(suites)
-    root = Element("testsuites", {"name": name} | _counts([case for _, cases in given for case in cases]))
-    for file, cases in given:
+    root = Element("testsuites", {"name": name} | _counts([case for _, cases in suites for case in cases]))
+    for file, cases in suites:
         path = _text(file)
         suite = SubElement(root, "testsuite", {"name": path} | _counts(cases))
         for case in cases:

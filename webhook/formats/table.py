@@ -55,7 +55,7 @@ def _lines(report: Report, unreadable: Iterable[Line] = ()) -> Iterator[Line]:
         yield [("spotgate would inject:", "bold")]
         for changed in alike(report.patched, id if report.verbose else _additions).values():
             yield from _listed(
-                changed, lambda thing: [("  ", ""), (_place(thing), "bold"), (f"  {_object(thing)}", "")]
+                changed, lambda judged: [("  ", ""), (_place(judged), "bold"), (f"  {_object(judged)}", "")]
             )
             for added in changed[0].additions:
                 yield [(f"    {printable(added.field)}: {json.dumps(added.value)}", "")]
@@ -105,7 +105,7 @@ def _finding(result: Result) -> Iterator[Line]:
 def _group(results: list[Result]) -> Iterator[Line]:
     first = results[0]
     ids = alike(results, lambda result: result.id)
-    objects = [its[0] for its in alike(results, lambda result: (result.file, _object(result))).values()]
+    objects = [same[0] for same in alike(results, lambda result: (result.file, _object(result))).values()]
     shown, name = (results, first.id) if len(ids) == 1 else (objects, entry_of(first))
     few = len(shown) <= _LISTED
     places = list(
@@ -116,10 +116,10 @@ def _group(results: list[Result]) -> Iterator[Line]:
         (f"  {len(shown)} x {named(first.policy, name)}: ", "bold"),
         (f"{', '.join(places[:_LISTED])}{_more(places)}", ""),
     ]
-    for its in ids.values():
+    for same in ids.values():
         if len(ids) > 1:
-            yield [(f"  {len(its)} x {its[0].id}", "dim")]
-        yield from _explanation(its)
+            yield [(f"  {len(same)} x {same[0].id}", "dim")]
+        yield from _explanation(same)
 
 
 def _explanation(results: list[Result]) -> Iterator[Line]:
@@ -127,13 +127,13 @@ def _explanation(results: list[Result]) -> Iterator[Line]:
     first = results[0]
     reasons = alike(results, lambda result: result.reason)
     at = f" (at {first.field})" if first.field and all(result.field == first.field for result in results) else ""
-    for reason, its in islice(reasons.items(), _LISTED):
-        where = f": {_place(its[0])}{f' and {len(its) - 1} more' if len(its) > 1 else ''}" if len(reasons) > 1 else ""
+    for reason, (result, *others) in islice(reasons.items(), _LISTED):
+        where = f": {_place(result)}{f' and {len(others)} more' if others else ''}" if len(reasons) > 1 else ""
         yield [(f"    {reason}{at}{where}", "")]
     if len(reasons) > _LISTED:
         yield [(f"    and {counted(len(reasons) - _LISTED, 'other reason')}", "")]
     fields = alike(results, lambda result: result.field) if len(reasons) > 1 else {"": results}
-    distinct = {(its[0].detail, its[0].fix): its[0] for its in reversed(fields.values())}
+    distinct = {(same[0].detail, same[0].fix): same[0] for same in reversed(fields.values())}
     for result in islice(reversed(distinct.values()), _LISTED):
         if result.detail:
             yield from _indented(result.detail, "dim")
@@ -159,8 +159,8 @@ def _on_spot(workloads: list[ReclaimRisk], *, verbose: bool, all_read: bool) -> 
     """Yield the workloads on spot Nodes that would not survive a reclaim: once for each list of reasons."""
     at_risk = [risk for risk in workloads if risk.reasons]
     of = counted(len(workloads), "workload")
-    known = "" if all_read else ", as far as the cluster could be read"
-    yield [(f"would not survive a reclaim today: {len(at_risk)} of {of} on spot Nodes{known}", "bold")]
+    note = "" if all_read else ", as far as the cluster could be read"
+    yield [(f"would not survive a reclaim today: {len(at_risk)} of {of} on spot Nodes{note}", "bold")]
     for group in alike(at_risk, id if verbose else _reasons).values():
         yield from _listed(group, _risk)
         yield from ([(f"    {reason.reason}  ", ""), (reason.id, "dim")] for reason in group[0].reasons)

@@ -87,9 +87,9 @@ def validate_document(
     if isinstance(kind, str) and kind in kinds:
         spec = validate_model(kinds[kind], {} if value.get("spec") is None else value["spec"], ("spec",), problem)
     else:
-        known = ", ".join(sorted(kinds))
+        names = ", ".join(sorted(kinds))
         unknown = "is missing" if kind is None else f"unknown kind {quoted_value(kind)}{did_you_mean(str(kind), kinds)}"
-        problem(("kind",), f"{unknown}; there are: {known}")
+        problem(("kind",), f"{unknown}; there are: {names}")
     if metadata is None or spec is None or len(problems) > before:
         return None
     return PolicyDocument(str(kind), metadata.name, spec, document)

@@ -57,39 +57,39 @@ def standings(
         problems += mistakes
         if mistakes:  # a wrong name leaves two policies without precedence, which would be a second error
             continue
-        over = {name: _overridden(name, policies) for name in policies}
-        for name, names in over.items():
+        lower = {name: _overridden(name, policies) for name in policies}
+        for name, names in lower.items():
             if name in names and name not in policies[name].spec.overrides:
                 via = ", ".join(policies[name].spec.overrides)
                 text = f"it overrides itself, by way of {via}; remove one `overrides`"
                 problems.append(policies[name].problem(("spec", "overrides"), text))
-        by_name |= _of_kind(policies, over, is_shipped, problems)
+        by_name |= _of_kind(policies, lower, is_shipped, problems)
     return by_name
 
 
 def _of_kind(
     policies: Mapping[str, PolicyDocument],
-    over: Mapping[str, frozenset[str]],
+    lower: Mapping[str, frozenset[str]],
     is_shipped: Callable[[PolicyDocument], bool],
     problems: list[Problem],
 ) -> dict[str, Standing]:
     in_force = {name: policy for name, policy in policies.items() if policy.in_force}
     rivals: dict[str, set[str]] = defaultdict(set)
     for one, other in combinations(in_force.values(), 2):
-        if one.name in over[other.name] or other.name in over[one.name] or _are_disjoint(one.spec, other.spec):
+        if one.name in lower[other.name] or other.name in lower[one.name] or _are_disjoint(one.spec, other.spec):
             continue
         if one.spec.provider and other.spec.provider and not set(one.spec.provider) & set(other.spec.provider):
             rivals[one.name].add(other.name)
             rivals[other.name].add(one.name)
             continue
-        here, there = sorted((one, other), key=lambda side: (is_shipped(side), not side.spec.overrides, side.name))
-        place = "shipped" if is_shipped(there) else f"{there.document.file}:{there.document.line}"
+        first, second = sorted((one, other), key=lambda side: (is_shipped(side), not side.spec.overrides, side.name))
+        place = "shipped" if is_shipped(second) else f"{second.document.file}:{second.document.line}"
         text = (
-            f"{here.name} and {there.name} ({place}) can match the same Pod, and only one {here.kind} decides: "
-            f"write `overrides: [{there.name}]` here, or let them match different Pods"
+            f"{first.name} and {second.name} ({place}) can match the same Pod, and only one {first.kind} decides: "
+            f"write `overrides: [{second.name}]` here, or let them match different Pods"
         )
-        problems.append(here.problem(("spec",), text))
-    by_name = {name: Standing(over[name] & in_force.keys(), frozenset(rivals[name])) for name in in_force}
+        problems.append(first.problem(("spec",), text))
+    by_name = {name: Standing(lower[name] & in_force.keys(), frozenset(rivals[name])) for name in in_force}
     return {name: standing for name, standing in by_name.items() if standing != ALONE}
 
 

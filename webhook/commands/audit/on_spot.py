@@ -163,7 +163,7 @@ class OnSpot:
         value = deepcopy(manifest.value)
         pod = value
         if (manifest.group, manifest.kind) != ("", "Pod"):
-            workloads = {(known.group, known.kind): known for known in self._bundle.index.workloads.values()}
+            workloads = {(kind.group, kind.kind): kind for kind in self._bundle.index.workloads.values()}
             templates = list(workloads[manifest.group, manifest.kind].templates(value))
             if len(templates) != 1 or isinstance(templates[0], LaidOutPod):
                 return None

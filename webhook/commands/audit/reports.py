@@ -120,7 +120,7 @@ async def write_reports(api: Api, kinds: ReportKinds, report: Report, namespaces
             await apply_as(NAME, api, kinds.namespaced if namespace else kinds.cluster, namespace, fields)
         for kind in (kinds.namespaced, *(() if selected else (kinds.cluster,))):
             for place in selected or ("",):
-                async for metadata in _ours(api, kind, place):
+                async for metadata in _own_reports(api, kind, place):
                     if metadata.get("namespace", "") not in wanted:
                         await _delete(api, kind, metadata)
                         deleted += 1
@@ -141,7 +141,7 @@ async def apply_as(name: str, api: Api, served: ServedResource, namespace: str, 
     await api.write("PATCH", f"{served.path_in(namespace)}/{name}?{query}", body, PAGE_SECONDS, _APPLY)
 
 
-async def _ours(api: Api, served: ServedResource, namespace: str) -> AsyncIterator[JSON]:
+async def _own_reports(api: Api, served: ServedResource, namespace: str) -> AsyncIterator[JSON]:
     """Yield the metadata of reports that an audit has applied, not of others with the same name."""
     selector = ",".join(f"{key}={value}" for key, value in labels_of(NAME).items())
     listing = pages(lambda path: api.read(path, PAGE_SECONDS), served.path_in(namespace), {"labelSelector": selector})

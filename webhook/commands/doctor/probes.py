@@ -71,18 +71,18 @@ async def send_probes(installed: Installed) -> Probed:
     text = _TABLE.read_text(encoding="utf-8").replace("DOMAIN", domain)
     table = msgspec.convert(yaml.load(text, Loader=yaml.CSafeLoader), ProbeTable)
     answers = {
-        name: await _send(installed, thing)
-        for name, thing in (table.objects.items() if installed.bundle else ())
-        if thing["apiVersion"].rpartition("/")[0] in installed.groups
+        name: await _send(installed, value)
+        for name, value in (table.objects.items() if installed.bundle else ())
+        if value["apiVersion"].rpartition("/")[0] in installed.groups
     }
     pools = (*(installed.view.pools or ()), *installed.view.node_groups)
     return Probed(table.probes, answers, any(pool.spot and not pool.elsewhere for pool in pools))
 
 
-async def _send(installed: Installed, thing: JSON) -> ProbeAnswer:
-    version = thing["apiVersion"]
+async def _send(installed: Installed, value: JSON) -> ProbeAnswer:
+    version = value["apiVersion"]
     path = f"/api/v1/namespaces/{_NAMESPACE}/pods" if version == "v1" else f"/apis/{version}/nodepools"
-    body = {**thing, "metadata": {"generateName": PROBE_NAME, **thing.get("metadata", {})}}
+    body = {**value, "metadata": {"generateName": PROBE_NAME, **value.get("metadata", {})}}
     try:
         async with installed.api.send("POST", f"{path}?dryRun=All", body, SECONDS) as response:
             return ProbeAnswer(" ".join([*response.headers.getall("Warning", ()), await response.text()]))

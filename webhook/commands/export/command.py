@@ -76,32 +76,32 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Print the policies that are exported, and say what is left out."""
-    given, live = bool(options.state), options.kubeconfig is not None
-    if given + live != (options.what == "map"):
+    has_state, live = bool(options.state), options.kubeconfig is not None
+    if has_state + live != (options.what == "map"):
         raise CannotJudgeError("error: map needs the node pools: pass --state or --kubeconfig; vap takes neither")
     if options.context is not None and not live:
         raise CannotJudgeError("error: --context requires --kubeconfig")
     bundle = read_policies(options.policies, own_namespace=options.namespace, cluster=options.cluster)
     if problems := list(too_wide(bundle)):
         raise CannotJudgeError("\n".join(map(str, problems)))
-    of, alone = "", list[str]()
+    pools, left_alone = "", list[str]()
     if options.what == "map":
         from webhook.commands.export.mutating_policy.export import export as export_mutating
 
         view = _live_view(options, bundle) if live else read_state(options.state, bundle)
-        of = f" and {len(view.pools or ())} node pools"
+        pools = f" and {len(view.pools or ())} node pools"
         if not supply_of(view, bundle.providers).spot:
             complain("warning: no node pool and no Node that was read is spot: is it the right cluster?")
         context = Context(phase=Phase.MUTATE, now=utc_now()).seeing(view, options.kubernetes_version)
-        exported, left_out, alone = export_mutating(bundle, context)
+        exported, left_out, left_alone = export_mutating(bundle, context)
     else:
         exported, left_out = export(bundle, utc_now().date())
-    print(f"# Exported by `spotgate export {options.what}` from policies {bundle.hash}{of}.")
+    print(f"# Exported by `spotgate export {options.what}` from policies {bundle.hash}{pools}.")
     for problem in left_out:
         where = f" ({problem.field})" if problem.field else ""
         complain(str(problem))
         print(printable(f"# Not as the webhook has it: {problem.text}{where}"))
-    for text in alone:
+    for text in left_alone:
         complain(f"left to the webhook: {text}")
         print(printable(f"# Left to the webhook: {text}"))
     print(dump_documents(exported, width=LONG_LINE), end="")

@@ -35,7 +35,7 @@ def run(options: Namespace) -> int:
     """Print the example."""
     kinds = example_files()
     if options.kind not in kinds:
-        known = ", ".join(kinds)
-        raise CannotJudgeError(f"unknown kind {options.kind!r}{did_you_mean(options.kind, kinds)}; there are: {known}")
+        names = ", ".join(kinds)
+        raise CannotJudgeError(f"unknown kind {options.kind!r}{did_you_mean(options.kind, kinds)}; there are: {names}")
     print(kinds[options.kind].read_text(encoding="utf-8"), end="")
     return FINE

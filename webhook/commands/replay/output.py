@@ -55,7 +55,7 @@ def _as_json(change: AnswerChange) -> dict[str, Any]:
 
 def _summary(changes: Sequence[AnswerChange], reviews: int) -> dict[str, int]:
     """Count the reviews, and the changes of each sort; a change may be of several."""
-    sorts = {name: sum(map(is_one, changes)) for name, (_, is_one) in _SORTS.items()}
+    sorts = {name: sum(map(applies, changes)) for name, (_, applies) in _SORTS.items()}
     return {"reviews": reviews, "changes": len(changes), **sorts}
 
 

@@ -140,8 +140,8 @@ class Runner:
         state = self._state(case)
         kinds = ResourceKinds(self.bundle, state)
         subject, before = case.subject(kinds), case.before(kinds)
-        things = [*state, *filter(None, (case.namespace(), before)), subject]
-        view = view_of(things, self.bundle.providers, complete=case.spec.state is not None)
+        objects = [*state, *filter(None, (case.namespace(), before)), subject]
+        view = view_of(objects, self.bundle.providers, complete=case.spec.state is not None)
         view = replace(view, why_unknown="The test gives no state.", remedy="give it `state`, if only `{}`")
         now = datetime.combine(case.spec.date, time(), UTC) if case.spec.date is not None else self.now
         context = Context(phase=Phase.VALIDATE, now=now, trace=True)
@@ -193,19 +193,19 @@ class Runner:
         files = case.spec.state.files if case.spec.state is not None else ()
         objects: list[Manifest] = []
         for number, name in enumerate(files):
-            path = _beside(case, name)
+            path = _path_of(case, name)
             if path.exists() and not (path.is_file() or path.is_dir()):
                 raise case.cannot_run(case.at("state", "files", number), "is neither a regular file nor a folder")
             if path not in self._states:
                 self._states[path] = read_manifests([path])
             if self._states[path].problems:
-                here = case.test.problem(case.at("state", "files", number), "can't be read, see there")
-                raise CannotRunError(*self._states[path].problems, here)
+                problem = case.test.problem(case.at("state", "files", number), "can't be read, see there")
+                raise CannotRunError(*self._states[path].problems, problem)
             objects += self._states[path].objects
         return [*objects, *case.inline_state()]
 
     def _golden_difference(self, case: PolicyTestCase, name: str, after: dict[str, Any]) -> str:
-        file = _beside(case, name)
+        file = _path_of(case, name)
         folder = Path(case.test.document.file).parent
         if self.update and not file.resolve().is_relative_to(folder.resolve()):
             text = f"--update writes only in the folder of the test, {folder}, and below it"
@@ -216,6 +216,6 @@ class Runner:
             raise case.cannot_run(case.at("expect", "golden"), f"can't be used: {error}") from None
 
 
-def _beside(case: PolicyTestCase, name: str) -> Path:
+def _path_of(case: PolicyTestCase, name: str) -> Path:
     """Return the path of a file that is named relative to the file of the test."""
     return Path(case.test.document.file).parent / name

@@ -45,7 +45,7 @@ def parts(exported: ExportedPolicy) -> Iterator[Part]:
     for rule in exported.policy.rules:
         for group, path in product(rule.api_groups, rule.resources):
             _add(exported, groups, rule, group, path)
-    system = [glob for p in exported.bundle.providers.values() for glob in p.system_namespaces.names.patterns]
+    system = [glob for cloud in exported.bundle.providers.values() for glob in cloud.system_namespaces.names.patterns]
     if system and any(sort == _NAMESPACES for sort, _ in groups):
         why = f"names of namespaces in {', '.join(system)} are admitted: Kubernetes doesn't know the cluster's provider"
         exported.leave_out((), why)
@@ -99,8 +99,8 @@ def _places(exported: ExportedPolicy, group: str, resource: str) -> Iterator[_Pl
 def _allowed(exported: ExportedPolicy, resource: str) -> tuple[str, ...]:
     """Return the globs of keys that are allowed on a resource."""
     allowed = cast("ReservedLabels", exported.policy.validator).allowed
-    of = PODS if resource == "bindings" else resource
-    return allowed[of].patterns if of in allowed else ()
+    resource = PODS if resource == "bindings" else resource
+    return allowed[resource].patterns if resource in allowed else ()
 
 
 def _part(
@@ -112,12 +112,12 @@ def _part(
     for number, place in enumerate(places, start=1):
         if "*" in place.field:
             continue
-        of = f"_{number}" if len(places) > 1 else ""
+        tail = f"_{number}" if len(places) > 1 else ""
         path = place.field.split(".")
-        added[f"labels{of}"], added[f"before{of}"] = fields.map(path), fields.map(path, old=True)
-        judged = f"variables.labels{of}"
-        added[f"added{of}"] = f"{judged}.filter(key, {_wrong(exported, place, of, template=sort == _TEMPLATES)})"
-        validations.append(_validation(exported, place, f"variables.added{of}"))
+        added[f"labels{tail}"], added[f"before{tail}"] = fields.map(path), fields.map(path, old=True)
+        judged = f"variables.labels{tail}"
+        added[f"added{tail}"] = f"{judged}.filter(key, {_reserved(exported, place, tail, template=sort == _TEMPLATES)})"
+        validations.append(_validation(exported, place, f"variables.added{tail}"))
     return Part(
         name=name,
         rules=rules,
@@ -128,16 +128,16 @@ def _part(
     )
 
 
-def _wrong(exported: ExportedPolicy, place: _Place, of: str, *, template: bool) -> str:
+def _reserved(exported: ExportedPolicy, place: _Place, tail: str, *, template: bool) -> str:
     """Return an expression that is true if the label is reserved, not allowed and not unchanged.
 
     The labels of a template also decide whether the policy selects and doesn't exempt it.
     """
-    labels = f"variables.labels{of}"
+    labels = f"variables.labels{tail}"
     domains = "|".join(map(re.escape, exported.spec.domains))
     tests = [f"key.matches({quoted(f'^([^/]*[.])?({domains})/')})"]
     tests += [f"!({any_glob_matches('key', place.allowed)})"] if place.allowed else []
-    tests.append(f"variables.before{of}[?key].orValue(null) != {labels}[key]")
+    tests.append(f"variables.before{tail}[?key].orValue(null) != {labels}[key]")
     if template:
         selector = exported.spec.match.object_selector
         tests += [f"({selects(selector, labels)})"] if selector is not None else []
