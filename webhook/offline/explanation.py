@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from webhook.offline.session import Judgements
     from webhook.reclaim.timeline import NoTimeline, ReclaimTimeline
 
-_NOT_SAID: Final = "not said"
+_NOT_SPECIFIED: Final = "not said"
 _GPUS: Final = {Gpu.ANY: "as its Pods ask", Gpu.UNKNOWN: "unknown: as spot it counts as GPU, as on-demand it does not"}
 
 
@@ -91,12 +91,12 @@ def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, 
     count = f", {pool.gpu_count} in each node" if pool.gpu_count else ""
     gpu = f"{_GPUS.get(pool.gpu, pool.gpu)}{count}{f' ({pool.gpu_type})' if pool.gpu_type else ''}"
     yield PoolFact("GPUs", gpu, source(accelerators.type, accelerators.count, accelerators.when, machine))
-    yield PoolFact("instance types", pool.instance_type or _NOT_SAID, source(machine))
-    size = _NOT_SAID if pool.desired is None else counted(pool.desired, "node")
+    yield PoolFact("instance types", pool.instance_type or _NOT_SPECIFIED, source(machine))
+    size = _NOT_SPECIFIED if pool.desired is None else counted(pool.desired, "node")
     sizer = f"{pool.size.by[0]} {pool.size.by[2]}" if pool.size is not None else ""
     yield PoolFact("size", size, sizer or source(reader.size.desired))
     if pool.autoscaling:
-        unbounded = "no maximum" if pool.unlimited else _NOT_SAID
+        unbounded = "no maximum" if pool.unlimited else _NOT_SPECIFIED
         upper = unbounded if pool.maximum is None else counted(pool.maximum, "node")
         yield PoolFact("autoscaled to", upper, source(reader.size.autoscaling, reader.size.maximum, reader.size.limits))
     else:
@@ -109,7 +109,7 @@ def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, 
     labels = (f"{key}={text}" for key, text in sorted(pool.labels.items()))
     yield PoolFact("labels of nodes", _listed(labels), source(reader.labels))
     zones = reader.requirements if reader.zones is None else reader.zones
-    yield PoolFact("zones", ", ".join(sorted(pool.zones)) or _NOT_SAID, source(zones))
+    yield PoolFact("zones", ", ".join(sorted(pool.zones)) or _NOT_SPECIFIED, source(zones))
     own, seconds, margin = pool.grace_seconds is not None, pool.grace_seconds, pool.safety_margin_seconds
     seconds = provider.grace_period.budget_seconds if seconds is None else seconds
     margin = provider.grace_period.safety_margin_seconds if margin is None else margin
