@@ -112,14 +112,14 @@ def optional(model: type[BaseModel], description: str) -> Any:
     return Field(default=model.model_construct(), description=description)
 
 
-def _off(value: object) -> object:
+def _off_for_false(value: object) -> object:
     """Return ``off`` for false: YAML 1.1, which Kubernetes reads, takes a bare ``off`` for false."""
     return Enforcement.OFF.value if value is False else value
 
 
 EnforcementWord = Annotated[
     Enforcement,
-    BeforeValidator(_off),
+    BeforeValidator(_off_for_false),
     EnumDescriptions(
         deny="the request is denied",
         warn="the request is allowed with a warning",
@@ -129,7 +129,7 @@ EnforcementWord = Annotated[
 ]
 Level = Annotated[
     Literal["deny", "warn", "off"],
-    BeforeValidator(_off),
+    BeforeValidator(_off_for_false),
     EnumDescriptions(
         deny="as much as the policy's enforcement",
         warn="a warning at most",
@@ -266,7 +266,7 @@ class ExemptSpec(Model):
     """The last day, in UTC, such as 2027-01-31."""
 
     @model_validator(mode="after")
-    def _says_whom(self) -> Self:
+    def _check_subject(self) -> Self:
         parts = (self.users, self.groups, self.service_accounts, self.namespaces, self.names)
         if not any(parts) and self.object_selector is None:
             raise ValueError("name users, groups, serviceAccounts, namespaces, names, or a non-empty objectSelector")

@@ -125,8 +125,8 @@ def _overridden(name: str, policies: Mapping[str, PolicyDocument]) -> frozenset[
 
 def _are_disjoint(one: DecidingSpec, other: DecidingSpec) -> bool:
     """Return whether no Pod can match both: by the namespace's name, or a label of which each demands other values."""
-    both = one.match.namespaces.include, other.match.namespaces.include
-    if all(both) and not any(may_share_a_name(*pair) for pair in product(*both)):
+    includes = one.match.namespaces.include, other.match.namespaces.include
+    if all(includes) and not any(may_share_a_name(*pair) for pair in product(*includes)):
         return True
     return any(
         not values & theirs.get(key, values)

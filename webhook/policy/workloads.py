@@ -16,14 +16,14 @@ from webhook.policy.fields import ApiGroup, KindName, ResourceName
 from webhook.policy.schema_annotations import Parsed
 
 
-def _steps_if_any(path: str) -> Steps | None:
+def _optional_steps(path: str) -> Steps | None:
     return steps_of(path) if path else None
 
 
 WrittenPath = Annotated[TemplatePath, Parsed(str, TemplatePath)]
 RelativePath = Annotated[Steps, Parsed(str, steps_of)]
 """Field names joined by dots; ``.`` is the place itself."""
-OptionalPath = Annotated[Steps | None, Parsed(str, _steps_if_any)]
+OptionalPath = Annotated[Steps | None, Parsed(str, _optional_steps)]
 """The same, or nothing."""
 
 
@@ -56,7 +56,7 @@ class InheritedSpec(Model):
     """Instead of both: field path of a pod template."""
 
     @model_validator(mode="after")
-    def _is_one(self) -> Self:
+    def _check_fields(self) -> Self:
         if self.template is not None and (self.metadata, self.spec) != (None, None):
             raise ValueError("write `template` alone, or `metadata` and `spec`")
         return self

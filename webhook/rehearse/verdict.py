@@ -85,9 +85,9 @@ def _failures(workloads: Sequence[WorkloadResult]) -> Iterator[str]:
 def _outages(workloads: Sequence[WorkloadResult]) -> Iterator[str]:
     """Yield which services have no ready Pod, and for how long. Jobs and Pods without an owner are no services."""
     services = [service for service in workloads if service.kind != "Pod" and "Job" not in service.kind]
-    for_good = [service.name for service in services if service.down_seconds.max is None]
-    if for_good:
-        yield f"{_and_others(for_good)} {'stays' if len(for_good) == 1 else 'stay'} down"
+    unending = [service.name for service in services if service.down_seconds.max is None]
+    if unending:
+        yield f"{_and_others(unending)} {'stays' if len(unending) == 1 else 'stay'} down"
     down = sorted((service.down_seconds.max, service.name) for service in services if service.down_seconds.max)
     if down:
         names = [name for _, name in reversed(down)]

@@ -223,8 +223,8 @@ class Audited:
         head = msgspec.json.decode(raw, type=_PodHead if is_pod else _Head)
         resource, metadata = listed.served.resource, head.metadata
         system = self._bundle.index.system_namespaces
-        is_the_platforms = listed.key == _NAMESPACES and system.contains(metadata.name, self._view) is Tristate.YES
-        if metadata.deletionTimestamp is not None or is_the_platforms:
+        is_system = listed.key == _NAMESPACES and system.contains(metadata.name, self._view) is Tristate.YES
+        if metadata.deletionTimestamp is not None or is_system:
             return None
         identity: Identity = (resource.group, resource.kind, metadata.namespace, metadata.name)
         owner = next((owner for owner in metadata.ownerReferences or () if owner.controller), None)

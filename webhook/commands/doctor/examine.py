@@ -19,7 +19,7 @@ async def examine(api: Api, namespace: str) -> list[Diagnosis]:
     probed = await probes.send_probes(installed)
     checks = {
         "capacity": replicas.check_replicas(installed),
-        "replicas": replicas.check_what_they_say(installed),
+        "replicas": replicas.check_states(installed),
         "certificates": replicas.check_trust(installed),
         "configurations": configurations.check_configurations(installed),
         "policies": probes.check_policies(installed, probed),

@@ -65,7 +65,7 @@ def _count(installed: Installed) -> Diagnosis:
     return Diagnosis.of("replicas", wrong, fix, what, "warn" if ready else "fail")
 
 
-async def check_what_they_say(installed: Installed) -> AsyncIterator[Diagnosis]:
+async def check_states(installed: Installed) -> AsyncIterator[Diagnosis]:
     """Check version, policies, reloads and the age of the view of the cluster, from each replica's operators' port."""
     for replica in installed.replicas:
         name, version = f"replica {replica.name}", replica.version

@@ -125,8 +125,8 @@ class Quiet:
                 yield f"{kind.kind} {owner.metadata.name} has {living} of {wanted} Pods"
 
     def _is_judged(self, pod: SeenPod) -> bool:
-        here = (pod.spec.schedulerName or "default-scheduler") in self._cluster.scheduler_names
-        return not here or pod.status.condition("PodScheduled").reason in _JUDGED
+        has_scheduler = (pod.spec.schedulerName or "default-scheduler") in self._cluster.scheduler_names
+        return not has_scheduler or pod.status.condition("PodScheduled").reason in _JUDGED
 
     def _busy_budgets(self) -> Iterator[str]:
         for key, quota in self._watches.quotas.items():
