@@ -23,6 +23,7 @@ def commands(*pages: Path) -> list[tuple[str, str]]:
 
 
 def assert_shown(expected: str, printed: str) -> None:
-    """Compare what a page shows with what was printed; ``...`` is any text, on a line of its own any lines."""
-    pattern = re.escape(expected).replace(re.escape("...\n"), r"(?s:.*)").replace(re.escape(" ..."), " .*")
+    """Compare what a page shows with what was printed; ``...`` is any text, and on a line of its own any lines."""
+    pattern = re.escape(expected).replace(re.escape("...\n"), r"(?s:.*)")
+    pattern = pattern.replace(re.escape(" ..."), " .*").replace(re.escape("... "), ".* ")
     assert re.fullmatch(pattern, printed), printed

@@ -1,6 +1,7 @@
 """Examples in ``webhook/rules/*/cases.yaml``, judged by the engine.
 
-A file has a policy ``kind``, ``objects`` with names, and ``cases``: for each behavior, its examples. An object is the name
+A file has a policy ``kind``, ``objects`` with names, ``defaults``, which are members of every example, and ``cases``: for
+each behavior, its examples. An object is the name
 of one of the ``objects``, or a map; with ``like`` it is a merge patch (RFC 7386) of another one. An example has:
 
 ``object``, ``old``   the object after and before the request
