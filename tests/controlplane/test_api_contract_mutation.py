@@ -161,7 +161,7 @@ def test_mutate_custom_resource__spotgate_judges_what_another_webhook_makes_of_i
     with api.made(MUTATING, configuration(f"a-{own}", mutator)):
         webhook.wait(lambda: api.create(NODE_POOLS, pool, dry_run=True).status == 403, "the pool is denied")
         answer = api.create(NODE_POOLS, pool)
-    assert f"NodePool {name} can't be spot: gb200-4x is a superchip" in answer.message
+    assert f"NodePool {name} can't be spot: gb200-4x is available only on demand" in answer.message
 
 
 # should mutate custom resource with different stored version

@@ -39,7 +39,7 @@ def judge_pool(
         example = f":\n{as_yaml(reader.written_path(where), on_demand)}" if where.plain and on_demand else ""
         yield Violation(
             id="superchip-on-spot",
-            reason=f"{pool} can't be spot: {pool.instance_type} is a superchip",
+            reason=f"{pool} can't be spot: {pool.instance_type} is available only on demand",
             field=where.field,
             detail=f"{provider.title} has no spot capacity of this type: the pool would stay empty.",
             fix=f"choose another instance type, or make the pool on-demand{example}",

@@ -55,10 +55,10 @@ class FallbackFindings(msgspec.Struct, frozen=True):
     readers: Mapping[tuple[str, str], PoolReader]
 
     def superchip(self, change: PoolChange, spot: Pool) -> Violation:
-        """Return the violation for a superchip pool that is spot."""
+        """Return the violation for a spot pool of an instance type that can't be spot."""
         return Violation(
             id="superchip",
-            reason=f"{spot} can't be spot: {spot.instance_type} is a superchip",
+            reason=f"{spot} can't be spot: {spot.instance_type} is available only on demand",
             field=change.field,
             detail=f"{change.reader.facts.title} has no spot capacity of this type: the pool would stay empty.",
             fix="make the pool on-demand, or choose another instance type",
