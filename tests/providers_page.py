@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-import yaml
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from webhook.capacity.providers.schema import CapacityProviderSpec
+from webhook.documents import read_documents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -19,12 +18,20 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[1]
 
 
+class AnnotationError(Exception):
+    """An annotation of a shipped provider that doesn't name the pages of its facts."""
+
+    def __init__(self, file: str, annotation: str, text: str) -> None:
+        super().__init__(f"policies/providers/{file}: metadata.annotations.{annotation}: {text}")
+
+
 def providers() -> list[tuple[str, dict[str, Any], CapacityProviderSpec]]:
     """Return file name, document and spec of each shipped provider."""
     found = []
     files = (ROOT / "policies" / "providers").glob("*.yaml")
     for file in sorted(files, key=lambda file: (file.stem != "cks", file.stem)):
-        document = yaml.safe_load(file.read_text())
+        (read,) = read_documents(file.read_bytes(), str(file))
+        document = cast("dict[str, Any]", read.value)
         found.append((file.name, document, CapacityProviderSpec.model_validate(document["spec"])))
     return found
 
@@ -102,20 +109,28 @@ def provider_table() -> str:
 
 
 def _source(file: str, document: Mapping[str, Any]) -> str:
-    source = document["metadata"].get("annotations", {}).get("source")
-    assert source, f"policies/providers/{file}: metadata.annotations.source must name the page that its facts are from"
-    return str(source)
+    if source := _annotation(document, "source"):
+        return source
+    raise AnnotationError(file, "source", "write the address of the page that its facts are from")
+
+
+def _annotation(document: Mapping[str, Any], name: str) -> str:
+    return str(document["metadata"].get("annotations", {}).get(name, ""))
 
 
 def checked_pages() -> str:
     """Return the pages that the facts about each provider are from, and when someone last compared them."""
     rows: list[list[str]] = []
     for name, document, spec in providers():
-        pages = [line.split() for line in document["metadata"]["annotations"].get("checked", "").splitlines()]
-        assert _source(name, document) in {page for _, page in pages}, (
-            f"policies/providers/{name}: checked lacks source"
-        )
-        rows += [[spec.title, date.fromisoformat(day).isoformat(), f"<{page}>"] for day, page in pages]
+        checked = _annotation(document, "checked")
+        try:
+            pages = {page: date.fromisoformat(day) for day, page in map(str.split, checked.splitlines())}
+        except ValueError as error:
+            text = "write each line as a date and an address, for example: 2026-11-27 https://..."
+            raise AnnotationError(name, "checked", text) from error
+        if (source := _source(name, document)) not in pages:
+            raise AnnotationError(name, "checked", f"add a line with the date and the address in `source`, {source}")
+        rows += [[spec.title, day.isoformat(), f"<{page}>"] for page, day in pages.items()]
     return _table(["provider", "checked", "page"], rows)
 
 

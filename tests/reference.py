@@ -14,6 +14,7 @@ A page is what a person wrote, but for what is between two marks:
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +29,7 @@ from tests.monitoring.tables import (
     operator_rules,
     rules_without_annotations,
 )
-from tests.providers_page import checked_pages, node_pool_tables, provider_table
+from tests.providers_page import AnnotationError, checked_pages, node_pool_tables, provider_table
 from webhook.commands.schema.command import policy_schema
 from webhook.engine.bundle import policy_kinds
 from webhook.engine.findings import anchor_of, as_markdown, finding_texts
@@ -291,8 +292,11 @@ def _words(field: Schema, told: dict[str, str]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    for each in (*PAGES, *OTHER_PAGES):
-        each.write_text(render(each))
+    try:
+        for each in (*PAGES, *OTHER_PAGES):
+            each.write_text(render(each))
+    except AnnotationError as error:
+        sys.exit(str(error))
     FINDINGS_PAGE.write_text(findings_page())
     OPERATOR_RULES.write_text(operator_rules())
     TESTED_RULES.write_text(rules_without_annotations())

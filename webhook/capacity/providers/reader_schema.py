@@ -82,9 +82,7 @@ class SizedBySpec(Model):
     scale: Flag = Field(default=False, description="It has the scale subresource.")
     pool: JMESPath = Field(description="JMESPath of the pool's name; without a result it sizes none of this kind.")
     desired: JMESPath = Field(description="JMESPath of the number of nodes.")
-    autoscaling: JMESPath | None = Field(
-        default=None, description="JMESPath that is true if an autoscaler sets the size."
-    )
+    autoscaling: JMESPath | None = Field(default=None, description="JMESPath of a boolean: an autoscaler sizes it.")
     cluster: JMESPath | None = Field(default=None, description="JMESPath of their cluster, if the pool lacks it.")
     controller_fields: tuple[SpecField, ...] = Field(default=(), description=_CONTROLLER_FIELDS)
 
@@ -220,7 +218,9 @@ class NodePoolReaderSpec(MachinesSpec):
     requirements: JMESPath | None = Field(default=None, description="A list of {key, operator, values} of labels.")
     template: TemplateSpec | None = Field(default=None, description="Instead of `capacity`: an object that says it.")
     size: SizeReaderSpec = Field(examples=[{"desired": "spec.nodes"}], description="The size of the pool.")
-    pool_name: JMESPath | None = Field(default=None, description="The pool's name on its nodes; default: the object's.")
+    pool_name: JMESPath | None = Field(
+        default=None, description="The pool's name on its nodes, `` `null` `` if they lack it; default: the object's."
+    )
     cluster: JMESPath | None = Field(default=None, description="The cluster of its nodes, if it may be another one.")
     cluster_namespace: JMESPath | None = Field(default=None, description="That cluster's namespace; default: its own.")
     cluster_path: JMESPath | None = Field(default=None, description="The provider's path of that cluster, if any.")
