@@ -74,8 +74,9 @@ class GraceBudgets:
         pools = target.pools or ()
         seen = {pool.provider for pool in pools}
         of_pools = ((self._of_pool(pool), self._providers[pool.provider], pool) for pool in pools)
-        unseen = ((self._by_provider[each.name], each, None) for each in target.providers if each.name not in seen)
-        return min(chain(of_pools, unseen), key=lambda option: option[0].seconds, default=None)
+        unseen = (provider for provider in target.providers if provider.name not in seen)
+        of_unseen = ((self._by_provider[provider.name], provider, None) for provider in unseen)
+        return min(chain(of_pools, of_unseen), key=lambda option: option[0].seconds, default=None)
 
     def of_pools(self, pools: Iterable[Pool]) -> GraceBudget | None:
         """Return the strictest budget of these pools. Return None if there are none."""

@@ -87,9 +87,9 @@ class Fallbacks(msgspec.Struct, frozen=True):
             needs = (FallbackNeed(required),)
         else:
             fallback = self.providers[spot.provider].fallback
-            needs = tuple(FallbackNeed(each.require, Outcome[each.outcome.upper()], each.because) for each in fallback)
+            needs = tuple(FallbackNeed(spec.require, Outcome[spec.outcome.upper()], spec.because) for spec in fallback)
         if spot.chosen_by:  # Pods that choose the pool do not need the cluster's standard pools.
-            needs = tuple(each for each in needs if each.require != "standard")
+            needs = tuple(need for need in needs if need.require != "standard")
         needs = needs or (FallbackNeed(self.require),)
         if spot.gpu is not Gpu.ANY:
             return needs
@@ -105,7 +105,7 @@ class Fallbacks(msgspec.Struct, frozen=True):
 
     def _why_for_gpus(self, pool: Pool) -> str:
         """Return why a pool runs only Pods that request GPUs, as a sentence; empty if it may run others."""
-        hard = (each for each in pool.taints if pool.gpu is Gpu.ANY and each.effect in HARD_EFFECTS)
+        hard = (taint for taint in pool.taints if pool.gpu is Gpu.ANY and taint.effect in HARD_EFFECTS)
         guards = filter(self.providers[pool.provider].guards_accelerator, hard)
         return next((f"Its taint {taint} admits only Pods that request GPUs." for taint in guards), "")
 
@@ -123,7 +123,7 @@ class Fallbacks(msgspec.Struct, frozen=True):
         """Return why a pool is no fallback for this spot pool. Return an empty string if it is one."""
         if not same_cluster(pool, spot) or (pool.cluster and pool.provider != spot.provider):
             return self._other_cluster(spot, pool)
-        if chosen := next((each for each in (spot, pool) if each.chosen_by), None):
+        if chosen := next((either for either in (spot, pool) if either.chosen_by), None):
             return f"Pods that choose {chosen} by label {chosen.chosen_by} are the only Pods that run there"
         if (why := self._why_never(pool)) or require == "any" or pool.gpu is Gpu.ANY:
             return why
@@ -167,7 +167,7 @@ class Fallbacks(msgspec.Struct, frozen=True):
         same_pools = (pool for pool in before if pool.identity in asked)
         earlier = {demand: pool for pool in same_pools if (demand := self.demand_of(pool)) is not None}
         covered_before, covered_after = self._covers(before), self._covers(after)
-        found: list[LostCoverage] = []
+        lost: list[LostCoverage] = []
         for pool in sorted(among, key=str):
             if (demand := self.demand_of(pool)) is None:
                 continue
@@ -175,8 +175,8 @@ class Fallbacks(msgspec.Struct, frozen=True):
                 same = earlier.get(demand)
                 was = Coverage.HERE if same is None else covered_before(same, need.require)
                 if (cover := covered_after(pool, need.require)) > was:
-                    found.append(LostCoverage(pool, need, cover))
-        return found
+                    lost.append(LostCoverage(pool, need, cover))
+        return lost
 
     def _covers(self, pools: Sequence[Pool]) -> Callable[[Pool, RequireName], Coverage]:
         """Return `coverage` by these pools, cached for all spot pools that are alike in what `why_not` compares."""

@@ -97,14 +97,14 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
     def _alone(self, nodes: SpotNodes, supply: Supply) -> bool:
         """Return whether each term demands a label that only the pool of these nodes gives."""
         items = [item for item in nodes.labels.items() if item[0] in supply.given]
-        own = [(key, value) for key, value in items if sum(each.labels.get(key) == value for each in supply.pools) == 1]
-        listing = ([each for each in term.requirements if each.operator == "In"] for term in self.terms)
-        return all(any((each.key, *(each.values or ())) in own for each in requirements) for requirements in listing)
+        own = [(key, value) for key, value in items if sum(pool.labels.get(key) == value for pool in supply.pools) == 1]
+        listing = ([need for need in term.requirements if need.operator == "In"] for term in self.terms)
+        return all(any((need.key, *(need.values or ())) in own for need in requirements) for requirements in listing)
 
-    def tolerations(self, found: Iterable[SpotNodes]) -> tuple[Toleration, ...]:
+    def tolerations(self, fitting: Iterable[SpotNodes]) -> tuple[Toleration, ...]:
         """Return the tolerations of all taints on these nodes that the Pod may tolerate."""
         wanted: dict[Toleration, None] = {}
-        for nodes in found:
+        for nodes in fitting:
             guards = [taint for taint in nodes.guards if nodes.provider.serves(taint, self.requested)]
             dedicated = nodes.dedicated if self.chooses(nodes) else ()
             wanted |= dict.fromkeys((*nodes.tolerations, *tolerations_for((*dedicated, *guards))))
@@ -115,7 +115,7 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         if self.gpu and nodes.gpu is Gpu.NO:
             return _NO_GPU
         resources = nodes.provider.gpu.resources
-        if other := next((each for each in sorted(self.requested) if not resources.match(each)), ""):
+        if other := next((resource for resource in sorted(self.requested) if not resources.match(resource)), ""):
             return f"{nodes.provider.title} has no {other}"
         guard = guarding_taint(self.pod, nodes, self.requested)
         if guard is None:
@@ -152,28 +152,28 @@ def feasible_nodes(
     """
     terms, named = demands.terms, demands.named
     names = {provider.name for provider in in_play}
-    found: list[SpotNodes] = []
+    fitting: list[SpotNodes] = []
     rejected: list[Rejected] = []
     wasted: list[Rejected] = []
     for nodes in supply.spot:
         if nodes.provider.name not in names or not (named is None or demands.chooses(nodes)):
             continue
         if (refusal := demands.rejects(nodes, supply)) is None:
-            found.append(nodes)
+            fitting.append(nodes)
         else:
             (wasted if refusal.because == _GPU and not refusal.certain else rejected).append(refusal)
     if wasted:
-        selected = _named(terms, named, found, [each.nodes for each in wasted], supply)
-        found = [nodes for nodes in supply.spot if nodes in found or nodes in selected]
-        rejected += [each for each in wasted if each.nodes not in selected]
+        selected = _named(terms, named, fitting, [refusal.nodes for refusal in wasted], supply)
+        fitting = [nodes for nodes in supply.spot if nodes in fitting or nodes in selected]
+        rejected += [refusal for refusal in wasted if refusal.nodes not in selected]
     if named is None:
         shown = names & {nodes.provider.name for nodes in supply.spot}
-        hidden = names & spot_shown - shown if found else _hidden(demands, names, shown, supply, rejected)
+        hidden = names & spot_shown - shown if fitting else _hidden(demands, names, shown, supply, rejected)
         # If a declared pool fits, these nodes are not assumed to have its labels.
-        absent = supply.given if found else frozenset()
+        absent = supply.given if fitting else frozenset()
         unseen = [nodes for nodes in supply.unseen if nodes.provider.name in hidden]
-        found += [nodes for nodes in unseen if nodes.admitted(terms, nodes.absent | absent)]
-    return found, rejected
+        fitting += [nodes for nodes in unseen if nodes.admitted(terms, nodes.absent | absent)]
+    return fitting, rejected
 
 
 def _hidden(
@@ -187,10 +187,10 @@ def _hidden(
     """
     if not shown:
         return names
-    open_to_it = {each.nodes.provider.name for each in rejected if not each.certain}
+    open_to_it = {refusal.nodes.provider.name for refusal in rejected if not refusal.certain}
     spot = [nodes for nodes in supply.spot if nodes.provider.name in shown - open_to_it]
     keys = {ARCH_LABEL, f"beta.{ARCH_LABEL}"}
-    architectures = [Term(tuple(each for each in term.requirements if each.key in keys)) for term in demands.terms]
+    architectures = [Term(tuple(need for need in term.requirements if need.key in keys)) for term in demands.terms]
     open_to = (nodes for nodes in spot if nodes.admitted(architectures, nodes.absent))
     suitable = {nodes.provider.name for nodes in open_to if not (demands.gpu and nodes.gpu is Gpu.NO)}
     wanted = {nodes.provider.name for nodes in spot if nodes.provider.name not in suitable or demands.chooses(nodes)}
@@ -199,8 +199,8 @@ def _hidden(
 
 def opens(tolerations: tuple[Toleration, ...], pod: Pod, rejected: Rejected) -> bool:
     """Return whether these tolerations, and nothing else, let the Pod onto nodes of another platform."""
-    taints = [each for each in rejected.nodes.tolerations if each.effect in HARD_EFFECTS]
-    known = rejected.foreign and bool(taints) and set(taints) <= set(tolerations)
+    needed = [toleration for toleration in rejected.nodes.tolerations if toleration.effect in HARD_EFFECTS]
+    known = rejected.foreign and bool(needed) and set(needed) <= set(tolerations)
     return known and _untolerated(pod, rejected.nodes.dedicated) is None
 
 
@@ -208,7 +208,7 @@ def _selects_platform(terms: tuple[Term, ...], key: str, nodes: SpotNodes) -> bo
     """Return whether every term that may admit these nodes says which values of a label the Pod runs on."""
     keys = {key, f"beta.{key}"}
     admitting = (term.requirements for term in terms if nodes.admitted((term,), nodes.absent))
-    return all(any(each.key in keys and each.operator in _SAYING for each in found) for found in admitting)
+    return all(any(need.key in keys and need.operator in _SAYING for need in needs) for needs in admitting)
 
 
 def confined_to(terms: tuple[Term, ...], nodes: tuple[SpotNodes, ...], supply: Supply) -> bool:
@@ -216,11 +216,11 @@ def confined_to(terms: tuple[Term, ...], nodes: tuple[SpotNodes, ...], supply: S
     return (
         all(term.demands(supply.telling) for term in terms)
         and not any(other.admitted(terms, supply.telling) for other in supply.other)
-        and all(each in nodes or not each.admitted(terms, supply.telling) for each in supply.spot)
+        and all(spot in nodes or not spot.admitted(terms, supply.telling) for spot in supply.spot)
         and all(
-            demands_spot(term, each.provider) or not each.admitted((term,), each.absent)
-            for each in nodes
-            if each.pool is None
+            demands_spot(term, spot.provider) or not spot.admitted((term,), spot.absent)
+            for spot in nodes
+            if spot.pool is None
             for term in terms
         )
     )
@@ -229,13 +229,13 @@ def confined_to(terms: tuple[Term, ...], nodes: tuple[SpotNodes, ...], supply: S
 def demands_spot(term: Term, provider: Provider) -> bool:
     """Return whether the term demands a spot label of this provider, which admits only its spot nodes."""
     for label in provider.spot_node_labels:
-        for each in term.requirements:
-            if each.key != label.key:
+        for need in term.requirements:
+            if need.key != label.key:
                 continue
-            if each.operator == "Exists" and label.spot_only:
+            if need.operator == "Exists" and label.spot_only:
                 return True
-            values = set(each.values or ())
-            if each.operator == "In" and label.value in values and (label.spot_only or len(values) == 1):
+            values = set(need.values or ())
+            if need.operator == "In" and label.value in values and (label.spot_only or len(values) == 1):
                 return True
     return False
 
@@ -249,7 +249,7 @@ def guarding_taint(pod: Pod, nodes: SpotNodes, requested: frozenset[str]) -> Tai
 def _untolerated(pod: Pod, taints: Iterable[Taint]) -> Taint | None:
     """Return the first taint that keeps the Pod off."""
     tolerations, hard = pod.spec.tolerations or (), (taint for taint in taints if taint.effect in HARD_EFFECTS)
-    return next((taint for taint in hard if not any(tolerates(each, taint) for each in tolerations)), None)
+    return next((taint for taint in hard if not any(tolerates(toleration, taint) for toleration in tolerations)), None)
 
 
 def _named(

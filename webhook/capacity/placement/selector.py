@@ -44,8 +44,8 @@ def select(
         by_provider.setdefault(nodes.provider.name, []).append(nodes)
     if len(by_provider) == 1:
         return ()
-    each = tuple(_select(tuple(nodes), outside, supply, named) for nodes in by_provider.values())
-    return each if all(each) else ()
+    selectors = tuple(_select(tuple(nodes), outside, supply, named) for nodes in by_provider.values())
+    return selectors if all(selectors) else ()
 
 
 def _select(
@@ -66,7 +66,7 @@ def _select(
     elif both:
         return ()
     for requirement in _candidates(chosen, inside, supply, named):
-        if _tells_apart(requirement, inside, outside) and all(_has(each, labels) for each in base for labels in inside):
+        if _tells_apart(requirement, inside, outside) and all(_has(mark, labels) for mark in base for labels in inside):
             return (*base, requirement)
     return ()
 

@@ -63,7 +63,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         The nodes lack labels with the ``absent`` keys, unless their requirements mention them.
         """
         if self.pool is not None and self.pool.label_keys is not None:
-            asked = {each.key for term in terms for each in term.requirements} - self.pool.label_keys - EVERY_NODE_HAS
+            asked = {need.key for term in terms for need in term.requirements} - self.pool.label_keys - EVERY_NODE_HAS
             if domains := self.pool.label_domains:
                 absent |= {key for key in asked if key.rpartition("/")[0] not in domains}
             else:  # They may also have labels of one node.
@@ -158,12 +158,13 @@ def _supply(
     declared = tuple(pool for pool in readable if not pool.elsewhere and not pool.chosen_by)
     seen = {pool.provider for pool in declared}
     marks = {
-        name: frozenset((*each.pool_labels, *(label.key for label in each.spot_node_labels)))
-        for name, each in providers.items()
+        name: frozenset((*provider.pool_labels, *(label.key for label in provider.spot_node_labels)))
+        for name, provider in providers.items()
     }
     """The keys of the labels by which each provider names a node's pool and marks it as spot."""
     every_mark = frozenset().union(*marks.values())
-    described = frozenset(key for each in providers.values() for reader in each.readers for key in reader.known_labels)
+    readers = (reader for provider in providers.values() for reader in provider.readers)
+    described = frozenset(key for reader in readers for key in reader.known_labels)
     of_pool: dict[tuple[str, str], list[Pool]] = defaultdict(list)
     for group in node_groups:
         if group.pool_name:
@@ -209,7 +210,7 @@ def _told_by_nodes(
     domain, as most keys that people choose, or if the label has a word for spot.
     """
     others = [pool for pool in pools if not pool.spot]
-    machines = {key for each in providers.values() for key in each.machines.label_keys}.union(described)
+    machines = {key for provider in providers.values() for key in provider.machines.label_keys}.union(described)
     return frozenset(
         key
         for pool in pools
@@ -256,7 +257,7 @@ def _marks(provider: Provider, pool: Pool | None) -> tuple[tuple[str, str], ...]
     if pool is not None and not pool.marked:
         return pool.own_marks
     labels, own = provider.spot_node_labels, pool.labels if pool is not None else {}
-    instead = tuple((each.key, each.value) for each in labels if each.instead and own.get(each.key) == each.value)
+    instead = tuple((label.key, label.value) for label in labels if label.instead and own.get(label.key) == label.value)
     return instead or tuple((label.key, label.value) for label in labels if not label.instead)
 
 
@@ -293,15 +294,15 @@ def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], c
 def _taints(provider: Provider, pool: Pool | None, labels: Mapping[str, str]) -> tuple[Taint, ...]:
     """Return the taints of nodes: those that the pool declares, and those that the provider puts there itself."""
     if pool is None:
-        return (*provider.spot_taints, *(each.taint for each in provider.automatic_gpu_taints))
+        return (*provider.spot_taints, *(spec.taint for spec in provider.automatic_gpu_taints))
     if pool.kind == NODE_GROUP:  # Nodes show all their taints; others of the group may be auto-provisioned.
         return (*pool.taints, *provider.spot_taints)
     keys = {taint.key for taint in pool.taints}
     platform = provider.platform_taints_of(pool, labels)
     guards = (
-        each.taint
-        for each in provider.automatic_gpu_taints
-        if pool.gpu is Gpu.YES and (not each.instance_types or each.instance_types.match(pool.instance_type.casefold()))
+        spec.taint
+        for spec in provider.automatic_gpu_taints
+        if pool.gpu is Gpu.YES and (not spec.instance_types or spec.instance_types.match(pool.instance_type.casefold()))
     )
     automatic = (taint for taint in (*platform, *guards) if taint.key not in keys)
     return (*pool.taints, *provider.spot_taints, *automatic)

@@ -161,7 +161,7 @@ def target_of(
     target = remembered.get(question)
     if target is None:
         names = shown or set(provider)
-        in_play = tuple(each for name, each in providers.items() if name in names)
+        in_play = tuple(candidate for name, candidate in providers.items() if name in names)
         candidates = _demanded_providers(terms_of(pod.spec), providers) or in_play
         target = _answer(pod, asked, supply, providers, candidates, view.spot_providers, terms, tolerating=tolerating)
         if len(kind) <= _KIND_LENGTH:
@@ -222,11 +222,11 @@ def _answer(
         if CAPACITY_LABEL not in pod.labels:
             because, field = f"{because} of its namespace", ""
 
-    requested = frozenset[str]().union(*(requested_of(pod.spec, each.gpu.resources) for each in providers.values()))
+    requested = frozenset[str]().union(*(requested_of(pod.spec, facts.gpu.resources) for facts in providers.values()))
     claims, vague = claims_devices(pod.spec), may_request_devices(pod.spec)
     demands = PodDemands(pod, terms if placed is None else placed, named, requested, claims, vague)
     nodes, rejected = feasible_nodes(demands, supply, candidates, spot_shown)
-    pools = tuple(each.pool for each in nodes if each.pool is not None)
+    pools = tuple(spot.pool for spot in nodes if spot.pool is not None)
     by_node = placed is not None and all(map(names_nodes, terms)) and confined_to(placed, tuple(nodes), supply)
     return Target(
         preferred=by_preference or asked == SPOT_PREFERRED,
@@ -235,7 +235,7 @@ def _answer(
         field=field,
         own=own_place,
         # Narrowed to where the Pod can land, as an injected selector would narrow them too.
-        providers=tuple({each.provider.name: each.provider for each in nodes}.values()) or candidates,
+        providers=tuple({spot.provider.name: spot.provider for spot in nodes}.values()) or candidates,
         pools=None if not pools and (nodes or not supply.known) else pools,
         nodes=tuple(nodes),
         rejected=tuple(rejected),
@@ -275,15 +275,15 @@ def _chooses_by(pod: Pod, providers: Mapping[str, Provider]) -> str:
     """Return the label by which a Pod chooses what places it. Return an empty string if it chooses nothing."""
     if not constrained(pod.spec):
         return ""
-    keys = (each.key for term in terms_of(pod.spec) for each in term.requirements)
+    keys = (need.key for term in terms_of(pod.spec) for need in term.requirements)
     return next(filter(_hands_off(providers)[1].__contains__, keys), "")
 
 
 @identity_cache(maxsize=_STATES)
 def _hands_off(providers: Mapping[str, Provider]) -> tuple[Globs, frozenset[str]]:
     """Return the schedulers, and the labels to select nodes by, that place Pods by other rules."""
-    schedulers = chain.from_iterable(each.hands_off_schedulers.patterns for each in providers.values())
-    return Globs(schedulers), frozenset().union(*(each.hands_off_selectors for each in providers.values()))
+    schedulers = chain.from_iterable(provider.hands_off_schedulers.patterns for provider in providers.values())
+    return Globs(schedulers), frozenset().union(*(provider.hands_off_selectors for provider in providers.values()))
 
 
 def _chosen(pod: Pod, key: str, view: ClusterView) -> tuple[Pool, ...]:
@@ -323,7 +323,7 @@ def _own_selector(terms: tuple[Term, ...], supply: Supply, providers: Mapping[st
     if _demanded_providers(terms, providers):
         return "its own nodeSelector or affinity requires a spot label"
     if not supply.known:
-        pool_labels = {key for each in providers.values() for key in each.pool_labels}
+        pool_labels = {key for provider in providers.values() for key in provider.pool_labels}
         return _UNKNOWN if terms and all(term.demands(pool_labels) for term in terms) else _SILENT
     if any(nodes.admitted(terms, supply.telling) for nodes in supply.spot) and confined_to(terms, supply.spot, supply):
         return "its own nodeSelector or affinity admits only spot"
@@ -334,23 +334,24 @@ def _preferred(pod: Pod, supply: Supply, providers: Mapping[str, Provider]) -> t
     """Return a preference of the Pod for spot nodes, as one term. Return none if it tolerates no spot taint by name."""
     for term in preferences_of(pod.spec):
         if isinstance(_own_selector((term,), supply, providers), str):
-            named = (Taint(each.key, each.value, each.effect) for each in pod.spec.tolerations or () if each.key)
-            return (term,) if _tolerated(pod, supply, ()) or any(map(says_spot, named)) else ()
+            named = (toleration for toleration in pod.spec.tolerations or () if toleration.key)
+            taints = (Taint(toleration.key, toleration.value, toleration.effect) for toleration in named)
+            return (term,) if _tolerated(pod, supply, ()) or any(map(says_spot, taints)) else ()
     return ()
 
 
 def _demanded_providers(terms: tuple[Term, ...], providers: Mapping[str, Provider]) -> tuple[Provider, ...]:
     """Return the providers whose spot label every term of the Pod's own constraints demands."""
-    by_term = [[each for each in providers.values() if demands_spot(term, each)] for term in terms]
-    return tuple({each.name: each for demanded in by_term for each in demanded}.values()) if all(by_term) else ()
+    by_term = [[provider for provider in providers.values() if demands_spot(term, provider)] for term in terms]
+    return tuple({provider.name: provider for group in by_term for provider in group}.values()) if all(by_term) else ()
 
 
 def _tolerated(pod: Pod, supply: Supply, candidates: tuple[Provider, ...]) -> str:
     """Return how a Pod targets spot by tolerating a spot taint by name. Return an empty string if it does not."""
     names = {provider.name for provider in candidates}
-    named = [each for each in pod.spec.tolerations or () if each.key]
+    named = [toleration for toleration in pod.spec.tolerations or () if toleration.key]
     taints = (taint for taint, provider in supply.taints if not names or provider in names)
-    tolerated = (taint for taint in taints if any(tolerates(each, taint) for each in named))
+    tolerated = (taint for taint in taints if any(tolerates(toleration, taint) for toleration in named))
     return next((f"it tolerates the spot taint {taint}" for taint in tolerated), "")
 
 

@@ -33,18 +33,18 @@ class Sizer(SizedBySpec):
 
     def read(self, value: Mapping[str, Any]) -> Size | None:
         """Return the size that an object gives. Return None if it sizes no such pool. Never raise for its contents."""
-        found, metadata = QueryResults(value), value.get("metadata")
-        name = found.typed(self.pool, str, "not text")
+        results, metadata = QueryResults(value), value.get("metadata")
+        name = results.typed(self.pool, str, "not text")
         if not name or not isinstance(metadata, dict):
             return None
         namespace = str(metadata.get("namespace") or "")
-        named = found.typed(self.cluster, str, "not text")
+        cluster = results.typed(self.cluster, str, "not text")
         return Size(
             by=(self.kind, namespace, str(metadata.get("name") or "")),
             pool=(self.pool_kind, namespace, name),
-            desired=found.number(self.desired),
-            autoscaling=bool(found.ask(self.autoscaling)),
-            cluster=cluster_of(named, namespace, self.this_cluster)[0] if named else "",
+            desired=results.number(self.desired),
+            autoscaling=bool(results.ask(self.autoscaling)),
+            cluster=cluster_of(cluster, namespace, self.this_cluster)[0] if cluster else "",
             deleting=bool(metadata.get("deletionTimestamp")),
         )
 
@@ -142,16 +142,16 @@ def with_template_of(pool: Pool, templates: Iterable[Pool]) -> Pool:
     """Return the pool with the machines of its template, if it has one, which may be among these."""
     if pool.template is None:
         return pool
-    found = (each for each in templates if (each.kind, each.namespace, each.name) == pool.template)
-    return with_template(pool, next(found, None))
+    own = (template for template in templates if (template.kind, template.namespace, template.name) == pool.template)
+    return with_template(pool, next(own, None))
 
 
 def with_used(pool: Pool, pools: Iterable[Pool]) -> Pool:
     """Return the pool with the capacity of those of the pools that it uses, and its own."""
     if not pool.uses:
         return pool
-    here = (each for each in pools if each.provider == pool.provider and not each.elsewhere)
-    capacities = {pool.capacity, *(each.capacity for each in here if each.pool_name in pool.uses)}
+    here = (other for other in pools if other.provider == pool.provider and not other.elsewhere)
+    capacities = {pool.capacity, *(other.capacity for other in here if other.pool_name in pool.uses)}
     capacities.discard(CapacityType.UNKNOWN)
     if len(capacities) > 1:
         return replace(pool, capacity=CapacityType.BOTH)
@@ -183,13 +183,13 @@ def assume_here(pools: tuple[Pool, ...]) -> tuple[Pool, ...]:
 
     Files that describe one cluster, and are used to judge objects, describe the cluster of these objects.
     """
-    named = [each for each in pools if not each.chosen_by]
-    if not named or not all(each.cluster and each.provider == named[0].provider for each in named):
+    named = [pool for pool in pools if not pool.chosen_by]
+    if not named or not all(pool.cluster and pool.provider == named[0].provider for pool in named):
         return pools
-    most = max(named, key=lambda each: bool(each.cluster_path))
-    if not all(same_cluster(most, each) for each in named):
+    most = max(named, key=lambda pool: bool(pool.cluster_path))
+    if not all(same_cluster(most, pool) for pool in named):
         return pools
-    return tuple(replace(each, assumed_here=bool(each.cluster)) for each in pools)
+    return tuple(replace(pool, assumed_here=bool(pool.cluster)) for pool in pools)
 
 
 def _path(written: str) -> str:

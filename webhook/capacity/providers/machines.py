@@ -33,14 +33,14 @@ class Machines:
 
     def __init__(self, facts: CapacityProviderSpec) -> None:
         types = facts.instance_types
-        named = {each.key: each if each.gpu or each.cpu else types for each in facts.machine_labels}
+        named = {label.key: label if label.gpu or label.cpu else types for label in facts.machine_labels}
         self._types = types
         self._labels: Mapping[str, GpuListsSpec] = {TYPE_LABEL: types, **named}
-        self._arm_labels = tuple((each.key, each.arm) for each in facts.machine_labels if each.arm)
+        self._arm_labels = tuple((label.key, label.arm) for label in facts.machine_labels if label.arm)
         self._gpu_labels = facts.gpu.labels
-        self._domains = frozenset(each.key.partition("/")[0] for each in facts.machine_labels)
+        self._domains = frozenset(label.key.partition("/")[0] for label in facts.machine_labels)
         self._other_labels = frozenset(facts.other_machine_labels)
-        marks = (facts.pool_name_label, *(each.key for each in facts.spot_node_labels))
+        marks = (facts.pool_name_label, *(mark.key for mark in facts.spot_node_labels))
         known = (*self._labels, *self._other_labels, *marks)
         self.label_keys: Final = frozenset(known)
         """The keys of the labels that describe machines, the pool, or spot, as far as the document lists them."""
@@ -49,10 +49,10 @@ class Machines:
 
     def classify(self, instance_types: Iterable[str]) -> Gpu:
         """Return whether machines of these types have GPUs: ``any`` if some do and others do not."""
-        found = {classify(self._types, each) for each in instance_types}
-        if Gpu.UNKNOWN in found or not found:
+        answers = {classify(self._types, name) for name in instance_types}
+        if Gpu.UNKNOWN in answers or not answers:
             return Gpu.UNKNOWN
-        return found.pop() if len(found) == 1 else Gpu.ANY
+        return answers.pop() if len(answers) == 1 else Gpu.ANY
 
     def architecture(self, instance_types: Iterable[str], requirements: Requirements | None) -> str:
         """Return the architecture of all machines of these types that meet the requirements.
@@ -60,18 +60,18 @@ class Machines:
         Return an empty string if it is unknown, or not one.
         """
         of_labels = ((arm, requirements.of(key).values) for key, arm in self._arm_labels if requirements is not None)
-        if any(values and all(arm.match(each.casefold()) for each in values) for arm, values in of_labels):
+        if any(values and all(arm.match(value.casefold()) for value in values) for arm, values in of_labels):
             return "arm64"
-        types = [each.casefold() for each in instance_types]
-        found = {"arm64" if self._types.arm.match(each) else "amd64" for each in types if self._types.arm}
-        known = all(classify(self._types, each) is not Gpu.UNKNOWN or self._types.arm.match(each) for each in types)
-        return found.pop() if len(found) == 1 and known else ""
+        types = [name.casefold() for name in instance_types]
+        architectures = {"arm64" if self._types.arm.match(name) else "amd64" for name in types if self._types.arm}
+        known = all(classify(self._types, name) is not Gpu.UNKNOWN or self._types.arm.match(name) for name in types)
+        return architectures.pop() if len(architectures) == 1 and known else ""
 
     def unlisted(self, pool: Pool) -> tuple[str, ...]:
         """Return the instance types in no list that leave it unknown whether the pool has GPUs."""
         if pool.gpu is not Gpu.UNKNOWN or not pool.instance_type:
             return ()
-        return tuple(each for each in pool.instance_type.split(", ") if classify(self._types, each) is Gpu.UNKNOWN)
+        return tuple(name for name in pool.instance_type.split(", ") if classify(self._types, name) is Gpu.UNKNOWN)
 
     def unlisted_labels(self, pool: Pool) -> tuple[tuple[str, str], ...]:
         """Return key and value of the required labels in no list, which leave it unknown whether the pool has GPUs."""
@@ -95,7 +95,7 @@ class Machines:
     def never_spot(self, instance_types: Iterable[str]) -> bool:
         """Return whether there are types and none of them can be spot."""
         types = list(instance_types)
-        return bool(types) and all(self._types.never_spot.match(each.casefold()) for each in types)
+        return bool(types) and all(self._types.never_spot.match(name.casefold()) for name in types)
 
     def described(self, requirements: Requirements) -> tuple[tuple[str, LabelValues], ...]:
         """Return the requirements on labels in the domains that describe machines, sorted by key."""
@@ -138,9 +138,9 @@ def _by_kind(values: LabelValues, kinds: GpuListsSpec) -> tuple[bool | None, boo
     listed = values.values
     if listed is None:
         # All names except the excluded ones are possible.
-        excluded = {each.casefold() for each in values.excluded}
-        return any(set("*?[") & set(each) or each not in excluded for each in kinds.gpu.patterns), True
-    found = {classify(kinds, each) for each in listed}
-    if Gpu.UNKNOWN in found:
+        excluded = {name.casefold() for name in values.excluded}
+        return any(set("*?[") & set(pattern) or pattern not in excluded for pattern in kinds.gpu.patterns), True
+    answers = {classify(kinds, name) for name in listed}
+    if Gpu.UNKNOWN in answers:
         return None, False
-    return Gpu.YES in found, Gpu.NO in found
+    return Gpu.YES in answers, Gpu.NO in answers

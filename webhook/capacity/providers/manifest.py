@@ -63,5 +63,5 @@ def on_demand_manifest(
 def _without_spot(value: object) -> object:
     """Return labels, taints, or zones without those that say spot, by a key or a value of the provider or a team."""
     if isinstance(value, dict):
-        return {key: each for key, each in value.items() if "spot" not in f"{key}={each}".casefold()}
-    return [each for each in value if "spot" not in str(each).casefold()] if isinstance(value, list) else value
+        return {key: item for key, item in value.items() if "spot" not in f"{key}={item}".casefold()}
+    return [item for item in value if "spot" not in str(item).casefold()] if isinstance(value, list) else value

@@ -135,9 +135,9 @@ def provider_of(labels: Mapping[str, str], providers: Iterable[Provider]) -> Pro
 
     Karpenter's Nodes have labels of EKS or AKS too: a provider whose pools are objects of the cluster comes first.
     """
-    by_pool = [each for each in providers if each.pool_name_label in labels]
-    found = by_pool or [each for each in providers if each.is_spot_node(labels)]
-    return next((each for each in found if each.pools_are_here), found[0] if found else None)
+    by_pool = [provider for provider in providers if provider.pool_name_label in labels]
+    candidates = by_pool or [provider for provider in providers if provider.is_spot_node(labels)]
+    return next((provider for provider in candidates if provider.pools_are_here), candidates[0] if candidates else None)
 
 
 def _gpu(labels: Mapping[str, str], allocatable: Mapping[str, Any] | None, provider: Provider) -> Gpu:
@@ -210,20 +210,20 @@ def _order(pool: Pool) -> tuple[object, ...]:
 def _pool_of(kinds: Collection[NodeKind]) -> Pool:
     """Return the pool that Nodes of these kinds stand for."""
     first, *others = kinds
-    zones = frozenset(each.zone for each in kinds if each.zone)
-    gpus = {each.gpu for each in kinds}
+    zones = frozenset(kind.zone for kind in kinds if kind.zone)
+    gpus = {kind.gpu for kind in kinds}
     return Pool(
         provider=first.provider,
         kind=KIND,
         name=first.pool,
         pool_name=first.pool,
         capacity=_CAPACITIES[first.spot],
-        gpu=next((each for each in (Gpu.YES, Gpu.UNKNOWN) if each in gpus), Gpu.NO),
+        gpu=next((gpu for gpu in (Gpu.YES, Gpu.UNKNOWN) if gpu in gpus), Gpu.NO),
         autoscaling=True,
         unlimited=True,
-        taints=tuple(sorted(first.taints.intersection(*(each.taints for each in others)), key=str)),
+        taints=tuple(sorted(first.taints.intersection(*(kind.taints for kind in others)), key=str)),
         requirements=Requirements({ZONE_LABEL: LabelValues(listed=zones, present=True)}) if zones else None,
-        labels=dict(sorted(set(first.labels).intersection(*(each.labels for each in others)))),
-        label_keys=frozenset[str]().union(*(each.keys for each in kinds)),
+        labels=dict(sorted(set(first.labels).intersection(*(kind.labels for kind in others)))),
+        label_keys=frozenset[str]().union(*(kind.keys for kind in kinds)),
         zones=zones,
     )

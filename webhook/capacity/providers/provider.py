@@ -48,18 +48,18 @@ class Provider(CapacityProviderSpec):
     @cached_property
     def readers(self) -> tuple[PoolReader, ...]:
         """Return the readers of its node pools, and of the templates that say which machines their nodes are."""
-        found: list[PoolReader] = []
+        readers: list[PoolReader] = []
         for spec in self.node_pools:
             fields = {**dict(spec), "provider": self.name, "facts": self}
             fields["namespaced"] = spec.namespaced or spec.listed_in is not None
             if spec.template is not None:
                 fields["capacity"] = CapacityReaderSpec.model_construct(values={}, default=spec.template.default)
-            found.append(PoolReader.model_construct(**fields))
+            readers.append(PoolReader.model_construct(**fields))
             for kind in spec.template.kinds if spec.template is not None else ():
                 fields = {**dict(kind), "provider": self.name, "facts": self, "namespaced": spec.namespaced}
                 fields["size"] = SizeReaderSpec.model_construct()
-                found.append(PoolReader.model_construct(**fields, is_template=True))
-        return tuple(found)
+                readers.append(PoolReader.model_construct(**fields, is_template=True))
+        return tuple(readers)
 
     @cached_property
     def machines(self) -> Machines:
@@ -125,7 +125,7 @@ class Provider(CapacityProviderSpec):
     @cached_property
     def pools_are_here(self) -> bool:
         """Return whether the provider's node pools are objects in the cluster whose nodes they describe."""
-        return any(not (each.cluster or each.chosen_by or each.is_template) for each in self.readers)
+        return any(not (reader.cluster or reader.chosen_by or reader.is_template) for reader in self.readers)
 
 
 class ResourceReader(msgspec.Struct, frozen=True):
@@ -154,24 +154,24 @@ class ResourceReader(msgspec.Struct, frozen=True):
 
 def readers_by_resource(providers: Iterable[Provider]) -> dict[tuple[str, str], ResourceReader]:
     """Return all readers by the API group and plural resource name of their node pools, sorted."""
-    found = _by_resource(reader for provider in providers for reader in provider.readers)
+    by_resource = _by_resource(reader for provider in providers for reader in provider.readers)
     return {
         key: ResourceReader(tuple(sorted(readers, key=lambda reader: reader.when is None)))
-        for key, readers in found.items()
+        for key, readers in by_resource.items()
     }
 
 
 def sizers_by_resource(providers: Iterable[Provider]) -> dict[tuple[str, str], tuple[Sizer, ...]]:
     """Return the resources that size pools without being one, by API group and plural resource name, sorted."""
     sizers = (reader.sizer for provider in providers for reader in provider.readers)
-    return {key: tuple(found) for key, found in _by_resource(filter(None, sizers)).items()}
+    return {key: tuple(group) for key, group in _by_resource(filter(None, sizers)).items()}
 
 
 def _by_resource(items: Iterable[_R]) -> dict[tuple[str, str], list[_R]]:
-    found: dict[tuple[str, str], list[_R]] = {}
+    by_resource: dict[tuple[str, str], list[_R]] = {}
     for item in items:
-        found.setdefault((item.group, item.resource), []).append(item)
-    return dict(sorted(found.items()))
+        by_resource.setdefault((item.group, item.resource), []).append(item)
+    return dict(sorted(by_resource.items()))
 
 
 def pool_resources(providers: Collection[Provider]) -> list[Resource]:

@@ -102,9 +102,9 @@ class Query:
         if len(text) > _LONGEST:
             raise ValueError(f"has more than {_LONGEST:,} characters")
         self.text = text
-        found = _FIELD.search(text)
-        self.field = found[0] if found else text
-        self.plain = self.field == text and found is not None
+        match = _FIELD.search(text)
+        self.field = match[0] if match else text
+        self.plain = self.field == text and match is not None
         self.path = tuple(self.field.split("."))
         bare = _QUOTED.sub(lambda quoted: "." * len(quoted[0]), text)
         # A path after a dot is relative to something else.
@@ -136,9 +136,9 @@ class Query:
     def answer(self, value: Mapping[str, Any]) -> tuple[Any, str]:
         """Return what `search` does, but fail also if a parent of a field is no map."""
         for path in self._parents:
-            found = at(value, path)
-            if found is not None and not isinstance(found, dict):
-                return None, f"{'.'.join(path)} is {placeholder_before(found)}not a map"
+            parent = at(value, path)
+            if parent is not None and not isinstance(parent, dict):
+                return None, f"{'.'.join(path)} is {placeholder_before(parent)}not a map"
         try:
             return self.search(value)
         except OverBoundError as error:
@@ -149,17 +149,17 @@ class Query:
         return self.field if self.plain else self._from(value, self(value))
 
     def _from(self, value: Mapping[str, Any], result: object) -> str:
-        there = [(path, found) for path in self.paths if (found := at(value, path)) is not None]
-        same = (path for path, found in there if found is result)
+        there = [(path, content) for path in self.paths if (content := at(value, path)) is not None]
+        same = (path for path, content in there if content is result)
         return ".".join(next(same, there[0][0] if there else self.path))
 
 
 def at(value: Mapping[str, Any], path: QueryPath) -> Any:
     """Return the value at a field path. Return None if there is none."""
-    found: Any = value
+    content: Any = value
     for name in path:
-        found = found.get(name) if isinstance(found, dict) else None
-    return found
+        content = content.get(name) if isinstance(content, dict) else None
+    return content
 
 
 def _parents(text: str) -> tuple[tuple[str, ...], ...]:
@@ -167,12 +167,12 @@ def _parents(text: str) -> tuple[tuple[str, ...], ...]:
 
     What looks like a field path in a literal (``'t3.medium'``) names nothing in an object, and does no harm.
     """
-    found: set[tuple[str, ...]] = set()
+    paths: set[tuple[str, ...]] = set()
     for match in _FIELD.finditer(text):
         names = match[0].split(".")
         quoted_child = text.startswith('."', match.end())
-        found |= {tuple(names[:end]) for end in range(1, len(names) + quoted_child)}
-    return tuple(sorted(found, key=lambda path: (len(path), path)))
+        paths |= {tuple(names[:end]) for end in range(1, len(names) + quoted_child)}
+    return tuple(sorted(paths, key=lambda path: (len(path), path)))
 
 
 def _parse(text: str) -> Any:
@@ -229,12 +229,12 @@ class QueryResults:
         """
         if query is None:
             return None
-        found, problem = self.answer(query)
+        result, problem = self.answer(query)
         if problem and doubt:
             self.doubt(query, problem)
         elif problem:
             self.note(problem)
-        return found
+        return result
 
     def is_unread(self, query: Query) -> bool:
         """Return whether the query can't be answered. Its result is then unknown, and no default holds."""
@@ -267,11 +267,11 @@ class QueryResults:
 
         ``expected`` are the words for the type.
         """
-        found: _T | None = self.ask(query, doubt=doubt)
-        if query is None or found is None or type(found) is kind:
-            return found
+        result: _T | None = self.ask(query, doubt=doubt)
+        if query is None or result is None or type(result) is kind:
+            return result
         note = partial(self.doubt, query) if doubt else self.note
-        note(f"{query.place(self.value)} is {placeholder_before(found)}{expected}")
+        note(f"{query.place(self.value)} is {placeholder_before(result)}{expected}")
         return None
 
     def number(self, query: Query | None) -> int | None:
@@ -280,12 +280,12 @@ class QueryResults:
 
     def seconds(self, query: Query | None) -> int | None:
         """Return a number of seconds, which may be written as a duration, or None."""
-        found = self.ask(query)
-        if query is None or found is None:
+        result = self.ask(query)
+        if query is None or result is None:
             return None
-        if isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= _MOST_SECONDS:
-            return found
-        if isinstance(found, str) and _DURATION.fullmatch(found):
-            return sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(found))
+        if isinstance(result, int) and not isinstance(result, bool) and 0 <= result <= _MOST_SECONDS:
+            return result
+        if isinstance(result, str) and _DURATION.fullmatch(result):
+            return sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(result))
         self.note(f"{query.field} is neither a number of seconds nor a duration such as 90s")
         return None

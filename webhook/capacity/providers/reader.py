@@ -109,10 +109,10 @@ class _PoolParser(QueryResults):
         reasons = [
             (limited, reader.size.limits, False),
             (impossible and f"no node can meet its requirements on {impossible}", reader.requirements, False),
-            *((each.because, each.when, each.passing) for each in reader.unusable if self.ask(each.when, doubt=True)),
+            *((case.because, case.when, case.passing) for case in reader.unusable if self.ask(case.when, doubt=True)),
         ]
         # A lasting reason comes before one that passes.
-        holding = (each for each in reasons if each[0])
+        holding = (reason for reason in reasons if reason[0])
         blocked, where, passing = min(holding, key=itemgetter(2), default=("", None, False))
         usual = (reader.facts.grace_period.budget_seconds, reader.facts.grace_period.safety_margin_seconds)
         grace_seconds, margin = reader.grace_period.read(self, usual) or (None, None)
@@ -168,27 +168,27 @@ class _PoolParser(QueryResults):
         query = self._reader.requirements
         if query is None:
             return None
-        found = read_requirements(self.ask(query), query.field, labels)
-        self.problems += found.problems
-        return found
+        requirements = read_requirements(self.ask(query), query.field, labels)
+        self.problems += requirements.problems
+        return requirements
 
     def _instance_types(self, requirements: Requirements | None) -> tuple[str, ...]:
         query = self._reader.instance_type
         if query is None:
             return tuple(sorted((requirements or NO_REQUIREMENTS).of(TYPE_LABEL).values or ()))
-        found = self.ask(query)
+        written = self.ask(query)
         if self.is_unread(query):
             return ()
-        several = found if isinstance(found, list) else [found]
-        types = {each for each in several if isinstance(each, str) and each}
-        if found == ANY_TYPE:
+        several = written if isinstance(written, list) else [written]
+        types = {name for name in several if isinstance(name, str) and name}
+        if written == ANY_TYPE:
             return ()
         where = query.place(self.value)
-        if placeholder := placeholder_in(found):
+        if placeholder := placeholder_in(written):
             problem = f"has the placeholder {placeholder}"
-        elif not found:
+        elif not written:
             problem = "is missing" if at(self.value, tuple(where.split("."))) is None else "names no instance type"
-        elif not all(isinstance(each, str) and each for each in several):
+        elif not all(isinstance(name, str) and name for name in several):
             problem = "has items that are not strings" if types else "is not text"
         else:
             return tuple(sorted(types))
@@ -224,9 +224,9 @@ class _PoolParser(QueryResults):
         for odd in sorted((values.values or frozenset()).difference(capacity.meanings)):
             problem = f"{self._reader.capacity_query.field} has {label} {odd[:_SHOWN]!r}, not one of "
             self.note(problem + ", ".join(capacity.values))
-        found = {meant for value, meant in capacity.meanings.items() if values.admits(value)}
-        both = CapacityType.BOTH if found else CapacityType.UNKNOWN
-        return found.pop() if len(found) == 1 else both
+        capacities = {meant for value, meant in capacity.meanings.items() if values.admits(value)}
+        both = CapacityType.BOTH if capacities else CapacityType.UNKNOWN
+        return capacities.pop() if len(capacities) == 1 else both
 
     def _gpu(self, types: tuple[str, ...], requirements: Requirements | None) -> tuple[str, int | None, Gpu]:
         """Return the accelerator type, the count, and whether the nodes have GPUs."""
@@ -235,8 +235,8 @@ class _PoolParser(QueryResults):
         kind, count = self.typed(where.type, str, "not text"), self.number(where.count)
         queries = [query for query in (where.type, where.count, where.when) if query is not None]
         unread = any(map(self.is_unread, queries))
-        for query, found in ((where.type, kind), (where.count, count)) if count != 0 else ():
-            if query is not None and found is None and at(self.value, query.path) not in (None, []):
+        for query, answer in ((where.type, kind), (where.count, count)) if count != 0 else ():
+            if query is not None and answer is None and at(self.value, query.path) not in (None, []):
                 self.note(f"{query.field} has no accelerators with a type and a count")
                 unread = True
         named = kind or "" if count != 0 else ""
@@ -249,8 +249,8 @@ class _PoolParser(QueryResults):
         # The provider picks any of the types that a pool lists, whatever the Pods request.
         if count == 0 and not types:
             return "", count, Gpu.NO
-        found = reader.machines.classify(types)
-        return "", count, Gpu.UNKNOWN if found is Gpu.ANY else found
+        gpu = reader.machines.classify(types)
+        return "", count, Gpu.UNKNOWN if gpu is Gpu.ANY else gpu
 
     def _limited(self, gpu: Gpu) -> tuple[Gpu, str]:
         """Return which GPUs the pool's limits allow, and why they allow no nodes at all."""
@@ -263,16 +263,16 @@ class _PoolParser(QueryResults):
         self.doubt(query, *(f"{query.field}[{resource[:_SHOWN]!r}] is not a quantity" for resource in odd))
         none = [resource for resource, amount in sorted(amounts.items()) if amount is not None and amount <= 0]
         of_gpus = list(filter(self._reader.facts.gpu.resources.match, none))
-        because = next((f"its limits allow 0 of {each}" for each in none if each not in of_gpus or gpu is Gpu.YES), "")
+        because = next((f"its limits allow 0 of {name}" for name in none if name not in of_gpus or gpu is Gpu.YES), "")
         # If it is unknown whether the machines have GPUs, only those without remain.
         return Gpu.NO if of_gpus and gpu is not Gpu.YES else gpu, because
 
     def _taints(self) -> tuple[Taint, ...]:
         reader, query = self._reader, self._reader.taints
-        found = self.ask(query, doubt=True)
-        if query is None or found is None:
+        written = self.ask(query, doubt=True)
+        if query is None or written is None:
             return ()
-        taints, problems = read_taints(found, query.place(self.value), reader.taint_effects, texts=reader.taint_texts)
+        taints, problems = read_taints(written, query.place(self.value), reader.taint_effects, texts=reader.taint_texts)
         self.doubt(query, *problems)
         return taints
 
@@ -305,11 +305,11 @@ class _PoolParser(QueryResults):
         query = self._reader.zones
         if query is None:
             return (requirements or NO_REQUIREMENTS).of(ZONE_LABEL).values or frozenset()
-        found = self.ask(query)
-        zones = found if isinstance(found, list) else [found] if found else []
+        written = self.ask(query)
+        zones = written if isinstance(written, list) else [written] if written else []
         texts = frozenset(zone for zone in zones if isinstance(zone, str))
         if not all(isinstance(zone, str) for zone in zones):
-            self.note(f"{query.field} {'has items that are not strings' if zones is found else 'is not a list'}")
+            self.note(f"{query.field} {'has items that are not strings' if zones is written else 'is not a list'}")
         return texts
 
     def _template(self, namespace: str) -> TemplateRef | None:
@@ -319,7 +319,7 @@ class _PoolParser(QueryResults):
             return None
         reference = self.ask(template.from_)
         kind = _text(at(reference, ("kind",)))
-        if kind and kind not in {each.kind for each in template.kinds}:
+        if kind and kind not in {spec.kind for spec in template.kinds}:
             return None
         return kind, namespace, _text(at(reference, ("name",)))
 
@@ -332,21 +332,21 @@ class _PoolParser(QueryResults):
         if query is None:
             return "", ""
         unknown = f"{namespace}/? of {name}", ""
-        found = self.ask(query)
+        written = self.ask(query)
         if self.is_unread(query):
             return unknown
-        if found is None:
+        if written is None:
             return "", ""
-        if not isinstance(found, str) or not found.strip("/"):
+        if not isinstance(written, str) or not written.strip("/"):
             where = query.place(self.value)
-            self.note(f"{where} is {'no name of a cluster' if isinstance(found, str) else 'not text'}")
+            self.note(f"{where} is {'no name of a cluster' if isinstance(written, str) else 'not text'}")
             return unknown
         other = self.ask(outside := self._reader.cluster_namespace)
         if outside is not None and not isinstance(other, str | None):
             self.note(f"{outside.field} is not text")
             return unknown
         inside = "" if self._reader.listed_in is not None else namespace
-        cluster, path = cluster_of(found, other or inside, self._reader.facts.this_cluster)
+        cluster, path = cluster_of(written, other or inside, self._reader.facts.this_cluster)
         if cluster and isinstance(own := self.ask(self._reader.cluster_path), str):
             path = cluster_of(own, namespace, self._reader.facts.this_cluster)[1]
             cluster = cluster if path else ""
@@ -356,7 +356,7 @@ class _PoolParser(QueryResults):
 def _is_of(key: str, domains: Sequence[str]) -> bool:
     """Return whether a label is of one of these domains or their subdomains; without domains any is."""
     domain = key.rpartition("/")[0]
-    return not domains or any(domain == each or domain.endswith(f".{each}") for each in domains)
+    return not domains or any(domain == parent or domain.endswith(f".{parent}") for parent in domains)
 
 
 def _text(value: object) -> str:

@@ -128,18 +128,18 @@ class GraceWindowSpec(Model):
             raise ValueError("write either `from` or `budgetSeconds`")
         return self
 
-    def read(self, found: QueryResults) -> tuple[int, int] | None:
+    def read(self, results: QueryResults) -> tuple[int, int] | None:
         """Return the seconds that a pool gives a Pod to stop, and the margin. Return None if it is not such a pool."""
-        if self.when is not None and not found.ask(self.when):
+        if self.when is not None and not results.ask(self.when):
             return None
         if self.budget_seconds is not None:
             return self.budget_seconds, self.safety_margin_seconds
-        total, reserved = found.seconds(self.from_), found.seconds(self.reserved) or 0
+        total, reserved = results.seconds(self.from_), results.seconds(self.reserved) or 0
         if self.from_ is None or total is None:
             return None
         if total <= reserved:
             of = f", of which {self.reserved.field} takes {reserved} s" if self.reserved is not None else ""
-            found.note(f"{self.from_.field} is {total} s{of}: no time to stop is left")
+            results.note(f"{self.from_.field} is {total} s{of}: no time to stop is left")
             return None
         return total - reserved, self.safety_margin_seconds
 
@@ -150,14 +150,14 @@ class PoolGraceSpec(Model):
     windows: tuple[GraceWindowSpec, ...] = Field(default=(), description="The first that holds replaces gracePeriod.")
     limit: JMESPath | None = Field(default=None, description="JMESPath of a Pod's maximum: seconds, or a duration.")
 
-    def read(self, found: QueryResults, usual: tuple[int, int]) -> tuple[int, int] | None:
+    def read(self, results: QueryResults, usual: tuple[int, int]) -> tuple[int, int] | None:
         """Return the seconds that a pool gives a Pod to stop, and the safety margin to keep free of them.
 
         Return None if the pool does not say. ``usual`` are those of the provider. No margin is kept of the limit.
         """
-        own = next(filter(None, (each.read(found) for each in self.windows)), None)
+        own = next(filter(None, (window.read(results) for window in self.windows)), None)
         seconds, margin = own or usual
-        limit = found.seconds(self.limit)
+        limit = results.seconds(self.limit)
         return (limit, 0) if limit is not None and limit < seconds - margin else own
 
 
@@ -229,7 +229,7 @@ class NodePoolReaderSpec(MachinesSpec):
     taints: JMESPath | None = Field(default=None, description="A list of {key, value, effect}.")
     taint_texts: Flag = Field(default=False, description="Taints are written key=value:Effect.")
     taint_effects: dict[NonEmpty, EffectName] = Field(
-        default={each: each for each in get_args(EffectName)}, description="Effect in the pool -> Kubernetes' effect."
+        default={name: name for name in get_args(EffectName)}, description="Effect in the pool -> Kubernetes' effect."
     )
     without_platform_taints: JMESPath | None = Field(default=None, description="True if nodes lack `platformTaints`.")
     labels: JMESPath | None = Field(default=None, description="A map of its nodes' labels.")

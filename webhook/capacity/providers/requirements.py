@@ -56,18 +56,18 @@ class LabelValues(msgspec.Struct, frozen=True):
     present: bool | None = None
 
     @classmethod
-    def all_of(cls, several: Sequence[LabelValues]) -> LabelValues:
+    def all_of(cls, parts: Sequence[LabelValues]) -> LabelValues:
         """Return the values that meet every one of these."""
-        if len(several) == 1:
-            return several[0]
-        present = {each.present for each in several if each.present is not None}
+        if len(parts) == 1:
+            return parts[0]
+        present = {values.present for values in parts if values.present is not None}
         contradict = len(present) > 1
-        listed = [frozenset[str]()] if contradict else [each.listed for each in several if each.listed is not None]
+        listed = [frozenset[str]()] if contradict else [values.listed for values in parts if values.listed is not None]
         return cls(
             listed=listed[0].intersection(*listed[1:]) if listed else None,
-            excluded=frozenset().union(*(each.excluded for each in several)),
-            least=max((each.least for each in several if each.least is not None), default=None),
-            most=min((each.most for each in several if each.most is not None), default=None),
+            excluded=frozenset().union(*(values.excluded for values in parts)),
+            least=max((values.least for values in parts if values.least is not None), default=None),
+            most=min((values.most for values in parts if values.most is not None), default=None),
             present=True if contradict else next(iter(present), None),
         )
 
@@ -167,16 +167,16 @@ class Requirements(msgspec.Struct, frozen=True):
         """Return whether a requirement on this label can't be read."""
         return key in self.unreadable or None in self.unreadable
 
-    def admits(self, others: tuple[Requirement, ...]) -> bool:
+    def admits(self, needs: tuple[Requirement, ...]) -> bool:
         """Return whether one node may meet these and all of a Pod's too. Unreadable requirements rule out nothing."""
         by_key: dict[str, list[Requirement]] = {}
-        for each in others:
-            by_key.setdefault(DEPRECATED_KEYS.get(each.key, each.key), []).append(each)
+        for need in needs:
+            by_key.setdefault(DEPRECATED_KEYS.get(need.key, need.key), []).append(need)
         # A single requirement on a label that the pool does not mention can always be met.
-        return all(self._meets(key, each) for key, each in by_key.items() if len(each) > 1 or key in self.labels)
+        return all(self._meets(key, same) for key, same in by_key.items() if len(same) > 1 or key in self.labels)
 
-    def _meets(self, key: str, others: list[Requirement]) -> bool:
-        read = [found for each in others if isinstance(found := _values_of(each.operator, each.values), LabelValues)]
+    def _meets(self, key: str, needs: list[Requirement]) -> bool:
+        read = [meant for need in needs if isinstance(meant := _values_of(need.operator, need.values), LabelValues)]
         if not read:
             return True
         wanted = LabelValues.all_of(read)
@@ -190,13 +190,13 @@ class Requirements(msgspec.Struct, frozen=True):
     @property
     def impossible(self) -> str:
         """Return the key of a label that no node can satisfy. Return an empty string if there is none."""
-        return min((key for key, each in self.labels.items() if not each.possible), default="")
+        return min((key for key, values in self.labels.items() if not values.possible), default="")
 
 
 NO_REQUIREMENTS: Final = Requirements({})
 
 
-def read_requirements(found: object, field: str, given: Mapping[str, str]) -> Requirements:
+def read_requirements(content: object, field: str, given: Mapping[str, str]) -> Requirements:
     """Parse a list of ``{key, operator, values}``.
 
     The labels ``given`` to the pool's nodes are requirements too.
@@ -207,10 +207,10 @@ def read_requirements(found: object, field: str, given: Mapping[str, str]) -> Re
         several.setdefault(DEPRECATED_KEYS.get(label, label), []).append(label_values)
     unreadable: set[str | None] = set()
     problems: list[str] = []
-    if problem := _unbounded(found):
+    if problem := _unbounded(content):
         unreadable.add(None)
         problems.append(f"{field} {problem}")
-    items: list[Any] = found if isinstance(found, list) and not problem else []
+    items: list[Any] = content if isinstance(content, list) and not problem else []
     for index, item in enumerate(items):
         written = item.get("key") if isinstance(item, dict) else None
         key = DEPRECATED_KEYS.get(written, written) if isinstance(written, str) else None
@@ -222,18 +222,18 @@ def read_requirements(found: object, field: str, given: Mapping[str, str]) -> Re
         else:
             unreadable.add(key)
             problems.append(f"{field}[{index}] {values}")
-    labels = {key: LabelValues.all_of(each) for key, each in several.items()}
+    labels = {key: LabelValues.all_of(parts) for key, parts in several.items()}
     return Requirements(labels, frozenset(unreadable), tuple(problems))
 
 
-def _unbounded(found: object) -> str:
+def _unbounded(content: object) -> str:
     """Return why this can't be read as a list of requirements. Return an empty string if it can."""
-    if not isinstance(found, list):
-        return "is missing" if found is None else f"is {placeholder_before(found)}not a list"
-    if len(found) > POOL_ITEMS:
-        return f"has {len(found):,} items, more than the {POOL_ITEMS:,} that are read"
-    lists = (each.get("values") for each in found if isinstance(each, dict))
-    count = sum(len(each) for each in lists if isinstance(each, list))
+    if not isinstance(content, list):
+        return "is missing" if content is None else f"is {placeholder_before(content)}not a list"
+    if len(content) > POOL_ITEMS:
+        return f"has {len(content):,} items, more than the {POOL_ITEMS:,} that are read"
+    lists = (item.get("values") for item in content if isinstance(item, dict))
+    count = sum(len(values) for values in lists if isinstance(values, list))
     return f"has {count:,} values, more than the {_VALUES:,} that are read" if count > _VALUES else ""
 
 
@@ -244,7 +244,7 @@ def _values_of(operator: object, values: object) -> LabelValues | str:
     if not isinstance(operator, str) or operator not in OPERATORS:
         named = f"operator {operator[:_SHOWN]!r}" if isinstance(operator, str) else "an operator that is not text"
         return f"has {named}, not one of {', '.join(OPERATORS)}"
-    if not isinstance(values, list | tuple) or not values or not all(isinstance(each, str) for each in values):
+    if not isinstance(values, list | tuple) or not values or not all(isinstance(value, str) for value in values):
         return f"has operator {operator}, and no list of strings as values; write numbers and booleans in quotes"
     if operator in _LISTING:
         return _of_list(values) if operator == "In" else LabelValues(excluded=frozenset(values))

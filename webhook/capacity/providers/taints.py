@@ -67,20 +67,20 @@ def platform_of(taint: Taint) -> tuple[str, str] | None:
 
 
 def read_taints(
-    found: object, field: str, effects: Mapping[str, str], *, texts: bool
+    content: object, field: str, effects: Mapping[str, str], *, texts: bool
 ) -> tuple[tuple[Taint, ...], tuple[str, ...]]:
     """Return the taints in a list, and the problems with those that can't be read.
 
     With ``texts`` a taint may be written ``key=value:Effect``, and the list may be a map of key to ``value:Effect``.
     ``effects`` translates the provider's names of effects.
     """
-    if texts and isinstance(found, dict):
-        found = [f"{key}={written}" for key, written in found.items()]
-    if not isinstance(found, list):
-        return (), (f"{field} is {placeholder_before(found)}not a list",)
-    read = [(_taint(item, effects, texts=texts), index) for index, item in enumerate(found)]
-    taints = tuple(each for each, _ in read if isinstance(each, Taint))
-    return taints, tuple(f"{field}[{index}] {each}" for each, index in read if isinstance(each, str))
+    if texts and isinstance(content, dict):
+        content = [f"{key}={written}" for key, written in content.items()]
+    if not isinstance(content, list):
+        return (), (f"{field} is {placeholder_before(content)}not a list",)
+    read = [(_taint(item, effects, texts=texts), index) for index, item in enumerate(content)]
+    taints = tuple(taint for taint, _ in read if isinstance(taint, Taint))
+    return taints, tuple(f"{field}[{index}] {problem}" for problem, index in read if isinstance(problem, str))
 
 
 def _taint(item: Any, effects: Mapping[str, str], *, texts: bool) -> Taint | str:
