@@ -146,8 +146,8 @@ def _matches(text: str, pattern: str) -> bool:
 
 
 def _find(text: str, pattern: str) -> str:
-    found = pattern_of(pattern).search(text)
-    return found[0] if found is not None else ""
+    match = pattern_of(pattern).search(text)
+    return match[0] if match is not None else ""
 
 
 def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
@@ -157,10 +157,10 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
 def _matched(text: str, pattern: str) -> Iterator[str]:
     """Yield all matches as Go does, without an empty one right after another."""
     end = -1
-    for found in pattern_of(pattern).finditer(text):
-        if found.end() > end:
-            yield found[0]
-        end = found.end()
+    for match in pattern_of(pattern).finditer(text):
+        if match.end() > end:
+            yield match[0]
+        end = match.end()
 
 
 # Lists

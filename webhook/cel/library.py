@@ -81,8 +81,8 @@ VARIABLES: Final = {
     "request.userInfo": cel.Type.DYN,
     "request.operation": cel.Type.STRING,
     "request.dryRun": cel.Type.BOOL,
-    **dict.fromkeys((f"request.kind.{each}" for each in ("group", "version", "kind")), cel.Type.STRING),
-    **dict.fromkeys((f"request.resource.{each}" for each in ("group", "version", "resource")), cel.Type.STRING),
+    **dict.fromkeys((f"request.kind.{name}" for name in ("group", "version", "kind")), cel.Type.STRING),
+    **dict.fromkeys((f"request.resource.{name}" for name in ("group", "version", "resource")), cel.Type.STRING),
     "namespaceObject": cel.Type.DYN,
     "namespaceObject.metadata.name": cel.Type.STRING,
     "pools": cel.Type.LIST,
@@ -168,7 +168,7 @@ def _declared() -> list[cel.FunctionDecl]:
         overload = cel.Overload(
             f"{function.name}_{number}",
             return_type=_TYPES[function.result],
-            parameters=[_TYPES[each] for each in function.parameters],
+            parameters=[_TYPES[parameter] for parameter in function.parameters],
             is_member=function.member,
             impl=function.call,
         )
@@ -179,7 +179,7 @@ def _declared() -> list[cel.FunctionDecl]:
             for one, other in product(_ORDERED, repeat=2)
             if one == other or {one, other} <= set(_NUMBERS)
         ]
-    return [cel.FunctionDecl(name, each) for name, each in overloads.items()]
+    return [cel.FunctionDecl(name, variants) for name, variants in overloads.items()]
 
 
 class Language:
@@ -224,8 +224,8 @@ class Language:
         try:  # without values, to find functions that the library does not implement
             compiled.evaluate(self._nothing)
         except EvaluationError as error:
-            if (found := _NO_IMPLEMENTATION.search(str(error))) is not None:
-                name = _HALF_THERE.get(found[1], f"no {found[1]}()")
+            if (match := _NO_IMPLEMENTATION.search(str(error))) is not None:
+                name = _HALF_THERE.get(match[1], f"no {match[1]}()")
                 raise ExpressionError(f"{name} is there") from None
         return compiled
 

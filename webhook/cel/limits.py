@@ -48,8 +48,8 @@ _CONVERTED: Final = 4  # as many times as reading: to convert a value for a func
 _PATTERN_AT_MOST: Final = 1000
 _PATTERNS: Final = {"Matches": "matches", "find": "find", "findAll": "findAll"}
 _IN_PYTHON: Final = {
-    each.name: _CALL_OF_ADDRESS if {ADDRESS, NETWORK, URL} & {*each.parameters, each.result} else _CALL
-    for each in FUNCTIONS
+    function.name: _CALL_OF_ADDRESS if {ADDRESS, NETWORK, URL} & {*function.parameters, function.result} else _CALL
+    for function in FUNCTIONS
 }
 _LOGIC: Final = frozenset({"_&&_", "_||_", "!_", "@not_strictly_false", "optional.none", "hasValue", "type"})
 _COMPARING: Final = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "startsWith", "endsWith"})
@@ -60,7 +60,7 @@ _SEEKING: Final = frozenset({"contains", "indexOf", "lastIndexOf", "split", "rep
 _SPLITTING: Final = frozenset({"split", "findAll", "getQuery"})
 _PLAIN: Final = _COMPARING.union(
     ("@in", "size", "contains", "indexOf", "lastIndexOf", "int", "uint", "double", "bool"),
-    (each.name for each in FUNCTIONS if each.result in {"bool", "int", "double"}),
+    (function.name for function in FUNCTIONS if function.result in {"bool", "int", "double"}),
 )
 """Functions whose result is a number or a Boolean."""
 _SCALAR_BYTES: Final = 64
@@ -173,8 +173,8 @@ class _Estimate:
         """Return the value of a node that is evaluated so many times, with these values bound to names."""
         self.nanoseconds += times * _STEP
         match node:
-            case Const(value):
-                return _scalar(times, len(value.encode()) if isinstance(value, str) else 0)
+            case Const(literal):
+                return _scalar(times, len(literal.encode()) if isinstance(literal, str) else 0)
             case Ident(name):
                 return names[name] if name in names else self._at(tuple(name.split(".")), times, times)
             case Select(operand, field, test=test):
@@ -186,10 +186,10 @@ class _Estimate:
                 self.nanoseconds += times * len(parts) * _PART
                 made = [self.of(part, names, times) for part in parts]
                 return _Value(
-                    VALUE_NS + sum(each.one for each in made),
-                    VALUE_NS * times + sum(each.all for each in made),
+                    VALUE_NS + sum(value.one for value in made),
+                    VALUE_NS * times + sum(value.all for value in made),
                     len(parts) / (2 if pairs else 1),
-                    max(each.one for each in made),
+                    max(value.one for value in made),
                 )
             case Loop():
                 return self._loop(node, names, times)
@@ -213,14 +213,14 @@ class _Estimate:
 
     def _together(self, values: Sequence[_Value]) -> _Value:
         """Return a value that is as large as all of these, or as any of them."""
-        there = [each for each in values if each.one]
-        if len(there) == 1:
-            return there[0]
+        present = [value for value in values if value.one]
+        if len(present) == 1:
+            return present[0]
         return _Value(
-            sum(each.one for each in there),
-            sum(each.all for each in there),
-            sum(each.items for each in there),
-            max((self._below(each, None, 1).one for each in there), default=0),
+            sum(value.one for value in present),
+            sum(value.all for value in present),
+            sum(value.items for value in present),
+            max((self._below(value, None, 1).one for value in present), default=0),
         )
 
     def _loop(self, loop: Loop, names: Mapping[str, _Value], times: float) -> _Value:
@@ -269,8 +269,8 @@ class _Estimate:
             return self._below(args[0], _literal(call.args[-1]), times)
         if function in _SAME:
             return self._together(args[-2:])
-        if function == "_+_" and not all(each.one for each in args):  # an item is added to what a loop makes
-            self.nanoseconds += times * _COPIED_ITEM * sum(each.number for each in args)
+        if function == "_+_" and not all(value.one for value in args):  # an item is added to what a loop makes
+            self.nanoseconds += times * _COPIED_ITEM * sum(value.number for value in args)
             return self._together(args)
         self.nanoseconds += self._read(function, args, times)
         return _scalar(times) if function in _PLAIN else self._result(call, args, times)
@@ -279,13 +279,13 @@ class _Estimate:
         """Return the nanoseconds of a function: most read all their arguments once."""
         first, last = args[0], args[-1]
         if function in _COMPARING:  # they stop where the shorter of the two ends
-            return min(each.all for each in args)
+            return min(value.all for value in args)
         if function == "@in":
             return last.all
         if function == "size":
             return first.all / 3
         called = _IN_PYTHON.get(function, 0)
-        read = times * called + sum(each.all for each in args) * (_CONVERTED if called else 1)
+        read = times * called + sum(value.all for value in args) * (_CONVERTED if called else 1)
         if function in _SETS:
             read += first.number * last.all
         if function in _SEEKING:
@@ -302,10 +302,10 @@ class _Estimate:
                 item = one if name == "getQuery" else first.one
                 return _Value(one, first.all + pieces * VALUE_NS, first.bytes + 1, item)
             case "join":
-                made = _scalar(times, first.bytes + sum(first.number * each.bytes for each in args[1:]))
+                made = _scalar(times, first.bytes + sum(first.number * value.bytes for value in args[1:]))
             case "replace":
-                found = len(_literal(call.args[1]) or "")
-                made = _scalar(times, first.bytes * (1 + args[2].bytes / max(found, 1)) + args[2].bytes)
+                sought = len(_literal(call.args[1]) or "")
+                made = _scalar(times, first.bytes * (1 + args[2].bytes / max(sought, 1)) + args[2].bytes)
             case "string":
                 made = _scalar(times, first.bytes + _SCALAR_BYTES)
             case name:

@@ -41,14 +41,14 @@ def refused(text: str, expression: str, lines_before: int, functions: Collection
     if _TOO_DEEP.search(text):
         deep = "it is nested too deeply, where fields of fields and each variable that it reads count too: split it"
         return ExpressionError(deep)
-    mistakes = [(int(each[1]) - lines_before, int(each[2]), each[3]) for each in _ERROR.finditer(text)]
+    mistakes = [(int(match[1]) - lines_before, int(match[2]), match[3]) for match in _ERROR.finditer(text)]
     if not mistakes:
         return ExpressionError(_STATUS.sub("", text))
     # Of `list.al(x, ...)` it names `x` before `al`, without which `x` would be known.
-    undeclared = [each for each in mistakes if _UNDECLARED.search(each[2])]
+    undeclared = [mistake for mistake in mistakes if _UNDECLARED.search(mistake[2])]
     line, column, problem = min(undeclared, default=mistakes[0])
-    if found := _UNDECLARED.search(problem):
-        return _unknown(found[1], expression, functions)
+    if match := _UNDECLARED.search(problem):
+        return _unknown(match[1], expression, functions)
     there = "".join(expression.split("\n")[max(line - 1, 0) : line])[max(column - 1, 0) :].strip()
     problem = problem.partition(" expecting ")[0] + (f", at `{there[:_SHOWN]}`" if there else "")
     for theirs, ours in _CALLED:
@@ -60,8 +60,8 @@ def _unknown(name: str, expression: str, functions: Collection[str]) -> Expressi
     """Return the error for an unknown name."""
     if name not in functions:
         return ExpressionError(f"there is no `{name}`", name)
-    if found := re.search(rf"(?<![\w.]){name}\.\w+", expression):
-        return ExpressionError(f"there is no `{found[0]}`")
+    if match := re.search(rf"(?<![\w.]){name}\.\w+", expression):
+        return ExpressionError(f"there is no `{match[0]}`")
     return ExpressionError(f"`{name}` does not take what it is given here")
 
 
@@ -97,12 +97,12 @@ _MESSAGES: Final = tuple(
 def failed(text: str) -> EvaluationError:
     """Return the error for a message of the library."""
     text = _STATUS.sub("", text)
-    if (found := _NOT_CONVERTED.fullmatch(text)) is not None:
-        if found[2] == type(NOT_KNOWN).__name__:
-            return EvaluationError(f"{found[1]} is not known", unknown=found[1])
-        if found[2] == type(HAS_NUL).__name__:
-            return EvaluationError(f"{found[1]} has a NUL character in it, and can't be judged")
-    said = next((found.expand(ours) for theirs, ours in _MESSAGES if (found := theirs.fullmatch(text))), text)
+    if (match := _NOT_CONVERTED.fullmatch(text)) is not None:
+        if match[2] == type(NOT_KNOWN).__name__:
+            return EvaluationError(f"{match[1]} is not known", unknown=match[1])
+        if match[2] == type(HAS_NUL).__name__:
+            return EvaluationError(f"{match[1]} has a NUL character in it, and can't be judged")
+    said = next((match.expand(ours) for theirs, ours in _MESSAGES if (match := theirs.fullmatch(text))), text)
     if said.startswith(_NO_KEY):
         return EvaluationError(said, hint=_ABSENT)
     for name, shown in (*_CALLED, ("int64", "int"), ("null_type", "null"), ("*opaque*", "optional")):

@@ -110,5 +110,5 @@ def _below(path: ReadPath, step: str | None) -> ReadPath:
 
 def shown_path(path: ReadPath) -> str:
     """Return a path for people, as ``pools[].labels['a/b']``."""
-    steps = ("[]" if each is None else f".{each}" if _NAME.fullmatch(each) else f"[{each!r}]" for each in path)
+    steps = ("[]" if step is None else f".{step}" if _NAME.fullmatch(step) else f"[{step!r}]" for step in path)
     return "".join(steps).removeprefix(".")

@@ -54,22 +54,22 @@ class Measured:
     def at(self, path: ReadPath) -> ReadCost:
         """Return the cost to read what stands at a path."""
         if path not in self._read_costs:
-            found = self._found(path)
-            every = _cost(found)
-            one = max(map(_cost, found), default=VALUE_NS) if len(found) <= _MEASURED_AT_MOST else every
-            length = max((len(each) for each in found if isinstance(each, str | list | dict)), default=0)
-            self._read_costs[path] = ReadCost(*map(_rounded_up, (one, every, length, len(found))))
+            items = self._items_at(path)
+            every = _cost(items)
+            one = max(map(_cost, items), default=VALUE_NS) if len(items) <= _MEASURED_AT_MOST else every
+            length = max((len(item) for item in items if isinstance(item, str | list | dict)), default=0)
+            self._read_costs[path] = ReadCost(*map(_rounded_up, (one, every, length, len(items))))
         return self._read_costs[path]
 
-    def _found(self, path: ReadPath) -> list[Any]:
-        found: list[Any] = [self._values]
+    def _items_at(self, path: ReadPath) -> list[Any]:
+        items: list[Any] = [self._values]
         for step in path:
             if step is None:
-                maps = chain.from_iterable((each, each.values()) for each in found if isinstance(each, dict))
-                found = list(chain.from_iterable((*maps, *(each for each in found if isinstance(each, list)))))
+                maps = chain.from_iterable((item, item.values()) for item in items if isinstance(item, dict))
+                items = list(chain.from_iterable((*maps, *(item for item in items if isinstance(item, list)))))
             else:
-                found = [each[step] for each in found if isinstance(each, dict) and step in each]
-        return found
+                items = [item[step] for item in items if isinstance(item, dict) and step in item]
+        return items
 
 
 def _counted(value: object) -> tuple[int, int]:

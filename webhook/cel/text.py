@@ -58,34 +58,34 @@ class Text:
         self._end = 0
         self.text = _WORDS.sub(self._word, expression)
 
-    def _word(self, found: re.Match[str]) -> str:
-        is_field, self._end = _is_field(found, self._end), found.end()
-        if ours := found["ours"]:
+    def _word(self, match: re.Match[str]) -> str:
+        is_field, self._end = _is_field(match, self._end), match.end()
+        if ours := match["ours"]:
             if ours[0].isupper():
                 raise ExpressionError(f"there is no `{ours}`", ours)
             return ours.capitalize()
         if is_field:
-            return found[0]
-        if tested := found["tested"]:
+            return match[0]
+        if tested := match["tested"]:
             self.variables[tested] = None
             return f"([{bound_name(tested)}] != [])"
-        if variable := found["variable"]:
+        if variable := match["variable"]:
             self.variables[variable] = None
-            return bound_name(variable) + found["dot"].replace(".", "", 1)
-        if root := found["root"]:
+            return bound_name(variable) + match["dot"].replace(".", "", 1)
+        if root := match["root"]:
             self.words.add(root)
             self.bound[_OR_EMPTY[root]] = f"{root} == null ? {{}} : {root}"
-            return (found["has"] or "") + _OR_EMPTY[root]
-        if word := found["word"]:
+            return (match["has"] or "") + _OR_EMPTY[root]
+        if word := match["word"]:
             if (problem := _misused(word)) is not None:
                 raise ExpressionError(problem)
             self.words.add(word)
-        return found[0]
+        return match[0]
 
 
-def _is_field(found: re.Match[str], end: int) -> bool:
+def _is_field(match: re.Match[str], end: int) -> bool:
     """Return whether a word comes after a dot. Words, strings and comments before it end at ``end``."""
-    return found.string[end : found.start()].rstrip().removesuffix("?").rstrip().endswith(".")
+    return match.string[end : match.start()].rstrip().removesuffix("?").rstrip().endswith(".")
 
 
 def _misused(word: str) -> str | None:
@@ -110,7 +110,7 @@ def shown_name(name: str) -> str:
 
 def without_strings(expression: str) -> str:
     """Return an expression without its strings and comments."""
-    return _WORDS.sub(lambda word: "" if word["skip"] else word[0], expression)
+    return _WORDS.sub(lambda match: "" if match["skip"] else match[0], expression)
 
 
 def substituted(expression: str, names: Mapping[str, str]) -> str:
@@ -121,17 +121,17 @@ def substituted(expression: str, names: Mapping[str, str]) -> str:
     """
     end = 0
 
-    def word(found: re.Match[str]) -> str:
+    def word(match: re.Match[str]) -> str:
         nonlocal end
-        is_field, end = _is_field(found, end), found.end()
+        is_field, end = _is_field(match, end), match.end()
         if is_field:
-            return found[0]
-        if (found["skip"] or "").startswith("//"):
+            return match[0]
+        if (match["skip"] or "").startswith("//"):
             return ""
-        if found["variable"]:
-            return names.get(f"variables.{found['variable']}", found[0])
-        if found["root"]:
-            return (found["has"] or "") + names.get(found["root"], found["root"])
-        return names.get(found["word"] or "", found[0])
+        if match["variable"]:
+            return names.get(f"variables.{match['variable']}", match[0])
+        if match["root"]:
+            return (match["has"] or "") + names.get(match["root"], match["root"])
+        return names.get(match["word"] or "", match[0])
 
     return _WORDS.sub(word, expression)

@@ -101,7 +101,7 @@ def read_tree(serialised: bytes) -> ExprNode:
 
 def _nodes(names: Mapping[int, str], fields: _Fields, *numbers: int) -> tuple[ExprNode, ...]:
     """Read the nodes in these fields. ``names`` are the full names of variables, by the ids of their nodes."""
-    return tuple(_node(names, each) for number in numbers for each in fields.get(number, ()))
+    return tuple(_node(names, data) for number in numbers for data in fields.get(number, ()))
 
 
 def _node(names: Mapping[int, str], data: bytes) -> ExprNode:  # noqa: PLR0911 - one for each kind
@@ -121,7 +121,7 @@ def _node(names: Mapping[int, str], data: bytes) -> ExprNode:  # noqa: PLR0911 -
     if kind == _LIST:
         return Make(_nodes(names, body, 1))
     if kind == _STRUCT:
-        entries = (_fields(each) for each in body.get(2, ()))
+        entries = (_fields(data) for data in body.get(2, ()))
         return Make(tuple(node for entry in entries for node in _nodes(names, entry, 3, 4)), pairs=True)
     variables = tuple(filter(None, (_text(body, 1), _text(body, 8))))
     span, start, condition, step, result = _nodes(names, body, 2, 4, 5, 6, 7)
@@ -160,8 +160,8 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _bytes(fields: _Fields, number: int) -> bytes:
-    found: bytes = fields.get(number, (b"",))[0]
-    return found
+    content: bytes = fields.get(number, (b"",))[0]
+    return content
 
 
 def _text(fields: _Fields, number: int) -> str:

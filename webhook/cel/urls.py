@@ -38,10 +38,10 @@ class Url(NamedTuple):
 
 def parse_url(text: str) -> Url:
     """Parse an absolute URI or an absolute path. Raise ValueError if it is neither."""
-    found = _URI.fullmatch(text) or _PATH.fullmatch(text)
-    if found is None or not text or _CONTROL.search(text) or _NO_ESCAPE.search(text.partition("?")[0]):
+    match = _URI.fullmatch(text) or _PATH.fullmatch(text)
+    if match is None or not text or _CONTROL.search(text) or _NO_ESCAPE.search(text.partition("?")[0]):
         raise ValueError(f"{text[:80]!r} is no URL")
-    scheme, user, authority, path, query = (part or "" for part in found.groups())
+    scheme, user, authority, path, query = (part or "" for part in match.groups())
     host = _HOST.fullmatch(authority)
     if host is None or not _USER.fullmatch(user) or not (scheme or text.startswith("/") or text == "*"):
         raise ValueError(f"{text[:80]!r} is no URL: neither an absolute URI nor an absolute path")
@@ -50,7 +50,7 @@ def parse_url(text: str) -> Url:
 
 
 def _unescaped(text: str) -> str:
-    octets = re.sub(rb"%([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), text.encode())
+    octets = re.sub(rb"%([0-9A-Fa-f]{2})", lambda match: bytes([int(match[1], 16)]), text.encode())
     return octets.decode(errors="replace")
 
 

@@ -97,7 +97,7 @@ def _span(span: Span, y: int, axis: TimeAxis, before: str) -> Iterator[str]:
         gap = f"{end - 14},{y} {end - 10},{y} {end - 16},{y + _BAR} {end - 20},{y + _BAR}"
         yield f'<polygon class="bg cut" points="{gap}"/>\n'
         labels.insert(0, f"{labels[0]}, up to {clock(span.end)}")
-    label = next((each for each in labels if len(each) < room), "")
+    label = next((label for label in labels if len(label) < room), "")
     if label and span.name != "running":
         yield text((begin + end) / 2, y + 15, label, "" if before else "on", anchor="middle")
 

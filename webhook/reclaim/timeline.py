@@ -212,7 +212,7 @@ def timeline_of(
 
 def ticks(end: int) -> range:
     """Return the times to mark on an axis up to ``end``: round ones, and not too many."""
-    step = next((each for each in _TICKS if end / each <= _TICKS_AT_MOST), end)
+    step = next((step for step in _TICKS if end / step <= _TICKS_AT_MOST), end)
     return range(0, end + 1, step)
 
 
@@ -239,16 +239,16 @@ class _Stop(msgspec.Struct, frozen=True):
 
 def _stops(pod: Pod) -> list[_Stop]:
     """Group the containers by when they get which signal. Sidecars stop after them, in the same grace period."""
-    found: dict[tuple[bool, int, str], _Stop] = {}
+    groups: dict[tuple[bool, int, str], _Stop] = {}
     for index, container in enumerate(pod.spec.containers):
         lifecycle = container.lifecycle
         hook = lifecycle.preStop if lifecycle is not None else None
         delay, exact = time_of(hook) if hook is not None else HookTime(0, exact=True)
         signal = (lifecycle.stopSignal if lifecycle is not None else None) or _TERM
-        stop = found.get((not exact, delay, signal), _Stop(delay, exact, (), "", signal))
+        stop = groups.get((not exact, delay, signal), _Stop(delay, exact, (), "", signal))
         field = stop.field or (f"containers[{index}].lifecycle.preStop" if hook else "")
-        found[not exact, delay, signal] = replace(stop, names=(*stop.names, container.name), field=field)
-    return [stop for _, stop in sorted(found.items(), key=itemgetter(0))]
+        groups[not exact, delay, signal] = replace(stop, names=(*stop.names, container.name), field=field)
+    return [stop for _, stop in sorted(groups.items(), key=itemgetter(0))]
 
 
 def _spans(stop: _Stop, grace: int, drain: int, window: int) -> tuple[Span, ...]:
@@ -318,7 +318,7 @@ class NoTimeline(msgspec.Struct, frozen=True):
 def reclaims(trace: PhaseDecisions, bundle: Bundle, view: ClusterView) -> Iterator[ReclaimTimeline | NoTimeline]:
     """Yield the timeline of each Pod that the request makes, or why there is none."""
     budgets = GraceBudgets(bundle.providers)
-    policies = [each.spec for each in bundle.documents if isinstance(each.spec, TargetingSpec)]
+    policies = [document.spec for document in bundle.documents if isinstance(document.spec, TargetingSpec)]
     specs = [spec for spec in policies if spec.enforcement is not Enforcement.OFF]
     # Where policies differ in it, they don't say which provider this cluster has.
     rivals = any(policy.standing.rivals for policy in bundle.policies)
@@ -352,7 +352,7 @@ def _pods(trace: PhaseDecisions, bundle: Bundle) -> Iterator[tuple[str, Pod, Pod
     both = (list(workload.templates(decode_object(raw))) for raw in (trace.before, request.object))
     for templates in zip(*both, strict=True):
         try:
-            written, injected = (pod_of(each, workload, request) for each in templates)
+            written, injected = (pod_of(template, workload, request) for template in templates)
         except MalformedObjectError:
             continue  # the engine reports it
         yield field_path(templates[0].path), written, injected
