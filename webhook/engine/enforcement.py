@@ -254,9 +254,9 @@ def _fix(violation: Violation, subject: Subject) -> str:
     lead, value, path = violation.fix, violation.yaml, subject.path
     if not value:
         return f"{lead}:\n{_yaml(violation.other)}" if violation.other else lead
-    if isinstance(subject.found, LaidOutPod):
+    if isinstance(subject.pod_template, LaidOutPod):
         ((root, value),) = value.items()
-        path = subject.found.root(root)
+        path = subject.pod_template.root(root)
     if not all(map(_is_plain, path)):
         return f"{lead} (at {field_path(path)}):\n{_yaml(value)}"
     for step in reversed(path):

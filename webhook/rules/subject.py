@@ -36,7 +36,7 @@ class Subject:
         operation: CREATE for every pod template.
         template: it is a pod template, shown as the Pod that it will become.
         path: the path of the pod template in the object; empty for an object.
-        found: the pod template, if it is one.
+        pod_template: the pod template, if it is one.
         unchanged: the request does not change the pod template, but makes fewer Pods of it.
         labels_only: the object is too large, and only its labels are shown.
         memo: a cache that all rules share for this subject.
@@ -47,7 +47,7 @@ class Subject:
     unchanged = False
     labels_only = False
     path: tuple[str | int, ...] = ()
-    found: FoundTemplate | None = None
+    pod_template: FoundTemplate | None = None
     _whole: Subject | None = None  # not itself: the body would wait for the garbage collector
 
     def __init__(self, request: Request, trace: Trace, at_most: int = DECODED_AT_MOST) -> None:
@@ -60,7 +60,7 @@ class Subject:
         self.changes: list[Operation] = []
 
     @classmethod
-    def of_template(cls, whole: Subject, pod: Pod, old_pod: Pod | None, found: FoundTemplate) -> Subject:
+    def of_template(cls, whole: Subject, pod: Pod, old_pod: Pod | None, pod_template: FoundTemplate) -> Subject:
         """Return the subject for the Pod that a template of ``whole`` will become."""
         subject = cls(whole.request, whole.trace)
         subject.object, subject.old_object = whole.object, whole.old_object
@@ -68,8 +68,8 @@ class Subject:
         subject._whole = whole
         subject.operation = "CREATE"
         subject.template = True
-        subject.path = found.path
-        subject.found = found
+        subject.path = pod_template.path
+        subject.pod_template = pod_template
         return subject
 
     def with_labels_only(self) -> Subject:
@@ -139,9 +139,9 @@ class Subject:
     @property
     def shown(self) -> dict[str, Any] | None:
         """Return the object, or the template as a Pod with its defaults and all injected changes, as plain JSON."""
-        if self.found is None:
+        if self.pod_template is None:
             return self.object
-        value = msgspec.to_builtins(self.found.value)  # a copy: the object is shown to others, too
+        value = msgspec.to_builtins(self.pod_template.value)  # a copy: the object is shown to others, too
         metadata = self.pod.metadata
         owners = msgspec.to_builtins(metadata.ownerReferences)
         own = {"namespace": metadata.namespace, "ownerReferences": owners}
@@ -156,7 +156,7 @@ class Subject:
 
     def field(self, text: str) -> str:
         """Return the field path in the object of the request of a field path in the subject."""
-        return text if self.found is None else self.found.field(text)
+        return text if self.pod_template is None else self.pod_template.field(text)
 
     def labels(self) -> Iterator[Mapping[str, str]]:
         """Yield the labels of the object and of the old object for object selectors; none on CONNECT."""

@@ -30,7 +30,7 @@ def claims(
     metadata, before = (mapping(value, "metadata") for value in (subject.object, subject.old_object))
     labels, old_labels = mapping(metadata, "labels"), mapping(before, "labels")
     name = metadata.get("name") or f"{metadata.get('generateName', '')}{_GENERATED}"
-    playing = in_play(view, providers)
+    providers_in_play = in_play(view, providers)
     for provider in providers.values():
         owned: list[tuple[str, str]] = []
         if subject.operation == "CREATE":
@@ -42,7 +42,7 @@ def claims(
             if labels.get(label.key) == label.value != old_labels.get(label.key) and label.key not in told
         )
         for what, field in owned:
-            if provider.name in playing:
+            if provider.name in providers_in_play:
                 yield Violation(
                     id="provider-namespace",
                     reason=f"{what} is reserved for namespaces of {provider.title}",

@@ -156,8 +156,8 @@ class SpotPlacement(msgspec.Struct, frozen=True):
         """Return the plan for a Pod of a workload with an on-demand floor, unless it is assigned to spot."""
         pod = subject.pod
         subject.trace.say("on-demand floor: %s", case.assignment)
-        playing = in_play(view, self.targeting.providers).union(self.targeting.provider)
-        names = playing or {provider.name for provider in target.providers}
+        providers_in_play = in_play(view, self.targeting.providers).union(self.targeting.provider)
+        names = providers_in_play or {provider.name for provider in target.providers}
         avoided = excluding_spot(supply, names) if "node-selector" not in kept_fields(pod) else ()
         preferred, required = case.assignment is FloorAssignment.PREFERRED, case.assignment is FloorAssignment.ON_DEMAND
         return PlacementPlan(
@@ -225,7 +225,7 @@ def _missing_tolerations(subject: Subject, target: Target) -> tuple[Toleration, 
 def _excluded(pod: Pod, target: Target) -> tuple[Requirement, ...]:
     """Return what keeps a Pod that only prefers spot off spot nodes of another platform, which its tolerations open."""
     names: dict[str, list[str]] = {}
-    for nodes in (each.nodes for each in target.rejected if opens(target.tolerations, pod, each)):
+    for nodes in (rejected.nodes for rejected in target.rejected if opens(target.tolerations, pod, rejected)):
         key = nodes.provider.pool_name_label
         if (name := nodes.labels.get(key)) is not None:
             names.setdefault(key, []).append(name)
