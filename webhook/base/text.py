@@ -1,9 +1,12 @@
-"""Make users' text safe to show, and parse durations."""
+"""Make users' text safe to show, shorten lists, and parse durations."""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _SECONDS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(h|ms|m|s|us|µs|ns)")
@@ -20,6 +23,13 @@ def printable(text: str, keep: str = "") -> str:
     if (text.replace(keep, "") if keep else text).isprintable():
         return text
     return "".join(char if char in keep or char.isprintable() else " " for char in text)
+
+
+def listed(texts: Iterable[str], at_most: int = 5, separator: str = ", ", rest: str = " and ") -> str:
+    """Return the first few texts, and after ``rest`` the number of the others, as a phrase for a terminal."""
+    items = list(texts)
+    more = len(items) - at_most
+    return separator.join(items[:at_most]) + (f"{rest}{more} more" if more > 0 else "")
 
 
 def go_duration(text: str) -> float | None:

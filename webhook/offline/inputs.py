@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from webhook.base.globs import Globs
 from webhook.base.terminal import complain, counted
+from webhook.base.text import listed
 from webhook.model.decision import ENGINE, Finding, Outcome
 from webhook.offline.judge import written_identity
 from webhook.offline.manifests.files import Ignored, find_manifest_files
@@ -194,10 +195,6 @@ def read_objects(sources: Iterable[ManifestFile]) -> Manifests:
     return replace(manifests, objects=objects, skipped=manifests.skipped + len(manifests.objects) - len(objects))
 
 
-_LISTED: Final = 5
-"""Places and clusters that a finding names; it counts the rest."""
-
-
 def duplicated(pools: Iterable[Manifest], judged: Iterable[Manifest]) -> tuple[Identity, str, Finding] | None:
     """Return the finding about node pools that are at several places, with the first of ``judged`` and its place."""
     places: defaultdict[Identity, dict[str, Manifest]] = defaultdict(dict)
@@ -211,24 +208,18 @@ def duplicated(pools: Iterable[Manifest], judged: Iterable[Manifest]) -> tuple[I
     elsewhere = [place for place in repeated[0] if place != own_place]
     more = f", and {counted(len(repeated) - 1, 'other node pool')} too" if len(repeated) > 1 else ""
     clusters = max((sorted({dirname(pool.file) or "." for pool in group.values()}) for group in repeated), key=len)
-    several = f"{len(clusters)} clusters in this tree: {_listed(clusters)}"
+    several = f"{len(clusters)} clusters in this tree: {listed(clusters, rest=', ')}"
     finding = Finding(
         policy=ENGINE,
         id="object/duplicate",
         outcome=Outcome.WARN,
         reason=several if len(clusters) > 1 else f"{name} is in the files more than once",
         field="metadata.name",
-        detail=f"{name} is at {_listed(elsewhere)} too{more}. All files are judged as one cluster: the "
+        detail=f"{name} is at {listed(elsewhere, rest=', ')} too{more}. All files are judged as one cluster: the "
         "last one counts for all others, and the pools of both count as each other's fallback.",
         fix="run `spotgate check` once for the folder of each cluster",
     )
     return written_identity(duplicates[0]), own_place, finding
-
-
-def _listed(texts: list[str]) -> str:
-    """Return the first of some texts, and the number of the others."""
-    rest = len(texts) - _LISTED
-    return ", ".join([*texts[:_LISTED], *([f"{rest} more"] if rest > 0 else [])])
 
 
 def place_of(manifest: Manifest) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from webhook.base.exits import CannotJudgeError
+from webhook.base.text import listed
 from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL, provider_of
 from webhook.kube.quantity import amount_of
@@ -87,9 +88,8 @@ def read_node(value: JSON, pools: Sequence[Pool], providers: Mapping[str, Provid
 
 def absent(flag: str, what: str, name: str, there: Sequence[str]) -> CannotJudgeError:
     """Return the error for a name that no Node has; ``there`` has the names that Nodes have."""
-    more = f" and {len(there) - _LISTED} more" if len(there) > _LISTED else ""
-    listed = f"{what}s: {', '.join(there[:_LISTED]) or 'none'}{more}"
-    return CannotJudgeError(f"spotgate rehearse: {flag}: no Node has this {what}{did_you_mean(name, there)}; {listed}")
+    names = f"{what}s: {listed(there, _LISTED) or 'none'}"
+    return CannotJudgeError(f"spotgate rehearse: {flag}: no Node has this {what}{did_you_mean(name, there)}; {names}")
 
 
 def running_node(value: JSON, allocatable: Mapping[str, Any]) -> JSON:

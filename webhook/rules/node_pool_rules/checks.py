@@ -15,13 +15,10 @@ from webhook.model.decision import Outcome, Violation
 from webhook.rules.node_pool_rules.message import on_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from webhook.model.decision import Trace
     from webhook.rules.node_pool_rules.spec import CheckSpec, FieldSpec
-
-_NAMED: Final = 4
-"""Names that a finding lists before it only counts the rest."""
 
 _SHOWN: Final = 60
 """Characters of a user's value that are repeated: a finding is read in a terminal."""
@@ -185,13 +182,6 @@ def _likeness(one: str, other: str) -> float:
 def same(one: object, other: object) -> bool:
     """Return whether both are the same JSON value; in Python, true equals 1."""
     return type(one) is type(other) and one == other
-
-
-def some(names: Sequence[str]) -> str:
-    """Return a list of a user's words: the first few by name, the rest as a number."""
-    rest = len(names) - _NAMED
-    said = ", ".join(on_one_line(name) for name in names[:_NAMED]) or "(none)"
-    return f"{said} and {rest} more" if rest > 0 else said
 
 
 def as_yaml(path: str, value: Any) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from webhook.base.text import listed
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.documents.model import filling_in, placeholder_in
 from webhook.model.decision import Violation
 from webhook.policy.errors import did_you_mean
-from webhook.rules.node_pool_rules.checks import as_yaml, some
+from webhook.rules.node_pool_rules.checks import as_yaml
+from webhook.rules.node_pool_rules.message import on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.query import Query
     from webhook.capacity.providers.reader import PoolReader
 
+_NAMED: Final = 4
+"""Names that a finding lists before it only counts the rest."""
 _KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
 _WILD: Final = frozenset("*?[")
 
@@ -132,12 +136,13 @@ def _unknown(
     reader: PoolReader, pool: Pool, what: str, names: list[str], *, where: str = "instanceTypes", meant: str = ""
 ) -> Violation:
     several = len(names) > 1
+    unknown = listed(map(on_one_line, names), _NAMED) or "(none)"
     field = reader.instance_type or reader.requirements
     right = "the names are correct, add them" if several else "the name is correct, add it"
     add = filling_in(names) or f"If {right} to the {where} of CapacityProvider {pool.provider}"
     return Violation(
         id="unknown-instance-type",
-        reason=f"unknown {what} {some(names)}: no list contains {'them' if several else 'it'}",
+        reason=f"unknown {what} {unknown}: no list contains {'them' if several else 'it'}",
         field=field.field if field is not None else "",
         detail="A spot pool of an unknown type needs an on-demand fallback, and an on-demand pool of one is none.",
         fix=" ".join(filter(None, (meant.removeprefix(", "), add))),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from webhook.base.text import listed
 from webhook.capacity.providers.joins import same_cluster
 from webhook.capacity.providers.manifest import on_demand_manifest
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
@@ -147,7 +148,7 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             and pool.identity != spot.identity
             and (why := self.fallbacks.why_not(spot, pool, need.require))
         ]
-        return [f"These pools don't count: {_some(said, '; ')}."] if said else []
+        return [f"These pools don't count: {listed(said, _LISTED, '; ', '; ')}."] if said else []
 
     def _example(self, spot: Pool, need: FallbackNeed) -> str:
         """Return a pool that the spot pool needs: as YAML, or in words if its reader does not say how to write it."""
@@ -250,13 +251,8 @@ def _named(need: FallbackNeed) -> str:
 
 
 def _names(pools: Iterable[Pool]) -> str:
-    return _some(sorted(map(str, pools)), ", ")
+    return listed(sorted(map(str, pools)), _LISTED, rest=", ")
 
 
 def _zones(pools: Iterable[Pool]) -> str:
     return ", ".join(sorted({zone for pool in pools for zone in pool.zones}))
-
-
-def _some(texts: Sequence[str], separator: str) -> str:
-    rest = len(texts) - _LISTED
-    return separator.join([*texts[:_LISTED], *([f"{rest} more"] if rest > 0 else [])])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from webhook.base.text import listed
 from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.placement.target import (
     CAPACITIES,
@@ -24,7 +25,7 @@ from webhook.policy.errors import did_you_mean
 from webhook.rules.protocol import NOT_MUTATED, pod_noun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from webhook.capacity.placement.supply import Supply
     from webhook.capacity.placement.target import Target
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 _LABEL: Final = f'metadata.labels["{CAPACITY_LABEL}"]'
 _ANNOTATION: Final = f'metadata.annotations["{NODE_POOL_ANNOTATION}"]'
-LISTED: Final = 5
-"""Pools that a finding names before it only counts the rest."""
 _LONGEST: Final = 63
 """Characters of an unknown value that a finding repeats: an annotation may have 256 KiB."""
 UNCHANGED: Final = "spotgate injected nothing."
@@ -233,10 +232,3 @@ def _demand(requirements: Sequence[Requirement]) -> str:
     labels = (node_label([[requirement]]) for requirement in requirements)
     texts = (": ".join(label) if label else describe(item) for label, item in zip(labels, requirements, strict=True))
     return f"`{', '.join(texts)}`"
-
-
-def listed(items: Iterable[str]) -> str:
-    """Return the first few items, and the number of the others, as a phrase."""
-    names = list(items)
-    more = len(names) - LISTED
-    return ", ".join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")

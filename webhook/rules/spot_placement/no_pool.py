@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from webhook.base.text import listed
 from webhook.capacity.placement.feasible import EXCLUDED, guarding_taint
 from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, own_field
 from webhook.capacity.providers.nodes import KIND as NODE_GROUP
@@ -14,13 +15,7 @@ from webhook.kube.affinity import terms_of, unmet_constraint
 from webhook.model.decision import warning
 from webhook.policy.errors import did_you_mean
 from webhook.rules.protocol import pod_noun, run_on_demand
-from webhook.rules.spot_placement.findings import (
-    LISTED,
-    UNCHANGED,
-    listed,
-    no_such_spot_pool,
-    this_cluster,
-)
+from webhook.rules.spot_placement.findings import UNCHANGED, no_such_spot_pool, this_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -177,6 +172,5 @@ def _pool_dedicated(subject: Subject, target: Target, nodes: SpotNodes, taint: T
 
 
 def _reasons(rejected: tuple[Rejected, ...]) -> str:
-    said = "; ".join(f"{item.nodes.pool}: {item.because}" for item in rejected[:LISTED])
-    more = len(rejected) - LISTED
-    return f"{said}; and {more} more." if more > 0 else f"{said}."
+    reasons = (f"{refusal.nodes.pool}: {refusal.because}" for refusal in rejected)
+    return listed(reasons, separator="; ", rest="; and ") + "."
