@@ -137,8 +137,8 @@ def pattern_of(pattern: str) -> Any:
         return re2.compile(pattern, options=options)
     except re2.error as error:
         problem = error.args[0] if error.args else error
-        said = problem.decode(errors="replace") if isinstance(problem, bytes) else problem
-        raise ExpressionError(f"invalid regular expression: {said}") from None
+        message = problem.decode(errors="replace") if isinstance(problem, bytes) else problem
+        raise ExpressionError(f"invalid regular expression: {message}") from None
 
 
 def _matches(text: str, pattern: str) -> bool:

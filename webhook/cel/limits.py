@@ -201,9 +201,9 @@ class _Estimate:
 
     def _at(self, path: ReadPath, times: float, repeat: float) -> _Value:
         """Return the value of a node that reads a path."""
-        there = self._read_cost(path)
-        every = min(times * there.one, repeat * there.all)
-        return _Value(there.one, every, there.items, path=path, repeat=repeat)
+        cost = self._read_cost(path)
+        every = min(times * cost.one, repeat * cost.all)
+        return _Value(cost.one, every, cost.items, path=path, repeat=repeat)
 
     def _below(self, of: _Value, field: str | None, times: float) -> _Value:
         """Return the value of a field, or of any item."""

@@ -49,8 +49,8 @@ def refused(text: str, expression: str, lines_before: int, functions: Collection
     line, column, problem = min(undeclared, default=mistakes[0])
     if match := _UNDECLARED.search(problem):
         return _unknown(match[1], expression, functions)
-    there = "".join(expression.split("\n")[max(line - 1, 0) : line])[max(column - 1, 0) :].strip()
-    problem = problem.partition(" expecting ")[0] + (f", at `{there[:_SHOWN]}`" if there else "")
+    excerpt = "".join(expression.split("\n")[max(line - 1, 0) : line])[max(column - 1, 0) :].strip()
+    problem = problem.partition(" expecting ")[0] + (f", at `{excerpt[:_SHOWN]}`" if excerpt else "")
     for theirs, ours in _CALLED:
         problem = problem.replace(theirs, ours)
     return ExpressionError(_OF_TYPES.sub(r"`\1` does not take \2", problem))
@@ -102,9 +102,9 @@ def failed(text: str) -> EvaluationError:
             return EvaluationError(f"{match[1]} is not known", unknown=match[1])
         if match[2] == type(HAS_NUL).__name__:
             return EvaluationError(f"{match[1]} has a NUL character in it, and can't be judged")
-    said = next((match.expand(ours) for theirs, ours in _MESSAGES if (match := theirs.fullmatch(text))), text)
-    if said.startswith(_NO_KEY):
-        return EvaluationError(said, hint=_ABSENT)
+    message = next((match.expand(ours) for theirs, ours in _MESSAGES if (match := theirs.fullmatch(text))), text)
+    if message.startswith(_NO_KEY):
+        return EvaluationError(message, hint=_ABSENT)
     for name, shown in (*_CALLED, ("int64", "int"), ("null_type", "null"), ("*opaque*", "optional")):
-        said = said.replace(name, shown)
-    return EvaluationError(said)
+        message = message.replace(name, shown)
+    return EvaluationError(message)

@@ -140,8 +140,8 @@ def expect_judged(match: MatchSpec, rules: Sequence[ResourceRule], what: str) ->
                 hint = did_you_mean(named, [f"{resource} of {group}" for (group, resource), _ in known])
                 text = f"this kind doesn't evaluate {named}{hint}; it evaluates {what}"
             elif possible.isdisjoint(rule.operations) and "*" not in rule.operations:
-                there = ", ".join(word for word in OPERATIONS if word in possible)
-                text = f"this kind evaluates {named} only on {there}"
+                allowed = ", ".join(word for word in OPERATIONS if word in possible)
+                text = f"this kind evaluates {named} only on {allowed}"
             else:
                 continue
             mistakes.append(SpecError(("match", "resourceRules", number, "resources", place), text))

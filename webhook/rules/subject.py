@@ -193,14 +193,14 @@ def template_subjects(
         OverBoundError: there are too many templates, or their Pods are larger than a bound.
     """
     templates = _find_templates(workload, whole.object)
-    there = [] if whole.old_object is None else _find_templates(workload, whole.old_object)
-    recounted = recounting and bool(there) and _has_fewer_replicas(whole)
-    before = {template.identity: template.value for template in there}
+    old_templates = [] if whole.old_object is None else _find_templates(workload, whole.old_object)
+    recounted = recounting and bool(old_templates) and _has_fewer_replicas(whole)
+    before = {template.identity: template.value for template in old_templates}
     # Wherever it was: templates without names are numbered, and removing one moves those behind it.
-    known = {_template_encoder.encode(template.value) for template in there}
+    known = {_template_encoder.encode(template.value) for template in old_templates}
     counts = Counts()
     for template in templates:
-        unchanged = bool(there) and _template_encoder.encode(template.value) in known
+        unchanged = bool(old_templates) and _template_encoder.encode(template.value) in known
         if unchanged and not recounted:
             yield template, None
             continue

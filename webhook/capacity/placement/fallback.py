@@ -137,8 +137,8 @@ class Fallbacks(msgspec.Struct, frozen=True):
     def _other_cluster(self, spot: Pool, pool: Pool) -> str:
         """Return the cluster of a pool that is not in the spot pool's cluster, as a phrase."""
         title = "" if pool.provider == spot.provider else f" ({self.providers[pool.provider].title})"
-        there = f"to cluster {pool.cluster_id}{title}"
-        return f"it belongs {there}" if pool.cluster else f"it belongs to this cluster, not to {spot.cluster_id}"
+        where = f"to cluster {pool.cluster_id}{title}"
+        return f"it belongs {where}" if pool.cluster else f"it belongs to this cluster, not to {spot.cluster_id}"
 
     def coverage(self, spot: Pool, pools: Sequence[Pool], require: RequireName) -> Coverage:
         """Return how well these pools cover a spot pool. A pool without zones may be in any zone."""

@@ -149,9 +149,9 @@ class Query:
         return self.field if self.plain else self._from(value, self(value))
 
     def _from(self, value: Mapping[str, Any], result: object) -> str:
-        there = [(path, content) for path in self.paths if (content := at(value, path)) is not None]
-        same = (path for path, content in there if content is result)
-        return ".".join(next(same, there[0][0] if there else self.path))
+        contents = [(path, content) for path in self.paths if (content := at(value, path)) is not None]
+        same = (path for path, content in contents if content is result)
+        return ".".join(next(same, contents[0][0] if contents else self.path))
 
 
 def at(value: Mapping[str, Any], path: QueryPath) -> Any:

@@ -50,8 +50,8 @@ def judge_budgets(written: object) -> Iterator[Violation]:
     """
     items = written if isinstance(written, list) else []
     if len(items) > BUDGETS_AT_MOST:
-        said = f"has {len(items):,} items, more than {BUDGETS_AT_MOST}"
-        yield _malformed(BUDGETS.text, said, {"nodes": _DEFAULT_NODES})
+        problem = f"has {len(items):,} items, more than {BUDGETS_AT_MOST}"
+        yield _malformed(BUDGETS.text, problem, {"nodes": _DEFAULT_NODES})
         return
     budgets: list[_Budget] = []
     for index, item in enumerate(items):
@@ -65,15 +65,15 @@ def judge_budgets(written: object) -> Iterator[Violation]:
             budgets.append(_Budget.of(index, valid))
         for field in (field for field in given if field not in valid):
             _, wanted, example = _RIGHT[field]
-            said = f"is {_quoted(given[field])}, not {wanted}"
-            yield _malformed(f"{where}.{field}", said, {**valid, field: example}, filling_in(given[field]))
+            problem = f"is {_quoted(given[field])}, not {wanted}"
+            yield _malformed(f"{where}.{field}", problem, {**valid, field: example}, filling_in(given[field]))
     yield from _useless(budgets)
 
 
-def _malformed(where: str, said: str, example: Mapping[str, Any], filling: str = "") -> Violation:
+def _malformed(where: str, problem: str, example: Mapping[str, Any], filling: str = "") -> Violation:
     return Violation(
         id="malformed-budget",
-        reason=f"{where.removeprefix('spec.')} {said}",
+        reason=f"{where.removeprefix('spec.')} {problem}",
         field=where,
         detail="Karpenter's CRD rejects it, or Karpenter never disrupts a node.",
         fix=filling or f"for example:\n{as_yaml(BUDGETS.text, [dict(example)])}",

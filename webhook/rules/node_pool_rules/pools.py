@@ -119,8 +119,8 @@ def _unknown_machines(reader: PoolReader, pool: Pool, before: Pool | None) -> It
         known = [pattern for pattern in patterns if not _WILD & set(pattern)]
         what = "instance type" if len(types) == 1 else "instance types"
         yield _unknown(reader, pool, what, types, meant=did_you_mean(types[0], known))
-    told = machines.unlisted_labels(before) if before is not None else ()
-    labels = [label for label in machines.unlisted_labels(pool) if label not in told]
+    old_labels = machines.unlisted_labels(before) if before is not None else ()
+    labels = [label for label in machines.unlisted_labels(pool) if label not in old_labels]
     for key in dict.fromkeys(key for key, _ in labels):
         values = [value for other, value in labels if other == key]
         yield _unknown(reader, pool, key, values, where="machineLabels")

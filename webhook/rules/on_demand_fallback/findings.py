@@ -141,14 +141,14 @@ class FallbackFindings(msgspec.Struct, frozen=True):
 
     def _useless(self, spot: Pool, need: FallbackNeed, pools: Sequence[Pool]) -> list[str]:
         """Return the pools that are not spot and still no fallback for this spot pool, each with the reason."""
-        said = [
+        reasons = [
             f"{pool}: {why}" + (f" ({', '.join(pool.problems)})" if pool.problems else "")
             for pool in sorted(pools, key=str)
             if not pool.spot
             and pool.identity != spot.identity
             and (why := self.fallbacks.why_not(spot, pool, need.require))
         ]
-        return [f"These pools don't count: {listed(said, _LISTED, '; ', '; ')}."] if said else []
+        return [f"These pools don't count: {listed(reasons, _LISTED, '; ', '; ')}."] if reasons else []
 
     def _example(self, spot: Pool, need: FallbackNeed) -> str:
         """Return a pool that the spot pool needs: as YAML, or in words if its reader does not say how to write it."""

@@ -179,12 +179,12 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             yield unknown_pools(view)
             return
         old = subject.old_object or {}
-        told = isinstance(old.get("spec"), dict) and not scaled
+        complete = isinstance(old.get("spec"), dict) and not scaled
         before_by, after_by = ({size.pool: size for size in sizes_in(value or {}, sizers)} for value in (old, new))
         by = (sizers[0].kind, request.namespace, request.name)
         for known in view.pools:
             place = (known.kind, known.namespace, known.name)
-            size = before_by.get(place) if told else known.size
+            size = before_by.get(place) if complete else known.size
             if size is None or size.by != by:
                 continue
             after = None
@@ -229,8 +229,8 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
                 subject.trace.say("no GPU spot pool loses a fallback")
             for need in dict.fromkeys(loss.need for loss in worse):
                 yield from self._violations_about(change, need, [loss for loss in worse if loss.need == need], pools)
-        told = any(loss.spot is after and loss.coverage is Coverage.NONE for loss in worse)
-        if after is not None and _unreadable(after) and not _unreadable(before) and not told:
+        uncovered = any(loss.spot is after and loss.coverage is Coverage.NONE for loss in worse)
+        if after is not None and _unreadable(after) and not _unreadable(before) and not uncovered:
             yield unreadable_capacity(change.reader, after)
 
     def _violations_about(

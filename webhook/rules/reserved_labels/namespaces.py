@@ -21,11 +21,11 @@ _GENERATED: Final = "xxxxx"
 
 
 def claims(
-    subject: Subject, providers: Mapping[str, Provider], view: ClusterView, told: Container[str]
+    subject: Subject, providers: Mapping[str, Provider], view: ClusterView, denied: Container[str]
 ) -> Iterator[Violation]:
     """Yield a violation for the name (on CREATE) or the label that makes the Namespace a provider's own.
 
-    Only a provider in play owns namespaces. Labels in ``told`` are denied by other violations already.
+    Only a provider in play owns namespaces. Labels in ``denied`` are denied by other violations already.
     """
     metadata, before = (mapping(value, "metadata") for value in (subject.object, subject.old_object))
     labels, old_labels = mapping(metadata, "labels"), mapping(before, "labels")
@@ -39,7 +39,7 @@ def claims(
         owned += (
             (f"the label {label.key}: {label.value}", f'metadata.labels["{label.key}"]')
             for label in provider.system_namespaces.labels
-            if labels.get(label.key) == label.value != old_labels.get(label.key) and label.key not in told
+            if labels.get(label.key) == label.value != old_labels.get(label.key) and label.key not in denied
         )
         for what, field in owned:
             if provider.name in providers_in_play:

@@ -133,8 +133,8 @@ def _carried(subject: Subject, workload: Workload, pods: tuple[str, ...]) -> Ite
         of_pods = carried.resource == PODS
         role = Role(name="a pod template" if of_pods else f"its {carried.resource}", pods=pods, pod=of_pods)
         for item in items:
-            there = before.get(item.identity, {})
-            yield KeyPlace(field_path(item.path), item.value, there, carried.resource, role=role)
+            old_value = before.get(item.identity, {})
+            yield KeyPlace(field_path(item.path), item.value, old_value, carried.resource, role=role)
 
 
 def _keys_of_pods(subject: Subject, workload: Workload, carried: Iterable[KeyPlace]) -> set[str]:

@@ -78,19 +78,19 @@ def not_targeting(
     if target.unknown:
         yield pools_unknown(own_field(pod), view)
         return
-    said = pod.labels.get(CAPACITY_LABEL)
+    own_label = pod.labels.get(CAPACITY_LABEL)
     of_namespace = view.namespaces.get(subject.request.namespace) or {}
-    value = of_namespace.get(CAPACITY_LABEL) if said is None else said
+    value = of_namespace.get(CAPACITY_LABEL) if own_label is None else own_label
     if value is not None and value not in CAPACITIES:
-        shown, whose = value[:_LONGEST], "the namespace's label" if said is None else "the label"
+        shown, whose = value[:_LONGEST], "the namespace's label" if own_label is None else "the label"
         yield warning(
             id="unknown-capacity",
             reason=f"{whose} {CAPACITY_LABEL} has the unknown value `{shown}`{did_you_mean(shown, CAPACITIES)}",
-            field="" if said is None else _LABEL,
+            field="" if own_label is None else _LABEL,
             detail=f"It has no effect: the Pod isn't placed on spot. Known values: {', '.join(CAPACITIES)}.",
             fix=f"set `{CAPACITY_LABEL}: spot`, or another known value",
         )
-    if said == ON_DEMAND:
+    if own_label == ON_DEMAND:
         own = own_choice(pod, terms_of(pod.spec), supply_of(view, providers), providers)
         if not isinstance(own, NotTargeting):
             yield warning(

@@ -247,10 +247,10 @@ def _missing_selectors(
     if preferred:
         return tuple(selector for selector in selectors if not _prefers(pod, selector))
     if len(selectors) > 1:
-        there = all(
+        present = all(
             any(set(selector) <= set(term.requirements) for selector in selectors) for term in terms_of(pod.spec)
         )
-        return () if there else selectors
+        return () if present else selectors
     missing = _missing(pod, selectors[0])
     return (missing,) if missing else ()
 

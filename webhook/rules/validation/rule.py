@@ -138,8 +138,8 @@ def _compile(spec: ValidationSpec, facts: Facts) -> Validation:  # noqa: ARG001 
     for number, spec_rule in enumerate(spec.validations):
         below = ("validations", number)
         expression = compiler.compile(spec_rule.expression, (*below, "expression"), bool)
-        said = spec_rule.message_expression
-        message = compiler.compile(said, (*below, "messageExpression"), str) if said.strip() else None
+        text = spec_rule.message_expression
+        message = compiler.compile(text, (*below, "messageExpression"), str) if text.strip() else None
         if expression is not None:
             where, text = f"validations[{number}]", spec_rule.expression.strip()
             rules.append(_Rule(where, text, expression, spec_rule.message.strip(), message))
