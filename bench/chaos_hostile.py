@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 import uvloop
 
-from tests.objects import pod
+from tests.builders import pod
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

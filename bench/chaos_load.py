@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import aiohttp
 import orjson
 
-from tests.objects import deployment, node_pool, pod, saying
+from tests.builders import deployment, node_pool, pod, saying
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,6 +20,7 @@ from rich.console import Console
 
 from bench.figures import Section, percentile
 from bench.run import show
+from tests.builders import deployment, saying
 from tests.controlplane import floor
 from tests.controlplane.api import Api
 from tests.controlplane.cluster import Cluster, start_cluster
@@ -27,7 +28,6 @@ from tests.controlplane.floor import ANNOTATION, Checker, Controllers, controlle
 from tests.controlplane.floor_events import Events
 from tests.controlplane.populate import populate
 from tests.controlplane.webhook import install_webhook
-from tests.objects import deployment, saying
 from webhook.rehearse.controlplane.binaries import BinariesError, find_or_build, report
 
 if TYPE_CHECKING:

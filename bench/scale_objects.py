@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.objects import karpenter_pool
+from tests.builders import karpenter_pool
 from webhook.rehearse.controlplane.binaries import KUBERNETES
 
 _IMAGES: Final = 14

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
-from tests.objects import BUNDLE
+from tests.builders import BUNDLE
 from webhook.cel import library
 from webhook.cel.library import Language
 from webhook.cel.limits import Budget

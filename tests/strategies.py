@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from tests import objects
+from tests import builders
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -157,7 +157,7 @@ def node_pool(name: str) -> st.SearchStrategy[JSON]:
             "nodeTaints": st.lists(taint, max_size=2, unique_by=str),
         },
     )
-    return st.builds(lambda spec: objects.node_pool(name) | {"spec": spec}, spec)
+    return st.builds(lambda spec: builders.node_pool(name) | {"spec": spec}, spec)
 
 
 def node_pools(least: int = 0) -> st.SearchStrategy[list[JSON]]:

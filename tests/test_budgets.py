@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.objects import BUNDLE
+from tests.builders import BUNDLE
 from webhook.base import bounds
 from webhook.engine.bundle import SHIPPED, load_bundle
 from webhook.engine.engine import VIOLATIONS_AT_MOST, decide

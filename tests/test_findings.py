@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 import webhook
+from tests.builders import BUNDLE
 from tests.golden import messages
 from tests.golden.cases import NOW, load_cases, view_of
-from tests.objects import BUNDLE
 from webhook.documents import parse_field_path
 from webhook.engine.bundle import policy_kinds
 from webhook.engine.engine import decide

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests import scheduler, strategies
-from tests.objects import Admission, answered, cluster, defaulted, review
+from tests.builders import Admission, answered, cluster, defaulted, review
 from webhook.kube.hooks import hook_sleeps
 from webhook.kube.pod_decoding import decode_pod
 from webhook.kube.tolerations import any_covers

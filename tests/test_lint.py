@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.objects import BUNDLE
+from tests.builders import BUNDLE
 from tests.test_engine import NOW
 from webhook.engine.bundle import load_bundle
 from webhook.engine.lint import warnings

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.objects import BUNDLE, review
+from tests.builders import BUNDLE, review
 from tests.test_budgets import MANY, keys
 from webhook.base import bounds
 from webhook.capacity.placement import target as targeting

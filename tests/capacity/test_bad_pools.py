@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.objects import BUNDLE
+from tests.builders import BUNDLE
 from webhook.capacity.providers.joins import join
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.capacity.providers.query import Query

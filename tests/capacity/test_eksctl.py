@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.objects import pod_of
+from tests.builders import pod_of
 from tests.rules.conftest import shipped_provider
 from webhook.capacity.placement.selector import select
 from webhook.capacity.placement.supply import supply_of

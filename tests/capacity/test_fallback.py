@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.objects import ALL
+from tests.builders import ALL
 from tests.rules.conftest import shipped_provider
 from webhook.capacity.placement.fallback import Coverage, FallbackNeed, Fallbacks, LostCoverage
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.objects import cks_pool, expression, other_pool, pod_of, view_of
+from tests.builders import cks_pool, expression, other_pool, pod_of, view_of
 from tests.rules.conftest import shipped_provider, subject_of
 from tests.rules.placement import SPOT, placed, rule
 from webhook.capacity.placement.budget import GraceBudgets

@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.builders import cks_pool, other_pool, pod_of
 from tests.capacity.test_feasible import ALL, landing
-from tests.objects import cks_pool, other_pool, pod_of
 from tests.rules.placement import SPOT, placed, rule, said
 from tests.rules.placement import pod_of as rule_pod
 from webhook.capacity.placement.target import Target, target_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.objects import BUNDLE
+from tests.builders import BUNDLE
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
 from webhook.documents import Document
 from webhook.offline.manifests.objects import Manifest

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.objects import ALL, EKS, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
+from tests.builders import ALL, EKS, KARPENTER, POOL_LABEL, cks_pool, other_pool, view_of
 from webhook.capacity.placement.selector import select
 from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.providers.pool import CapacityType, Pool

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.objects import (
+from tests.builders import (
     ALL,
     CKS,
     EKS,

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.objects import BUNDLE
-from tests.objects import node_pool as pool
+from tests.builders import BUNDLE
+from tests.builders import node_pool as pool
 from webhook.capacity.view import ClusterView
 from webhook.cluster.let_go import REMEMBERED_SECONDS, LetGo
 from webhook.model.review import GroupVersionKind, GroupVersionResource, Request

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.objects import BUNDLE
+from tests.builders import BUNDLE
 from webhook.cluster.api import Api, ApiError
 from webhook.cluster.live import LiveState
 from webhook.cluster.mirror import Mirror, Pace

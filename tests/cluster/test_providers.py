@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.objects import BUNDLE
+from tests.builders import BUNDLE
 from webhook.offline.manifests.state import FileState
 
 if TYPE_CHECKING:

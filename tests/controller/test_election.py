@@ -13,8 +13,8 @@ import pytest
 from kubernetes.aio.client import V1Lease, V1LeaseSpec
 from kubernetes.aio.leaderelection.leaderelectionrecord import LeaderElectionRecord
 
+from tests.builders import cks_pool, view_of
 from tests.controller.test_ledger import ledger_of
-from tests.objects import cks_pool, view_of
 from webhook.capacity.placement.floor import FLOOR_ANNOTATION, FLOOR_GATE
 from webhook.cluster.api import Api, ApiError
 from webhook.controller import election

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.objects import cks_pool, view_of
+from tests.builders import cks_pool, view_of
 from webhook.capacity.placement.floor import FLOOR_GATE, parse_floor
 from webhook.controller.ledger import ON_DEMAND, RELEASE, SPOT, Assignment, Ledger
 from webhook.controller.pods import FloorPod

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from tests.builders import deployment, job, pod
 from tests.controlplane.parity_answers import Identity
-from tests.objects import deployment, job, pod
 
 JSON = dict[str, Any]
 

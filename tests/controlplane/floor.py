@@ -19,9 +19,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from tests.builders import node_pool
 from tests.controlplane.populate import nodes_of
 from tests.controlplane.webhook import MANIFESTS, NAMESPACE, SPOTGATE
-from tests.objects import node_pool
 from webhook.rehearse.controlplane.process import Process
 
 if TYPE_CHECKING:

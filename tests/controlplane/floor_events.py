@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
+from tests.builders import deployment, saying
 from tests.controlplane.api import Api
 from tests.controlplane.floor import ANNOTATION, POOL, ROOM
-from tests.objects import deployment, saying
 
 if TYPE_CHECKING:
     from tests.controlplane.cluster import Cluster

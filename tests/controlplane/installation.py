@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
+from tests.builders import pod, saying
 from tests.controlplane.api import Answer, Api, pods_in
 from tests.controlplane.pages import Terminal, commands, sections
 from tests.controlplane.webhook import CONFIGURATIONS, NAMESPACE, Webhook, start_on_free_ports
-from tests.objects import pod, saying
 from webhook.rehearse.controlplane.process import Process
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from tests.builders import deployment, pod, saying
 from tests.controlplane.parity_answers import Answer, connect
 from tests.controlplane.parity_changes import DEPLOYMENT, POD, RAY_CLUSTER
 from tests.controlplane.parity_corpus import ALICE, NAMESPACE_CONTROLLER, PLAIN, REPLICASET_CONTROLLER, SPOT
-from tests.objects import deployment, pod, saying
 from webhook.rehearse.controlplane.control_plane import POLL_SECONDS, START_SECONDS
 
 if TYPE_CHECKING:

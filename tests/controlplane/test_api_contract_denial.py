@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.builders import node_pool, pod_spec
 from tests.controlplane import other_webhook
 from tests.controlplane.api import NODE_POOLS, Api, pods_in
 from tests.controlplane.registration import VALIDATING, configuration, entry, installed
-from tests.objects import node_pool, pod_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import pytest
 import trustme
 
+from tests.builders import node_pool, pod
 from tests.controlplane.api import NODE_POOLS, Api, pods_in
 from tests.controlplane.registration import MUTATING, VALIDATING, client, configuration, entry, installed
-from tests.objects import node_pool, pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 import yaml
 
+from tests.builders import SPOT, deployment, pod, saying
 from tests.controlplane.live import admin
 from tests.controlplane.populate import POOLS, nodes_of, start_bare_cluster, wait_for_crds
 from tests.go_modules import policy_report_crds
-from tests.objects import SPOT, deployment, pod, saying
 from webhook.cluster import source
 from webhook.commands import main
 

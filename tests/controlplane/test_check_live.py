@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from tests.builders import deployment, node_pool, pod, saying
 from tests.controlplane.checking import check
 from tests.controlplane.live import admin
 from tests.controlplane.populate import nodes_of
-from tests.objects import deployment, node_pool, pod, saying
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.builders import deployment, job, pod, pod_spec, saying
 from tests.controlplane.api import Api, pods_in
 from tests.controlplane.other_webhook import serve
 from tests.controlplane.registration import MUTATING, VALIDATING
 from tests.controlplane.webhook import WebhookError
-from tests.objects import deployment, job, pod, pod_spec, saying
 from webhook.engine.bundle import load_bundle
 from webhook.registration.configurations import configurations
 

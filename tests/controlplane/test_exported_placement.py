@@ -14,11 +14,11 @@ import msgspec
 import pytest
 import yaml
 
+from tests.builders import node_pool, pod, saying
 from tests.controlplane.kubectl import as_list
 from tests.controlplane.live import admin
 from tests.controlplane.parity_answers import ADMINISTRATOR, connect
 from tests.controlplane.populate import POOLS
-from tests.objects import node_pool, pod, saying
 from tests.programs import since
 from webhook.commands import main
 from webhook.commands.export.mutating_policy.export import export

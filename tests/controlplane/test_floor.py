@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.builders import deployment, pod, saying
 from tests.controlplane.cluster import start_cluster
 from tests.controlplane.floor import ANNOTATION, LEASE, POOL, Checker, Controllers, controllers, make_room
 from tests.controlplane.floor_events import Events
 from tests.controlplane.pages import ROOT, Terminal, commands
 from tests.controlplane.populate import populate
 from tests.controlplane.webhook import NAMESPACE, install_webhook
-from tests.objects import deployment, pod, saying
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

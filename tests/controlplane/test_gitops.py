@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.objects import pod, saying
+from tests.builders import pod, saying
 
 if TYPE_CHECKING:
     from tests.controlplane.kubectl import Kubectl

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from tests.builders import pod, saying
 from tests.controlplane.kubectl import as_list
 from tests.controlplane.webhook import (
     CONFIGURATIONS,
@@ -17,7 +18,6 @@ from tests.controlplane.webhook import (
     apply_configurations,
     render_configurations,
 )
-from tests.objects import pod, saying
 
 if TYPE_CHECKING:
     from tests.controlplane.cluster import Cluster

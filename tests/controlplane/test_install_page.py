@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from bench.chaos_cert_manager import cert_manager, mounted_certificate
+from tests.builders import pod, saying
 from tests.cli.replay import test_replay as recorded_reviews
 from tests.controlplane.checking import check
 from tests.controlplane.cluster import Cluster, start_cluster
@@ -33,7 +34,6 @@ from tests.controlplane.webhook import (
     write_policies,
 )
 from tests.go_modules import go_module
-from tests.objects import pod, saying
 from tests.programs import without
 from webhook.rehearse.controlplane.binaries import BinariesError
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.builders import node_pool, pod, saying
 from tests.controlplane.populate import POOLS
-from tests.objects import node_pool, pod, saying
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

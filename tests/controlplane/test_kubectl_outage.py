@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.builders import deployment, node_pool, pod, saying
 from tests.controlplane.kubectl import as_list
-from tests.objects import deployment, node_pool, pod, saying
 from webhook.registration.conditions import KEY_LENGTH_AT_MOST
 from webhook.registration.pool_conditions import ANNOTATIONS_AT_MOST
 

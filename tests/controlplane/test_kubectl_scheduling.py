@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.builders import deployment, pod, saying
 from tests.controlplane.populate import nodes_of
-from tests.objects import deployment, pod, saying
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.builders import deployment, pod, saying
 from tests.controlplane.kubectl import as_list
-from tests.objects import deployment, pod, saying
 
 if TYPE_CHECKING:
     from tests.controlplane.kubectl import Kubectl

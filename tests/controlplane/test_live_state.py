@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from tests.builders import node_pool
 from tests.controlplane.live import HASTE, PROVIDERS, admin, elsewhere, following, names, until
 from tests.controlplane.populate import CRDS, wait_for_crds
-from tests.objects import node_pool
 from webhook.cluster.api import Api
 from webhook.cluster.live import LiveState
 

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from certs.authority import create_authority, issue_leaf
+from tests.builders import node_pool, pod, saying
 from tests.controlplane.api import NODE_POOLS, Api, accepted, pods_in
-from tests.objects import node_pool, pod, saying
 from webhook.commands import main
 from webhook.engine.bundle import SHIPPED
 from webhook.policy.document import policy_files

@@ -21,8 +21,8 @@ from zlib import crc32
 
 import jsonpatch
 
+from tests.builders import BUNDLE, NOW
 from tests.loading import remember_what_is_shipped
-from tests.objects import BUNDLE, NOW
 from webhook.capacity.view import ClusterView
 from webhook.commands import main
 from webhook.engine.bundle import SHIPPED, policy_kinds

@@ -18,7 +18,7 @@ import jsonpatch
 import orjson
 import yaml
 
-from tests.objects import BUNDLE
+from tests.builders import BUNDLE
 from webhook.engine.engine import decide
 from webhook.engine.response import respond
 from webhook.model.review import decode_review

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.objects import expression
+from tests.builders import expression
 from webhook.kube.affinity import REQUIRED, Tristate, admits, constrained, describe, terms_of, unmet_constraint
 from webhook.kube.pod import PodSpec, Requirement
 

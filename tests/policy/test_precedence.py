@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.objects import ALL, EKS, KARPENTER, cks_pool, other_pool, view_of
+from tests.builders import ALL, EKS, KARPENTER, cks_pool, other_pool, view_of
 from tests.test_engine import NOW, request
 from webhook.base.globs import may_share_a_name
 from webhook.engine.bundle import SHIPPED, load_bundle

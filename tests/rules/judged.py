@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import yaml
 
-from tests.objects import BUNDLE, cks_pool, view_of
+from tests.builders import BUNDLE, cks_pool, view_of
 from tests.pages import blocks
 from tests.rules.cases import NAMESPACE, NOW, Example, bundle_of, request_for
 from webhook.engine.bundle import load_bundle

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from tests.objects import BUNDLE
+from tests.builders import BUNDLE
 from tests.rules.conftest import change_of
 from webhook.rules.context import Context, Phase, utc_now
 from webhook.rules.node_pool_rules.rule import NodePoolRules

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from tests.objects import ONLY_CKS, cks_pool, view_of
+from tests.builders import ONLY_CKS, cks_pool, view_of
 from tests.rules.conftest import owned_by, patched, subject_of
 from webhook.model.decision import Outcome
 from webhook.rules.context import Context, Phase

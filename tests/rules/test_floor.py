@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.objects import BUNDLE, NOW, cks_pool, review, view_of
+from tests.builders import BUNDLE, NOW, cks_pool, review, view_of
 from webhook.capacity.placement.floor import FLOOR_ANNOTATION, Floor, parse_floor
 from webhook.engine.engine import decide
 from webhook.model.review import decode_review

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests import strategies
-from tests.objects import NOW, cks_pool
+from tests.builders import NOW, cks_pool
 from tests.rules.conftest import owned_by, patched, shipped_provider, subject_of, with_fields
 from webhook.capacity.providers.pool import Taint
 from webhook.capacity.view import ClusterView

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.objects import BUNDLE
+from tests.builders import BUNDLE
 from tests.rules.conftest import change_of, shipped_provider, with_fields
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.capacity.providers.provider import Provider, readers_by_resource

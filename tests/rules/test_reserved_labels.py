@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.objects import BUNDLE
+from tests.builders import BUNDLE
 from tests.rules.conftest import FakeSubject, change_of
 from webhook.base.bounds import OverBoundError
 from webhook.kube.templates import TEMPLATES_AT_MOST

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tests.objects import ALL, CKS, EKS, KARPENTER, POOL_LABEL, cks_pool, expression, other_pool, view_of
+from tests.builders import ALL, CKS, EKS, KARPENTER, POOL_LABEL, cks_pool, expression, other_pool, view_of
 from tests.rules.placement import (
     JSON,
     PREFERRED,

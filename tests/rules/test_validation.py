@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.objects import cks_pool, view_of
+from tests.builders import cks_pool, view_of
 from tests.pages import blocks
 from tests.rules.cases import NAMESPACE
 from tests.rules.judged import CLUSTER, index_of, judged, pod, template, warned, workload

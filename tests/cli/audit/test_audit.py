@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import yaml
 
-from tests.objects import BUNDLE
+from tests.builders import BUNDLE
 from webhook.base.exits import CannotJudgeError
 from webhook.capacity.providers.nodes import Node
 from webhook.capacity.providers.pool import CapacityType, Pool

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests import objects
+from tests import builders
 from tests.cli.conftest import ON_DEMAND_POOL, POD, SPOT_POD, SPOT_POOL
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def review(manifest: str, resource: str, **request: Any) -> bytes:
-    return objects.review(yaml.safe_load(manifest), resource, user="jane", **request)
+    return builders.review(yaml.safe_load(manifest), resource, user="jane", **request)
 
 
 DENIED = review(POD, "pods")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.objects import BUNDLE
+from tests.builders import BUNDLE
 from tests.rules.conftest import with_fields
 from webhook.base.terminal import plain
 from webhook.capacity.placement.budget import GraceBudget

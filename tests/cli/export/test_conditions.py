@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tests.objects import BUNDLE, NOW, cluster, defaulted, review
+from tests.builders import BUNDLE, NOW, cluster, defaulted, review
 from tests.rules.conftest import shipped_provider, with_fields
 from tests.selection import WEBHOOKS, called
 from tests.test_invariants_requests import embedded

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 import yaml
 
-from tests.objects import BUNDLE
+from tests.builders import BUNDLE
 from webhook.documents import read_documents
 
 if TYPE_CHECKING:

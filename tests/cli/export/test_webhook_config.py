@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from certs.authority import create_authority
-from tests.objects import BUNDLE
+from tests.builders import BUNDLE
 from webhook.engine.bundle import SHIPPED
 from webhook.model.review import GroupVersionKind, GroupVersionResource, Request
 from webhook.rules.context import Phase

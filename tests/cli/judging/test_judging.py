@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tests.objects import node_pool
+from tests.builders import node_pool
 from webhook.documents import read_documents
 from webhook.engine.bundle import Bundle, load_bundle
 from webhook.model.review import UserInfo

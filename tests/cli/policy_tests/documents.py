@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from tests.objects import node_pool
+from tests.builders import node_pool
 
 POLICY = """\
 apiVersion: spotgate.dev/v1

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.builders import BUNDLE
 from tests.cli.rehearse.test_rehearse import node, pool
-from tests.objects import BUNDLE
 from webhook.base.exits import CannotJudgeError
 from webhook.commands import main
 from webhook.rehearse.inputs.resources import manifest_of

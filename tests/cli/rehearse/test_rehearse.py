@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from tests.objects import BUNDLE
+from tests.builders import BUNDLE
 from webhook.base.exits import CannotJudgeError
 from webhook.commands import command_parser, main
 from webhook.commands.rehearse import publish as module

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import objects
+from tests import builders
 from webhook.engine.bundle import load_bundle
 from webhook.engine.engine import decide
 from webhook.engine.response import respond
@@ -61,7 +61,7 @@ def review(name: str = "web", **metadata: Any) -> bytes:
         "metadata": {"name": name, "namespace": "shop", **metadata},
         "spec": {"containers": [{"name": "main", "image": "example.com/web"}], "terminationGracePeriodSeconds": 30},
     }
-    return objects.review(pod, kind="Pod", name=name, namespace="shop", user="jane")
+    return builders.review(pod, kind="Pod", name=name, namespace="shop", user="jane")
 
 
 def labelled(name: str = "web", domain: str = "example.com") -> bytes:

@@ -1,4 +1,4 @@
-"""Objects for tests: manifests of workloads and node pools, pools as readers read them, and reviews of Pods.
+"""Builders of objects for tests: manifests of workloads and node pools, pools as readers read them, and reviews of Pods.
 
 In a manifest `spec` is added to that of the Pod, or of the node pool.
 """
