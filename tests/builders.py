@@ -24,7 +24,7 @@ from webhook.engine.response import respond
 from webhook.kube.defaults import default_pod, default_tolerations
 from webhook.kube.pod_decoding import decode_pod
 from webhook.model.review import decode_review
-from webhook.rules.context import Context, Phase
+from webhook.rules.context import ASSUMED_VERSION, Context, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.providers.requirements import Requirements
     from webhook.kube.pod import Pod
+    from webhook.model.decision import Decision
 
 JSON = dict[str, Any]
 
@@ -171,6 +172,11 @@ def cks_pool(
     return reader.read({"metadata": {"name": name, **metadata}, "spec": spec})
 
 
+def pool_of(name: str, capacity: CapacityType = CapacityType.SPOT, **fields: Any) -> Pool:
+    """Return a node pool as a reader could give it, of CKS unless the fields say otherwise."""
+    return Pool(**{"provider": "cks", "kind": "NodePool", "name": name, "capacity": capacity, **fields})
+
+
 def other_pool(
     provider: Provider,
     name: str,
@@ -183,12 +189,11 @@ def other_pool(
     requirements: Requirements | None = None,
 ) -> Pool:
     """Return a node pool of a provider that has no reader here."""
-    return Pool(
+    return pool_of(
+        name,
+        capacity,
         provider=provider.name,
-        kind="NodePool",
-        name=name,
         pool_name=name,
-        capacity=capacity,
         gpu=gpu,
         labels={**(labels or {}), provider.pool_name_label: name},
         taints=tuple(map(taint, taints)),
@@ -299,11 +304,15 @@ def review(
     return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
 
 
+def decided(body: bytes, phase: Phase, view: ClusterView, **fields: Any) -> Decision:
+    """Return what the shipped policies decide about a review; ``fields`` are fields of the context."""
+    context = Context(phase=phase, now=NOW, **fields).seeing(view, ASSUMED_VERSION)
+    return decide(decode_review(body), BUNDLE.index, context)
+
+
 def answered(body: bytes, phase: Phase, view: ClusterView) -> bytes:
     """Return the answer to a review."""
-    request = decode_review(body)
-    decision = decide(request, BUNDLE.index, Context(phase=phase, now=NOW, view=view))
-    return respond(request.uid, decision, phase)
+    return respond(decode_review(body).uid, decided(body, phase, view), phase)
 
 
 def response(body: bytes, phase: Phase, view: ClusterView) -> JSON:

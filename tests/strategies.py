@@ -126,7 +126,7 @@ _own_keys = st.sampled_from(("example.com/tier", "example.com/team"))
 _own_values = st.sampled_from(("spot", "paid"))
 
 
-def node_pool(name: str) -> st.SearchStrategy[JSON]:
+def node_pool_named(name: str) -> st.SearchStrategy[JSON]:
     """Return a CKS node pool of that name, as a manifest."""
     taint = st.one_of(
         st.sampled_from(
@@ -162,7 +162,7 @@ def node_pool(name: str) -> st.SearchStrategy[JSON]:
 
 def node_pools(least: int = 0) -> st.SearchStrategy[list[JSON]]:
     """Return the node pools of a cluster."""
-    each = [node_pool(name) for name in POOL_NAMES]
+    each = [node_pool_named(name) for name in POOL_NAMES]
     return st.one_of(*(st.tuples(*each[:count]).map(list) for count in range(least, len(each) + 1)))
 
 

@@ -22,7 +22,7 @@ OTHER = {"username": "joe", "groups": ["devs"]}
 POD_CREATE_UPDATE = ResourceRule(api_groups=("",), resources=("pods",), operations=("CREATE", "UPDATE"))
 
 
-def pool(reason: str | None = None, *, bad: bool = False, **metadata: Any) -> dict[str, Any]:
+def excused(reason: str | None = None, *, bad: bool = False, **metadata: Any) -> dict[str, Any]:
     annotations = {} if reason is None else {"spotgate.dev/break-glass": reason}
     return {"metadata": {"name": "a", "annotations": annotations, **metadata}, "spec": {"bad": bad}}
 
@@ -43,16 +43,16 @@ def wrote(decision: Decision) -> list[Outcome]:
 @pytest.mark.parametrize(
     ("before", "after", "user", "denied"),
     [
-        (pool(), pool("fire"), OTHER, True),
-        (None, pool("fire"), OTHER, True),
-        (pool("fire"), pool("fire, still"), OTHER, True),
-        (pool("fire until 2026-11-20T00:00:00Z"), pool("fire until 2027-11-20T00:00:00Z"), OTHER, True),
-        (pool("fire"), pool(), OTHER, False),
-        (pool("fire"), pool("fire"), OTHER, False),
-        (pool(), pool("fire"), MEMBER, False),
-        (None, pool("fire"), MEMBER, False),
-        (pool("fire"), pool("fire, still"), MEMBER, False),
-        (pool(), pool("fire"), {"username": "system:serviceaccount:kube-system:replicaset-controller"}, False),
+        (excused(), excused("fire"), OTHER, True),
+        (None, excused("fire"), OTHER, True),
+        (excused("fire"), excused("fire, still"), OTHER, True),
+        (excused("fire until 2026-11-20T00:00:00Z"), excused("fire until 2027-11-20T00:00:00Z"), OTHER, True),
+        (excused("fire"), excused(), OTHER, False),
+        (excused("fire"), excused("fire"), OTHER, False),
+        (excused(), excused("fire"), MEMBER, False),
+        (None, excused("fire"), MEMBER, False),
+        (excused("fire"), excused("fire, still"), MEMBER, False),
+        (excused(), excused("fire"), {"username": "system:serviceaccount:kube-system:replicaset-controller"}, False),
     ],
 )
 def test_only_members_put_the_annotation_on_or_change_it(
@@ -64,7 +64,7 @@ def test_only_members_put_the_annotation_on_or_change_it(
 
 
 def test_a_member_is_not_led_astray_by_what_somebody_else_wrote() -> None:
-    (finding,) = judged(pool("go on"), pool()).findings
+    (finding,) = judged(excused("go on"), excused()).findings
     assert finding.field == 'metadata.annotations["spotgate.dev/break-glass"]'
     assert finding.reason == "only members of these groups may write the annotation spotgate.dev/break-glass: sre"
     detail = "The user is in none of them, and the annotation would take effect in a member's later request."
@@ -80,12 +80,12 @@ def test_where_no_policy_on_the_object_has_break_glass_the_annotation_is_anybody
 
 def test_a_policy_for_deletions_alone_guards_what_is_read_then() -> None:
     deletions = ResourceRule(api_groups=("example.com",), resources=("pools",), operations=("DELETE",))
-    assert wrote(judged(pool("fire"), pool(), rules=(deletions,))) == [Outcome.DENY]
-    assert not judged(None, pool("fire"), MEMBER, rules=(deletions,)).denied
+    assert wrote(judged(excused("fire"), excused(), rules=(deletions,))) == [Outcome.DENY]
+    assert not judged(None, excused("fire"), MEMBER, rules=(deletions,)).denied
 
 
 def test_it_weighs_no_more_than_the_policy_whose_denials_it_would_lift() -> None:
-    assert wrote(judged(pool("fire"), pool(), enforcement=Outcome.WARN)) == [Outcome.WARN]
+    assert wrote(judged(excused("fire"), excused(), enforcement=Outcome.WARN)) == [Outcome.WARN]
 
 
 CONTROLLED: dict[str, Any] = {
@@ -109,13 +109,13 @@ def test_what_a_controller_copies_is_not_denied_and_has_no_effect(resource: str)
 
 
 def test_a_node_pool_with_an_owner_is_no_copy() -> None:
-    assert wrote(judged(pool("fire", **CONTROLLED), pool(**CONTROLLED))) == [Outcome.DENY]
-    assert not judged(pool("fire", bad=True, **CONTROLLED), pool(**CONTROLLED), MEMBER).denied
+    assert wrote(judged(excused("fire", **CONTROLLED), excused(**CONTROLLED))) == [Outcome.DENY]
+    assert not judged(excused("fire", bad=True, **CONTROLLED), excused(**CONTROLLED), MEMBER).denied
 
 
 def test_on_the_command_line_nobody_is_accused_who_is_not_known() -> None:
     guarded = index(policy(JudgesPools(), rules=(POOLS,), break_glass=SRE))
-    asked = request(pool("fire"), group="example.com", resource="pools", userInfo={"username": ""})
+    asked = request(excused("fire"), group="example.com", resource="pools", userInfo={"username": ""})
     (finding,) = validate(guarded, asked, offline=True).findings
     assert finding.outcome is Outcome.INDETERMINATE
     assert finding.fix == "pass --user and --group"
@@ -146,7 +146,7 @@ def test_it_may_end(value: str, why: str) -> None:
 
 
 def test_past_its_end_a_denial_is_one_again_and_says_so() -> None:
-    ending = pool("fire until 2026-11-21T12:00:00Z", bad=True)
+    ending = excused("fire until 2026-11-21T12:00:00Z", bad=True)
     guarded = index(policy(JudgesPools(), rules=(POOLS,), break_glass=SRE))
     asked = request(ending, group="example.com", resource="pools", userInfo=MEMBER)
     assert outcomes(validate(guarded, asked)) == ["warn"]

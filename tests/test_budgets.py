@@ -51,7 +51,7 @@ def judged(
     return decide(decode_review(body), index, Context(phase=phase, now=utc_now()))
 
 
-def pod(**parts: Any) -> bytes:
+def pod_bytes(**parts: Any) -> bytes:
     return json.dumps({"metadata": {"name": "x"}, "spec": {"containers": [{"name": "a"}]}, **parts}).encode()
 
 
@@ -142,7 +142,7 @@ def test_I6_an_object_of_countless_templates_is_denied() -> None:
     ("resource", "group"), [("pods", ""), ("deployments", "apps"), ("nodepools", "compute.coreweave.com")]
 )
 def test_I6_an_object_that_would_fill_the_memory_is_never_decoded(resource: str, group: str) -> None:
-    value = pod(metadata={"labels": {RESERVED: "x"}}, unread=[{}] * 1_000_000)
+    value = pod_bytes(metadata={"labels": {RESERVED: "x"}}, unread=[{}] * 1_000_000)
     decision = judged(value, resource, group)
     assert "MiB of memory, more than" in over_bound(decision).reason
     assert [each.field for each in decision.findings if RESERVED in each.reason] == [f'metadata.labels["{RESERVED}"]']
@@ -150,11 +150,11 @@ def test_I6_an_object_that_would_fill_the_memory_is_never_decoded(resource: str,
 
 @pytest.mark.parametrize("spec", [{"nodeSelector": 5, "x": [{}] * 500_000}, [{}] * 500_000, 5])
 def test_I7_a_large_pod_that_can_not_be_read_is_refused_in_words(spec: object) -> None:
-    assert judged(pod(spec=spec, x=[{}] * 100_000)).denied
+    assert judged(pod_bytes(spec=spec, x=[{}] * 100_000)).denied
 
 
 def test_I6_a_reserved_label_is_denied_whatever_else_is_over_its_bound() -> None:
-    decision = judged(pod(metadata={"labels": {RESERVED: "x"}}, spec={"nodeSelector": keys(115_000)}))
+    decision = judged(pod_bytes(metadata={"labels": {RESERVED: "x"}}, spec={"nodeSelector": keys(115_000)}))
     assert decision.findings[0].outcome is Outcome.DENY
     assert RESERVED in decision.findings[0].reason
     assert over_bound(decision).outcome is Outcome.DENY
@@ -178,7 +178,7 @@ def test_I6_a_reserved_node_label_is_denied_in_a_pool_of_countless_labels() -> N
 
 def test_I6_the_pods_of_a_built_in_controller_are_warned_of_and_not_denied() -> None:
     user = {"username": "system:serviceaccount:kube-system:replicaset-controller"}
-    decision = judged(pod(spec={"nodeSelector": keys(5_000)}), userInfo=user)
+    decision = judged(pod_bytes(spec={"nodeSelector": keys(5_000)}), userInfo=user)
     assert over_bound(decision).outcome is Outcome.WARN
 
 
@@ -200,7 +200,7 @@ def test_I6_a_template_of_what_was_over_its_bound_before_gets_no_label_unjudged(
 
 def test_I6_of_countless_wrong_labels_only_so_many_are_judged_one_by_one() -> None:
     labels = {f"qos.coreweave.cloud/interruptabl{number}": "y" for number in range(bounds.LABELS.at_most)}
-    decision = judged(pod(metadata={"name": "x", "labels": labels}))
+    decision = judged(pod_bytes(metadata={"name": "x", "labels": labels}))
     assert decision.denied
     assert len(decision.findings) == VIOLATIONS_AT_MOST
 
@@ -209,7 +209,7 @@ def test_I6_of_countless_wrong_labels_only_so_many_are_judged_one_by_one() -> No
     "labels", [{"qos.coreweave.cloud/" + "i" * 1_000_000: "x"}, {"spotgate.dev/" + "k" * 100_000: ""}]
 )
 def test_I6_a_finding_repeats_no_text_of_any_length(labels: dict[str, str]) -> None:
-    for finding in judged(pod(metadata={"labels": labels})).findings:
+    for finding in judged(pod_bytes(metadata={"labels": labels})).findings:
         for text in (finding.reason, finding.field, finding.detail, finding.fix):
             assert len(text) <= bounds.TEXT_AT_MOST + len("...")
 
@@ -217,7 +217,7 @@ def test_I6_a_finding_repeats_no_text_of_any_length(labels: dict[str, str]) -> N
 @pytest.mark.parametrize("phase", Phase)
 @pytest.mark.parametrize(("resource", "group"), [("pods", ""), ("nodepools", "compute.coreweave.com")])
 def test_I7_invalid_utf8_inside_an_object_is_refused_in_words(phase: Phase, resource: str, group: str) -> None:
-    broken = pod().replace(b'"a"', b'"a\xff"')
+    broken = pod_bytes().replace(b'"a"', b'"a\xff"')
     decision = judged(broken, resource, group, phase)
     if phase is Phase.MUTATE and resource == "nodepools":
         assert not decision.findings
@@ -283,7 +283,7 @@ spec:
   validations: [{expression: "has(object.spec)", message: no spec}]
 """)
     variables = [{"name": f"VARIABLE_{number}", "value": "x"} for number in range(25_000)]
-    value = pod(spec={"containers": [{"name": "main", "image": "x", "env": variables}]})
+    value = pod_bytes(spec={"containers": [{"name": "main", "image": "x", "env": variables}]})
     assert not judged(value).findings
     finding = over_bound(judged(value, index=load_bundle([SHIPPED, policy]).index))
     assert finding.outcome is Outcome.DENY
@@ -303,7 +303,7 @@ def test_I2_no_decision_leaves_its_request_to_the_garbage_collector() -> None:
         for body in bodies:
             for phase in Phase:
                 decide(decode_review(body), INDEX, Context(phase=phase, now=utc_now()))
-        judged(pod(metadata={"labels": {RESERVED: "x"}}, spec={"nodeSelector": keys(115_000)}))
+        judged(pod_bytes(metadata={"labels": {RESERVED: "x"}}, spec={"nodeSelector": keys(115_000)}))
         left = [each for each in gc.get_objects() if type(each) is Request]
         assert [each for each in left if not any(each is other for other in others)] == []
     finally:

@@ -14,15 +14,13 @@ import pytest
 import yaml
 
 import webhook
-from tests.builders import BUNDLE
+from tests.builders import decided
 from tests.golden import messages
-from tests.golden.cases import NOW, load_cases, view_of
+from tests.golden.cases import load_cases, view_of
 from webhook.documents import parse_field_path
 from webhook.engine.bundle import policy_kinds
-from webhook.engine.engine import decide
 from webhook.engine.findings import finding_texts, page_at, page_of
-from webhook.model.review import decode_review
-from webhook.rules.context import ASSUMED_VERSION, Context, Phase
+from webhook.rules.context import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,12 +67,12 @@ def test_the_failing_example_has_the_finding_as_it_is_stored_and_the_fixed_one_h
     text = TEXTS[finding_id]
     kind = finding_id.partition("/")[0]
 
-    found = messages.judge(text, text.failing, text.flags)
+    found = messages.findings_of(text, text.failing, text.flags)
     ids = {each.id for each in found if each.id.startswith(f"{kind}/")}
     assert ids - (INFORMATION - {finding_id}) == {finding_id}
     assert messages.message(finding_id, found) == messages.stored()[finding_id], "run `make golden`"
 
-    fixed = messages.judge(text, text.fixed, text.flags_when_fixed)
+    fixed = messages.findings_of(text, text.fixed, text.flags_when_fixed)
     assert not {each.id for each in fixed if each.id.startswith(f"{kind}/")} - (INFORMATION - {finding_id})
 
 
@@ -146,7 +144,7 @@ def test_no_field_of_an_example_is_a_label_that_only_its_namespace_has(finding_i
 
 def expect_resolving(text: FindingText, manifests: str) -> None:
     objects = list(filter(None, yaml.safe_load_all(manifests)))
-    for finding in messages.judge(text, manifests, text.flags):
+    for finding in messages.findings_of(text, manifests, text.flags):
         assert not finding.field or any(resolves(finding.field, value) for value in objects), finding.message()
 
 
@@ -154,10 +152,7 @@ def expect_resolving(text: FindingText, manifests: str) -> None:
 @pytest.mark.parametrize("case", load_cases(), ids=lambda case: case.name)
 def test_the_field_of_a_golden_answer_is_in_the_object_of_the_review(case: Case, phase: Phase) -> None:
     review = case.review(phase)
-    view = view_of(case.state)
-    kubelet = view.oldest_kubelet or ASSUMED_VERSION
-    context = Context(phase=phase, now=NOW, oldest_kubelet=kubelet, view=view)
     asked = orjson.loads(review)["request"]
     value = asked["object"] or asked["oldObject"]
-    for finding in decide(decode_review(review), BUNDLE.index, context).findings:
+    for finding in decided(review, phase, view_of(case.state)).findings:
         assert not finding.field or resolves(finding.field, value), finding.message()

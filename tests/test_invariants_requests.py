@@ -52,7 +52,7 @@ PATHS = [
 objects: st.SearchStrategy[tuple[str, JSON]] = st.one_of(
     pods.map(lambda pod: ("pods", pod)),
     st.builds(lambda place, pod: (place[0], embedded(place[1], pod)), st.sampled_from(PATHS), pods),
-    strategies.node_pool("p0").map(lambda pool: (NODE_POOLS, pool)),
+    strategies.node_pool_named("p0").map(lambda pool: (NODE_POOLS, pool)),
     strategies.json_values().map(lambda value: ("nodes", {"metadata": value})),
 )
 
@@ -176,7 +176,7 @@ def usable(pool: JSON) -> bool:
 
 
 changes = st.one_of(
-    *map(strategies.node_pool, strategies.POOL_NAMES),
+    *map(strategies.node_pool_named, strategies.POOL_NAMES),
     st.tuples(st.sampled_from(("delete", "scale")), st.sampled_from(strategies.POOL_NAMES)),
 )
 
@@ -243,7 +243,7 @@ def test_check_says_of_a_pod_what_the_webhook_says(pod: JSON, pools: list[JSON])
 def test_check_says_of_other_objects_what_the_webhook_says(
     api_version: str, kind: str, path: str, data: st.DataObject, pools: list[JSON]
 ) -> None:
-    value = embedded(path, defaulted(data.draw(pods))) if path else data.draw(strategies.node_pool("p0"))
+    value = embedded(path, defaulted(data.draw(pods))) if path else data.draw(strategies.node_pool_named("p0"))
     default_workload(api_version.rpartition("/")[0], kind, value)
     context = Context(phase=Phase.VALIDATE, now=NOW, view=cluster(pools, {}))
     judge = Judge(

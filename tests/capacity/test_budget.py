@@ -4,29 +4,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.builders import pool_of
 from tests.rules.conftest import shipped_provider, with_fields
 from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.target import Target
-from webhook.capacity.providers.pool import CapacityType, Pool
 
 if TYPE_CHECKING:
+    from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
 
 CKS = shipped_provider("cks")
 NO_MARGIN = with_fields(CKS.grace_period, budget_seconds=15, safety_margin_seconds=0)
 GKE = with_fields(CKS, name="gke", title="GKE", grace_period=NO_MARGIN)
 PROVIDERS = {"cks": CKS, "gke": GKE}
-
-
-def pool(name: str, provider: str = "cks", grace: int | None = None, margin: int | None = None) -> Pool:
-    return Pool(
-        provider=provider,
-        kind="NodePool",
-        name=name,
-        capacity=CapacityType.SPOT,
-        grace_seconds=grace,
-        safety_margin_seconds=margin,
-    )
 
 
 def target(pools: tuple[Pool, ...] | None, *providers: Provider) -> Target:
@@ -36,16 +26,16 @@ def target(pools: tuple[Pool, ...] | None, *providers: Provider) -> Target:
 @pytest.mark.parametrize(
     ("pools", "seconds"),
     [
-        ((pool("plain"),), 270),
-        ((pool("plain"), pool("same")), 270),
-        ((pool("own", grace=100),), 70),
-        ((pool("own", grace=100, margin=0),), 100),
-        ((pool("longer", grace=600, margin=10),), 590),
-        ((pool("plain"), pool("own", grace=100, margin=0)), 100),
-        ((pool("longer", grace=600), pool("plain")), 270),
-        ((pool("plain"), pool("elsewhere", provider="gke")), 15),
-        ((pool("none at all", grace=0),), 1),
-        ((pool("less than the margin", grace=20),), 1),
+        ((pool_of("plain"),), 270),
+        ((pool_of("plain"), pool_of("same")), 270),
+        ((pool_of("own", grace_seconds=100),), 70),
+        ((pool_of("own", grace_seconds=100, safety_margin_seconds=0),), 100),
+        ((pool_of("longer", grace_seconds=600, safety_margin_seconds=10),), 590),
+        ((pool_of("plain"), pool_of("own", grace_seconds=100, safety_margin_seconds=0)), 100),
+        ((pool_of("longer", grace_seconds=600), pool_of("plain")), 270),
+        ((pool_of("plain"), pool_of("elsewhere", provider="gke")), 15),
+        ((pool_of("none at all", grace_seconds=0),), 1),
+        ((pool_of("less than the margin", grace_seconds=20),), 1),
     ],
 )
 def test_the_budget_is_that_of_the_strictest_pool_less_the_margin(pools: tuple[Pool, ...], seconds: int) -> None:
@@ -58,9 +48,9 @@ def test_the_budget_is_that_of_the_strictest_pool_less_the_margin(pools: tuple[P
 
 
 def test_beside_pools_the_budget_of_a_provider_whose_pools_nobody_sees_counts() -> None:
-    mixed = target((pool("longer", grace=600), pool("plain")), CKS, GKE)
+    mixed = target((pool_of("longer", grace_seconds=600), pool_of("plain")), CKS, GKE)
     assert str(GraceBudgets(PROVIDERS).of(mixed)).startswith("On GKE")
-    own = target((pool("own", grace=10, margin=0),), CKS, GKE)
+    own = target((pool_of("own", grace_seconds=10, safety_margin_seconds=0),), CKS, GKE)
     assert str(GraceBudgets(PROVIDERS).of(own)) == "NodePool own gives a Pod 10 s to stop"
 
 
@@ -91,10 +81,10 @@ def test_without_pools_and_providers_there_is_none(pools: tuple[Pool, ...] | Non
             ),
         ),
         (
-            (pool("slow", grace=100),),
+            (pool_of("slow", grace_seconds=100),),
             "NodePool slow gives a Pod 100 s to stop, less a safety margin of 30 s",
         ),
-        ((pool("slow", grace=100, margin=0),), "NodePool slow gives a Pod 100 s to stop"),
+        ((pool_of("slow", grace_seconds=100, safety_margin_seconds=0),), "NodePool slow gives a Pod 100 s to stop"),
     ],
 )
 def test_a_budget_says_where_it_comes_from(pools: tuple[Pool, ...] | None, text: str) -> None:

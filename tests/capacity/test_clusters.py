@@ -22,21 +22,21 @@ PATH = "projects/p/locations/us-east1/clusters/prod"
 ARM = "/subscriptions/s/resourceGroups/Fleet/providers/Microsoft.ContainerService/managedClusters/Prod"
 
 
-def pool(kind: str, spec: dict[str, Any], name: str = "a", namespace: str = "infra", **metadata: Any) -> Pool:
+def read_pool(kind: str, spec: dict[str, Any], name: str = "a", namespace: str = "infra", **metadata: Any) -> Pool:
     return READERS[kind].read({"metadata": {"name": name, "namespace": namespace, **metadata}, "spec": spec})
 
 
 def gke(reference: dict[str, str], *, spot: bool = False, **more: Any) -> Pool:
     config = {"spot": spot, "machineType": "g2-standard-8", "guestAccelerator": [{"type": "nvidia-l4", "count": 1}]}
-    return pool("ContainerNodePool", {"clusterRef": reference, "nodeCount": 1, "nodeConfig": config}, **more)
+    return read_pool("ContainerNodePool", {"clusterRef": reference, "nodeCount": 1, "nodeConfig": config}, **more)
 
 
 def eks(**spec: Any) -> Pool:
-    return pool("Nodegroup", {"instanceTypes": ["p5.48xlarge"], **spec})
+    return read_pool("Nodegroup", {"instanceTypes": ["p5.48xlarge"], **spec})
 
 
 def aks(owner: dict[str, str], **more: Any) -> Pool:
-    return pool("ManagedClustersAgentPool", {"owner": owner, "vmSize": "Standard_D4s_v5"}, **more)
+    return read_pool("ManagedClustersAgentPool", {"owner": owner, "vmSize": "Standard_D4s_v5"}, **more)
 
 
 @pytest.mark.parametrize(
@@ -114,14 +114,14 @@ def test_a_pool_of_cluster_API_is_in_the_cluster_of_its_label_or_of_its_machine_
         "metadata": {"name": "m", "namespace": "infra"},
         "spec": {"clusterName": "prod", "replicas": 2, "template": template},
     }
-    labelled = pool(kind, {}, labels={"cluster.x-k8s.io/cluster-name": "prod"})
+    labelled = read_pool(kind, {}, labels={"cluster.x-k8s.io/cluster-name": "prod"})
     sizers = [reader.sizer for reader in READERS.values() if reader.sizer is not None]
-    (bare,) = join([pool(kind, {}), sizes_in(machine_pool, sizers)]).pools
+    (bare,) = join([read_pool(kind, {}), sizes_in(machine_pool, sizers)]).pools
     assert (bare.cluster, labelled.cluster) == ("infra/prod", "infra/prod")
     assert join([labelled, sizes_in(machine_pool, sizers)]).pools[0].cluster == "infra/prod"
 
     here = [with_fields(sizer, this_cluster="prod") for sizer in sizers]
-    assert join([pool(kind, {}), sizes_in(machine_pool, here)]).pools[0].cluster == ""
+    assert join([read_pool(kind, {}), sizes_in(machine_pool, here)]).pools[0].cluster == ""
 
 
 @given(st.text("ab/:", max_size=6), st.sampled_from(("", "a", "a/b")), st.text("ab/", max_size=4))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.builders import ALL
+from tests.builders import ALL, pool_of
 from tests.rules.conftest import shipped_provider
 from webhook.capacity.placement.fallback import Coverage, FallbackNeed, Fallbacks, LostCoverage
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
@@ -20,17 +20,10 @@ if TYPE_CHECKING:
 REQUIRES: tuple[RequireName, ...] = ("any", "standard", "gpu", "same-type")
 
 
-def pool(name: str, instance_type: str, capacity: CapacityType = CapacityType.ON_DEMAND) -> Pool:
-    return Pool(
-        provider="karpenter",
-        kind="NodePool",
-        name=name,
-        capacity=capacity,
-        gpu=Gpu.YES,
-        instance_type=instance_type,
-        autoscaling=True,
-        unlimited=True,
-    )
+def gpu_pool(name: str, capacity: CapacityType = CapacityType.ON_DEMAND, **fields: Any) -> Pool:
+    """Return a pool of Karpenter with one node of type p5, unless the fields say otherwise."""
+    usual = {"provider": "karpenter", "gpu": Gpu.YES, "instance_type": "p5", "desired": 1}
+    return pool_of(name, **{**usual, "capacity": capacity, **fields})
 
 
 @pytest.mark.parametrize(
@@ -47,8 +40,8 @@ def pool(name: str, instance_type: str, capacity: CapacityType = CapacityType.ON
 )
 def test_a_fallback_of_the_same_type_has_all_types_of_the_spot_pool(spot: str, fallback: str, why: str) -> None:
     fallbacks = Fallbacks("same-type", {}, ALL)
-    found = fallbacks.why_not(pool("spot", spot, CapacityType.SPOT), pool("od", fallback), "same-type")
-    assert found == why
+    ours, theirs = gpu_pool("spot", CapacityType.SPOT, instance_type=spot), gpu_pool("od", instance_type=fallback)
+    assert fallbacks.why_not(ours, theirs, "same-type") == why
 
 
 FAMILY, GENERATION = "karpenter.k8s.aws/instance-family", "karpenter.k8s.aws/instance-generation"
@@ -149,7 +142,7 @@ def test_spot_pools_that_differ_in_one_thing_are_not_taken_for_each_other(
     field: str, its: object, other: object, left: Coverage, names: str
 ) -> None:
     def of(name: str, capacity: CapacityType, value: object) -> Pool:
-        return replace(replace(pool(name, "p5", capacity), cluster="prod"), **{field: value})
+        return gpu_pool(name, capacity, **{"cluster": "prod", field: value})
 
     covered, uncovered = of(names[0], CapacityType.SPOT, its), of(names[1], CapacityType.SPOT, other)
     found = Fallbacks("same-type", {}, ALL).lost_coverage(
@@ -158,7 +151,6 @@ def test_spot_pools_that_differ_in_one_thing_are_not_taken_for_each_other(
     assert found == [LostCoverage(uncovered, FallbackNeed("same-type"), left)]
 
 
-USUAL = {"provider": "karpenter", "kind": "NodePool", "gpu": Gpu.YES, "instance_type": "p5", "desired": 1}
 unusual = st.one_of(
     st.tuples(st.just("provider"), st.just("cks")),
     st.tuples(st.just("capacity"), st.sampled_from(CapacityType)),
@@ -172,7 +164,7 @@ unusual = st.one_of(
     st.tuples(st.just("deleting"), st.just(True)),  # noqa: FBT003 - a value
 )
 pools = st.builds(
-    lambda name, capacity, changes: Pool(**{**USUAL, "name": name, "capacity": capacity, **dict(changes)}),
+    lambda name, capacity, changes: gpu_pool(name, **{"capacity": capacity, **dict(changes)}),
     st.sampled_from("abcdefgh"),
     st.sampled_from((CapacityType.SPOT, CapacityType.ON_DEMAND)),
     st.lists(unusual, max_size=2),

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
+from tests.builders import pool_of
 from tests.rules.conftest import PROVIDERS, shipped_provider, with_fields
 from webhook.capacity.providers.joins import join, merge_pools, sizes_in, with_size
 from webhook.capacity.providers.pool import Pool, Size
@@ -35,8 +36,8 @@ def machine_pool(kind: str = POOL_KINDS[0], replicas: object = None, **annotatio
     }
 
 
-def pool(kind: str = POOL_KINDS[0], **fields: Any) -> Pool:
-    return Pool(provider="eks", kind=kind, name="infra-a", namespace="fleet", **fields)
+def fleet_pool(kind: str = POOL_KINDS[0], **fields: Any) -> Pool:
+    return pool_of("infra-a", provider="eks", kind=kind, namespace="fleet", **fields)
 
 
 @pytest.mark.parametrize("kind", POOL_KINDS)
@@ -45,7 +46,7 @@ def test_a_machine_pool_says_the_size_of_the_pool_it_names(kind: str, written: o
     (size,) = sizes_in(machine_pool(kind, written), SIZERS)
     by, pool_id = ("MachinePool", "fleet", "a"), (kind, "fleet", "infra-a")
     assert size == Size(by, pool_id, desired, autoscaling=False, cluster="fleet/workload-1")
-    (found,) = join([(size,), pool(kind)]).pools
+    (found,) = join([(size,), fleet_pool(kind)]).pools
     assert (found.desired, found.size, found.autoscaling, found.cluster) == (desired, size, False, "fleet/workload-1")
 
 
@@ -56,9 +57,9 @@ def test_a_machine_pool_of_another_kind_of_infrastructure_sizes_none() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        pool("AzureManagedMachinePool"),
-        replace(pool(), namespace="elsewhere"),
-        replace(pool(), name="another"),
+        fleet_pool("AzureManagedMachinePool"),
+        replace(fleet_pool(), namespace="elsewhere"),
+        replace(fleet_pool(), name="another"),
     ],
 )
 def test_it_sizes_no_other_pool(other: Pool) -> None:
@@ -68,26 +69,26 @@ def test_it_sizes_no_other_pool(other: Pool) -> None:
 def test_a_pool_whose_replicas_an_autoscaler_sets_is_autoscaled() -> None:
     value = machine_pool(replicas=0, **{"cluster.x-k8s.io/replicas-managed-by": "external-autoscaler"})
     sizes = sizes_in(value, SIZERS)
-    (bounded,) = join([sizes, pool(maximum=5)]).pools
-    (unbounded,) = join([sizes, pool()]).pools
-    (closed,) = join([sizes, pool(maximum=0)]).pools
+    (bounded,) = join([sizes, fleet_pool(maximum=5)]).pools
+    (unbounded,) = join([sizes, fleet_pool()]).pools
+    (closed,) = join([sizes, fleet_pool(maximum=0)]).pools
     assert (bounded.unusable, unbounded.unusable) == ("", "")
     assert closed.unusable == "it is autoscaled to at most 0 nodes"
 
 
 @pytest.mark.parametrize("replicas", ["3", True, {"a": 1}, 1.5])
 def test_replicas_that_are_no_number_leave_the_size_unknown(replicas: object) -> None:
-    (found,) = join([pool(), sizes_in(machine_pool(replicas=replicas), SIZERS)]).pools
+    (found,) = join([fleet_pool(), sizes_in(machine_pool(replicas=replicas), SIZERS)]).pools
     assert found.unusable == "it does not say how many nodes it has"
 
 
 def test_a_pool_goes_with_the_machine_pool_that_is_being_deleted() -> None:
     value = machine_pool(replicas=3)
     value["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    (found,) = join([pool(), sizes_in(value, SIZERS)]).pools
+    (found,) = join([fleet_pool(), sizes_in(value, SIZERS)]).pools
     assert found.unusable == "it is being deleted"
     assert not with_size(found, None).deleting
-    (own,) = join([pool(deleting=True), sizes_in(machine_pool(replicas=3), SIZERS)]).pools
+    (own,) = join([fleet_pool(deleting=True), sizes_in(machine_pool(replicas=3), SIZERS)]).pools
     assert own.deleting
     assert with_size(own, None).deleting
 
@@ -142,9 +143,9 @@ def test_a_cluster_is_this_one_by_its_name_in_the_provider_too() -> None:
 
 
 def test_a_pool_that_takes_the_place_of_another_keeps_the_size_it_was_given() -> None:
-    (known,) = join([pool(), sizes_in(machine_pool(replicas=3), SIZERS)]).pools
-    given, (sized_anew,) = pool(maximum=9), join([pool(), sizes_in(machine_pool(replicas=1), SIZERS)]).pools
-    new = replace(pool(), name="new")
+    (known,) = join([fleet_pool(), sizes_in(machine_pool(replicas=3), SIZERS)]).pools
+    given, (sized_anew,) = fleet_pool(maximum=9), join([fleet_pool(), sizes_in(machine_pool(replicas=1), SIZERS)]).pools
+    new = replace(fleet_pool(), name="new")
     (found, other) = merge_pools([known], [given, new])
     assert (found.desired, found.maximum, other) == (3, 9, new)
     assert merge_pools([known], [sized_anew]) == (sized_anew,)

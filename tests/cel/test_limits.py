@@ -238,7 +238,7 @@ def container(number: int, variables: int) -> JSON:
     }
 
 
-def pod(containers: int, variables: int) -> JSON:
+def large_pod(containers: int, variables: int) -> JSON:
     spec = {
         "containers": [container(each, variables) for each in range(containers)],
         "volumes": [{"name": f"v{each}", "emptyDir": {}} for each in range(5)],
@@ -294,8 +294,8 @@ OF_CRD = [
 @pytest.mark.parametrize(
     ("shown", "expressions"),
     [
-        (pod(6, 12), OF_PODS + OF_ANY),
-        (pod(60, 40), OF_PODS + OF_ANY),
+        (large_pod(6, 12), OF_PODS + OF_ANY),
+        (large_pod(60, 40), OF_PODS + OF_ANY),
         (CONFIG, OF_CONFIG + OF_ANY),
         (CRD, OF_CRD + OF_ANY),
     ],

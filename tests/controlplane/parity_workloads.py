@@ -83,7 +83,7 @@ INSTANCE_TYPES = ("gd-8xh100ib-i128", "gd-8xl40-i128", "turin-gp", "gb200-4x", "
 # Made once: to make a strategy takes longer than to draw from it.
 _metadata = few({"labels": few(LABELS, 1), "annotations": few(ANNOTATIONS, 1)}, 1)
 _pods = pods()
-_pools = strategies.node_pool("new")
+_pools = strategies.node_pool_named("new")
 _fire_drill = few({"annotations": st.just({BREAK_GLASS: "the fire drill"})}, 1)
 _instance_types = st.sampled_from(INSTANCE_TYPES)
 _nulls = few({name: st.none() for name in ("computeClass", "nodeLabels", "nodeTaints")}, 1)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,11 +18,8 @@ import orjson
 import yaml
 
 from tests.builders import BUNDLE
-from webhook.engine.engine import decide
-from webhook.engine.response import respond
-from webhook.model.review import decode_review
 from webhook.offline.manifests.state import FileState
-from webhook.rules.context import ASSUMED_VERSION, NOTHING_KNOWN, Context, Phase
+from webhook.rules.context import NOTHING_KNOWN, Phase
 
 if TYPE_CHECKING:
     from webhook.capacity.view import ClusterView
@@ -31,7 +27,6 @@ if TYPE_CHECKING:
 JSON = dict[str, Any]
 
 HERE: Final = Path(__file__).parent
-NOW: Final = datetime(2026, 11, 21, 9, tzinfo=UTC)
 NOBODY_LOOKED: Final = "unknown"
 """The cluster of the cases that have no state."""
 
@@ -84,14 +79,6 @@ def load_cases() -> list[Case]:
 def view_of(state: Path | None) -> ClusterView:
     """Return the cluster that a file describes."""
     return NOTHING_KNOWN if state is None else FileState([state], BUNDLE.providers).view()
-
-
-def judge(review: bytes, phase: Phase, view: ClusterView) -> bytes:
-    """Return the shipped policies' answer."""
-    request = decode_review(review)
-    kubelet = view.oldest_kubelet or ASSUMED_VERSION
-    context = Context(phase=phase, now=NOW, oldest_kubelet=kubelet, view=view)
-    return respond(request.uid, decide(request, BUNDLE.index, context), phase)
 
 
 def mutated(review: bytes, patch: list[JSON]) -> bytes:

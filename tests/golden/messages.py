@@ -23,7 +23,7 @@ FILE: Final = Path(__file__).parent / "messages.txt"
 _HEAD: Final = "# "
 
 
-def judge(text: FindingText, manifests: str, flags: str) -> list[Finding]:
+def findings_of(text: FindingText, manifests: str, flags: str) -> list[Finding]:
     """Return what ``spotgate check`` finds in the manifests, in the surroundings of the text's examples."""
     with TemporaryDirectory() as folder:
         arguments = ["check", "-o", "json", *shlex.split(flags)]
@@ -53,7 +53,7 @@ def stored() -> Mapping[str, str]:
 def regenerate() -> None:
     """Write the golden messages anew."""
     said = {
-        each: message(each, judge(text, text.failing, text.flags))
+        each: message(each, findings_of(text, text.failing, text.flags))
         for each, text in finding_texts().items()
         if text.failing
     }

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 
+from tests.builders import answered
 from tests.golden import formats, messages
-from tests.golden.cases import HERE, judge, load_cases, readable, view_of
+from tests.golden.cases import HERE, load_cases, readable, view_of
 from tests.kube import test_defaults
 from webhook.formats import FORMATS
 from webhook.rules.context import Phase
@@ -24,7 +25,7 @@ def regenerate() -> None:
     for case in load_cases():
         view = view_of(case.state)
         for phase in Phase:
-            answer = readable(judge(case.review(phase), phase, view))
+            answer = readable(answered(case.review(phase), phase, view))
             case.expected_file(phase).write_text(json.dumps(answer, indent=1, ensure_ascii=False) + "\n")
     messages.regenerate()
     test_defaults.regenerate()

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from tests.golden.cases import HERE, NOBODY_LOOKED, Case, judge, load_cases, mutated, readable, sent, view_of
+from tests.builders import answered
+from tests.golden.cases import HERE, NOBODY_LOOKED, Case, load_cases, mutated, readable, sent, view_of
 from tests.server.harness import LOOPBACK, SHORT, Process
 from webhook.rules.context import Phase
 from webhook.server.serve import ServeOptions
@@ -44,7 +45,7 @@ def test_every_file_belongs_to_a_case_that_says_what_it_proves() -> None:
 @each_case
 def test_the_engine_gives_the_stored_answer(case: Case) -> None:
     for phase in Phase:
-        answer = judge(case.review(phase), phase, view_of(case.state))
+        answer = answered(case.review(phase), phase, view_of(case.state))
 
         assert readable(answer) == case.expected(phase)
         assert answer == sent(case.expected(phase))
@@ -101,7 +102,7 @@ def test_the_server_sends_the_stored_answer(cluster: str, tmp_path: Path) -> Non
 def test_M1_a_second_mutation_finds_nothing_to_do(case: Case) -> None:
     expected = case.expected(Phase.MUTATE)["response"]
     again = mutated(case.review(Phase.MUTATE), expected.get("patch", []))
-    response = orjson.loads(judge(again, Phase.MUTATE, view_of(case.state)))["response"]
+    response = orjson.loads(answered(again, Phase.MUTATE, view_of(case.state)))["response"]
 
     assert "patch" not in response
     assert response["allowed"] == expected["allowed"]

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from tests.integrations.conftest import Shell
 
 POOLS: Final = ROOT / "tests/integrations/pools.yaml"
-CONTAINER: Final[dict[str, Any]] = {"name": "main", "image": "example.com/main"}
+MAIN: Final[dict[str, Any]] = {"name": "main", "image": "example.com/main"}
 HOOK: Final = {"exec": {"command": ["true"]}}
 
 
-def pod(name: str, /, capacity: str = "spot", **spec: Any) -> dict[str, Any]:
+def spot_pod(name: str, /, capacity: str = "spot", **spec: Any) -> dict[str, Any]:
     metadata = {"name": name, "labels": {"spotgate.dev/capacity": capacity}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [CONTAINER], **spec}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [MAIN], **spec}}
 
 
 def requires(key: str) -> dict[str, Any]:
@@ -33,15 +33,15 @@ def requires(key: str) -> dict[str, Any]:
 
 
 PODS: Final = (
-    pod("plain"),
-    pod("preferred", capacity="spot-preferred"),
-    pod("with-tolerations", tolerations=[{"key": "example.com/own", "operator": "Exists"}]),
-    pod("with-selector", nodeSelector={"kubernetes.io/arch": "amd64"}),
-    pod("with-affinity", affinity=requires("example.com/zone")),
-    pod("with-a-hook", containers=[{**CONTAINER, "lifecycle": {"postStart": HOOK}}, {**CONTAINER, "name": "second"}]),
-    pod("with-its-own-sleep", containers=[{**CONTAINER, "lifecycle": {"preStop": HOOK}}]),
-    pod("with-gpus", containers=[{**CONTAINER, "resources": {"limits": {"nvidia.com/gpu": 8}}}]),
-    pod("with-a-sidecar", initContainers=[{**CONTAINER, "name": "sidecar", "restartPolicy": "Always"}]),
+    spot_pod("plain"),
+    spot_pod("preferred", capacity="spot-preferred"),
+    spot_pod("with-tolerations", tolerations=[{"key": "example.com/own", "operator": "Exists"}]),
+    spot_pod("with-selector", nodeSelector={"kubernetes.io/arch": "amd64"}),
+    spot_pod("with-affinity", affinity=requires("example.com/zone")),
+    spot_pod("with-a-hook", containers=[{**MAIN, "lifecycle": {"postStart": HOOK}}, {**MAIN, "name": "second"}]),
+    spot_pod("with-its-own-sleep", containers=[{**MAIN, "lifecycle": {"preStop": HOOK}}]),
+    spot_pod("with-gpus", containers=[{**MAIN, "resources": {"limits": {"nvidia.com/gpu": 8}}}]),
+    spot_pod("with-a-sidecar", initContainers=[{**MAIN, "name": "sidecar", "restartPolicy": "Always"}]),
 )
 
 
@@ -85,7 +85,7 @@ def test_what_the_webhook_adds_is_no_difference(
 
 
 def test_what_somebody_else_changed_is_a_difference(expressions: list[str], gojq: Path) -> None:
-    changed = pod("plain", serviceAccountName="other", containers=[{**CONTAINER, "lifecycle": {"postStart": HOOK}}])
+    changed = spot_pod("plain", serviceAccountName="other", containers=[{**MAIN, "lifecycle": {"postStart": HOOK}}])
     assert ignoring(expressions, changed, gojq) == changed
 
 

@@ -40,7 +40,7 @@ def runner(tmp_path: Path, shell: Shell) -> Path:
     return tmp_path / "runner"
 
 
-def judge(shell: Shell, runner: Path, repo: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
+def run_check(shell: Shell, runner: Path, repo: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
     """Run the step that judges, as the runner would with these inputs (dashes as underscores)."""
     (step,) = [step for step in DEFINITION["runs"]["steps"] if step.get("id") == "check"]
     given = {name: each["default"] for name, each in DEFINITION["inputs"].items()}
@@ -85,7 +85,7 @@ def test_what_is_installed_is_the_version_of_the_action_itself(shell: Shell, tmp
 
 
 def test_findings_are_annotations_a_summary_and_a_sarif_file(shell: Shell, runner: Path, repo: Path) -> None:
-    done = judge(shell, runner, repo)
+    done = run_check(shell, runner, repo)
 
     assert (done.returncode, done.stderr) == (1, "")
     assert "::error file=ml-platform/evaluation.yaml,line=14," in done.stdout
@@ -101,7 +101,7 @@ def test_paths_and_policies_may_be_several_and_have_no_patterns(shell: Shell, ru
     paths = "cluster/namespaces.yaml\nml-platform/raycluster.yaml"
     state = "cluster/node-pools.yaml cluster/namespaces.yaml"
     policies = f"{ROOT}/policies/spot-placement.yaml {ROOT}/policies/providers {ROOT}/policies/workloads.yaml"
-    done = judge(shell, runner, repo, paths=paths, state=state, policies=policies)
+    done = run_check(shell, runner, repo, paths=paths, state=state, policies=policies)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")
     assert "2 objects: no findings; 1 object would be changed" in (runner / "summary").read_text()
 
@@ -111,12 +111,12 @@ def test_what_fails_the_job_can_be_chosen(shell: Shell, runner: Path, repo: Path
     (repo / "cluster/node-pools.yaml").write_text(
         (repo / "cluster/node-pools.yaml").read_text().partition("---\n# A sup")[0]
     )
-    assert judge(shell, runner, repo, paths=paths).returncode == 0
-    assert judge(shell, runner, repo, paths=paths, fail_on="warn").returncode == 1
+    assert run_check(shell, runner, repo, paths=paths).returncode == 0
+    assert run_check(shell, runner, repo, paths=paths, fail_on="warn").returncode == 1
 
 
 def test_a_wrong_input_fails_the_job_and_uploads_nothing(shell: Shell, runner: Path, repo: Path) -> None:
-    done = judge(shell, runner, repo, fail_on="$(touch injected)")
+    done = run_check(shell, runner, repo, fail_on="$(touch injected)")
     assert done.returncode == 2
     assert "invalid choice: '$(touch injected)'" in done.stderr
     assert (runner / "output").read_text() == "exit-code=2\n"
@@ -126,7 +126,7 @@ def test_a_wrong_input_fails_the_job_and_uploads_nothing(shell: Shell, runner: P
 
 def test_what_can_not_be_read_is_said_beside_the_findings(shell: Shell, runner: Path, repo: Path) -> None:
     (repo / "broken.yaml").write_text("apiVersion: v1\nkind: Pod\na: [\n")
-    done = judge(shell, runner, repo)
+    done = run_check(shell, runner, repo)
     assert done.returncode == 2
     assert "broken.yaml:4:1: " in done.stderr
     summary = (runner / "summary").read_text()

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import msgspec
 import pytest
 
+from tests.builders import pod_of
 from webhook.base.globs import Globs
 from webhook.kube.containers import (
     containers,
@@ -14,18 +14,11 @@ from webhook.kube.containers import (
 )
 from webhook.kube.pod_decoding import decode_pod
 
-if TYPE_CHECKING:
-    from webhook.kube.pod import Pod
-
 GPUS = Globs(("nvidia.com/gpu", "nvidia.com/mig-*"))
 
 
-def pod(**spec: object) -> Pod:
-    return decode_pod(msgspec.json.encode({"spec": {"containers": [{"name": "app"}], **spec}}))
-
-
 def test_every_container_of_all_three_lists_is_visited_with_its_field_path() -> None:
-    subject = pod(
+    subject = pod_of(
         initContainers=[{"name": "migrate"}, {"name": "proxy", "restartPolicy": "Always"}],
         containers=[{"name": "app"}, {"name": "log"}],
         ephemeralContainers=[{"name": "debug"}],
@@ -67,13 +60,13 @@ def test_a_pod_without_containers_has_nothing_to_visit() -> None:
 def test_a_resource_is_requested_where_more_than_zero_of_it_is(
     members: str, quantities: str, resource: str, quantity: str | float, *, expected: bool
 ) -> None:
-    subject = pod(**{members: [{"name": "app", "resources": {quantities: {resource: quantity}}}]})
+    spec: dict[str, Any] = {members: [{"name": "app", "resources": {quantities: {resource: quantity}}}]}
 
-    assert bool(requested_of(subject.spec, GPUS)) is expected
+    assert bool(requested_of(pod_of(**spec).spec, GPUS)) is expected
 
 
 def test_containers_without_resources_request_nothing() -> None:
-    assert not requested_of(pod(containers=[{"name": "a", "resources": {}}, {"name": "b"}]).spec, GPUS)
+    assert not requested_of(pod_of(containers=[{"name": "a", "resources": {}}, {"name": "b"}]).spec, GPUS)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +79,7 @@ def test_containers_without_resources_request_nothing() -> None:
     ],
 )
 def test_a_pod_listens_where_a_container_declares_a_port(spec: dict[str, Any], *, expected: bool) -> None:
-    assert declares_port(pod(**spec)) is expected
+    assert declares_port(pod_of(**spec)) is expected
 
 
 @pytest.mark.parametrize(
@@ -101,4 +94,4 @@ def test_a_pod_listens_where_a_container_declares_a_port(spec: dict[str, Any], *
     ],
 )
 def test_a_pod_says_by_its_os_or_its_selector_that_it_runs_on_windows(spec: dict[str, Any], *, expected: bool) -> None:
-    assert is_windows(pod(**spec)) is expected
+    assert is_windows(pod_of(**spec)) is expected

@@ -23,7 +23,7 @@ NOT_READY = {
 UNREACHABLE = {**NOT_READY, "key": "node.kubernetes.io/unreachable"}
 
 
-def pod(**spec: Any) -> dict[str, Any]:
+def written_pod(**spec: Any) -> dict[str, Any]:
     containers = spec.pop("containers", [{"name": "app", "image": "nginx:1.27"}])
     return {
         "apiVersion": "v1",
@@ -35,7 +35,7 @@ def pod(**spec: Any) -> dict[str, Any]:
 
 def defaulted(**spec: Any) -> dict[str, Any]:
     """Return the spec of a Pod with these fields after defaulting."""
-    value = pod(**spec)
+    value = written_pod(**spec)
     default_pod(value)
     filled: dict[str, Any] = value["spec"]
     return filled
@@ -54,7 +54,7 @@ def volume(**source: Any) -> dict[str, Any]:
 
 
 def test_a_bare_pod_arrives_as_a_webhook_of_a_real_api_server_saw_it() -> None:
-    value = pod()
+    value = written_pod()
 
     default_pod(value)
     default_tolerations(value)
@@ -169,7 +169,7 @@ def test_ports_are_host_ports_in_the_hosts_network_but_those_of_ephemeral_contai
 def test_the_two_default_tolerations_are_added_to_pods_that_do_not_speak_of_those_taints(
     own: list[dict[str, Any]] | None, added: list[dict[str, Any]]
 ) -> None:
-    value = pod() if own is None else pod(tolerations=copy.deepcopy(own))
+    value = written_pod() if own is None else written_pod(tolerations=copy.deepcopy(own))
 
     default_tolerations(value)
 
@@ -215,7 +215,7 @@ def workload(group: str, kind: str, **spec: Any) -> dict[str, Any]:
     """Return a workload with these fields after defaulting, without its pod template."""
     value = {
         "metadata": {"name": "web"},
-        "spec": {"template": {"metadata": {"labels": {"app": "web"}}, "spec": pod()["spec"]}, **spec},
+        "spec": {"template": {"metadata": {"labels": {"app": "web"}}, "spec": written_pod()["spec"]}, **spec},
     }
     default_workload(group, kind, value)
     value["spec"].pop("template")
@@ -259,7 +259,7 @@ def test_a_workload_is_filled_in(group: str, kind: str, own: dict[str, Any], fil
 
 @pytest.mark.parametrize(("group", "kind"), [("batch.volcano.sh", "Job"), ("ray.io", "RayCluster"), ("", "Service")])
 def test_an_object_of_another_kind_stays_as_it_is(group: str, kind: str) -> None:
-    value = {"metadata": {}, "spec": {"template": {"spec": pod()["spec"]}}}
+    value = {"metadata": {}, "spec": {"template": {"spec": written_pod()["spec"]}}}
     before = copy.deepcopy(value)
 
     default_workload(group, kind, value)
@@ -290,7 +290,7 @@ def test_nulls_are_dropped_as_decoding_drops_them() -> None:
     }
 
 
-RICH = pod(
+RICH = written_pod(
     hostNetwork=True,
     overhead={"cpu": "1"},
     resources={"limits": {"cpu": "1"}},

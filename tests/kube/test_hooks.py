@@ -2,19 +2,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 
+from tests.builders import pod_of
 from webhook.kube.edit import exec_sleep, native_sleep
 from webhook.kube.hooks import FOREVER, hook_sleeps, time_of, unknown_hook
-from webhook.kube.pod_decoding import decode_pod
 
 if TYPE_CHECKING:
-    from webhook.kube.pod import Handler, Pod
-
-
-def pod(**spec: object) -> Pod:
-    return decode_pod(msgspec.json.encode({"spec": {"containers": [{"name": "app"}], **spec}}))
+    from webhook.kube.pod import Handler
 
 
 def command(*words: str) -> dict[str, Any]:
@@ -26,7 +21,7 @@ def script(text: str, shell: str = "/bin/sh", option: str = "-c") -> dict[str, A
 
 
 def handler(hook: dict[str, Any]) -> Handler:
-    lifecycle = pod(containers=[{"name": "app", "lifecycle": {"preStop": hook}}]).spec.containers[0].lifecycle
+    lifecycle = pod_of(containers=[{"name": "app", "lifecycle": {"preStop": hook}}]).spec.containers[0].lifecycle
     assert lifecycle is not None
     assert lifecycle.preStop is not None
     return lifecycle.preStop
@@ -90,12 +85,12 @@ def test_a_hook_that_only_sleeps_takes_a_known_time(hook: dict[str, Any], second
 )
 def test_any_other_hook_may_take_longer_than_it_sleeps(hook: dict[str, Any], seconds: int) -> None:
     assert time_of(handler(hook)) == (seconds, False)
-    assert unknown_hook(pod(containers=[{"name": "app", "lifecycle": {"preStop": hook}}])) == "app"
-    assert not unknown_hook(pod(containers=[{"name": "app", "lifecycle": {"postStart": hook}}]))
+    assert unknown_hook(pod_of(containers=[{"name": "app", "lifecycle": {"preStop": hook}}])) == "app"
+    assert not unknown_hook(pod_of(containers=[{"name": "app", "lifecycle": {"postStart": hook}}]))
 
 
 def test_the_sleeps_of_all_hooks_are_found_sidecars_included() -> None:
-    subject = pod(
+    subject = pod_of(
         initContainers=[
             {"name": "proxy", "restartPolicy": "Always", "lifecycle": {"preStop": {"sleep": {"seconds": 3}}}}
         ],

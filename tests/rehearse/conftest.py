@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.builders import deployment
 from tests.controlplane.cluster import start_cluster
 
 if TYPE_CHECKING:
@@ -27,33 +28,19 @@ def node(name: str, pool: str, cpu: int = 4) -> dict[str, Any]:
     }
 
 
-def deployment(name: str, replicas: int, pool: str) -> dict[str, Any]:
-    labels = {"app": name}
+def preferring(name: str, replicas: int, pool: str) -> dict[str, Any]:
     term = {"matchExpressions": [{"key": POOL, "operator": "In", "values": [pool]}]}
     preferred = [{"weight": 100, "preference": term}]
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {
-                    "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}},
-                    "containers": [
-                        {
-                            "name": "main",
-                            "image": "acme/main",
-                            "env": [{"name": "TOKEN", "value": "s3cret"}],
-                            "resources": {"requests": {"cpu": "1"}},
-                        }
-                    ],
-                },
-            },
-        },
+    container = {
+        "name": "main",
+        "image": "acme/main",
+        "env": [{"name": "TOKEN", "value": "s3cret"}],
+        "resources": {"requests": {"cpu": "1"}},
     }
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    value = deployment(name, replicas, affinity=affinity, containers=[container])
+    value["metadata"]["namespace"] = "default"
+    return value
 
 
 def spot_node(name: str, pool: str) -> dict[str, Any]:
@@ -65,7 +52,7 @@ def spot_node(name: str, pool: str) -> dict[str, Any]:
 
 
 def selecting(name: str, replicas: int, pool: str) -> dict[str, Any]:
-    value = deployment(name, replicas, "")
+    value = preferring(name, replicas, "")
     value["metadata"]["namespace"] = "nightly"
     spec = value["spec"]["template"]["spec"]
     spec |= {"nodeSelector": {"karpenter.sh/nodepool": pool}, "tolerations": [{"key": "nightly"}]}
@@ -74,7 +61,7 @@ def selecting(name: str, replicas: int, pool: str) -> dict[str, Any]:
 
 
 def stateful_set(name: str, pool: str) -> dict[str, Any]:
-    value = deployment(name, 1, pool)
+    value = preferring(name, 1, pool)
     return {**value, "kind": "StatefulSet", "spec": {**value["spec"], "serviceName": name}}
 
 
@@ -83,7 +70,7 @@ def capped() -> dict[str, Any]:
 
     A quota for one would admit both, now and then: the quota controller may count before it has seen the first.
     """
-    value = deployment("capped", 2, "spot")
+    value = preferring("capped", 2, "spot")
     value["metadata"]["namespace"] = "capped"
     del value["spec"]["template"]["spec"]["containers"][0]["resources"]
     return value
@@ -99,7 +86,7 @@ def live(binaries: dict[str, Path]) -> Iterator[Cluster]:
         )
         cluster.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
         cluster.kubectl.apply(
-            deployment("web", 3, "spot"), deployment("batch", 1, "on-demand"), stateful_set("queue", "on-demand")
+            preferring("web", 3, "spot"), preferring("batch", 1, "on-demand"), stateful_set("queue", "on-demand")
         )
         for namespace in ("capped", "nightly"):
             cluster.kubectl("create", "namespace", namespace)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.rehearse.conftest import deployment
+from tests.rehearse.conftest import preferring
 
 if TYPE_CHECKING:
     from tests.controlplane.cluster import Cluster
@@ -93,7 +93,7 @@ def test_a_manifest_beside_it_is_rolled_out_before_and_custom_resources_keep_the
     live: Cluster, tmp_path: Path
 ) -> None:
     made = custom_workload(live)
-    changed = deployment("web", 2, "spot")
+    changed = preferring("web", 2, "spot")
     changed["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 600
     (tmp_path / "web.json").write_text(json.dumps(changed))
     two, none = {"min": 2, "max": 2}, {"min": 0, "max": 0}

@@ -56,7 +56,7 @@ def judged(
     )
 
 
-def pod(name: str = "web", *, metadata: JSON | None = None, **spec: Any) -> JSON:
+def web_pod(name: str = "web", *, metadata: JSON | None = None, **spec: Any) -> JSON:
     return {"apiVersion": "v1", "kind": "Pod", **template(metadata={"name": name, **(metadata or {})}, **spec)}
 
 

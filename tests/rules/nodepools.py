@@ -56,7 +56,7 @@ def told(violations: list[Violation]) -> list[tuple[Outcome, str, str]]:
     return [(each.outcome, each.field, each.reason) for each in violations]
 
 
-def pool(**spec: Any) -> JSON:
+def healthy_pool(**spec: Any) -> JSON:
     """Return the healthy pool with other fields; None leaves one out."""
     fields = {**HEALTHY["spec"], **spec}
     return {**HEALTHY, "spec": {key: value for key, value in fields.items() if value is not None}}

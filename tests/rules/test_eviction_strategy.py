@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.rules.judged import blocks_of, judged, loaded, pod, template, warned, workload, yaml_of
+from tests.rules.judged import blocks_of, judged, loaded, template, warned, web_pod, workload, yaml_of
 from tests.strategies import pods
 from webhook.base.bounds import LABELS
 
@@ -28,7 +28,7 @@ def said(value: JSON, **how: Any) -> list[Finding]:
 
 
 def labelled(labels: JSON, **spec: Any) -> JSON:
-    return pod(metadata={"labels": labels}, **spec)
+    return web_pod(metadata={"labels": labels}, **spec)
 
 
 # Labels

@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.builders import BUNDLE, NOW, cks_pool, review, view_of
+from tests.builders import cks_pool, decided, review, view_of
 from webhook.capacity.placement.floor import FLOOR_ANNOTATION, Floor, parse_floor
-from webhook.engine.engine import decide
-from webhook.model.review import decode_review
-from webhook.rules.context import Context, Phase
+from webhook.rules.context import Phase
 
 if TYPE_CHECKING:
     from webhook.model.decision import Decision
@@ -66,9 +64,9 @@ def test_the_ordinals_that_stay_on_demand_are_as_many_as_the_floor_needs(floor: 
     assert sum(map(floor.keeps, range(count))) == floor.need(count)
 
 
-def decided(thing: JSON, phase: Phase, view: Any, **how: Any) -> Decision:
+def decision_on(thing: JSON, phase: Phase, view: Any, **how: Any) -> Decision:
     body = review(thing, f"apps/{thing['kind'].lower()}s", kind=thing["kind"])
-    return decide(decode_review(body), BUNDLE.index, Context(phase=phase, now=NOW, view=view, **how))
+    return decided(body, phase, view, **how)
 
 
 def workload(floor: str, kind: str) -> JSON:
@@ -80,6 +78,6 @@ def workload(floor: str, kind: str) -> JSON:
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
 def test_a_template_gets_only_tolerations(kind: str) -> None:
-    patch = decided(workload("2 + 20%", kind), Phase.MUTATE, RUNNING, patch_templates=True).patch
+    patch = decision_on(workload("2 + 20%", kind), Phase.MUTATE, RUNNING, patch_templates=True).patch
     placing = [operation.path for operation in patch if operation.policy == "spot-placement"]
     assert placing == ["/spec/template/spec/tolerations"]

@@ -59,7 +59,7 @@ def context(phase: Phase = Phase.MUTATE, **changes: Any) -> Context:
     return Context(phase=phase, now=NOW, **{"view": VIEW, **changes})
 
 
-def pod(*, labels: JSON, owner: tuple[str, str], app: JSON) -> JSON:
+def owned_pod(*, labels: JSON, owner: tuple[str, str], app: JSON) -> JSON:
     """Return a Pod with the default grace period."""
     metadata: JSON = {"name": "web", "namespace": "team-a", "labels": labels, "ownerReferences": owned_by(*owner)}
     spec = {"containers": [{"name": "app", **app}], "terminationGracePeriodSeconds": 30}
@@ -75,7 +75,7 @@ def mutate(value: JSON, policy: GracefulTermination, where: Context | None = Non
     return patched(value, subject_of(value), change)
 
 
-def judge(value: JSON, policy: GracefulTermination, **changes: Any) -> list[Violation]:
+def violations_of(value: JSON, policy: GracefulTermination, **changes: Any) -> list[Violation]:
     """Return what is said about the Pod as it is."""
     return list(policy.validate(subject_of(value), context(Phase.VALIDATE, **changes)))
 
@@ -83,7 +83,7 @@ def judge(value: JSON, policy: GracefulTermination, **changes: Any) -> list[Viol
 def judge_after(value: JSON, policy: GracefulTermination, **changes: Any) -> list[Violation]:
     """Return what is said about the Pod after it was changed."""
     result, _ = mutate(value, policy, context(**changes))
-    return judge(result, policy, **changes)
+    return violations_of(result, policy, **changes)
 
 
 # preStop sleep -------------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def judge_after(value: JSON, policy: GracefulTermination, **changes: Any) -> lis
 def test_an_annotation_full_of_rubbish_makes_one_short_finding() -> None:
     words = ",".join(f"{number}{'x' * 1000}" for number in range(100))
     metadata = {"labels": SPOT, "annotations": {"spotgate.dev/keep": f"{words},pre-stop"}}
-    (violation,) = judge({"metadata": metadata, "spec": {"containers": [{"name": "app"}], GRACE: 60}}, rule())
+    (violation,) = violations_of({"metadata": metadata, "spec": {"containers": [{"name": "app"}], GRACE: 60}}, rule())
     assert len(violation.reason) < 100
 
 
@@ -103,7 +103,7 @@ def test_it_does_not_matter_whether_the_pod_is_placed_before_or_after(capacity: 
     where = context(view=replace(VIEW, pools=(*pools, POOLS[2])))
     placement = spot_placement.KIND.compile(spot_placement.KIND.spec(), Facts(ONLY_CKS))
     assert isinstance(placement, Mutator)
-    value = pod(labels={"spotgate.dev/capacity": capacity}, owner=("Job", "batch/v1"), app=app)
+    value = owned_pod(labels={"spotgate.dev/capacity": capacity}, owner=("Job", "batch/v1"), app=app)
 
     def in_order(*rules: Mutator) -> JSON:
         def change(subject: FakeSubject, editor: PodEditor) -> None:

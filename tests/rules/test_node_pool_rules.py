@@ -15,8 +15,8 @@ from tests.rules.nodepools import (
     CKS,
     JSON,
     KARPENTER,
+    healthy_pool,
     judge,
-    pool,
     shipped,
     told,
 )
@@ -97,7 +97,7 @@ def test_what_is_left_as_it_was_is_not_judged(value: Any, resource: tuple[str, s
 
 @given(least=st.integers(0, 9), target=st.integers(0, 9), most=st.integers(0, 9), autoscaling=st.booleans())
 def test_sizes_are_ordered_while_autoscaling(least: int, target: int, most: int, *, autoscaling: bool) -> None:
-    found = judge(CKS, pool(autoscaling=autoscaling, minNodes=least, targetNodes=target, maxNodes=most))
+    found = judge(CKS, healthy_pool(autoscaling=autoscaling, minNodes=least, targetNodes=target, maxNodes=most))
     assert bool(found) == (autoscaling and not least <= target <= most)
     assert len(found) <= 1
 
@@ -139,15 +139,15 @@ def test_the_pages_own_policy_does_what_the_page_says(tmp_path: Path) -> None:
     (tmp_path / "page.yaml").write_text(text)
     (policy,) = load_bundle([tmp_path]).policies
     assert isinstance(policy.validator, NodePoolRules)
-    assert told(judge(CKS, pool(targetNodes=17), rule=policy.validator)) == [
+    assert told(judge(CKS, healthy_pool(targetNodes=17), rule=policy.validator)) == [
         (WARN, "spec.targetNodes", "17 nodes in one pool")
     ]
-    (finding,) = judge(CKS, pool(computeClass="spot"), rule=policy.validator)
+    (finding,) = judge(CKS, healthy_pool(computeClass="spot"), rule=policy.validator)
     assert finding.outcome is DENY
 
 
 def test_the_page_shows_what_is_said() -> None:
-    wrong = pool(autoscaling=True, minNodes=0, targetNodes=9, maxNodes=4)
+    wrong = healthy_pool(autoscaling=True, minNodes=0, targetNodes=9, maxNodes=4)
     (violation,) = judge(CKS, wrong)
     assert violation.part.startswith("resources[0].checks[")
     finding = Finding(
@@ -174,7 +174,7 @@ def requires(key: str, *values: str, operator: str = "In") -> JSON:
     return {"key": key, "operator": operator, "values": list(values)}
 
 
-def node_pool(*requirements: JSON, budgets: Any = None, **template: Any) -> JSON:
+def spot_general(*requirements: JSON, budgets: Any = None, **template: Any) -> JSON:
     """Return a NodePool with a taint and a node class; its requirements and budgets are given."""
     spec: JSON = {
         "requirements": list(requirements),
@@ -194,7 +194,7 @@ def node_pool(*requirements: JSON, budgets: Any = None, **template: Any) -> JSON
 
 
 def with_budgets(*budgets: Any) -> JSON:
-    return node_pool(requires(CAPACITY, "on-demand"), budgets=list(budgets))
+    return spot_general(requires(CAPACITY, "on-demand"), budgets=list(budgets))
 
 
 @given(

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.builders import BUNDLE
+from tests.builders import BUNDLE, pool_of
 from tests.rules.conftest import change_of, shipped_provider, with_fields
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.capacity.providers.provider import Provider, readers_by_resource
@@ -39,14 +39,14 @@ CPU = "turin-gp"
 FORBIDDEN = {"key": "node.coreweave.cloud/reserved", "effect": "NoSchedule"}
 
 
-def pool(name: str, instance_type: str | None = H100, **spec: Any) -> Json:
+def pool_manifest(name: str, instance_type: str | None = H100, **spec: Any) -> Json:
     """Return a NodePool: on-demand, one H100 node, unless the fields say otherwise; None leaves one out."""
     fields = {"instanceType": instance_type, "targetNodes": 1, **spec}
     return {"metadata": {"name": name}, "spec": {key: value for key, value in fields.items() if value is not None}}
 
 
 def spot_pool(name: str = "h100-spot", instance_type: str | None = H100, **spec: Any) -> Json:
-    return pool(name, instance_type, **{"computeClass": "spot", **spec})
+    return pool_manifest(name, instance_type, **{"computeClass": "spot", **spec})
 
 
 def changed(value: Json, **spec: Any) -> Json:
@@ -58,7 +58,7 @@ def deleting(value: Json) -> Json:
 
 
 SPOT = spot_pool()
-ON_DEMAND = pool("h100-od")
+ON_DEMAND = pool_manifest("h100-od")
 
 
 def rule_of(facts: Facts = FACTS, **spec: Any) -> OnDemandFallback:
@@ -79,7 +79,7 @@ def context_of(cluster: list[Json | Pool] | None) -> Context:
     return Context(phase=Phase.VALIDATE, now=utc_now(), view=view)
 
 
-def judge(
+def losses(
     new: Json | None, old: Json | None, cluster: list[Json | Pool] | None, rule: OnDemandFallback = RULE
 ) -> list[Violation]:
     return list(rule.validate(change_of(NODE_POOLS, new, old), context_of(cluster)))
@@ -90,11 +90,6 @@ def outcomes(violations: list[Violation]) -> list[Outcome]:
 
 
 DENIED = [Outcome.DENY]
-
-
-def a_pool(name: str, capacity: CapacityType, gpu: Gpu, **fields: Any) -> Pool:
-    """Return a pool as a reader of another kind could give it."""
-    return Pool(kind="NodePool", name=name, capacity=capacity, gpu=gpu, **{"provider": "cks", "desired": 1, **fields})
 
 
 def zoned_rule() -> OnDemandFallback:
@@ -108,7 +103,7 @@ ZONED = zoned_rule()
 
 
 def in_zone(name: str, *zones: str) -> Pool:
-    return a_pool(name, CapacityType.ON_DEMAND, Gpu.YES, zones=frozenset(zones))
+    return pool_of(name, CapacityType.ON_DEMAND, gpu=Gpu.YES, desired=1, zones=frozenset(zones))
 
 
 @pytest.mark.parametrize(
@@ -123,13 +118,13 @@ def in_zone(name: str, *zones: str) -> Pool:
     ],
 )
 def test_a_fallback_in_another_zone_is_a_warning(zone: str | None, others: list[Json | Pool], *, warned: bool) -> None:
-    assert outcomes(judge(spot_pool(zone=zone), None, others, ZONED)) == [Outcome.WARN] * warned
+    assert outcomes(losses(spot_pool(zone=zone), None, others, ZONED)) == [Outcome.WARN] * warned
 
 
 def test_moving_the_last_fallback_of_a_zone_is_a_warning_that_names_both() -> None:
-    spot = a_pool("h100-spot", CapacityType.SPOT, Gpu.YES, zones=frozenset({"a"}))
-    old = pool("h100-od", zone="a")
-    (violation,) = judge(changed(old, zone="b"), old, [spot], ZONED)
+    spot = pool_of("h100-spot", gpu=Gpu.YES, desired=1, zones=frozenset({"a"}))
+    old = pool_manifest("h100-od", zone="a")
+    (violation,) = losses(changed(old, zone="b"), old, [spot], ZONED)
     assert violation == Violation(
         id="other-zone",
         reason="GPU spot pool NodePool h100-spot can only fall back to another zone",
@@ -138,7 +133,7 @@ def test_moving_the_last_fallback_of_a_zone_is_a_warning_that_names_both() -> No
         fix="create an on-demand pool in a too",
         outcome=Outcome.WARN,
     )
-    assert not judge(changed(old, targetNodes=2), old, [spot], ZONED)
+    assert not losses(changed(old, targetNodes=2), old, [spot], ZONED)
 
 
 # The kind.
@@ -168,7 +163,7 @@ def test_it_needs_the_pools_fresh_and_denies_what_it_cannot_know() -> None:
 # Invariants.
 
 pools = st.builds(
-    lambda name, instance_type, fields: pool(name, instance_type, **fields),
+    lambda name, instance_type, fields: pool_manifest(name, instance_type, **fields),
     st.sampled_from(("a", "b", "c", "d")),
     st.sampled_from((H100, A100, CPU, "mi400", None)),
     st.fixed_dictionaries(
@@ -192,7 +187,7 @@ def denied(violations: list[Violation]) -> bool:
 
 @given(pools, clusters, rules)
 def test_an_update_that_changes_nothing_is_never_denied(each: Json, cluster: list[Json | Pool], rule: Any) -> None:
-    assert not judge(each, each, cluster, rule)
+    assert not losses(each, each, cluster, rule)
 
 
 @given(pools, clusters, rules)
@@ -200,8 +195,8 @@ def test_whether_the_view_has_the_reviewed_pool_makes_no_difference(
     each: Json, cluster: list[Json], rule: OnDemandFallback
 ) -> None:
     without: list[Json | Pool] = [other for other in cluster if other["metadata"]["name"] != each["metadata"]["name"]]
-    assert judge(each, None, without, rule) == judge(each, None, [*without, each], rule)
-    assert judge(None, each, without, rule) == judge(None, each, [*without, each], rule)
+    assert losses(each, None, without, rule) == losses(each, None, [*without, each], rule)
+    assert losses(None, each, without, rule) == losses(None, each, [*without, each], rule)
 
 
 @given(pools, pools, clusters, rules)
@@ -209,8 +204,8 @@ def test_what_is_denied_as_an_update_is_denied_as_a_deletion_or_as_a_creation(
     old: Json, new: Json, cluster: list[Json | Pool], rule: OnDemandFallback
 ) -> None:
     new = {**new, "metadata": old["metadata"]}
-    if denied(judge(new, old, cluster, rule)):
-        assert denied(judge(None, old, cluster, rule)) or denied(judge(new, None, cluster, rule))
+    if denied(losses(new, old, cluster, rule)):
+        assert denied(losses(None, old, cluster, rule)) or denied(losses(new, None, cluster, rule))
 
 
 @given(pools, clusters, rules)
@@ -219,12 +214,12 @@ def test_a_healthy_pool_of_the_same_type_lets_every_request_pass(
 ) -> None:
     types = (each["spec"].get("instanceType"), *(other["spec"].get("instanceType") for other in cluster))
     healthy: list[Json | Pool] = [
-        pool(f"healthy-{number}", kind) for number, kind in enumerate({*types, H100} - {None})
+        pool_manifest(f"healthy-{number}", kind) for number, kind in enumerate({*types, H100} - {None})
     ]
     if None in types:
         rule = rule_of(require="gpu")
-    assert not denied(judge(each, None, [*cluster, *healthy], rule))
-    assert not denied(judge(None, each, [*cluster, *healthy], rule))
+    assert not denied(losses(each, None, [*cluster, *healthy], rule))
+    assert not denied(losses(None, each, [*cluster, *healthy], rule))
 
 
 @given(pools, clusters, rules, st.randoms(use_true_random=False))
@@ -232,8 +227,8 @@ def test_the_order_of_the_pools_makes_no_difference(
     each: Json, cluster: list[Json | Pool], rule: OnDemandFallback, random: Any
 ) -> None:
     shuffled = random.sample(cluster, len(cluster))
-    assert judge(None, each, cluster, rule) == judge(None, each, shuffled, rule)
-    assert judge(each, None, cluster, rule) == judge(each, None, shuffled, rule)
+    assert losses(None, each, cluster, rule) == losses(None, each, shuffled, rule)
+    assert losses(each, None, cluster, rule) == losses(each, None, shuffled, rule)
 
 
 @pytest.mark.parametrize("old", [None, {}, {"spec": []}])

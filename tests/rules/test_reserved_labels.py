@@ -49,8 +49,8 @@ def compiled(name: str = "reserved-labels") -> ReservedLabels:
 RULE = compiled()
 
 
-def judge(subject: FakeSubject, rule: ReservedLabels = RULE) -> list[Violation]:
-    return list(rule.validate(subject, CONTEXT))
+def denials(subject: FakeSubject) -> list[Violation]:
+    return list(RULE.validate(subject, CONTEXT))
 
 
 def with_labels(**fields: Any) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def with_labels(**fields: Any) -> dict[str, Any]:
 
 
 def test_a_resource_that_is_called_pods_in_another_group_is_read_as_an_object() -> None:
-    assert judge(change_of(("metrics.k8s.io", "pods"), {"metadata": {"labels": {"foo.coreweave.com/bar": "x"}}}))
+    assert denials(change_of(("metrics.k8s.io", "pods"), {"metadata": {"labels": {"foo.coreweave.com/bar": "x"}}}))
 
 
 def test_by_default_it_matches_pods_every_kind_of_workload_and_of_node_pool() -> None:
@@ -82,7 +82,7 @@ def test_by_default_it_matches_pods_every_kind_of_workload_and_of_node_pool() ->
 def test_more_places_than_anybody_writes_are_refused_not_passed_over() -> None:
     jobs = [{"template": {"metadata": {"labels": {"app": "x"}}}}] * (TEMPLATES_AT_MOST + 1)
     with pytest.raises(OverBoundError, match=f"more than the {TEMPLATES_AT_MOST} maps of labels"):
-        judge(change_of(("jobset.x-k8s.io", "jobsets"), {"spec": {"replicatedJobs": jobs}}))
+        denials(change_of(("jobset.x-k8s.io", "jobsets"), {"spec": {"replicatedJobs": jobs}}))
 
 
 prefixes = st.sampled_from(
@@ -98,10 +98,10 @@ def test_the_findings_are_the_changed_keys_in_reserved_domains(new: dict[str, st
     reserved = [key for key in new if "coreweave" in key and "notcoreweave" not in key]
     expected = sorted(key for key in reserved if old.get(key) != new[key])
     subject = change_of(DEPLOYMENTS, {"metadata": {"labels": new}}, {"metadata": {"labels": old}})
-    assert [each.field for each in judge(subject)] == [f'metadata.labels["{key}"]' for key in expected]
+    assert [each.field for each in denials(subject)] == [f'metadata.labels["{key}"]' for key in expected]
 
 
 @given(label_maps)
 def test_an_update_that_changes_nothing_is_passed(labels: dict[str, str]) -> None:
     value = with_labels(labels=labels, node_labels=labels)
-    assert not judge(change_of(NODE_POOLS, value, value))
+    assert not denials(change_of(NODE_POOLS, value, value))

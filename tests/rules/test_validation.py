@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from tests.builders import cks_pool, view_of
 from tests.pages import blocks
 from tests.rules.cases import NAMESPACE
-from tests.rules.judged import CLUSTER, index_of, judged, pod, template, warned, workload
+from tests.rules.judged import CLUSTER, index_of, judged, template, warned, web_pod, workload
 from webhook import cel
 from webhook.capacity.view import ClusterView, Needs
 from webhook.cel.checks import KNOWN_FIELDS
@@ -57,7 +57,7 @@ def said(
 
 
 def test_the_trace_says_which_validation_is_false() -> None:
-    raw = msgspec.Raw(json.dumps(pod()).encode())
+    raw = msgspec.Raw(json.dumps(web_pod()).encode())
     pods = GroupVersionResource("", "v1", "pods")
     request = Request(uid="u", operation="CREATE", kind=GroupVersionKind(), resource=pods, object=raw)
     index = index_of(
@@ -212,7 +212,7 @@ BIG: JSON = {
     ],
 )
 def test_no_object_makes_it_run_for_long(expression: str) -> None:
-    (finding,) = said(pod(**BIG), expression)
+    (finding,) = said(web_pod(**BIG), expression)
     assert finding.outcome is Outcome.DENY
     said_why = finding.reason.removeprefix("expression failed: ")
     assert said_why.startswith(("its loops took more than 10000 rounds", "it takes too long on this object, of "))
@@ -228,7 +228,7 @@ def test_what_is_escaped_in_json_splits_too() -> None:
 def test_what_reads_everything_once_has_room() -> None:
     big: JSON = {"containers": [{"name": f"c{n}", "env": [{"name": "A", "value": "1"}] * 4} for n in range(990)]}
     assert (
-        said(pod(**big), "object.spec.containers.all(c, c.env.all(e, has(e.value) && e.name.matches('^[A-Z]+$')))")
+        said(web_pod(**big), "object.spec.containers.all(c, c.env.all(e, has(e.value) && e.name.matches('^[A-Z]+$')))")
         == []
     )
 
@@ -237,11 +237,11 @@ def test_a_deep_object_is_judged() -> None:
     deep: Any = 1
     for _ in range(500):
         deep = {"a": deep}
-    assert said(pod(x=deep), "has(object.spec.x.a)") == []
+    assert said(web_pod(x=deep), "has(object.spec.x.a)") == []
 
 
 def test_a_large_object_is_not_judged() -> None:
-    (finding,) = said(pod(x="a" * 2_100_000), "true")
+    (finding,) = said(web_pod(x="a" * 2_100_000), "true")
     assert finding.reason == "expression failed: more than 2048 KiB are too much to judge"
 
 
@@ -318,7 +318,7 @@ def test_every_field_of_a_pool_is_on_the_page() -> None:
     named = set(re.findall(r"`(\w+)`", "\n".join(line.split("|")[1] for line in table.splitlines() if "|" in line)))
     listing = "pools[0].map(key, key).sort().join(' ')"
     pool = replace(cks_pool("a"), gpu_count=1, desired=1, maximum=1)
-    (finding,) = said(pod(), {"expression": "false", "messageExpression": listing}, view=view_of(pool))
+    (finding,) = said(web_pod(), {"expression": "false", "messageExpression": listing}, view=view_of(pool))
     assert set(finding.reason.split()) == named == set(KNOWN_FIELDS["pools[]"])
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from webhook.rules.subject import Subject
 
 
-def judge(subject: Subject, _: Context) -> Iterable[Violation]:
+def deny_by_name(subject: Subject, _: Context) -> Iterable[Violation]:
     if subject.request.name == "denied":
         yield Violation(id="unwanted", reason="no")
 
@@ -57,7 +57,7 @@ def test_there_are_no_operators_pages_on_the_TLS_port(start: Start) -> None:
 
 
 def test_decisions_and_findings_are_counted(start: Start) -> None:
-    served = start(bundle_of(judge))
+    served = start(bundle_of(deny_by_name))
     for name in ("denied", "denied", "fine"):
         served.post(review(name=name))
     served.post(review(name="fine"), path="/mutate")
@@ -71,7 +71,7 @@ def test_decisions_and_findings_are_counted(start: Start) -> None:
 
 
 def test_probes_of_doctor_are_answered_and_not_counted(start: Start) -> None:
-    served = start(bundle_of(judge))
+    served = start(bundle_of(deny_by_name))
     probe = {"metadata": {"generateName": "spotgate-doctor-"}, "spec": {"containers": []}}
     pod = {"apiVersion": "v1", "kind": "Pod", **probe}
     answer = served.post(review(name="denied", object=pod, dryRun=True))

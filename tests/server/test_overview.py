@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from tests.builders import pool_of
 from tests.cli.output.test_report_page import Page
 from tests.server.harness import bundle_of, eventually, put, review
 from webhook import __version__
@@ -55,10 +56,8 @@ def shown(served: Client) -> str:
 
 
 def test_it_tells_bundle_policies_decisions_pools_and_certificate(start: Start) -> None:
-    spot = Pool(
-        provider="cks", kind="NodePool", name="h100-spot", capacity=CapacityType.SPOT, autoscaling=True, maximum=8
-    )
-    vague = Pool(provider="cks", kind="NodePool", name="odd", desired=1, problems=("spec.targetNodes: no number",))
+    spot = pool_of("h100-spot", autoscaling=True, maximum=8)
+    vague = pool_of("odd", CapacityType.UNKNOWN, desired=1, problems=("spec.targetNodes: no number",))
     served = start(bundle_of(deny), Pools(spot, vague))
     served.post()
     served.post(path="/mutate")
@@ -92,7 +91,7 @@ def test_it_says_what_is_unknown_and_why(spawn: Spawn, tmp_path: Path) -> None:
 def test_names_are_text_and_a_browser_finds_nothing_to_forbid(
     start: Start, tmp_path: Path, browse: Callable[..., Seen]
 ) -> None:
-    pool = Pool(provider="cks", kind="NodePool", name=HOSTILE, capacity=CapacityType.SPOT, problems=(HOSTILE,))
+    pool = pool_of(HOSTILE, problems=(HOSTILE,))
     served = start(bundle_of(deny), Pools(pool))
     served.post(review(name=HOSTILE, namespace=HOSTILE, kind={"group": "", "version": "v1", "kind": HOSTILE}))
     answer = served.ops("/")
@@ -125,7 +124,7 @@ def test_who_asks_without_end_gets_the_same_page_for_a_while(start: Start, monke
 
 
 def test_a_page_of_a_thousand_pools_ends(start: Start) -> None:
-    pool = Pool(provider="cks", kind="NodePool", name="a", capacity=CapacityType.SPOT)
+    pool = pool_of("a")
     text = shown(start(state=Pools(*(replace(pool, name=f"pool-{number:04}") for number in range(1000)))))
     assert "pool-0499" in text
     assert "pool-0500" not in text

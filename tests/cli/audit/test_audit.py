@@ -9,10 +9,10 @@ import msgspec
 import pytest
 import yaml
 
-from tests.builders import BUNDLE
+from tests.builders import BUNDLE, pool_of
 from webhook.base.exits import CannotJudgeError
 from webhook.capacity.providers.nodes import Node
-from webhook.capacity.providers.pool import CapacityType, Pool
+from webhook.capacity.providers.pool import CapacityType
 from webhook.capacity.providers.provider import sizers_by_resource
 from webhook.capacity.view import ClusterView
 from webhook.cluster.discovery import ServedResource
@@ -211,9 +211,9 @@ def node(name: str, **labels: str) -> NodeFacts:
 
 def test_spot_nodes_are_known_by_their_label_or_by_their_pool() -> None:
     pools = (
-        Pool(provider="cks", kind="NodePool", name="a", pool_name="a", capacity=CapacityType.SPOT),
-        Pool(provider="cks", kind="NodePool", name="b", pool_name="b", capacity=CapacityType.ON_DEMAND),
-        Pool(provider="karpenter", kind="NodePool", name="c", pool_name="c", capacity=CapacityType.BOTH),
+        pool_of("a", pool_name="a"),
+        pool_of("b", CapacityType.ON_DEMAND, pool_name="b"),
+        pool_of("c", CapacityType.BOTH, provider="karpenter", pool_name="c"),
     )
     nodes = [
         node("spot-pool", **{"compute.coreweave.com/node-pool": "a"}),
@@ -233,7 +233,7 @@ def test_spot_nodes_are_known_by_their_label_or_by_their_pool() -> None:
 
 
 def test_a_workload_below_its_on_demand_floor_is_listed() -> None:
-    pool = Pool(provider="cks", kind="NodePool", name="cpu-spot", pool_name="cpu-spot", capacity=CapacityType.SPOT)
+    pool = pool_of("cpu-spot", pool_name="cpu-spot")
     label = {"compute.coreweave.com/node-pool": "cpu-spot"}
     nodes = [node_facts(labels, Node(), BUNDLE.providers.values(), name) for name, labels in (("s", label), ("o", {}))]
     view = ClusterView(pools=(pool,), nodes=view_of_nodes(nodes).nodes)

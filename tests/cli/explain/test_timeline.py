@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.builders import BUNDLE
+from tests.builders import BUNDLE, pool_of
 from tests.rules.conftest import with_fields
 from webhook.base.terminal import plain
 from webhook.capacity.placement.budget import GraceBudget
@@ -147,7 +147,7 @@ def test_on_gke_the_time_of_ordinary_pods_is_up_before_the_node_is_gone() -> Non
 
 @pytest.mark.parametrize(("limit", "removal"), [(60, 420), (600, 720)])
 def test_a_pools_own_limit_is_its_window(limit: int, removal: int) -> None:
-    pool = Pool(provider="cks", kind="NodePool", name="p", capacity=CapacityType.SPOT, gpu=Gpu.NO, grace_seconds=limit)
+    pool = pool_of("p", gpu=Gpu.NO, grace_seconds=limit)
     drawn = timeline(pod_of(grace=30), pool=pool, budget=GraceBudget(limit, 0, "the pool says so"))
 
     assert (drawn.window, drawn.events[-1].seconds, drawn.because) == (120 + limit, removal, "the pool says so")
@@ -232,7 +232,7 @@ def test_a_sleep_is_all_that_a_hook_takes_only_where_it_does_nothing_else(
 def test_a_pod_that_the_drain_skips_ends_with_the_node(value: str, said: str | None) -> None:
     pod = pod_of(container(pre_stop=sleep(5)), grace=60)
     pod.metadata.annotations = {"karpenter.sh/do-not-disrupt": value}
-    limited = Pool(provider="karpenter", kind="NodePool", name="p", grace_seconds=60, safety_margin_seconds=0)
+    limited = pool_of("p", CapacityType.UNKNOWN, provider="karpenter", grace_seconds=60, safety_margin_seconds=0)
 
     drawn = timeline(pod, provider="karpenter")
     assert [event.text for event in drawn.events if event.name == "drain"] == [

@@ -11,16 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tests.builders import BUNDLE, NOW, cluster, defaulted, review
+from tests.builders import BUNDLE, cluster, decided, defaulted, review
 from tests.rules.conftest import shipped_provider, with_fields
 from tests.selection import WEBHOOKS, called
 from tests.test_invariants_requests import embedded
 from webhook.capacity.providers.query import Query
-from webhook.engine.engine import decide
-from webhook.model.review import decode_review
 from webhook.registration.object_conditions import BUILT_IN
 from webhook.registration.pool_conditions import ExcludedField, unasked_fields
-from webhook.rules.context import Context, Phase
+from webhook.rules.context import Phase
 
 if TYPE_CHECKING:
     from webhook.capacity.view import ClusterView
@@ -84,7 +82,7 @@ NOT_JUDGED = {"object/unreadable", "object/template-unreadable", "object/too-lar
 
 def speaks(body: bytes, phase: Phase, view: ClusterView) -> bool:
     """Return whether `decide` says anything of what it judges."""
-    decision = decide(decode_review(body), BUNDLE.index, Context(phase=phase, now=NOW, view=view))
+    decision = decided(body, phase, view)
     said = [each for each in decision.findings if each.id not in NOT_JUDGED]
     return bool(said or decision.patch)
 
@@ -156,7 +154,7 @@ def test_no_condition_fails_whatever_a_custom_resource_holds(
             called(request_of(review(thing, resource, operation=operation, old=old if operation == "UPDATE" else None)))
 
 
-pool = strategies.node_pool("p0")
+pool = strategies.node_pool_named("p0")
 
 
 @given(new=pool, old=pool, pools=views, alike=st.booleans())
@@ -231,7 +229,7 @@ def test_a_revision_that_a_controller_writes_is_not_asked_about() -> None:
 # Node pools
 
 
-def pool_of(spec: JSON, **metadata: Any) -> JSON:
+def manifest_of(spec: JSON, **metadata: Any) -> JSON:
     return {"metadata": {"name": "x", **metadata}, "spec": spec}
 
 
@@ -260,7 +258,7 @@ GUARDED, OPEN = "node-pools", "node-pool-updates"
     ],
 )  # fmt: skip
 def test_a_pool_is_guarded_unless_it_only_grows(resource: str, old: JSON, new: JSON, expected: list[str]) -> None:
-    assert asked(pool_of(new), resource, operation="UPDATE", old=pool_of(old)) == expected
+    assert asked(manifest_of(new), resource, operation="UPDATE", old=manifest_of(old)) == expected
 
 
 BREAK_GLASS = {"spotgate.dev/break-glass": "drill"}
@@ -286,12 +284,12 @@ READ = {"cnrm.cloud.google.com/remove-default-node-pool": "true"}
 )  # fmt: skip
 def test_of_the_metadata_of_a_pool_what_is_read_is_guarded(old: JSON, new: JSON, expected: list[str]) -> None:
     for resource in (CKS_POOLS, "karpenter.sh/nodepools", "container.cnrm.cloud.google.com/containerclusters"):
-        values = [{**pool_of({"targetNodes": 1}, **each), "status": {"n": n}} for n, each in enumerate((new, old))]
+        values = [{**manifest_of({"targetNodes": 1}, **each), "status": {"n": n}} for n, each in enumerate((new, old))]
         assert asked(values[0], resource, operation="UPDATE", old=values[1]) == expected
 
 
 def test_a_pool_that_is_made_or_deleted_is_guarded_and_not_from_those_who_clean_up() -> None:
-    gone = pool_of({"targetNodes": 1})
+    gone = manifest_of({"targetNodes": 1})
     assert asked(gone, CKS_POOLS) == [GUARDED]
     assert asked(None, CKS_POOLS, operation="DELETE", old=gone) == [GUARDED]
     for name in ("namespace-controller", "generic-garbage-collector"):

@@ -62,7 +62,7 @@ def judge_of(
     )
 
 
-def judge(bundle: Bundle, value: dict[str, Any]) -> Judgement:
+def judgement_of(bundle: Bundle, value: dict[str, Any]) -> Judgement:
     return judge_of(bundle, POOLS).judge(manifest(value))
 
 
@@ -90,10 +90,10 @@ def written(draw: st.DrawFn) -> dict[str, Any]:
 def test_patch_applies_to_what_is_written_and_then_nothing_is_left_to_patch(
     bundle: Bundle, value: dict[str, Any]
 ) -> None:
-    judged = judge(bundle, value)
+    judged = judgement_of(bundle, value)
     assert judged.problem is None
     patched = jsonpatch.apply_patch(value, list(judged.patch))
-    again = judge(bundle, patched)
+    again = judgement_of(bundle, patched)
     assert again.patch == ()
     assert again.findings == judged.findings
 
@@ -101,7 +101,7 @@ def test_patch_applies_to_what_is_written_and_then_nothing_is_left_to_patch(
 @given(value=written())
 def test_judging_leaves_the_manifest_alone_and_comes_to_the_same_again(bundle: Bundle, value: dict[str, Any]) -> None:
     before = json.dumps(value)
-    assert judge(bundle, value) == judge(bundle, value)
+    assert judgement_of(bundle, value) == judgement_of(bundle, value)
     assert json.dumps(value) == before
 
 
@@ -122,7 +122,7 @@ def test_a_label_that_defaulting_copies_from_the_template_is_found_where_it_is_w
         "spec": {"containers": [{"name": "main", "image": "x"}]},
     }
     metadata = {"name": "x"} if labels is None else {"name": "x", "labels": labels}
-    judged = judge(
+    judged = judgement_of(
         bundle, {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": {"template": template}}
     )
     found = [each.field for each in judged.findings if each.policy == "reserved-labels"]
@@ -254,7 +254,7 @@ SPOT: Final = {"metadata": {"labels": {"spotgate.dev/capacity": "spot"}}, "spec"
 
 def noted(bundle: Bundle, spec: dict[str, Any], **more: Any) -> list[tuple[str, str]]:
     value = {"apiVersion": "example.com/v1", "kind": "Simulation", "metadata": {"name": "x"}, "spec": spec, **more}
-    found = judge(bundle, value).findings
+    found = judgement_of(bundle, value).findings
     return [
         (each.field, each.fix.rpartition("templates: ")[2]) for each in found if each.id == "object/template-unknown"
     ]

@@ -28,7 +28,7 @@ KARPENTER = ReclaimWindow(
 )
 
 
-def pod(name: str, *, owner: str = "ReplicaSet", hold: str = "", age: float = 0, **spec: Any) -> Any:
+def drained_pod(name: str, *, owner: str = "ReplicaSet", hold: str = "", age: float = 0, **spec: Any) -> Any:
     started = (datetime.now(UTC) - timedelta(seconds=age)).isoformat()
     value = {
         "metadata": {
@@ -44,16 +44,16 @@ def pod(name: str, *, owner: str = "ReplicaSet", hold: str = "", age: float = 0,
     return SimpleNamespace(seen=msgspec.convert(value, SeenPod), leaves=owner in {"DaemonSet", "Node"})
 
 
-WEB, AGENT, STATIC = pod("web"), pod("agent", owner="DaemonSet"), pod("static", owner="Node")
-CRITICAL = pod("critical", priorityClassName="system-cluster-critical")
-TOLERANT = pod("tolerant", tolerations=[{"key": "karpenter.sh/disrupted", "operator": "Exists"}])
+WEB, AGENT, STATIC = drained_pod("web"), drained_pod("agent", owner="DaemonSet"), drained_pod("static", owner="Node")
+CRITICAL = drained_pod("critical", priorityClassName="system-cluster-critical")
+TOLERANT = drained_pod("tolerant", tolerations=[{"key": "karpenter.sh/disrupted", "operator": "Exists"}])
 
 
 @pytest.mark.parametrize(
     ("window", "listed", "now", "asked"),
     [
-        pytest.param(PLAIN, [WEB], [WEB, pod("late")], ["web"], id="listed once"),
-        pytest.param(KARPENTER, [WEB], [WEB, pod("late")], ["web", "late"], id="Karpenter lists again"),
+        pytest.param(PLAIN, [WEB], [WEB, drained_pod("late")], ["web"], id="listed once"),
+        pytest.param(KARPENTER, [WEB], [WEB, drained_pod("late")], ["web", "late"], id="Karpenter lists again"),
         pytest.param(PLAIN, [WEB, AGENT, CRITICAL], [WEB, AGENT, CRITICAL], ["web", "critical"], id="all at once"),
         pytest.param(KARPENTER, [], [WEB, AGENT, CRITICAL], ["web"], id="ordinary Pods first"),
         pytest.param(KARPENTER, [], [AGENT, CRITICAL, STATIC], ["agent"], id="then DaemonSets"),
@@ -84,7 +84,7 @@ def test_a_drainer_asks_for_those_whose_turn_it_is(
     ],
 )
 def test_a_drainer_asks_again_after_a_pause(now: float, tried: float, hold: str, age: float, attempt: object) -> None:
-    waiting, drain = [pod("web", hold=hold, age=age)], Drain()
+    waiting, drain = [drained_pod("web", hold=hold, age=age)], Drain()
     drain.begin(KARPENTER, waiting)
     drain.tried = tried
     assert drain.next_attempt(now, waiting) == attempt

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.builders import BUNDLE
-from tests.cli.rehearse.test_rehearse import node, pool
+from tests.builders import BUNDLE, node_pool
+from tests.cli.rehearse.test_rehearse import node
 from webhook.base.exits import CannotJudgeError
 from webhook.commands import main
 from webhook.rehearse.inputs.resources import manifest_of
@@ -25,7 +25,7 @@ CLUSTER = (
     *(node(f"spot-{number}", "spot", **SPOT, **{ZONE: "ab"[number % 2], TYPE: "big"}) for number in range(10)),
     node("paid-0", "paid", **{ZONE: "a", TYPE: "big", "rack": "r1"}),
     node("paid-1", "paid", **{ZONE: "c", TYPE: "small", "rack": "r2"}),
-    pool("odd", targetNodes=2),
+    node_pool("odd", computeClass="spot", instanceType="odd", autoscaling=False),
 )
 ALLOCATABLE = {"odd": {"cpu": "8"}}
 SPOT_NODES = {f"spot-{number}" for number in range(10)}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from tests.builders import BUNDLE
+from tests.builders import BUNDLE, deployment
 from webhook.base.exits import CannotJudgeError
 from webhook.commands import command_parser, main
 from webhook.commands.rehearse import publish as module
@@ -44,29 +44,9 @@ def node(name: str, pool: str, cpu: str = "8", **labels: str) -> dict[str, Any]:
     }
 
 
-def deployment(name: str, replicas: int = 2, **spec: Any) -> dict[str, Any]:
+def two_core_deployment(name: str, **spec: Any) -> dict[str, Any]:
     containers = [{"name": "main", "image": "acme/main", "resources": {"requests": {"cpu": "2"}}}]
-    labels = {"app": name}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": containers, **spec}},
-        },
-    }
-
-
-def pool(name: str, **spec: Any) -> dict[str, Any]:
-    given = {"computeClass": "spot", "instanceType": "odd", "autoscaling": False, "targetNodes": 1, **spec}
-    return {
-        "apiVersion": "compute.coreweave.com/v1alpha1",
-        "kind": "NodePool",
-        "metadata": {"name": name},
-        "spec": given,
-    }
+    return deployment(name, 2, **{"containers": containers, **spec})
 
 
 TWO_POOLS = (node("spot-0", "spot"), node("on-demand-0", "on-demand", "4"))
@@ -87,7 +67,7 @@ def rehearsed(tmp_path: Path, objects: tuple[dict[str, Any], ...], *flags: str) 
 
 
 def test_a_budget_that_is_in_the_state_and_next_to_its_workload_is_there_once() -> None:
-    repeated = {**deployment("web"), "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": {}}
+    repeated = {**two_core_deployment("web"), "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": {}}
     source = ClusterSource(manifests=[manifest_of("here", each) for each in (*TWO_POOLS, repeated, repeated)])
     snapshot = snapshot_of(source, BUNDLE, {})
     assert [each.name for each in snapshot.created] == ["web"]
@@ -95,7 +75,7 @@ def test_a_budget_that_is_in_the_state_and_next_to_its_workload_is_there_once() 
 
 
 def test_without_the_programs_it_is_said_how_to_get_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert rehearsed(tmp_path, (*TWO_POOLS, deployment("web")), "--lose=spot", "-o", "json") == 2
+    assert rehearsed(tmp_path, (*TWO_POOLS, two_core_deployment("web")), "--lose=spot", "-o", "json") == 2
     output = capsys.readouterr()
     assert output.out == ""
     assert "run `spotgate rehearse --prepare`, or name their folder with --binaries or KUBEBUILDER_ASSETS" in output.err
@@ -132,15 +112,15 @@ NO_ROOM = [{"name": "main", "image": "acme/main"}]
     ],
 )
 def test_what_a_pod_requests_as_a_whole_counts(spec: dict[str, Any], cpus: int) -> None:
-    web = deployment("web", **spec)
+    web = two_core_deployment("web", **spec)
     assert requests_of(template_of(web).spec)["cpu"] == cpus
     assert not any("requests no resources" in each for each in not_simulated(web))
 
 
 @pytest.mark.parametrize(("api_version", "kind"), [("acme.io/v1", "Widget"), ("argoproj.io/v1alpha1", "Rollout")])
 def test_a_kind_whose_controller_is_not_here_is_named(api_version: str, kind: str) -> None:
-    custom = {**deployment("parts"), "apiVersion": api_version, "kind": kind}
-    notes = not_simulated(deployment("web"), custom)
+    custom = {**two_core_deployment("parts"), "apiVersion": api_version, "kind": kind}
+    notes = not_simulated(two_core_deployment("web"), custom)
     assert any(note.startswith(f"{kind}: these kinds have no controller here") for note in notes)
 
 
