@@ -188,21 +188,25 @@ class Checker:
             del kept[key]
         for item in items:
             self._take(resource, "ADDED", item)
+        now = time.monotonic()
+        for owner in {pod.owner for pod in self._pods.values()}:
+            self._note_shortfall(owner, now)
 
     def _take(self, resource: str, kind: str, thing: JSON) -> None:
-        metadata = thing["metadata"]
+        metadata, now = thing["metadata"], time.monotonic()
         if resource == "nodes":
             if kind == "DELETED":
                 self._pools.pop(metadata["name"], None)
             else:
                 self._pools[metadata["name"]] = metadata.get("labels", {}).get(POOL, "")
+            for uid in {pod.owner for pod in self._pods.values() if pod.node == metadata["name"]}:
+                self._note_shortfall(uid, now)
             return
         floor = metadata.get("annotations", {}).get(ANNOTATION)
         owner = next((each for each in metadata.get("ownerReferences", []) if each.get("controller")), None)
         if floor is None or owner is None or owner["kind"] != "ReplicaSet":
             return
         before = self._pods.pop(metadata["uid"], None)
-        now = time.monotonic()
         gates = [gate["name"] for gate in thing["spec"].get("schedulingGates", [])]
         if kind != "DELETED":
             after = _Seen(
@@ -237,8 +241,10 @@ class Checker:
         if pod.assigned != "spot":
             return
         settled, kept = self._counts(pod.owner)
-        if now - self._short_since.get(pod.owner, math.inf) > VISIBLE_SECONDS:
-            self.violations.append(f"{metadata['name']}: {kept} of {settled + 1} on demand, floor {pod.floor}")
+        seconds = now - self._short_since.get(pod.owner, math.inf)
+        if seconds > VISIBLE_SECONDS:
+            what = f"{kept} of {settled + 1} on demand, floor {pod.floor}, for {seconds:.1f} s"
+            self.violations.append(f"{metadata['name']}: {what}")
 
     def _note_shortfall(self, owner: str, now: float) -> None:
         settled, kept = self._counts(owner)
