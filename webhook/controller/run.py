@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS: Final = 10.0
 """While a Pod has waited longer, the leader doesn't renew its Lease, so that the webhook gates no more Pods."""
 
+_PACE: Final = Pace(most=4)
+"""Gated Pods wait while the leader can't watch, so it retries sooner than the webhook."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerOptions:
@@ -88,7 +91,7 @@ class Cluster:
         self._seen: ClusterView | None = None
         self._excluding: tuple[Requirement, ...] = ()
         self.state = LiveState(api, bundle.providers)
-        self.nodes: Mirror[Mapping[str, str]] = Mirror(api, node_labels(), Pace(), changed)
+        self.nodes: Mirror[Mapping[str, str]] = Mirror(api, node_labels(), _PACE, changed)
 
     def is_on_demand(self, name: str) -> bool:
         """Return whether the Node and the node pools are known, and the Node isn't spot."""
@@ -115,7 +118,7 @@ async def _run(options: ControllerOptions, policies: Reloader, listener: socket.
     lock: list[Lock] = []
     metrics = ControllerMetrics(ledger, lambda: bool(lock) and lock[0].leads)
     leader = Leader(api, bundle.index, cluster.state.view, ledger, metrics)
-    pods = Mirror(api, all_pods(), Pace(), changed, leader.take)
+    pods = Mirror(api, all_pods(), _PACE, changed, leader.take)
     runner = await serve_registry(listener, metrics.registry)
     log.info("candidate", ops_port=listener.getsockname()[1], namespace=options.namespace, bundle=bundle.hash)
 
