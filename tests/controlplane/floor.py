@@ -131,7 +131,6 @@ class _Seen:
     assigned: str
     node: str
     alive: bool
-    gated_since: float
 
 
 @dataclass(slots=True)
@@ -144,6 +143,7 @@ class Checker:
     longest_gate: float = 0.0
     _pods: dict[str, _Seen] = field(default_factory=dict)
     _pools: dict[str, str] = field(default_factory=dict)
+    _first_seen: dict[str, float] = field(default_factory=dict)
     _short_since: dict[str, float] = field(default_factory=dict)
     _stop: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -182,15 +182,14 @@ class Checker:
                 time.sleep(0.2)
 
     def _replace(self, resource: str, items: list[JSON]) -> None:
-        there = {item["metadata"]["uid" if resource == "pods" else "name"] for item in items}
-        kept = self._pods if resource == "pods" else self._pools
-        for key in kept.keys() - there:
-            del kept[key]
+        """Start from a list. It doesn't tell in which order Pods were assigned since the last event: none is judged."""
+        if resource == "nodes":
+            self._pools.clear()
+        else:
+            self._pods.clear()
+            self._short_since.clear()
         for item in items:
             self._take(resource, "ADDED", item)
-        now = time.monotonic()
-        for owner in {pod.owner for pod in self._pods.values()}:
-            self._note_shortfall(owner, now)
 
     def _take(self, resource: str, kind: str, thing: JSON) -> None:
         metadata, now = thing["metadata"], time.monotonic()
@@ -207,6 +206,7 @@ class Checker:
         if floor is None or owner is None or owner["kind"] != "ReplicaSet":
             return
         before = self._pods.pop(metadata["uid"], None)
+        self._first_seen.setdefault(metadata["uid"], now)
         gates = [gate["name"] for gate in thing["spec"].get("schedulingGates", [])]
         if kind != "DELETED":
             after = _Seen(
@@ -216,10 +216,9 @@ class Checker:
                 metadata.get("labels", {}).get("spotgate.dev/assigned", ""),
                 thing["spec"].get("nodeName", ""),
                 "deletionTimestamp" not in metadata and thing["status"].get("phase") not in ("Succeeded", "Failed"),
-                before.gated_since if before is not None else now,
             )
             if before is not None and before.gated and not after.gated:
-                self.longest_gate = max(self.longest_gate, now - after.gated_since)
+                self.longest_gate = max(self.longest_gate, now - self._first_seen[metadata["uid"]])
                 self.assigned += 1
                 self._judge(metadata, after, now)
             self._pods[metadata["uid"]] = after
