@@ -122,9 +122,13 @@ async def _run(options: ControllerOptions, policies: Reloader, listener: socket.
     runner = await serve_registry(listener, metrics.registry)
     log.info("candidate", ops_port=listener.getsockname()[1], namespace=options.namespace, bundle=bundle.hash)
 
+    def sees() -> bool:
+        """Return whether the counts are current: without a watch, deleted Pods would still count."""
+        return pods.problem is None and cluster.nodes.problem is None
+
     async def lead(held: Lock) -> None:
         lock[:] = [held]
-        await leader.lead(lambda: held.leads)
+        await leader.lead(lambda: held.leads and sees())
 
     async def be_candidate() -> None:
         await cluster.state.synced()
@@ -133,7 +137,7 @@ async def _run(options: ControllerOptions, policies: Reloader, listener: socket.
 
     def may_renew() -> bool:
         # A leader that can't watch Pods doesn't know whether some wait.
-        return pods.problem is None and ledger.oldest() < PATIENCE_SECONDS
+        return sees() and ledger.oldest() < PATIENCE_SECONDS
 
     def end(_: Snapshot | None = None) -> None:
         for task in tasks:
