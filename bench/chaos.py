@@ -26,10 +26,10 @@ from bench.chaos_scene import Fault, Scene
 from bench.chaos_service import REPLICAS, CuttableApiServer, Service
 from bench.figures import Section, percentile
 from bench.run import show
-from tests.controlplane.cluster import Cluster, start_cluster
-from tests.controlplane.kubectl import KubectlError
-from tests.controlplane.populate import CRDS, POOLS, wait_for_crds
-from tests.controlplane.webhook import WebhookError, apply_base, apply_configurations
+from tests.controlplane.harness.cluster import Cluster, start_cluster
+from tests.controlplane.harness.kubectl import KubectlError
+from tests.controlplane.harness.populate import CRDS, POOLS, wait_for_crds
+from tests.controlplane.harness.webhook import WebhookError, apply_base, apply_configurations
 from webhook.rehearse.controlplane.binaries import BinariesError, find_or_build, report
 from webhook.rehearse.controlplane.control_plane import ControlPlaneError
 

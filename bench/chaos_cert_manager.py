@@ -7,9 +7,9 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Final
 
-from tests.controlplane.populate import wait_for_crds
-from tests.controlplane.tools import MODULES, find_tools
-from tests.controlplane.webhook import NAMESPACE
+from tests.controlplane.harness.populate import wait_for_crds
+from tests.controlplane.harness.tools import MODULES, find_tools
+from tests.controlplane.harness.webhook import NAMESPACE
 from webhook.rehearse.controlplane.control_plane import START_SECONDS
 from webhook.rehearse.controlplane.process import Process
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.controlplane.cluster import Cluster
+    from tests.controlplane.harness.cluster import Cluster
 
 _MOUNTED: Final = 3.0
 """Seconds between looks at the Secret: later than the API server hears of a caBundle, as a kubelet's minute is."""

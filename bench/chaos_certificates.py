@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from bench.chaos_scene import kept
 from certs.authority import KeyPair, create_authority, issue_leaf
 from certs.rotation import identifier_of, issue
-from tests.controlplane.webhook import CERTIFICATES, NAMESPACE, SERVICE
+from tests.controlplane.harness.webhook import CERTIFICATES, NAMESPACE, SERVICE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -25,8 +25,8 @@ from bench.chaos_certificates import (
 )
 from bench.chaos_load import HUGE, Outcome
 from bench.chaos_scene import Fault, at_once, kept, one_after_another
-from tests.controlplane.clock import faketime
-from tests.controlplane.webhook import CERT_MANAGER, NAMESPACE, PROVIDED, SELF_MANAGED, SERVICE
+from tests.controlplane.harness.clock import faketime
+from tests.controlplane.harness.webhook import CERT_MANAGER, NAMESPACE, PROVIDED, SELF_MANAGED, SERVICE
 from webhook.rehearse.controlplane.process import Process
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from tests.builders import deployment, node_pool, pod, saying
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.controlplane.cluster import Cluster
+    from tests.controlplane.harness.cluster import Cluster
 
 RATE: Final = 20
 """Writes a second."""
@@ -226,7 +226,7 @@ _DRY_RUN: Final = {"dryRun": ["All"]}
 _LATE: Final = saying(deployment("late", 2, terminationGracePeriodSeconds=600), _SPOT)
 _SUPERCHIP: Final = node_pool("rack", computeClass="spot", instanceType="gb200-4x")
 
-# A cycle of ten is half a second; the same pools as in tests/controlplane/pools.yaml.
+# A cycle of ten is half a second; the same pools as in tests/controlplane/harness/pools.yaml.
 WRITES: Final = tuple(
     Write(name, method, path, orjson.dumps(body), judge)
     for name, method, path, body, judge in (

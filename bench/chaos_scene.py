@@ -8,7 +8,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from tests.controlplane.webhook import PROVIDED
+from tests.controlplane.harness.webhook import PROVIDED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from bench.chaos_load import Load, Outcome
     from bench.chaos_service import CuttableApiServer, Service
-    from tests.controlplane.cluster import Cluster
+    from tests.controlplane.harness.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
-from tests.controlplane.clock import other_clock
-from tests.controlplane.webhook import SPOTGATE, WebhookError, ports_in
+from tests.controlplane.harness.clock import other_clock
+from tests.controlplane.harness.webhook import SPOTGATE, WebhookError, ports_in
 from webhook.rehearse.controlplane.process import Process
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Replica:
     """One `spotgate serve`."""
 
     def __init__(self, number: int, directory: Path, flags: list[str], clock: str = "", *, hasty: bool = False) -> None:
-        program = [sys.executable, "-m", "tests.controlplane.hasty"] if hasty else [str(SPOTGATE)]
+        program = [sys.executable, "-m", "tests.controlplane.harness.hasty"] if hasty else [str(SPOTGATE)]
         command = [*program, "serve", *flags, "--listen=127.0.0.1:0", "--ops=127.0.0.1:0"]
         if clock:
             command = [*other_clock(clock), *command]

@@ -23,10 +23,10 @@ from bench.cluster_load import Creates
 from bench.cluster_readings import calls_since, cpu_seconds, read_calls
 from bench.figures import Section, percentile
 from bench.run import show
-from tests.controlplane.cluster import Cluster, start_cluster
-from tests.controlplane.kubectl import KubectlError
-from tests.controlplane.populate import CRDS, POOLS, wait_for_crds
-from tests.controlplane.webhook import WebhookError
+from tests.controlplane.harness.cluster import Cluster, start_cluster
+from tests.controlplane.harness.kubectl import KubectlError
+from tests.controlplane.harness.populate import CRDS, POOLS, wait_for_crds
+from tests.controlplane.harness.webhook import WebhookError
 from webhook.capacity.placement.target import CAPACITY_LABEL
 from webhook.rehearse.controlplane.binaries import BinariesError, find_or_build, report
 from webhook.rehearse.controlplane.control_plane import ControlPlaneError

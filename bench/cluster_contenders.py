@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bench.cluster_readings import calls_since, read_calls
-from tests.controlplane.webhook import (
+from tests.controlplane.harness.webhook import (
     apply_base,
     render_configurations,
     start_on_free_ports,
@@ -24,7 +24,7 @@ from webhook.rehearse.controlplane.process import Process
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.controlplane.cluster import Cluster
+    from tests.controlplane.harness.cluster import Cluster
 
 _HERE: Final = Path(__file__).parent
 _WITHIN: Final = 60.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from prometheus_client.parser import text_string_to_metric_families
 
 if TYPE_CHECKING:
-    from tests.controlplane.kubectl import Kubectl
+    from tests.controlplane.harness.kubectl import Kubectl
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 

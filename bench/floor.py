@@ -1,6 +1,6 @@
 """``make bench-floor``: the on-demand floor under load, and while leaders die or pause. Linux only.
 
-The checker of `tests.controlplane.floor` counts violations. Exit code 1: there was one.
+The checker of `tests.controlplane.floor.harness` counts violations. Exit code 1: there was one.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from rich.console import Console
 from bench.figures import Section, percentile
 from bench.run import show
 from tests.builders import deployment, saying
-from tests.controlplane import floor
-from tests.controlplane.api import Api
-from tests.controlplane.cluster import Cluster, start_cluster
-from tests.controlplane.floor import ANNOTATION, Checker, Controllers, controllers, make_room
-from tests.controlplane.floor_events import Events
-from tests.controlplane.populate import populate
-from tests.controlplane.webhook import install_webhook
+from tests.controlplane.floor import harness
+from tests.controlplane.floor.events import Events
+from tests.controlplane.floor.harness import ANNOTATION, Checker, Controllers, controllers, make_room
+from tests.controlplane.harness.api import Api
+from tests.controlplane.harness.cluster import Cluster, start_cluster
+from tests.controlplane.harness.populate import populate
+from tests.controlplane.harness.webhook import install_webhook
 from webhook.rehearse.controlplane.binaries import BinariesError, find_or_build, report
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=10_000, help="random events while nothing goes wrong")
     options = parser.parse_args()
-    floor.ROOM = 16
+    harness.ROOM = 16
     try:
         with start_cluster(find_or_build()) as cluster:
             populate(cluster.kubectl)

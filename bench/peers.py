@@ -23,7 +23,7 @@ from bench import samples
 from bench.commands import SPOTGATE, Ran, run
 from bench.figures import Section
 from bench.run import show
-from tests.controlplane.tools import PEERS, find_tools
+from tests.controlplane.harness.tools import PEERS, find_tools
 from webhook.rehearse.controlplane.binaries import BinariesError
 
 if TYPE_CHECKING:

@@ -33,11 +33,11 @@ from bench.figures import Section, percentile
 from bench.run import show
 from bench.scale_objects import PROBE, PROBE_GROUP, Sizes
 from bench.scale_writer import PATHS
-from tests.controlplane.api import Api
-from tests.controlplane.cluster import Cluster, start_cluster
-from tests.controlplane.kubectl import KubectlError
-from tests.controlplane.populate import CRDS, wait_for_crds
-from tests.controlplane.webhook import WebhookError, apply_base
+from tests.controlplane.harness.api import Api
+from tests.controlplane.harness.cluster import Cluster, start_cluster
+from tests.controlplane.harness.kubectl import KubectlError
+from tests.controlplane.harness.populate import CRDS, wait_for_crds
+from tests.controlplane.harness.webhook import WebhookError, apply_base
 from webhook.rehearse.controlplane.binaries import BinariesError, find_or_build, report
 from webhook.rehearse.controlplane.control_plane import ControlPlaneError
 from webhook.rehearse.controlplane.process import Process

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.controlplane.tools import find_tools
+from tests.controlplane.harness.tools import find_tools
 from webhook.cluster.view import version_of
 from webhook.rehearse.controlplane.binaries import KUBERNETES, BinariesError, find_or_build, report
 

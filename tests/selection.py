@@ -1,6 +1,6 @@
 """Which webhooks of the shipped configurations the API server would call: their match conditions, evaluated here.
 
-The real API server is the judge (`tests/controlplane/test_conditions.py`); this one is quick.
+The real API server is the judge (`tests/controlplane/calls/test_conditions.py`); this one is quick.
 """
 
 from __future__ import annotations

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from tests.controlplane.api import NODE_POOLS, Api
-from tests.controlplane.cluster import Cluster, start_cluster
-from tests.controlplane.populate import POOLS, populate, start_bare_cluster
+from tests.controlplane.harness.api import NODE_POOLS, Api
+from tests.controlplane.harness.cluster import Cluster, start_cluster
+from tests.controlplane.harness.populate import POOLS, populate, start_bare_cluster
+from tests.controlplane.harness.webhook import Webhook, install_webhook
 from tests.controlplane.scheduling import rank_of
-from tests.controlplane.webhook import Webhook, install_webhook
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from tests.controlplane.kubectl import Kubectl
+    from tests.controlplane.harness.kubectl import Kubectl
 
 HERE = Path(__file__).parent
 

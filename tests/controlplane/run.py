@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.controlplane.cluster import start_cluster
-from tests.controlplane.kubectl import KubectlError
-from tests.controlplane.populate import populate
-from tests.controlplane.webhook import WebhookError, install_webhook
+from tests.controlplane.harness.cluster import start_cluster
+from tests.controlplane.harness.kubectl import KubectlError
+from tests.controlplane.harness.populate import populate
+from tests.controlplane.harness.webhook import WebhookError, install_webhook
 from tests.programs import VERSION
 from webhook.rehearse.controlplane.binaries import BinariesError, find_or_build, report
 from webhook.rehearse.controlplane.control_plane import ControlPlaneError
@@ -21,7 +21,7 @@ from webhook.rehearse.controlplane.control_plane import ControlPlaneError
 if TYPE_CHECKING:
     from types import FrameType
 
-    from tests.controlplane.webhook import Webhook
+    from tests.controlplane.harness.webhook import Webhook
 
 # What `make run` has as files, so that the same examples have the same outcome.
 STATE = Path(__file__).parents[2] / "examples" / "state"

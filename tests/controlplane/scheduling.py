@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from xdist.scheduler import Scheduling
 
 SHARED = (
-    "parity|api_contract|conditions|declared_rules|doctor|exported_policies|zoo",
-    "kubectl|install|gitops",
-    "check_live|exported_placement|live|policy|self_managed|who_may_ask",
+    "calls/conditions|calls/declared_rules|commands/doctor|contract/|exported/policies|kubectl/zoo|parity/",
+    "install/install|kubectl/",
+    "calls/who_may_ask|commands/check|exported/placement|install/self_managed|live/",
 )
-"""Files of tests that share a control plane, by what their names begin with: two with controllers, one without."""
+"""Files of tests that share a control plane, by what their paths begin with: two with controllers, one without."""
 
-LONGEST = (*SHARED[:2], "chaos", "install_page", SHARED[2], "run", "audit")
+LONGEST = (*SHARED[:2], "install/chaos", "install/install_page", SHARED[2], "run", "commands/audit")
 """What is begun first, so that no worker is left with it in the end."""
 
-_FILE = re.compile(r"(tests/(?:controlplane|rehearse)/)test_(\w+)\.py::")
+_FILE = re.compile(r"tests/(controlplane|rehearse)/((?:\w+/)?)test_(\w+)\.py::")
 
 
 def scope_of(nodeid: str) -> str:
@@ -35,9 +35,10 @@ def scope_of(nodeid: str) -> str:
     found = _FILE.match(nodeid)
     if found is None:
         return nodeid
-    folder, name = found.groups()
-    if folder == "tests/rehearse/":
+    room, folder, name = found.groups()
+    if room == "rehearse":
         return "live" if name in {"live", "nightly"} else nodeid  # the tests of these share a cluster
+    name = folder + name
     own = name in LONGEST
     return next((each for each in SHARED if not own and re.match(each, name)), name)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.controlplane.kubectl import write_preferences
+from tests.controlplane.harness.kubectl import write_preferences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

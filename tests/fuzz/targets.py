@@ -114,7 +114,7 @@ TARGETS: Final = {
     ),
     "policies": Target(
         "policies.yaml",
-        ("policies/*.yaml", "tests/controlplane/*.yaml", *_EXAMPLES),
+        ("policies/*.yaml", "tests/controlplane/*/*.yaml", *_EXAMPLES),
         (f"check -o json --policies {{}} --state {STATE} {_PODS}",),
         _POLICIES,
     ),

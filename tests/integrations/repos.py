@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.controlplane.tools import find_tools
+from tests.controlplane.harness.tools import find_tools
 from tests.integrations.conftest import REPOS, Shell, install_spotgate
 
 if TYPE_CHECKING:

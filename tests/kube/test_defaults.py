@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.controlplane.parity_pods import everything as pod_with_everything
-from tests.controlplane.parity_workloads import BUILT_IN, everything
+from tests.controlplane.parity.pods import everything as pod_with_everything
+from tests.controlplane.parity.workloads import BUILT_IN, everything
 from webhook.kube.defaults import default_pod, default_tolerations, default_workload, drop_nulls
 
 NOT_READY = {
@@ -182,7 +182,7 @@ STORED = Path(__file__).with_name("defaults.yaml")
 def filled(kind: str) -> list[Any]:
     """Return a Pod, or a workload, with all that has defaults, and the spec of its template apart.
 
-    tests/controlplane/test_parity.py asks an API server about the same.
+    tests/controlplane/parity/test_parity.py asks an API server about the same.
     """
     written = pod_with_everything() if kind == "Pod" else everything(kind)
     value = json.loads(json.dumps(written))  # no part of it twice

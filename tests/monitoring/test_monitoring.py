@@ -209,7 +209,7 @@ def test_the_alerts_for_the_operator_are_the_same() -> None:
 
 
 def test_the_operator_scrapes_a_port_of_the_pods() -> None:
-    """What its definitions take is installed in tests/controlplane/test_install_page.py."""
+    """What its definitions take is installed in tests/controlplane/install/test_install_page.py."""
     monitors = yaml.safe_load_all((ROOT / "manifests" / "components" / "monitoring" / "podmonitor.yaml").read_text())
     files = ("base/deployment.yaml", "components/on-demand-floor/deployment.yaml")
     deployments = (next(yaml.safe_load_all((ROOT / "manifests" / file).read_text())) for file in files)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.builders import deployment
-from tests.controlplane.cluster import start_cluster
+from tests.controlplane.harness.cluster import start_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.controlplane.cluster import Cluster
+    from tests.controlplane.harness.cluster import Cluster
 
 POOL = "compute.coreweave.com/node-pool"
 

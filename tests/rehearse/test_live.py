@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tests.rehearse.conftest import preferring
 
 if TYPE_CHECKING:
-    from tests.controlplane.cluster import Cluster
+    from tests.controlplane.harness.cluster import Cluster
 
 SPOTGATE = Path(sys.executable).with_name("spotgate")
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.controlplane.populate import wait_for_crds
+from tests.controlplane.harness.populate import wait_for_crds
 from tests.go_modules import policy_report_crds
 from tests.server.conftest import spawn  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:
-    from tests.controlplane.cluster import Cluster
+    from tests.controlplane.harness.cluster import Cluster
     from tests.server.conftest import Spawn
 
 ROOT = Path(__file__).parents[2]

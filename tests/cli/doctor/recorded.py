@@ -1,6 +1,6 @@
 """What a real API server answers `spotgate doctor` at a healthy installation, recorded, and given again with changes.
 
-tests/controlplane/test_doctor.py records it, and fails with the file to put here if doctor asks something else. Left out
+tests/controlplane/commands/test_doctor.py records it, and fails with the file to put here if doctor asks something else. Left out
 of the file, and filled in when it is given again, is what depends on policies, version and date.
 """
 

@@ -1,6 +1,6 @@
 """What is exported as CEL says what spotgate says: evaluated here, object by object.
 
-tests/controlplane/test_exported_policies.py has the API server evaluate it.
+tests/controlplane/exported/test_policies.py has the API server evaluate it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``spotgate check --kubeconfig`` where the cluster can't be read: said in words, in bounded time, with exit code 2.
 
-What it finds in one that can be is in tests/controlplane/test_check_live.py.
+What it finds in one that can be is in tests/controlplane/commands/test_check.py.
 """
 
 from __future__ import annotations

@@ -1,0 +1,219 @@
+"""The match conditions of the configurations, evaluated by the API server itself.
+
+Another webhook stands where spotgate does, and writes down what it is asked about: what is asked is the question here,
+and not what is answered. That all which spotgate speaks about is asked about is in `test_parity.py`: the same objects,
+with the same answers as without an API server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.builders import deployment, job, pod, pod_spec, saying
+from tests.controlplane.harness.api import Api, pods_in
+from tests.controlplane.harness.other_webhook import serve
+from tests.controlplane.harness.registration import MUTATING, VALIDATING
+from tests.controlplane.harness.webhook import WebhookError
+from webhook.engine.bundle import load_bundle
+from webhook.registration.configurations import configurations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.controlplane.harness.cluster import Cluster
+    from tests.controlplane.harness.kubectl import Kubectl
+    from tests.controlplane.harness.other_webhook import OtherWebhook
+
+JSON = dict[str, Any]
+
+SPOT = {"spotgate.dev/capacity": "spot"}
+RESERVED = {"x.coreweave.cloud/y": "z"}
+LABELLED = {"metadata": {"labels": RESERVED}}
+MANY = 115_000
+LONG = "k" * 1_000_000
+TRIES = 100
+
+
+class Asking:
+    """What the API server asks about in one namespace: by the names of webhooks."""
+
+    def __init__(self, cluster: Cluster, other: OtherWebhook, namespace: str) -> None:
+        self.api = Api(cluster)
+        self.namespace = namespace
+        self._other = other
+
+    def seen(self) -> list[JSON]:
+        """Return what was asked since it was called last."""
+        found, self._other.seen[:] = list(self._other.seen), []
+        return found
+
+    def about(self, path: str, thing: JSON) -> set[str]:
+        """Return the webhooks that are asked when it is created, for a dry run."""
+        self.seen()
+        answer = self.api.create(path, thing, dry_run=True)
+        assert answer.status in {201, 422}, answer.message  # what is too large is refused after all
+        return {each["webhook"] for each in self.seen()}
+
+
+@pytest.fixture(scope="module")
+def asking(cluster: Cluster) -> Iterator[Asking]:
+    api = Api(cluster)
+    with contextlib.ExitStack() as stack:
+        other = stack.enter_context(serve())
+        namespace = stack.enter_context(api.namespace("conditions"))
+        here = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [namespace]}
+        client = {"service": {"name": "spotgate", "namespace": "spotgate-system"}}
+        for path, each in zip((MUTATING, VALIDATING), configurations(load_bundle(), client), strict=True):
+            each["metadata"] = {"name": "conditions"}
+            for webhook in each["webhooks"]:
+                name = webhook["name"].removesuffix(".spotgate.dev")
+
+                def allow(request: JSON, name: str = name) -> JSON:
+                    request["webhook"] = name
+                    return {"allowed": True}
+
+                other.answers[f"/{name}"] = allow
+                webhook["clientConfig"] = other.client(f"/{name}")
+                if "namespaceSelector" in webhook:
+                    webhook["namespaceSelector"]["matchExpressions"].append(here)
+            stack.enter_context(api.made(path, each))
+        found = Asking(cluster, other, namespace)
+        for _ in range(TRIES):
+            if found.about(pods_in(namespace), saying(pod("x"), SPOT)) == {"mutate", "workloads"}:
+                break
+        else:
+            raise WebhookError("the other webhook is not called")
+        yield found
+
+
+def many(count: int = MANY) -> dict[str, str]:
+    return {f"k{number}": "v" for number in range(count)}
+
+
+def tolerating(count: int) -> list[JSON]:
+    return [{"key": f"k{number}", "operator": "Exists"} for number in range(count)]
+
+
+def affinity(terms: int, requirements: int) -> JSON:
+    each = [{"key": "kubernetes.io/os", "operator": "Exists"}] * requirements
+    required = {"nodeSelectorTerms": [{"matchExpressions": each}] * terms}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+@pytest.mark.parametrize(
+    ("labels", "spec"),
+    [
+        pytest.param(RESERVED, {"nodeSelector": many()}, id="115,000 selectors"),
+        pytest.param(many() | RESERVED, {}, id="115,000 labels"),
+        pytest.param(
+            {f"{number:0>63}.example.com/{'n' * 63}": "v" for number in range(63)} | RESERVED, {}, id="long labels"
+        ),
+        pytest.param(RESERVED, {"tolerations": tolerating(30_000)}, id="30,000 tolerations"),
+        pytest.param(RESERVED, {"affinity": affinity(200, 200)}, id="40,000 requirements"),
+        pytest.param({}, {"nodeSelector": many(1000)}, id="1,000 selectors"),
+    ],
+)
+def test_a_pod_of_any_size_is_asked_about(labels: JSON, spec: JSON, asking: Asking) -> None:
+    assert "workloads" in asking.about(pods_in(asking.namespace), saying(pod("hostile", **spec), labels))
+
+
+def test_a_pod_that_the_api_server_is_to_refuse_is_asked_about_before(asking: Asking) -> None:
+    for spec in ({"nodeSelector": {LONG: "v"}}, {"affinity": affinity(0, 0)}):
+        thing = saying(pod("hostile", **spec), SPOT)
+        assert "mutate" in asking.about(pods_in(asking.namespace), thing)
+
+
+def groups(*templates: Any) -> JSON:
+    return {
+        "workerGroupSpecs": [{"groupName": f"g{number}", "template": each} for number, each in enumerate(templates)]
+    }
+
+
+LONGEST = {f"{number:0>50}.example.com/{'n' * 63}": "v" for number in range(64)}
+COSTLY: JSON = {
+    "metadata": {"labels": LONGEST, "annotations": LONGEST},
+    "spec": {
+        "restartPolicy": "Never",
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "affinity": affinity(16, 16),
+        "tolerations": [{"key": key, "operator": "Exists"} for key in list(LONGEST)[:16]],
+        "containers": [{"name": f"c{number}", "image": "i" * 250} for number in range(16)],
+    },
+}
+CUSTOM = {
+    "wrong types": {"workerGroupSpecs": [7, {"template": LABELLED}]},
+    "1,000 groups": groups(*[{"spec": {"nodeSelector": {"kubernetes.io/os": "linux"}}}] * 1000, LABELLED),
+    "a key of 1 MB": groups({"metadata": {"labels": {LONG: "v"}}}, LABELLED),
+}
+
+
+def test_a_built_in_workload_of_any_size_is_asked_about(asking: Asking) -> None:
+    """Each place that is searched in a CronJob is as costly as can be, and the label is in the last."""
+    last = COSTLY | {"metadata": COSTLY["metadata"] | {"labels": dict(list(LONGEST.items())[1:]) | RESERVED}}
+    cron_job = {
+        "metadata": COSTLY["metadata"] | {"name": "hostile"},
+        "spec": {
+            "schedule": "0 0 1 1 *",
+            "jobTemplate": {"metadata": COSTLY["metadata"], "spec": {"template": last}},
+        },
+    }
+    assert asking.about(f"/apis/batch/v1/namespaces/{asking.namespace}/cronjobs", cron_job) == {"workloads"}
+
+
+@pytest.mark.parametrize("name", CUSTOM)
+def test_a_custom_resource_of_any_size_and_types_is_asked_about(name: str, asking: Asking) -> None:
+    cluster = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "hostile"}, "spec": CUSTOM[name]}
+    path = f"/apis/ray.io/v1/namespaces/{asking.namespace}/rayclusters"
+    assert asking.about(path, cluster) == {"workloads"}
+
+
+def test_what_ordinary_workloads_do_is_not_asked_about(asking: Asking, kubectl: Kubectl) -> None:
+    """Ten minutes of a cluster: create 10, scale to 30, roll out, a Job, and a node that is cordoned."""
+    here = f"--namespace={asking.namespace}"
+    asking.seen()
+    thing = deployment("web", 10)
+    thing["metadata"]["namespace"] = asking.namespace
+    kubectl.apply(thing)
+    kubectl("rollout", "status", "deployment/web", here, "--timeout=90s")
+    kubectl("scale", "deployment/web", "--replicas=30", here)
+    kubectl("set", "image", "deployment/web", "main=registry.example.com/app:2", here)
+    kubectl("rollout", "status", "deployment/web", here, "--timeout=90s")
+    work = job("work")
+    work["metadata"]["namespace"] = asking.namespace
+    kubectl.apply(work)
+    kubectl("wait", "--for=create", "pod", "--selector=job-name=work", here, "--timeout=60s")
+    node = kubectl.get("nodes")["items"][0]["metadata"]["name"]
+    kubectl("cordon", node)
+    kubectl("uncordon", node)
+    kubectl("delete", "deployment/web", "job/work", here, "--cascade=foreground", "--timeout=90s")
+    assert asking.seen() == []
+
+
+def test_a_namespace_with_a_capacity_label_is_asked_about_once_for_each_pod(asking: Asking, kubectl: Kubectl) -> None:
+    path = pods_in(asking.namespace)
+    kubectl("label", "namespace", asking.namespace, "spotgate.dev/capacity=spot")
+    try:
+        for _ in range(TRIES):  # until the API server has seen the label, too
+            if found := asking.about(path, pod("plain")):
+                break
+        assert found == {"mutate-spot-namespaces", "spot-namespaces"}
+        assert asking.about(path, saying(pod("plain"), RESERVED)) == found
+    finally:
+        kubectl("label", "namespace", asking.namespace, "spotgate.dev/capacity-")
+
+
+def test_a_namespace_can_not_exclude_itself(asking: Asking) -> None:
+    for thing in (
+        {"metadata": {"name": "cw-mine"}},
+        {"metadata": {"name": "mine", "labels": {"ns.coreweave.cloud/org": "control-plane"}}},
+        {"metadata": {"name": "mine", "labels": SPOT | RESERVED}},
+    ):
+        assert asking.about("/api/v1/namespaces", thing) == {"namespaces"}
+
+
+def test_a_field_that_is_empty_concerns_nobody(asking: Asking) -> None:
+    thing = pod("plain") | {"spec": pod_spec(nodeSelector={}, affinity={}, tolerations=[])}
+    assert asking.about(pods_in(asking.namespace), thing) == set()

@@ -1,0 +1,208 @@
+"""Who may ask the webhook, and what strangers can do to it: at a real API server, whose calls must all be right."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trustme
+
+from certs.authority import create_authority, issue_leaf
+from tests.controlplane.harness.api import Api, pods_in
+from tests.controlplane.harness.webhook import NAMESPACE, SERVICE, Webhook, start_on_free_ports
+from tests.server.harness import put, write_policy
+from webhook.rehearse.controlplane.process import Process
+from webhook.rules.context import utc_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from certs.authority import KeyPair
+    from tests.controlplane.harness.cluster import Cluster
+
+HOST = f"{SERVICE}.{NAMESPACE}.svc"
+CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+RATE = 20
+"""Writes in a second."""
+
+SECONDS = 5
+"""Of the flood."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A bare cluster whose Pods in namespace default are judged by spotgate, or not stored."""
+
+    api: Api
+    webhook: Webhook
+    port: int
+
+    def create(self, *, labelled: bool) -> str:
+        """Try to create a Pod, and return what came of it: ``denied``, ``allowed``, or what went wrong."""
+        pod: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"generateName": "web-", "labels": {"reserved.example.com/x": "1"} if labelled else {}},
+            "spec": {"containers": [{"name": "main", "image": "example.com/image"}]},
+        }
+        answer = self.api.send("POST", pods_in("default"), pod, dry_run=True)
+        if answer.status == 201:
+            return "allowed"
+        return "denied" if "denied the request" in answer.message else answer.message
+
+    def is_asked(self) -> bool:
+        return (self.create(labelled=True), self.create(labelled=False)) == ("denied", "allowed")
+
+
+@pytest.fixture
+def guard(bare_cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Guarded]]:
+    """Start spotgate with further flags, on a cluster that asks it about Pods and stores none without its answer."""
+    with contextlib.ExitStack() as stack:
+
+        def start(pair: KeyPair, ca_pem: bytes, *flags: str) -> Guarded:
+            write_policy(tmp_path / "policies")
+            (tmp_path / "tls").mkdir()
+            write_pair(tmp_path / "tls", pair)
+            process = Process("spotgate", (), tmp_path / "spotgate.log")
+            stack.callback(process.kill)
+            port, ops_port = start_on_free_ports(
+                process,
+                [
+                    f"--policies={tmp_path / 'policies'}",
+                    f"--tls-cert={tmp_path / 'tls' / 'tls.crt'}",
+                    f"--tls-key={tmp_path / 'tls' / 'tls.key'}",
+                    f"--tls-name={HOST}",
+                    f"--kubeconfig={bare_cluster.credentials.kubeconfig('admin')}",
+                    *flags,
+                ],
+            )
+            webhook = Webhook(bare_cluster, tmp_path, process, port, f"127.0.0.1:{ops_port}")
+            webhook.wait_until_ready()
+            api = Api(bare_cluster)
+            api.send("POST", f"/api/v1/namespaces/{NAMESPACE}/services", SERVICE_OUTSIDE)
+            stack.callback(api.send, "DELETE", f"/api/v1/namespaces/{NAMESPACE}/services/{SERVICE}")
+            api.send("POST", CONFIGURATION, configuration(port, ca_pem))
+            stack.callback(api.send, "DELETE", f"{CONFIGURATION}/{SERVICE}")
+            return Guarded(api, webhook, port)
+
+        yield start
+
+
+SERVICE_OUTSIDE = {"metadata": {"name": SERVICE}, "spec": {"type": "ExternalName", "externalName": "localhost"}}
+
+
+def configuration(port: int, ca_pem: bytes) -> dict[str, Any]:
+    service = {"name": SERVICE, "namespace": NAMESPACE, "port": port, "path": "/validate"}
+    return {
+        "metadata": {"name": SERVICE},
+        "webhooks": [
+            {
+                "name": "pods.spotgate.dev",
+                "clientConfig": {"service": service, "caBundle": base64.b64encode(ca_pem).decode()},
+                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}],
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}},
+                "failurePolicy": "Fail",
+                "timeoutSeconds": 3,
+                "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+            }
+        ],
+    }
+
+
+def certificate() -> tuple[bytes, KeyPair]:
+    """Return a CA, and a certificate of it for the Service."""
+    authority = create_authority(utc_now())
+    return authority.certificate_pem, issue_leaf(authority, names=[HOST], ips=[], now=utc_now())
+
+
+def write_pair(folder: Path, pair: KeyPair) -> None:
+    put(folder / "tls.crt", pair.certificate_pem.decode())
+    put(folder / "tls.key", pair.key_pem.decode())
+
+
+@pytest.mark.alone
+def test_S4_a_flood_from_another_address_costs_the_api_server_no_call(guard: Callable[..., Guarded]) -> None:
+    ca_pem, pair = certificate()
+    guarded = guard(pair, ca_pem)
+    guarded.webhook.wait(guarded.is_asked, "the API server asks")
+    command = [sys.executable, "-m", "tests.controlplane.calls.flood", str(guarded.port), str(SECONDS + 3)]
+    flood = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        guarded.webhook.wait(lambda: guarded.webhook.count("spotgate_connections") > 100, "the flood has begun")
+        with ThreadPoolExecutor(RATE) as pool:
+            began, writes = time.monotonic(), []
+            for number in range(RATE * SECONDS):
+                time.sleep(max(0.0, began + number / RATE - time.monotonic()))
+                writes.append((number % 2, pool.submit(guarded.create, labelled=number % 2 == 1)))
+            outcomes = Counter((("allowed", "denied")[labelled], write.result()) for labelled, write in writes)
+        got_through = json.loads(flood.communicate(timeout=60)[0])
+    finally:
+        flood.kill()
+        flood.wait()
+    assert set(outcomes) == {("allowed", "allowed"), ("denied", "denied")}, (outcomes, got_through)
+    assert got_through["half sent"] > 500
+    assert got_through["answered 200"] > 10
+    assert guarded.webhook.count("spotgate_connections_cut_total") > 0
+    # The API server keeps some of its own.
+    guarded.webhook.wait(lambda: guarded.webhook.count("spotgate_connections") < 50, "nothing is left of it")
+
+
+def test_S4_with_a_client_CA_the_api_server_is_asked_for_its_certificate(
+    guard: Callable[..., Guarded], bare_cluster: Cluster, tmp_path: Path
+) -> None:
+    ca = trustme.CA()
+    ca.cert_pem.write_to_path(tmp_path / "client-ca.crt")
+    ca_pem, pair = certificate()
+    name = "kube-apiserver.kube-system"
+    guarded = guard(pair, ca_pem, f"--client-ca={tmp_path / 'client-ca.crt'}", f"--client-name={name}")
+
+    def is_turned_away() -> bool:
+        return "failed calling webhook" in guarded.create(labelled=False)
+
+    guarded.webhook.wait(is_turned_away, "the API server is turned away")
+    assert guarded.webhook.count("spotgate_connections_cut_total", reason="client certificate") > 0
+    assert guarded.webhook.count("spotgate_decisions_total") == 0
+
+    # The files that docs/securing.md shows; a port other than 443 is part of the name.
+    client = ca.issue_cert(name)
+    client.cert_chain_pems[0].write_to_path(tmp_path / "client.crt")
+    client.private_key_pem.write_to_path(tmp_path / "client.key")
+    user = {"client-certificate": str(tmp_path / "client.crt"), "client-key": str(tmp_path / "client.key")}
+    kubeconfig = {"apiVersion": "v1", "kind": "Config", "users": [{"name": f"{HOST}:{guarded.port}", "user": user}]}
+    (tmp_path / "kubeconfig").write_text(json.dumps(kubeconfig))
+    plugins = [
+        {
+            "name": plugin,
+            "configuration": {
+                "apiVersion": "apiserver.config.k8s.io/v1",
+                "kind": "WebhookAdmissionConfiguration",
+                "kubeConfigFile": str(tmp_path / "kubeconfig"),
+            },
+        }
+        for plugin in ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook")
+    ]
+    admission = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": plugins}
+    (tmp_path / "admission.json").write_text(json.dumps(admission))
+    server = bare_cluster.processes["kube-apiserver"]
+    as_it_was = server.command
+    server.command = [*as_it_was, f"--admission-control-config-file={tmp_path / 'admission.json'}"]
+    try:
+        bare_cluster.restart("kube-apiserver")
+        guarded.webhook.wait(guarded.is_asked, "the API server asks")
+    finally:
+        server.command = as_it_was
+        bare_cluster.restart("kube-apiserver")
+    decided = [json.loads(line) for line in guarded.webhook.process.log.read_text().splitlines() if "decision" in line]
+    assert {line["caller"] for line in decided} == {name}
+    assert guarded.webhook.count("spotgate_decisions_total", caller="unauthenticated") == 0

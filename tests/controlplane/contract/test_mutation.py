@@ -1,0 +1,224 @@
+"""The API server's contract with a webhook that mutates, alone and among others. Each test names the case that it ports.
+
+Upstream: https://github.com/kubernetes/kubernetes/blob/v1.37.2/test/e2e/apimachinery/webhook.go (docs/webhook-contract.md)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.builders import node_pool, pod_spec
+from tests.controlplane.harness import other_webhook
+from tests.controlplane.harness.api import NODE_POOLS, Api, pods_in
+from tests.controlplane.harness.other_webhook import patching
+from tests.controlplane.harness.registration import MUTATING, configuration, entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.controlplane.harness.cluster import Cluster
+    from tests.controlplane.harness.other_webhook import OtherWebhook
+    from tests.controlplane.harness.webhook import Webhook
+
+pytestmark = pytest.mark.usefixtures("webhook")
+
+CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/rayclusters.ray.io"
+SPOT = {"spotgate.dev/capacity": "spot"}
+RESERVED = {"foo.coreweave.cloud/bar": "x"}
+SIDECAR = {"name": "proxy", "image": "registry.example.com/proxy:1"}
+SLEEP = {"preStop": {"sleep": {"seconds": 5}}}
+
+
+def a_pod(labels: dict[str, str] | None = None) -> dict[str, Any]:
+    return {"metadata": {"name": "web", "labels": labels or {}}, "spec": pod_spec(schedulerName="nobody")}
+
+
+@pytest.fixture(scope="module")
+def api(cluster: Cluster) -> Api:
+    return Api(cluster)
+
+
+@pytest.fixture(scope="module")
+def own(api: Api) -> Iterator[str]:
+    """Yield a namespace of these tests."""
+    with api.namespace("mutation") as name:
+        yield name
+
+
+@pytest.fixture
+def other() -> Iterator[OtherWebhook]:
+    with other_webhook.serve() as webhook:
+        yield webhook
+
+
+class Outcomes:
+    """What spotgate decided about Pods since this was made."""
+
+    def __init__(self, webhook: Webhook) -> None:
+        self.webhook = webhook
+        self.before = self._now()
+
+    def _now(self) -> dict[str, float]:
+        name, labels = "spotgate_decisions_total", {"phase": "mutate", "resource": "pods"}
+        return {each: self.webhook.count(name, outcome=each, **labels) for each in ("allowed", "patched", "warned")}
+
+    def since(self) -> dict[str, float]:
+        return {key: value - self.before[key] for key, value in self._now().items() if value != self.before[key]}
+
+
+# should mutate pod and apply defaults after mutation
+
+
+def test_mutate_pod_and_apply_defaults_after_mutation__what_is_injected_is_stored_and_the_rest_is_defaulted(
+    api: Api, own: str
+) -> None:
+    with api.made(pods_in(own), a_pod(SPOT)) as stored:
+        spec, (container,) = stored["spec"], stored["spec"]["containers"]
+        assert api.get(f"{pods_in(own)}/web")["spec"] == spec
+    assert spec["terminationGracePeriodSeconds"] == 60
+    assert spec["nodeSelector"] == {"compute.coreweave.com/node-pool": "cpu-spot"}
+    assert spec["tolerations"][-1]["key"] == "example.com/spot"
+    assert container["lifecycle"] == SLEEP
+    assert (container["terminationMessagePolicy"], spec["dnsPolicy"]) == ("File", "ClusterFirst")
+
+
+# should mutate configmap (two webhooks, in order)
+
+
+@contextlib.contextmanager
+def beside(spotgate: Webhook, other: OtherWebhook, own: str, *, name: str) -> Iterator[None]:
+    """Have the other webhook change Pods too; that of `name` a is called before spotgate, that of z after it."""
+    api, entries = Api(spotgate.cluster), entry(other.client("/"), own, "pods")
+    with api.made(MUTATING, configuration(f"{name}-{own}", entries)):
+        spotgate.wait(lambda: api.create(pods_in(own), a_pod(), dry_run=True).status and other.seen, "it is called")
+        yield
+
+
+def test_mutate_configmap__spotgate_acts_on_what_an_earlier_webhook_added(
+    webhook: Webhook, api: Api, own: str, other: OtherWebhook
+) -> None:
+    """Upstream adds a second key where a first webhook added one; here the first adds the label that asks for spot."""
+    other.answers["/"] = patching({"op": "add", "path": "/metadata/labels", "value": SPOT})
+    with beside(webhook, other, own, name="a"):
+        outcomes = Outcomes(webhook)
+        made = api.create(pods_in(own), a_pod(), dry_run=True).body
+    assert outcomes.since() == {"patched": 1}
+    assert made["spec"]["nodeSelector"] == {"compute.coreweave.com/node-pool": "cpu-spot"}
+
+
+def test_mutate_configmap__spotgate_acts_on_what_a_later_webhook_added_when_it_is_reinvoked(
+    webhook: Webhook, api: Api, own: str, other: OtherWebhook
+) -> None:
+    other.answers["/"] = patching({"op": "add", "path": "/spec/containers/-", "value": SIDECAR})
+    with beside(webhook, other, own, name="z"):
+        outcomes = Outcomes(webhook)
+        made = api.create(pods_in(own), a_pod(SPOT), dry_run=True).body
+    assert outcomes.since() == {"patched": 2}
+    assert other.seen[-1]["object"]["spec"]["terminationGracePeriodSeconds"] == 60, "the later one sees what we did"
+    (main, proxy) = made["spec"]["containers"]
+    assert (main["lifecycle"], proxy["lifecycle"]) == (SLEEP, SLEEP)
+    assert proxy["terminationMessagePolicy"] == "File"
+
+
+def test_mutate_configmap__spotgate_repeats_nothing_when_it_is_reinvoked(
+    webhook: Webhook, api: Api, own: str, other: OtherWebhook
+) -> None:
+    alone = api.create(pods_in(own), a_pod(SPOT), dry_run=True).body
+    other.answers["/"] = patching({"op": "add", "path": "/spec/hostname", "value": "web"})
+    with beside(webhook, other, own, name="z"):
+        outcomes = Outcomes(webhook)
+        made = api.create(pods_in(own), a_pod(SPOT), dry_run=True).body
+        assert outcomes.since() == {"patched": 1, "allowed": 1}
+        unplaceable = a_pod() | {"metadata": {"name": "web", "annotations": {"spotgate.dev/node-pool": "nowhere"}}}
+        warned = api.create(pods_in(own), unplaceable, dry_run=True)
+    assert without_token(made["spec"]) == without_token(alone["spec"] | {"hostname": "web"})
+    assert warned.warnings[0].startswith("[spot-placement] there is no node pool `nowhere` (at metadata.annotations[")
+    assert len(set(warned.warnings)) == len(warned.warnings), "a warning is shown once"
+
+
+def without_token(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the spec without the volume that the API server names at random."""
+    return {**spec, "volumes": None, "containers": [{**each, "volumeMounts": None} for each in spec["containers"]]}
+
+
+# should mutate custom resource
+
+
+def test_mutate_custom_resource__spotgate_judges_what_another_webhook_makes_of_it(
+    webhook: Webhook, api: Api, own: str, other: OtherWebhook
+) -> None:
+    """Spotgate changes no custom resource; its verdict is on the object that will be stored."""
+    other.answers["/"] = patching({"op": "add", "path": "/spec/computeClass", "value": "spot"})
+    name = f"{own}-gold"
+    only = [{"name": "own", "expression": f"object.metadata.name == '{name}'"}]
+    mutator = entry(other.client("/"), own, "nodepools", group="compute.coreweave.com", matchConditions=only)
+    pool = node_pool(name, instanceType="gb200-4x")
+    assert api.create(NODE_POOLS, pool, dry_run=True).body["spec"] == pool["spec"]
+    with api.made(MUTATING, configuration(f"a-{own}", mutator)):
+        webhook.wait(lambda: api.create(NODE_POOLS, pool, dry_run=True).status == 403, "the pool is denied")
+        answer = api.create(NODE_POOLS, pool)
+    assert f"NodePool {name} can't be spot: gb200-4x is available only on demand" in answer.message
+
+
+# should mutate custom resource with different stored version
+
+
+def test_mutate_custom_resource_with_different_stored_version__every_version_is_judged(
+    webhook: Webhook, api: Api, own: str
+) -> None:
+    clusters = f"/apis/ray.io/{{}}/namespaces/{own}/rayclusters"
+    template = {"metadata": {"labels": {}}, "spec": pod_spec()}
+    ray = {"metadata": {"name": "ray"}, "spec": {"headGroupSpec": {"template": template}}}
+    bad = {"spec": {"headGroupSpec": {"template": {"metadata": {"labels": RESERVED}}}}}
+    (v1,) = api.get(CRD)["spec"]["versions"]
+    alpha = v1 | {"name": "v1alpha1"}
+    try:
+        # Deleted while its version is served: what is stored in another one can't be read, nor its namespace deleted.
+        with api.made(clusters.format("v1"), {"apiVersion": "ray.io/v1", "kind": "RayCluster", **ray}):
+            api.patch(CRD, {"spec": {"versions": [v1 | {"storage": False}, alpha]}})
+            for version in ("v1", "v1alpha1"):
+                one = f"{clusters.format(version)}/ray"
+                webhook.wait(partial(is_served, api, one), f"{one} is served")
+                assert api.patch(one, bad).status == 403, version
+                assert api.patch(one, {"spec": {"stored": version}}).status == 200, version
+                stored = api.get(one)["spec"]
+                assert stored["stored"] == version
+                assert not stored["headGroupSpec"]["template"]["metadata"]["labels"]
+    finally:
+        api.patch(CRD, {"spec": {"versions": [v1, alpha | {"storage": False}]}})
+        api.patch(f"{CRD}/status", {"status": {"storedVersions": ["v1"]}})
+        api.patch(CRD, {"spec": {"versions": [v1]}})
+    assert api.get(CRD)["spec"]["versions"] == [v1]
+
+
+def is_served(api: Api, path: str) -> bool:
+    return api.send("GET", path).status == 200
+
+
+# should mutate custom resource with pruning
+
+
+def test_mutate_custom_resource_with_pruning__nothing_of_what_spotgate_injects_is_pruned(
+    webhook: Webhook, api: Api, own: str
+) -> None:
+    """Were a field dropped, spotgate would inject it again: the stored Pod, sent once more, is left as it is."""
+    stored = api.create(pods_in(own), a_pod(SPOT), dry_run=True).body
+    outcomes = Outcomes(webhook)
+    again = api.create(pods_in(own), {"metadata": a_pod(SPOT)["metadata"], "spec": stored["spec"]}, dry_run=True)
+    assert outcomes.since() == {"allowed": 1}
+    assert again.body["spec"] == stored["spec"]
+
+
+# Beyond the upstream suite
+
+
+def test_what_another_webhook_adds_is_judged_before_it_is_stored(
+    webhook: Webhook, api: Api, own: str, other: OtherWebhook
+) -> None:
+    other.answers["/"] = patching({"op": "add", "path": "/metadata/labels", "value": RESERVED})
+    with beside(webhook, other, own, name="z"):
+        assert "label foo.coreweave.cloud/bar" in api.create(pods_in(own), a_pod()).message

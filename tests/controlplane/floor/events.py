@@ -1,0 +1,126 @@
+"""Random events for workloads with an on-demand floor: scaling, rollouts, deletions, evictions, lost nodes, an autoscaler."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any
+
+from tests.builders import deployment, saying
+from tests.controlplane.floor.harness import ANNOTATION, POOL, ROOM
+from tests.controlplane.harness.api import Api
+
+if TYPE_CHECKING:
+    from tests.controlplane.harness.cluster import Cluster
+
+FLOORS = ("1", "2", "3", "10%", "20%", "50%", "100%", "1 + 20%", "2 + 30%")
+LARGEST = 12
+"""Replicas of one workload."""
+
+
+@dataclass(slots=True)
+class Events:
+    """Workloads in one namespace, and what happens to them. Use `run`."""
+
+    cluster: Cluster
+    namespace: str
+    workloads: int
+    seed: int = 1
+    happened: dict[str, int] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)
+    _rolled: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def create(self) -> None:
+        """Create the workloads, with floors in all forms."""
+        chosen = random.Random(self.seed)  # noqa: S311 - no secret
+        api = Api(self.cluster)
+        for number in range(self.workloads):
+            thing = saying(
+                deployment(f"w{number}", chosen.randrange(LARGEST)),
+                {"app": f"w{number}", "spotgate.dev/capacity": chosen.choice(("spot", "spot-preferred"))},
+                {ANNOTATION: FLOORS[number % len(FLOORS)]},
+            )
+            thing["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 1
+            answer = api.create(f"/apis/apps/v1/namespaces/{self.namespace}/deployments", thing)
+            assert not answer.message, answer.message
+
+    def run(self, count: int, *, threads: int = 8) -> None:
+        """Let so many events happen, some at the same time."""
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(self._happen, range(self.seed * 1_000_000, self.seed * 1_000_000 + count)))
+
+    def run_for(self, seconds: float, *, threads: int = 4) -> int:
+        """Let events happen for so long. Return how many."""
+        ends, count = time.monotonic() + seconds, 0
+        while time.monotonic() < ends:
+            self.run(20, threads=threads)
+            self.seed += 1
+            count += 20
+        return count
+
+    def _happen(self, number: int) -> None:
+        chosen = random.Random(number)  # noqa: S311 - no secret
+        event = chosen.choices(
+            (self._scale, self._roll_out, self._delete, self._evict, self._lose_node), (30, 6, 35, 25, 4)
+        )[0]
+        try:
+            answer = event(Api(self.cluster), chosen)
+        except (OSError, HTTPException) as error:  # the API server restarts
+            answer = str(error) or type(error).__name__
+        with self._lock:
+            name = event.__name__.strip("_")
+            self.happened[name] = self.happened.get(name, 0) + 1
+            if answer:
+                self.refused.append(answer)
+
+    def _path(self, chosen: random.Random) -> str:
+        return f"/apis/apps/v1/namespaces/{self.namespace}/deployments/w{chosen.randrange(self.workloads)}"
+
+    def _scale(self, api: Api, chosen: random.Random) -> str:
+        return api.patch(f"{self._path(chosen)}/scale", {"spec": {"replicas": chosen.randrange(LARGEST)}}).message
+
+    def _roll_out(self, api: Api, chosen: random.Random) -> str:
+        with self._lock:
+            self._rolled += 1
+            metadata = {"annotations": {"rolled": f"{self.seed}.{self._rolled}"}}
+        return api.patch(self._path(chosen), {"spec": {"template": {"metadata": metadata}}}).message
+
+    def _pod(self, api: Api, chosen: random.Random) -> dict[str, Any] | None:
+        selector = f"app%3Dw{chosen.randrange(self.workloads)}"
+        pods = api.get(f"/api/v1/namespaces/{self.namespace}/pods?labelSelector={selector}")["items"]
+        return chosen.choice(pods) if pods else None
+
+    def _delete(self, api: Api, chosen: random.Random) -> str:
+        if pod := self._pod(api, chosen):
+            api.delete(f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}")
+        return ""
+
+    def _evict(self, api: Api, chosen: random.Random) -> str:
+        if pod := self._pod(api, chosen):
+            name = pod["metadata"]["name"]
+            eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+            api.create(f"/api/v1/namespaces/{self.namespace}/pods/{name}/eviction", eviction)
+        return ""
+
+    def _lose_node(self, api: Api, chosen: random.Random) -> str:
+        """Delete a Node with its Pods, and give the pool a new one of the same name."""
+        name = f"{chosen.choice(('cpu-spot', 'cpu-control-plane'))}-{chosen.randrange(ROOM)}"
+        answer = api.send("GET", f"/api/v1/nodes/{name}")
+        if answer.message:
+            return ""  # just lost
+        node = answer.body
+        for pod in api.get(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{name}")["items"]:
+            api.delete(
+                f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}?gracePeriodSeconds=0"
+            )
+        api.delete(f"/api/v1/nodes/{name}")
+        metadata = {"name": name, "labels": node["metadata"]["labels"]}
+        taints = [each for each in node["spec"].get("taints", []) if not each["key"].startswith("node.kubernetes.io/")]
+        assert node["metadata"]["labels"][POOL]
+        api.create("/api/v1/nodes", {"metadata": metadata, "spec": {"taints": taints}, "status": node["status"]})
+        return ""

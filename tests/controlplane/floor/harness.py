@@ -1,0 +1,286 @@
+"""The on-demand floor on a control plane of the tests: controllers as processes, and a checker that only watches.
+
+The checker shares no code with the program: it follows Pods and Nodes through the API server's own watch, and works out
+itself how many Pods of a ReplicaSet are on demand. A violation is a Pod that is assigned to spot although a shortfall had
+been visible for two seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import math
+import re
+import ssl
+import threading
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from tests.builders import node_pool
+from tests.controlplane.harness.populate import nodes_of
+from tests.controlplane.harness.webhook import MANIFESTS, NAMESPACE, SPOTGATE
+from webhook.rehearse.controlplane.process import Process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.controlplane.harness.cluster import Cluster
+    from tests.controlplane.harness.kubectl import Kubectl
+
+JSON = dict[str, Any]
+
+COMPONENT = MANIFESTS / "components" / "on-demand-floor"
+LEASE = ("lease", "spotgate-on-demand-floor", f"--namespace={NAMESPACE}")
+ANNOTATION = "spotgate.dev/on-demand-floor"
+POOL = "compute.coreweave.com/node-pool"
+VISIBLE_SECONDS = 2.0
+ROOM = 12
+"""Nodes of each pool of CPUs, so that no Pod lacks room."""
+
+
+@dataclass(slots=True)
+class Controllers:
+    """Two candidates, each a process with the token of the shipped ServiceAccount."""
+
+    cluster: Cluster
+    processes: list[Process]
+
+    def start(self) -> None:
+        """Start all of them."""
+        for process in self.processes:
+            process.start()
+
+    def leader(self) -> Process | None:
+        """Return the process that says it leads, by its metrics."""
+        for process in self.processes:
+            with contextlib.suppress(OSError, IndexError):  # it does not listen yet
+                if process.exit_code is None and self.metric(process, "spotgate_floor_leader") == 1:
+                    return process
+        return None
+
+    def wait_for_leader(self, other_than: Process | None = None, seconds: float = 40) -> Process:
+        deadline = time.monotonic() + seconds
+        while (leader := self.leader()) is None or leader is other_than:
+            assert time.monotonic() < deadline, "\n".join(process.tail(5) for process in self.processes)
+            time.sleep(0.2)
+        return leader
+
+    def metric(self, process: Process, name: str) -> float:
+        """Return the sum of the samples of a metric."""
+        port = int(re.findall(r'"ops_port":(\d+)', process.log.read_text())[-1])
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
+            connection.request("GET", "/metrics")
+            text = connection.getresponse().read().decode()
+        return sum(float(value) for value in re.findall(rf"^{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE))
+
+    def kill(self) -> None:
+        for process in self.processes:
+            process.kill()
+
+
+@contextlib.contextmanager
+def controllers(cluster: Cluster, port: int = 0) -> Iterator[Controllers]:
+    """Install the component without its Pods, and start two candidates, which reach the API server through a port."""
+    for name in ("rbac.yaml", "admission.yaml"):
+        cluster.kubectl("apply", f"--filename={COMPONENT / name}")
+    kubeconfig = cluster.as_service_account(NAMESPACE, "spotgate-on-demand-floor").kubeconfig
+    if port:
+        kubeconfig.write_text(kubeconfig.read_text().replace(cluster.credentials.url, f"https://127.0.0.1:{port}"))
+    processes = [
+        Process(
+            "controller",
+            (str(SPOTGATE), "controller", f"--kubeconfig={kubeconfig}", "--ops=127.0.0.1:0"),
+            cluster.directory / f"controller-{number}.log",
+        )
+        for number in range(2)
+    ]
+    running = Controllers(cluster, processes)
+    try:
+        running.start()
+        running.wait_for_leader()
+        yield running
+    finally:
+        running.kill()
+        cluster.kubectl.run("delete", *LEASE)
+        for name in ("admission.yaml", "rbac.yaml"):
+            cluster.kubectl.run("delete", f"--filename={COMPONENT / name}", "--wait=false")
+
+
+def make_room(kubectl: Kubectl) -> None:
+    """Give the pools of CPUs so many Nodes that no Pod lacks room."""
+    taint = {"key": "example.com/spot", "value": "true", "effect": "NoSchedule"}
+    spot = {"computeClass": "spot", "nodeLabels": {"example.com/capacity": "spot"}, "nodeTaints": [taint]}
+    pools = [
+        node_pool("cpu-control-plane", instanceType="cd-gp-i64-erapids", targetNodes=ROOM),
+        node_pool("cpu-spot", instanceType="cd-gp-a192-genoa", targetNodes=ROOM, **spot),
+    ]
+    kubectl.apply(*pools, *(node for pool in pools for node in nodes_of(pool)))
+    kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=90s")
+
+
+@dataclass(slots=True)
+class _Seen:
+    """One Pod as the watch shows it."""
+
+    owner: str
+    floor: str
+    gated: bool
+    assigned: str
+    node: str
+    alive: bool
+
+
+@dataclass(slots=True)
+class Checker:
+    """Follow Pods and Nodes, and note violations. Use it as a context manager."""
+
+    cluster: Cluster
+    violations: list[str] = field(default_factory=list)
+    assigned: int = 0
+    longest_gate: float = 0.0
+    _pods: dict[str, _Seen] = field(default_factory=dict)
+    _pools: dict[str, str] = field(default_factory=dict)
+    _first_seen: dict[str, float] = field(default_factory=dict)
+    _short_since: dict[str, float] = field(default_factory=dict)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __enter__(self) -> Self:
+        for path in ("nodes", "pods"):
+            threading.Thread(target=self._follow, args=(path,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+
+    def _follow(self, resource: str) -> None:
+        credentials = self.cluster.credentials
+        headers = {"Authorization": f"Bearer {credentials.tokens['admin']}"}
+        while not self._stop.is_set():
+            try:
+                tls = ssl.create_default_context(cafile=str(credentials.authority))
+                address = credentials.url.removeprefix("https://")
+                connection = http.client.HTTPSConnection(address, timeout=60, context=tls)
+                with contextlib.closing(connection):
+                    connection.request("GET", f"/api/v1/{resource}", headers=headers)
+                    listed = json.loads(connection.getresponse().read())
+                    with self._lock:
+                        self._replace(resource, listed["items"])
+                    version = listed["metadata"]["resourceVersion"]
+                    connection.request("GET", f"/api/v1/{resource}?watch=1&resourceVersion={version}", headers=headers)
+                    response = connection.getresponse()
+                    for line in response:
+                        if self._stop.is_set():
+                            return
+                        event = json.loads(line)
+                        with self._lock:
+                            self._take(resource, event["type"], event["object"])
+            except (OSError, http.client.HTTPException, ValueError, KeyError):
+                time.sleep(0.2)
+
+    def _replace(self, resource: str, items: list[JSON]) -> None:
+        """Start from a list. It doesn't tell in which order Pods were assigned since the last event: none is judged."""
+        if resource == "nodes":
+            self._pools.clear()
+        else:
+            self._pods.clear()
+            self._short_since.clear()
+        for item in items:
+            self._take(resource, "ADDED", item)
+
+    def _take(self, resource: str, kind: str, thing: JSON) -> None:
+        metadata, now = thing["metadata"], time.monotonic()
+        if resource == "nodes":
+            if kind == "DELETED":
+                self._pools.pop(metadata["name"], None)
+            else:
+                self._pools[metadata["name"]] = metadata.get("labels", {}).get(POOL, "")
+            for uid in {pod.owner for pod in self._pods.values() if pod.node == metadata["name"]}:
+                self._note_shortfall(uid, now)
+            return
+        floor = metadata.get("annotations", {}).get(ANNOTATION)
+        owner = next((each for each in metadata.get("ownerReferences", []) if each.get("controller")), None)
+        if floor is None or owner is None or owner["kind"] != "ReplicaSet":
+            return
+        before = self._pods.pop(metadata["uid"], None)
+        self._first_seen.setdefault(metadata["uid"], now)
+        gates = [gate["name"] for gate in thing["spec"].get("schedulingGates", [])]
+        if kind != "DELETED":
+            after = _Seen(
+                owner["uid"],
+                floor,
+                ANNOTATION in gates,
+                metadata.get("labels", {}).get("spotgate.dev/assigned", ""),
+                thing["spec"].get("nodeName", ""),
+                "deletionTimestamp" not in metadata and thing["status"].get("phase") not in ("Succeeded", "Failed"),
+            )
+            if before is not None and before.gated and not after.gated:
+                self.longest_gate = max(self.longest_gate, now - self._first_seen[metadata["uid"]])
+                self.assigned += 1
+                self._judge(metadata, after, now)
+            self._pods[metadata["uid"]] = after
+        self._note_shortfall(owner["uid"], now)
+
+    def _counts(self, owner: str) -> tuple[int, int]:
+        """Return how many Pods of a ReplicaSet are assigned or bound, and how many of them are on demand."""
+        pods = [pod for pod in self._pods.values() if pod.owner == owner and pod.alive and not pod.gated]
+        settled = [pod for pod in pods if pod.node or pod.assigned]
+        kept = [
+            pod
+            for pod in settled
+            if ("spot" not in self._pools.get(pod.node, "spot") if pod.node else pod.assigned == "on-demand")
+        ]
+        return len(settled), len(kept)
+
+    def _judge(self, metadata: JSON, pod: _Seen, now: float) -> None:
+        """Note a violation if the Pod was assigned to spot while too few were on demand, for longer than visible."""
+        if pod.assigned != "spot":
+            return
+        settled, kept = self._counts(pod.owner)
+        seconds = now - self._short_since.get(pod.owner, math.inf)
+        if seconds > VISIBLE_SECONDS:
+            what = f"{kept} of {settled + 1} on demand, floor {pod.floor}, for {seconds:.1f} s"
+            self.violations.append(f"{metadata['name']}: {what}")
+
+    def _note_shortfall(self, owner: str, now: float) -> None:
+        settled, kept = self._counts(owner)
+        floor = next((pod.floor for pod in self._pods.values() if pod.owner == owner), "0")
+        if kept < need(floor, settled + 1):  # so the next Pod is to be on demand
+            self._short_since.setdefault(owner, now)
+        else:
+            self._short_since.pop(owner, None)
+
+    def gated(self) -> int:
+        """Return how many living Pods wait now."""
+        with self._lock:
+            return sum(1 for pod in self._pods.values() if pod.gated and pod.alive)
+
+    def below(self) -> dict[str, str]:
+        """Return the ReplicaSets that are below their floor now."""
+        with self._lock:
+            owners: dict[str, str] = defaultdict(str)
+            for pod in self._pods.values():
+                owners[pod.owner] = pod.floor
+            counts = {owner: self._counts(owner) for owner in owners}
+            return {
+                owner: f"{kept} of {settled}, floor {owners[owner]}"
+                for owner, (settled, kept) in counts.items()
+                if kept < need(owners[owner], settled)
+            }
+
+    def wait_until_none_waits(self, seconds: float = 60) -> None:
+        deadline = time.monotonic() + seconds
+        while self.gated():
+            assert time.monotonic() < deadline, f"{self.gated()} Pods are still gated"
+            time.sleep(0.1)
+
+
+def need(floor: str, count: int) -> int:
+    """Return how many of ``count`` Pods are to be on demand, worked out as the documentation says it."""
+    numbers = [part.strip() for part in floor.split("+")]
+    base = sum(int(part) for part in numbers if not part.endswith("%"))
+    percent = sum(int(part[:-1]) for part in numbers if part.endswith("%"))
+    return min(base, count) + math.ceil(percent * max(0, count - base) / 100)

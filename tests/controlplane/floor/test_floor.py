@@ -1,0 +1,302 @@
+"""The on-demand floor on a real API server and scheduler, while leaders die, pause, and all of them are gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.builders import deployment, pod, saying
+from tests.controlplane.floor.events import Events
+from tests.controlplane.floor.harness import ANNOTATION, LEASE, POOL, Checker, Controllers, controllers, make_room
+from tests.controlplane.harness.cluster import start_cluster
+from tests.controlplane.harness.pages import ROOT, Terminal, commands
+from tests.controlplane.harness.populate import populate
+from tests.controlplane.harness.webhook import NAMESPACE, install_webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.controlplane.harness.cluster import Cluster
+    from tests.controlplane.harness.kubectl import Kubectl
+    from tests.controlplane.harness.webhook import Webhook
+
+JSON = dict[str, Any]
+
+SPOT = {"spotgate.dev/capacity": "spot"}
+EVENTS = 120
+
+
+@pytest.fixture(scope="module")
+def webhook(binaries: dict[str, Path]) -> Iterator[Webhook]:
+    """Yield spotgate on a cluster with room for all Pods."""
+    with start_cluster(binaries) as cluster:
+        populate(cluster.kubectl)
+        make_room(cluster.kubectl)
+        with install_webhook(cluster) as installed:
+            yield installed
+
+
+@pytest.fixture(scope="module")
+def running(webhook: Webhook) -> Iterator[Controllers]:
+    """Yield two candidates, of which one leads and has renewed its Lease."""
+    with controllers(webhook.cluster) as candidates:
+        webhook.wait(lambda: gates(webhook, floored("probe", 1, "1")), "the webhook has seen a renewal")
+        yield candidates
+
+
+@pytest.fixture(scope="module")
+def checker(webhook: Webhook, running: Controllers) -> Iterator[Checker]:
+    del running
+    with Checker(webhook.cluster) as watching:
+        yield watching
+
+
+@pytest.fixture
+def team(webhook: Webhook, namespace: str) -> Kubectl:
+    """Return the administrator's kubectl in a namespace of this test."""
+    return replace(webhook.cluster.kubectl, namespace=namespace)
+
+
+@pytest.fixture
+def cluster(webhook: Webhook) -> Cluster:
+    """Return the cluster of these tests to the fixtures of all."""
+    return webhook.cluster
+
+
+def floored(name: str, replicas: int, floor: str, **spec: Any) -> JSON:
+    """Return a Deployment on spot with a floor."""
+    return saying(deployment(name, replicas, **spec), {"app": name, **SPOT}, {ANNOTATION: floor})
+
+
+def made_pod(thing: JSON) -> JSON:
+    """Return a Pod as the controller of a ReplicaSet makes it."""
+    template = thing["spec"]["template"]
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "1", "controller": True}
+    metadata = {**template["metadata"], "name": "made", "ownerReferences": [owner]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
+def gates(webhook: Webhook, thing: JSON) -> bool:
+    """Return whether the webhook gates a Pod of this workload now."""
+    return "schedulingGates" in webhook.try_out(made_pod(thing))["spec"]
+
+
+def split(team: Kubectl, name: str) -> dict[str, int]:
+    """Return how many Pods of a workload run on on-demand and on spot nodes."""
+    nodes = {node["metadata"]["name"]: node["metadata"]["labels"][POOL] for node in team.get("nodes")["items"]}
+    pods = team.get("pods", f"--selector=app={name}")["items"]
+    pools = [nodes[each["spec"]["nodeName"]] for each in pods if "nodeName" in each["spec"]]
+    return {"on-demand": sum("spot" not in pool for pool in pools), "spot": sum("spot" in pool for pool in pools)}
+
+
+# Assignment
+
+
+@pytest.mark.usefixtures("running")
+def test_a_deployment_keeps_its_floor_when_it_is_created_scaled_and_rolled_out(team: Kubectl) -> None:
+    team.apply(floored("web", 10, "2 + 20%"))
+    team("rollout", "status", "deployment/web", "--timeout=60s")
+    assert split(team, "web") == {"on-demand": 4, "spot": 6}
+    team("scale", "deployment/web", "--replicas=3")
+    team("rollout", "status", "deployment/web", "--timeout=60s")
+    team("rollout", "restart", "deployment/web")
+    team("rollout", "status", "deployment/web", "--timeout=60s")
+    team("wait", "--for=jsonpath={.status.replicas}=3", "deployment/web", "--timeout=60s")
+    assert split(team, "web")["on-demand"] >= 3
+    costs = {
+        each["metadata"]["labels"]["spotgate.dev/assigned"]: each["metadata"]["annotations"].get(
+            "controller.kubernetes.io/pod-deletion-cost"
+        )
+        for each in team.get("pods", "--selector=app=web")["items"]
+    }
+    assert costs["on-demand"] == "100"
+
+
+@pytest.mark.usefixtures("running")
+def test_low_ordinals_of_a_statefulset_run_on_demand_wherever_they_start(team: Kubectl) -> None:
+    thing = floored("db", 4, "50%")
+    spec = {**thing["spec"], "serviceName": "db", "podManagementPolicy": "Parallel", "ordinals": {"start": 7}}
+    team.apply({**thing, "kind": "StatefulSet", "spec": spec})
+    team("rollout", "status", "statefulset/db", "--timeout=60s")
+    nodes = {each["metadata"]["name"]: each["spec"]["nodeName"] for each in team.get("pods")["items"]}
+    assert {name: "spot" in node for name, node in nodes.items()} == {
+        "db-7": False,
+        "db-8": True,
+        "db-9": False,
+        "db-10": True,
+    }
+
+
+@pytest.mark.usefixtures("running")
+def test_a_rollout_without_room_on_demand_stops_as_its_warning_says_until_a_pod_may_be_missing(team: Kubectl) -> None:
+    thing = floored("gpus", 2, "1", gpus=8)  # the pool h100 has one node of 8 GPUs
+    created = team.run("create", "--filename=-", documents=json.dumps(thing))
+    assert "spot-placement/floor-no-room" in created.stderr, created
+    team("rollout", "status", "deployment/gpus", "--timeout=60s")
+    team("rollout", "restart", "deployment/gpus")
+    assert team.run("rollout", "status", "deployment/gpus", "--timeout=6s").returncode != 0
+    assert split(team, "gpus") == {"on-demand": 1, "spot": 1}
+    more = {"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": 1}}}}
+    patched = team.run("patch", "deployment/gpus", f"--patch={json.dumps(more)}")
+    assert "floor-no-room" not in patched.stderr, patched
+    team("rollout", "status", "deployment/gpus", "--timeout=60s")
+    assert split(team, "gpus") == {"on-demand": 1, "spot": 1}
+
+
+# Chaos
+
+
+def assert_kept(checker: Checker) -> None:
+    checker.wait_until_none_waits()
+    assert checker.violations == []
+    assert checker.longest_gate < 20
+
+
+def test_random_events_lead_to_no_violation(webhook: Webhook, namespace: str, checker: Checker) -> None:
+    events = Events(webhook.cluster, namespace, workloads=9)
+    before = checker.assigned
+    events.create()
+    events.run(EVENTS)
+    assert_kept(checker)
+    assert len(events.happened) == 5
+    assert checker.assigned - before > EVENTS / 2
+
+
+def test_neither_the_death_nor_the_pause_of_a_leader_leads_to_a_violation(
+    webhook: Webhook, namespace: str, running: Controllers, checker: Checker
+) -> None:
+    events = Events(webhook.cluster, namespace, workloads=6, seed=2)
+    events.create()
+    first = running.wait_for_leader()
+    ends = threading.Event()
+
+    def happen() -> None:
+        while not ends.is_set():
+            events.run(10, threads=2)
+            events.seed += 1
+
+    happening = threading.Thread(target=happen)
+    happening.start()
+    try:
+        first.kill()
+        second = running.wait_for_leader(first)
+        first.start()
+        os.killpg(second.pid, signal.SIGSTOP)
+        running.wait_for_leader(second)
+        time.sleep(2)
+        os.killpg(second.pid, signal.SIGCONT)
+        time.sleep(2)
+    finally:
+        ends.set()
+        happening.join()
+        os.killpg(second.pid, signal.SIGCONT)
+    assert_kept(checker)
+
+
+# The Lease
+
+
+def test_a_leader_that_is_stopped_gives_the_lease_to_the_next(running: Controllers) -> None:
+    leader = running.wait_for_leader()
+    os.kill(leader.pid, signal.SIGTERM)
+    running.wait_for_leader(leader, seconds=8)  # the Lease would end after 10 s
+    assert leader.exit_code == 0
+    leader.start()
+
+
+def test_while_a_pod_can_not_be_released_the_webhook_gates_no_more(
+    webhook: Webhook, team: Kubectl, running: Controllers
+) -> None:
+    name = f"no-{team.namespace}"
+    pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["UPDATE"]}
+    by_the_controller = "request.userInfo.username.endsWith(':spotgate-on-demand-floor')"
+    denying = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": {"resourceRules": [pods]},
+            "validations": [{"expression": f"!{by_the_controller} || object.metadata.namespace != '{team.namespace}'"}],
+        },
+    }
+    spec = {"policyName": name, "validationActions": ["Deny"]}
+    team.apply(denying, {**denying, "kind": "ValidatingAdmissionPolicyBinding", "spec": spec})
+    time.sleep(2)
+    thing = floored("web", 1, "1")
+    try:
+        assert gates(webhook, thing)
+        team.apply(thing)
+        webhook.wait(lambda: not gates(webhook, thing), "the webhook gates no more Pods")
+    finally:
+        team("delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", name)
+    team("rollout", "status", "deployment/web", "--timeout=60s")
+    running.wait_for_leader()
+    webhook.wait(lambda: gates(webhook, thing), "the webhook gates Pods again")
+
+
+# Without controllers: these tests come last
+
+
+@pytest.fixture(scope="module")
+def nobody_leads(running: Controllers) -> None:
+    running.kill()
+
+
+@pytest.mark.usefixtures("nobody_leads")
+def test_without_controllers_pods_are_no_longer_gated_and_those_that_wait_can_be_released(
+    webhook: Webhook, team: Kubectl, tmp_path: Path
+) -> None:
+    thing = floored("web", 3, "1")
+    team.apply(thing)
+    team("wait", "--for=create", "pods", "--selector=app=web", "--timeout=60s")
+    time.sleep(1)
+    waiting = [each for each in team.get("pods", "--selector=app=web")["items"] if "nodeName" not in each["spec"]]
+    assert len(waiting) == 3
+    webhook.wait(lambda: not gates(webhook, thing), "the webhook gates no more Pods")
+    team("scale", "deployment/web", "--replicas=5")
+    team("wait", "--for=jsonpath={.status.readyReplicas}=2", "deployment/web", "--timeout=60s")
+    (release,) = commands((ROOT / "docs" / "on-demand-floor.md").read_text().partition("## Troubleshooting")[2])
+    Terminal(webhook.cluster.kubectl, tmp_path).run(release)
+    team("rollout", "status", "deployment/web", "--timeout=60s")
+    assert split(team, "web")["on-demand"] >= 2  # the two that preferred it
+
+
+@pytest.mark.usefixtures("nobody_leads")
+def test_the_controller_may_change_no_other_pod_and_nothing_else(webhook: Webhook, team: Kubectl) -> None:
+    account = webhook.cluster.as_service_account(NAMESPACE, "spotgate-on-demand-floor")
+    controller = replace(account, namespace=team.namespace)
+    team("create", "role", "reads", "--verb=get", "--resource=pods")  # kubectl reads what it patches
+    team("create", "rolebinding", "reads", "--role=reads", f"--serviceaccount={NAMESPACE}:spotgate-on-demand-floor")
+    gated = pod("gated", schedulingGates=[{"name": ANNOTATION}, {"name": "example.com/other"}])
+    gated["metadata"]["labels"] = {"app": "x"}
+    team.apply(gated, pod("other", schedulingGates=[{"name": "example.com/other"}]))
+
+    def denied(name: str, *operations: JSON) -> bool:
+        done = controller.run(
+            "patch", "pod", name, "--type=json", f"--patch={json.dumps(operations)}", "--dry-run=server"
+        )
+        assert done.returncode == 0 or "ValidatingAdmissionPolicy 'spotgate-on-demand-floor'" in done.stderr, done
+        return done.returncode != 0
+
+    gate = {"op": "remove", "path": "/spec/schedulingGates/0"}
+    label = {"op": "add", "path": "/metadata/labels", "value": {"spotgate.dev/assigned": "spot", "app": "x"}}
+    placed = {"op": "add", "path": "/spec/nodeSelector", "value": {"a": "b"}}
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "1"}
+    assert not denied("gated", gate, label, placed)
+    assert denied("other", gate)
+    assert denied("gated", label)
+    assert denied("gated", gate, gate)
+    assert denied("gated", gate, {**label, "value": {"app": "y"}})
+    assert denied("gated", gate, {"op": "add", "path": "/metadata/ownerReferences", "value": [owner]})
+    assert denied("gated", gate, {"op": "replace", "path": "/spec/containers/0/image", "value": "evil"})
+    for forbidden in ("delete pod/gated", "create -f -", "get secrets", "patch deployment/a -p {}"):
+        assert controller.run(*forbidden.split(), documents=json.dumps(pod("new"))).returncode != 0
+    assert controller.run("get", *LEASE).returncode == 0

@@ -1,0 +1,140 @@
+"""The API server as its administrator reaches it by plain HTTP: what kubectl words anew is seen as it was sent.
+
+answer = Api(cluster).create("/api/v1/namespaces/team/pods", pod, dry_run=True)
+assert (answer.status, answer.warnings) == (201, [])
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.client
+import json
+import re
+import ssl
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tests.controlplane.harness.kubectl import TIMEOUT_SECONDS
+from webhook.rehearse.controlplane.control_plane import POLL_SECONDS, START_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from tests.controlplane.harness.cluster import Cluster
+
+NODE_POOLS = "/apis/compute.coreweave.com/v1alpha1/nodepools"
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+# RFC 7234: code, agent, text in quotes
+WARNING = re.compile(r'299 - "((?:[^"\\]|\\.)*)"')
+
+
+def pods_in(namespace: str) -> str:
+    """Return the path of a namespace's Pods."""
+    return f"/api/v1/namespaces/{namespace}/pods"
+
+
+class RefusedError(Exception):
+    """The API server refused; the message is its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back: an object, or a Status; `warnings` without their code."""
+
+    status: int
+    body: dict[str, Any]
+    warnings: list[str]
+
+    @property
+    def message(self) -> str:
+        """Why it was refused; empty if it was not."""
+        return "" if self.status < http.client.BAD_REQUEST else str(self.body["message"])
+
+    @property
+    def name(self) -> str:
+        """The name of the object."""
+        return str(self.body["metadata"]["name"])
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One connection for each request, so that threads may share it. Refusals are answers, not exceptions."""
+
+    cluster: Cluster
+
+    def send(
+        self, method: str, path: str, body: Any = None, *, dry_run: bool = False, content: str = "application/json"
+    ) -> Answer:
+        """Send a request as the administrator."""
+        credentials = self.cluster.credentials
+        tls = _trusting(credentials.authority)
+        address = credentials.url.removeprefix("https://")
+        headers = {"Authorization": f"Bearer {credentials.tokens['admin']}", "Content-Type": content}
+        connection = http.client.HTTPSConnection(address, timeout=TIMEOUT_SECONDS, context=tls)
+        with contextlib.closing(connection):
+            query = "?dryRun=All" if dry_run else ""
+            connection.request(method, path + query, json.dumps(body) if body is not None else None, headers)
+            response = connection.getresponse()
+            warnings = WARNING.findall(", ".join(response.headers.get_all("Warning", [])))
+            unquoted = [re.sub(r"\\(.)", r"\1", each) for each in warnings]
+            return Answer(response.status, json.loads(response.read()), unquoted)
+
+    def get(self, path: str) -> dict[str, Any]:
+        """Return what is there. Raises RefusedError."""
+        return accepted(self.send("GET", path)).body
+
+    def create(self, path: str, thing: Mapping[str, Any], *, dry_run: bool = False) -> Answer:
+        """POST to a collection."""
+        return self.send("POST", path, thing, dry_run=dry_run)
+
+    def patch(self, path: str, patch: object, *, dry_run: bool = False) -> Answer:
+        """PATCH an object: a list is a JSON patch, anything else a merge patch."""
+        content = JSON_PATCH if isinstance(patch, list) else MERGE_PATCH
+        return self.send("PATCH", path, patch, dry_run=dry_run, content=content)
+
+    def delete(self, path: str, *, dry_run: bool = False) -> Answer:
+        """DELETE an object or a collection."""
+        return self.send("DELETE", path, dry_run=dry_run)
+
+    @contextlib.contextmanager
+    def made(self, path: str, thing: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the object, as stored, and deleted afterwards. Raises RefusedError."""
+        answer = accepted(self.create(path, thing))
+        try:
+            yield answer.body
+        finally:
+            self.delete(f"{path}/{answer.name}")
+
+    @contextlib.contextmanager
+    def namespace(self, prefix: str, labels: Mapping[str, str] | None = None) -> Iterator[str]:
+        """Yield a namespace in which Pods can be created."""
+        name = f"{prefix}-{uuid.uuid4().hex[:8]}"
+        account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+        with self.made("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels or {}}}):
+            self.wait(lambda: self.send("GET", account).status == http.client.OK, f"{name} has a ServiceAccount")
+            yield name
+
+    def wait(self, condition: Callable[[], object], what: str) -> None:
+        """Wait until something holds. Raise TimeoutError with what was waited for."""
+        deadline = time.monotonic() + START_SECONDS
+        while not condition():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not after {START_SECONDS:.0f} s: {what}")
+            time.sleep(POLL_SECONDS)
+
+
+@functools.cache
+def _trusting(authority: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(authority))
+
+
+def accepted(answer: Answer) -> Answer:
+    """Return the answer. Raise RefusedError if it is a refusal."""
+    if answer.message:
+        raise RefusedError(answer.message)
+    return answer

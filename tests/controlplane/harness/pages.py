@@ -1,0 +1,56 @@
+"""Run the commands of a page of docs/ as its reader would."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tests.controlplane.harness.kubectl import Kubectl
+
+ROOT: Final = Path(__file__).parents[3]
+TIMEOUT_SECONDS: Final = 90.0
+
+
+def sections(page: str) -> dict[str, str]:
+    """Return the sections of docs/`page` by their headings."""
+    text = (ROOT / "docs" / page).read_text()
+    return dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+
+
+def commands(section: str) -> list[str]:
+    """Return the commands that a section shows."""
+    return re.findall(r"^\$ (.*)$", section, re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """Hold what the reader has: a cluster, a folder, and programs on the PATH, those of `folder/bin` first."""
+
+    kubectl: Kubectl
+    folder: Path
+
+    def run(self, *commands: str) -> str:
+        """Run commands of a page. Return what the last one prints; raise AssertionError if one fails."""
+        programs = (self.folder / "bin", self.kubectl.program.parent, Path(sys.executable).parent)
+        path = os.pathsep.join([*map(str, programs), os.environ["PATH"]])
+        env = os.environ | {"PATH": path, "KUBECONFIG": str(self.kubectl.kubeconfig), "HOME": str(self.kubectl.home)}
+        said = ""
+        for command in commands:
+            done = subprocess.run(
+                ["/bin/bash", "-o", "pipefail", "-c", command],
+                cwd=self.folder,
+                env=env,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=TIMEOUT_SECONDS,
+            )
+            assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+            said = done.stdout
+        return said

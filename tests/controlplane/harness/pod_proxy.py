@@ -1,0 +1,117 @@
+"""An API server with Pods behind its proxy: it sends on what is asked of it, and /proxy/ of a Pod to a process here.
+
+KWOK's Pods have no ports, and the real proxy refuses loopback addresses. What is answered is recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import http.server
+import json
+import re
+import ssl
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.cli.doctor.recorded import Answer, key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.controlplane.harness.cluster import Cluster
+
+_PROXY = re.compile(r"/api/v1/namespaces/[^/]+/pods/([^/:]+):8080/proxy(/.*)")
+
+
+@dataclass(slots=True)
+class PodProxy:
+    """Lead to `cluster` and to `ops`.
+
+    Attributes:
+        cluster: whose API server it is.
+        ops: address of the operators' port that every Pod has.
+        port: where it listens.
+        changed: alters answers to paths that hold a key.
+        answers: given so far, by what was asked.
+    """
+
+    cluster: Cluster
+    ops: str
+    port: int = 0
+    changed: dict[str, Callable[[str], str]] = field(default_factory=dict)
+    answers: dict[str, Answer] = field(default_factory=dict)
+
+    def kubeconfig(self, file: Path, token: str = "") -> Path:
+        """Write a kubeconfig that leads here; by default the administrator's."""
+        user = {"token": token or self.cluster.credentials.tokens["admin"]}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "it",
+            "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+            "clusters": [{"name": "it", "cluster": {"server": f"http://127.0.0.1:{self.port}"}}],
+            "users": [{"name": "it", "user": user}],
+        }
+        file.write_text(json.dumps(config))
+        return file
+
+    def answer(
+        self, method: str, path: str, headers: dict[str, str], body: bytes
+    ) -> tuple[int, list[tuple[str, str]], bytes]:
+        """Return status, headers and body of the answer."""
+        if proxied := _PROXY.fullmatch(path):
+            connection = http.client.HTTPConnection(self.ops, timeout=10)
+            path_there = proxied[2]
+        else:
+            tls = ssl.create_default_context(cafile=str(self.cluster.credentials.authority))
+            address = self.cluster.url.removeprefix("https://")
+            connection = http.client.HTTPSConnection(address, timeout=10, context=tls)
+            path_there = path
+        with contextlib.closing(connection):
+            connection.request(method, path_there, body, headers)
+            response = connection.getresponse()
+            read, status = response.read(), response.status
+            kept = [each for each in response.getheaders() if each[0] in {"Content-Type", "Warning", "Date"}]
+        for part, change in self.changed.items():
+            if part in path:
+                read = change(read.decode()).encode()
+        asked = key_of(method, path, json.loads(body) if body else None)
+        self.answers[asked] = Answer(status, read.decode(), tuple(value for name, value in kept if name == "Warning"))
+        return status, kept, read
+
+
+@contextlib.contextmanager
+def serve_pod_proxy(cluster: Cluster, ops: str) -> Iterator[PodProxy]:
+    """Serve in threads until the block is left."""
+    proxy = PodProxy(cluster, ops)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            wanted = ("Authorization", "Accept", "Content-Type", "User-Agent")
+            headers = {name: self.headers[name] for name in wanted if name in self.headers}
+            status, kept, answer = proxy.answer(self.command, self.path, headers, body)
+            self.send_response_only(status)
+            for name, value in kept:
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        do_POST = do_GET
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        proxy.port = server.server_port
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield proxy
+        finally:
+            server.shutdown()
+            thread.join()

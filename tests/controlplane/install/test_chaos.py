@@ -1,0 +1,57 @@
+"""`make chaos` in short: faults that make no verdict wrong, and without a webhook it sees that verdicts are."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.chaos_faults import SHORT
+from tests.controlplane.harness.tools import find_tools
+from tests.controlplane.harness.webhook import CERT_MANAGER, PROVIDED
+from webhook.rehearse.controlplane.binaries import BinariesError
+
+ROOT = Path(__file__).parents[3]
+WRONG = ("let in", "unchanged", "denied", "failed")
+DEAD = "all replicas killed, back after 2 s"
+KILLED = "a replica killed"
+LATE = "etcd stopped for 3 s"
+SECONDS = 300
+"""The faults take their time: 100 s where nothing else runs."""
+
+
+@pytest.mark.alone
+@pytest.mark.timeout(SECONDS, func_only=True)
+@pytest.mark.usefixtures("binaries")
+def test_wrong_verdicts_are_counted_by_kind() -> None:
+    try:
+        find_tools(["cert-manager"])
+        certificates = CERT_MANAGER
+    except BinariesError:
+        certificates = PROVIDED
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.chaos", f"--short={certificates}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [re.split(r" *\| *", line.strip("| ")) for line in done.stdout.splitlines() if line.startswith("| ")]
+    found = {
+        row[0]: {name: int(cell.replace(",", "")) for name, cell in zip(rows[0][1:7], row[1:7], strict=True)}
+        for row in rows[1:]
+    }
+    assert found.keys() == {fault.name for fault in SHORT[certificates]}
+    for name, counts in found.items():
+        if name == DEAD:
+            assert all(counts[each] for each in ("let in", "unchanged", "failed")), found
+        elif name == KILLED:  # what it was answering gets no answer: a few of twenty a second, and none is denied
+            assert not counts["denied"], found
+            assert sum(counts[each] for each in WRONG) < 10, found
+        else:
+            assert not any(counts[each] for each in WRONG if (name, each) != (LATE, "failed")), found
+            assert counts["writes"] > 50

@@ -1,0 +1,47 @@
+"""What GitOps controllers compare: fields that the webhook has added are nobody's, so a server-side apply takes them for no difference."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.builders import pod, saying
+
+if TYPE_CHECKING:
+    from tests.controlplane.harness.kubectl import Kubectl
+
+pytestmark = pytest.mark.usefixtures("webhook")
+
+SERVER_SIDE = ("--server-side", "--field-manager=argocd-controller")
+ADDED = {"f:nodeSelector", "f:tolerations", "f:lifecycle"}
+
+
+def owned(value: Any) -> set[str]:
+    """Every field name in managed fields."""
+    if not isinstance(value, dict):
+        return set()
+    return set(value) | {name for each in value.values() for name in owned(each)}
+
+
+@pytest.mark.parametrize("arguments", [SERVER_SIDE, ()], ids=["server-side", "client-side"])
+def test_what_the_webhook_adds_has_no_field_manager(team: Kubectl, arguments: tuple[str, ...]) -> None:
+    team.apply(saying(pod("web"), {"spotgate.dev/capacity": "spot"}), arguments=arguments)
+
+    stored = team.get("pod", "web", "--show-managed-fields")
+
+    assert stored["spec"]["nodeSelector"]
+    for manager in stored["metadata"]["managedFields"]:
+        assert not owned(manager["fieldsV1"]) & ADDED
+
+
+def test_a_server_side_apply_of_the_same_again_is_predicted_to_change_nothing(team: Kubectl) -> None:
+    thing = saying(pod("web"), {"spotgate.dev/capacity": "spot"})
+    team.apply(thing, arguments=SERVER_SIDE)
+    before = team.get("pod", "web")["spec"]
+
+    dry_run = (*SERVER_SIDE, "--dry-run=server", "--output=jsonpath={.spec}", "--filename=-")
+    predicted = json.loads(team("apply", *dry_run, documents=json.dumps(thing)))
+
+    assert predicted == before

@@ -1,0 +1,224 @@
+"""The same request to the API server and to `spotgate check`, and what came of it in the same words."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import io
+import json
+import re
+import ssl
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jsonpatch
+import orjson
+
+from webhook.base.exits import CANNOT_JUDGE
+from webhook.commands import main
+from webhook.engine.response import respond
+from webhook.kube.resources import resource_of
+from webhook.model.decision import Decision, Finding, Outcome
+from webhook.offline.judge import defaulted
+from webhook.offline.manifests.objects import read_manifests
+from webhook.offline.manifests.state import DEFAULT_NAMESPACE
+from webhook.rules.context import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from tests.controlplane.harness.cluster import Cluster
+
+JSON = dict[str, Any]
+
+TIMEOUT_SECONDS = 30.0
+METHODS = {"CREATE": "POST", "UPDATE": "PUT", "DELETE": "DELETE"}
+DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+EVERYBODY = "system:authenticated"
+"""The group that the API server adds."""
+
+WARNING = re.compile(r'299 - "((?:[^"\\]|\\.)*)"')
+DENIAL = re.compile(r'admission webhook "[a-z-]+\.spotgate\.dev" denied the request: (.*)', re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who asks. The API server lets the administrator act as anybody."""
+
+    user: str
+    groups: tuple[str, ...]
+
+
+ADMINISTRATOR = Identity("admin", ("system:masters",))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of a request.
+
+    Attributes:
+        denial: why spotgate refused it; empty: it did not.
+        warnings: line by line, those of spotgate.
+        object: as it would be created; None where it was refused, or was there already.
+    """
+
+    denial: str
+    warnings: tuple[str, ...]
+    object: JSON | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Refused for other reasons than a policy's: by the API server itself, or as unreadable by `check`."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The API server, over one connection that is kept."""
+
+    cluster: Cluster
+    connection: http.client.HTTPSConnection
+    collections: dict[tuple[str, str], str]
+    """The path of the collection by apiVersion and kind; for the namespace, if any, it has `{}`."""
+
+    def ask(
+        self, thing: JSON, identity: Identity, operation: str = "CREATE", *, store: bool = False
+    ) -> Answer | Refusal:
+        """Create, update or delete it; only on trial unless it is to be stored."""
+        metadata = thing["metadata"]
+        path = self.collections[thing["apiVersion"], thing["kind"]].format(metadata.get("namespace", DEFAULT_NAMESPACE))
+        path += "" if operation == "CREATE" else f"/{metadata['name']}"
+        query = "?gracePeriodSeconds=0" if store else "?dryRun=All"
+        if operation == "UPDATE":
+            thing = {**thing, "metadata": {**metadata, "resourceVersion": self._version(thing, path)}}
+        status, body, warnings = self.send(METHODS[operation], path + query, thing, identity)
+        ours = tuple(each for each in warnings if each.startswith(("[", "  ")))
+        if status < http.client.BAD_REQUEST:
+            return Answer("", ours, None if operation == "DELETE" else body)
+        denial = DENIAL.fullmatch(body["message"])
+        return Answer(denial[1], ours, None) if denial else Refusal(body["message"])
+
+    def serves(self, thing: JSON) -> bool:
+        """Return whether it knows the kind."""
+        return (thing["apiVersion"], thing["kind"]) in self.collections
+
+    def _version(self, thing: JSON, path: str) -> str:
+        """Which version is updated: of a custom resource it has to be said; else nothing, for whichever is there."""
+        if resource_of(thing["apiVersion"].rpartition("/")[0], thing["kind"]) is not None:
+            return ""
+        version: str = self.send("GET", path, {}, ADMINISTRATOR)[1]["metadata"]["resourceVersion"]
+        return version
+
+    def send(self, method: str, path: str, body: JSON, identity: Identity) -> tuple[int, JSON, list[str]]:
+        """Any request: its status, what came back, and the warnings, line by line."""
+        self.connection.putrequest(method, path)
+        content = b"" if method in {"DELETE", "GET"} else json.dumps(body).encode()
+        headers = [
+            ("Authorization", f"Bearer {self.cluster.credentials.tokens['admin']}"),
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(len(content))),
+            ("Impersonate-User", identity.user),
+            *(("Impersonate-Group", group) for group in identity.groups),
+        ]
+        for name, text in headers:
+            self.connection.putheader(name, text)
+        self.connection.endheaders(content)
+        response = self.connection.getresponse()
+        warnings = ", ".join(response.headers.get_all("Warning", [])).encode("latin-1").decode()
+        lines = [re.sub(r"\\(.)", r"\1", text) for text in WARNING.findall(warnings)]
+        return response.status, json.loads(response.read()), lines
+
+
+@contextlib.contextmanager
+def connect(cluster: Cluster) -> Iterator[Server]:
+    """Connect to the API server."""
+    credentials = cluster.credentials
+    tls = ssl.create_default_context(cafile=str(credentials.authority))
+    connection = http.client.HTTPSConnection(
+        credentials.url.removeprefix("https://"), timeout=TIMEOUT_SECONDS, context=tls
+    )
+    with contextlib.closing(connection):
+        yield Server(cluster, connection, dict(_collections(connection, credentials.tokens["admin"])))
+
+
+def _collections(connection: http.client.HTTPSConnection, token: str) -> Iterator[tuple[tuple[str, str], str]]:
+    for root in ("/api", "/apis"):
+        connection.request("GET", root, headers={"Authorization": f"Bearer {token}", "Accept": DISCOVERY})
+        for group in json.loads(connection.getresponse().read())["items"]:
+            name = group["metadata"].get("name", "")
+            for version in group["versions"]:
+                api_version = "/".join(filter(None, (name, version["version"])))
+                for each in version["resources"]:
+                    middle = "namespaces/{}/" if each["scope"] == "Namespaced" else ""
+                    key = (api_version, each["responseKind"]["kind"])
+                    yield key, f"{root}/{api_version}/{middle}{each['resource']}"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What `check` said.
+
+    Attributes:
+        answer: as the API server would have to give it.
+        written: the object with the patch that `check` shows; None: it shows none.
+    """
+
+    answer: Answer
+    written: JSON | None
+
+
+@dataclass(frozen=True, slots=True)
+class Offline:
+    """`spotgate check` with these flags.
+
+    Attributes:
+        directory: for the objects that it reads.
+        state: the folder that the flags name as the cluster's state.
+        flags: beside those that say what is asked.
+    """
+
+    directory: Path
+    state: Path
+    flags: tuple[str, ...]
+
+    def check(self, thing: JSON, identity: Identity, operation: str = "CREATE") -> Checked | Refusal:
+        """Judge it from a file."""
+        file = self.directory / "object.json"
+        file.write_text(json.dumps(thing))
+        groups = (f"--group={group}" for group in (*identity.groups, EVERYBODY))
+        request = (f"--operation={operation}", f"--user={identity.user}", *groups)
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(["check", str(file), "--output=json", *request, *self.flags])
+        if code == CANNOT_JUDGE:
+            return Refusal(err.getvalue())
+        report = json.loads(out.getvalue())
+        findings = tuple(_findings(report))
+        assert not [each for each in findings if each.outcome is Outcome.INDETERMINATE], "the state says everything"
+        response = orjson.loads(respond("", Decision(findings=findings), Phase.VALIDATE))["response"]
+        assert code == (0 if response["allowed"] else 1)
+        (written,) = [jsonpatch.apply_patch(thing, each["patch"]) for each in report["patches"]] or [None]
+        # Pods are changed; of workloads the template is judged as it will be, and stays as it is.
+        stored = written if written is not None and thing["kind"] == "Pod" else thing
+        answer = Answer(
+            denial=response["status"]["message"] if "status" in response else "",
+            warnings=tuple(dict.fromkeys(response.get("warnings", ()))),  # the API server says nothing twice
+            object=self.defaulted(stored) if operation != "DELETE" and response["allowed"] else None,
+        )
+        return Checked(answer, written)
+
+    def defaulted(self, thing: JSON) -> JSON:
+        """Return the object with the defaults that `check` knows."""
+        file = self.directory / "defaulted.json"
+        file.write_text(json.dumps(thing))
+        (manifest,) = read_manifests([file]).objects
+        return defaulted(manifest, manifest.namespace)
+
+
+def _findings(report: JSON) -> Iterable[Finding]:
+    for each in report["results"]:
+        said = {key: each[key] for key in ("policy", "id", "reason", "detail", "field", "fix")}
+        yield Finding(outcome=Outcome[each["outcome"].upper()], **said)

@@ -1,0 +1,105 @@
+"""What the corpus finds in the cluster, and what controllers make of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from tests.builders import deployment, pod, saying
+from tests.controlplane.parity.answers import Answer, connect
+from tests.controlplane.parity.changes import DEPLOYMENT, POD, RAY_CLUSTER
+from tests.controlplane.parity.corpus import ALICE, NAMESPACE_CONTROLLER, PLAIN, REPLICASET_CONTROLLER, SPOT
+from webhook.rehearse.controlplane.control_plane import POLL_SECONDS, START_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from tests.controlplane.harness.kubectl import Kubectl
+    from tests.controlplane.harness.webhook import Webhook
+    from tests.controlplane.parity.compare import Parity
+
+JSON = dict[str, Any]
+Live = dict[tuple[str, str], JSON]
+
+POOLS = Path(__file__).with_name("pools.yaml")
+NODE_POOLS = "nodepools.compute.coreweave.com"
+
+
+@contextlib.contextmanager
+def populated(webhook: Webhook, namespaces: list[JSON]) -> Iterator[Live]:
+    """Put the places of the corpus into the cluster, tell the webhook, and yield them by kind and name."""
+    kubectl = webhook.cluster.kubectl
+    names = [each["metadata"]["name"] for each in yaml.safe_load_all(POOLS.read_text())]
+    kubectl("apply", f"--filename={POOLS}")
+    kubectl.apply(*namespaces)
+    made = [each["metadata"]["name"] for each in namespaces]
+    for name in made:
+        kubectl("wait", "--for=create", "serviceaccount/default", f"--namespace={name}", "--timeout=30s")
+    kubectl(*("create", "poddisruptionbudget", "x"), "--selector=app=x", "--min-available=50%", f"--namespace={SPOT}")
+    webhook.wait_for_pool(names[-1])
+    webhook.wait(lambda: webhook.try_out(pod("probe"), SPOT)["spec"].get("affinity"), f"{SPOT} is known")
+    with connect(webhook.cluster) as server:
+        covered = deployment("x", 3) | {"metadata": {"name": "x", "namespace": SPOT}}
+        webhook.wait(lambda: "PodDisruptionBudget covers" not in str(server.ask(covered, ALICE)), "the budget is known")
+        for thing in (POD, DEPLOYMENT, RAY_CLUSTER):  # nothing is denied to a built-in controller
+            assert isinstance(server.ask(thing, REPLICASET_CONTROLLER, store=True), Answer)
+    found = [
+        *kubectl.get(f"nodes,namespaces,{NODE_POOLS}")["items"],
+        *kubectl.get("poddisruptionbudgets", f"--namespace={SPOT}")["items"],
+        *kubectl.get("pods,deployments,rayclusters", f"--namespace={PLAIN}")["items"],
+    ]
+    yield {(each["kind"], each["metadata"]["name"]): each for each in found}
+    kubectl("delete", f"--filename={POOLS}")
+    kubectl("delete", "namespace", *made, "--wait=false")
+    asking = saying(pod("probe"), {}, {"spotgate.dev/node-pool": names[-1]})
+    webhook.wait(lambda: "nodeSelector" not in webhook.try_out(asking)["spec"], f"{names[-1]} is forgotten")
+
+
+def there(thing: JSON, live: Live) -> bool:
+    """Return whether an object of that kind and name is in the cluster."""
+    found = live.get((thing["kind"], thing["metadata"].get("name", "")))
+    return found is not None and found["apiVersion"] == thing["apiVersion"]
+
+
+@contextlib.contextmanager
+def having(thing: JSON, parity: Parity, live: Live) -> Iterator[None]:
+    """Put the object into the cluster, and tell `check` so."""
+    if there(thing, live):
+        yield
+        return
+    made = parity.server.ask(thing, NAMESPACE_CONTROLLER, store=True)  # to whom nothing is denied
+    assert isinstance(made, Answer), made.message
+    told = parity.offline.state / "more.json"
+    told.write_text(json.dumps(made.object))
+    try:
+        yield
+    finally:
+        told.unlink()
+        parity.server.ask(thing, NAMESPACE_CONTROLLER, "DELETE", store=True)
+
+
+def runnable(thing: JSON, name: str) -> JSON:
+    """Return the workload with one Pod, which bears its name as a label."""
+    spec, template = thing["spec"], thing["spec"]["template"]
+    template["metadata"]["annotations"].pop("kubernetes.io/config.mirror", None)  # only kubelets make such Pods
+    template["metadata"]["labels"]["app"] = name
+    kept = {"selector": {"matchLabels": {"app": name}}, "replicas": 1} if "selector" in spec else {}
+    return {**thing, "metadata": {**thing["metadata"], "name": name}, "spec": {**kept, "template": template}}
+
+
+def pods_of(kubectl: Kubectl, names: Collection[str]) -> dict[str, JSON]:
+    """Wait for the Pods of these workloads."""
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        items = kubectl.get("pods", "--all-namespaces", "--selector=app")["items"]
+        found = {each["metadata"]["labels"]["app"]: {"apiVersion": "v1", "kind": "Pod", **each} for each in items}
+        missing = set(names) - found.keys()
+        if not missing:
+            return {name: found[name] for name in names}
+        assert time.monotonic() < deadline, f"no Pods of {sorted(missing)}"
+        time.sleep(POLL_SECONDS)
