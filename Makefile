@@ -74,7 +74,7 @@ check: venv ## Check lint, formatting, types, and layers
 golden: venv ## Regenerate golden files, the schema, the webhooks, and the generated parts of docs/
 	$(BIN)/spotgate schema > policies/schema.json
 	$(BIN)/spotgate webhook-config > manifests/webhooks/webhooks.yaml
-	$(BIN)/python -m tests.reference
+	$(BIN)/python -m tests.docs.reference
 	$(BIN)/python -m tests.golden.regenerate
 	$(BIN)/python -m tests.integrations.repos
 

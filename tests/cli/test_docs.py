@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.pages import assert_shown, commands
+from tests.docs.pages import assert_shown, commands
 from webhook.commands import COMMANDS
 
 if TYPE_CHECKING:

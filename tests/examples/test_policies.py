@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.conftest import run  # noqa: F401 - a fixture
-from tests.pages import assert_shown, commands
+from tests.docs.pages import assert_shown, commands
 from webhook.commands import main
 from webhook.engine.bundle import document_kinds, load_bundle
 from webhook.policy.document import FACTS, policy_files

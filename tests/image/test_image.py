@@ -19,7 +19,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from tests.image.conftest import CAPABILITY, ROOT, STORE, Image
-from tests.test_packaging import locked
+from tests.repository.test_packaging import locked
 from webhook import __version__
 from webhook.rehearse.runs.programs import NEEDED
 

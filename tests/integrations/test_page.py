@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.docs.pages import assert_shown
 from tests.integrations.conftest import REPOS, ROOT
 from tests.integrations.repos import COMMANDS, EXPECTED, run
-from tests.pages import assert_shown
 
 if TYPE_CHECKING:
     from tests.integrations.conftest import Shell

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.engine.test_engine import NOW, request
 from tests.policy.test_exemptions import HEAD, LABELLED, mistakes
-from tests.test_engine import NOW, request
 from webhook.engine.bundle import SHIPPED, load_bundle
 from webhook.engine.engine import decide
 from webhook.model.decision import Outcome

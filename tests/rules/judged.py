@@ -12,7 +12,7 @@ import msgspec
 import yaml
 
 from tests.builders import BUNDLE, cks_pool, view_of
-from tests.pages import blocks
+from tests.docs.pages import blocks
 from tests.rules.cases import NAMESPACE, NOW, Example, bundle_of, request_for
 from webhook.engine.bundle import load_bundle
 from webhook.engine.engine import decide

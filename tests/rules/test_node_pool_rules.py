@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.pages import blocks
+from tests.docs.pages import blocks
 from tests.rules.nodepools import (
     CKS,
     JSON,

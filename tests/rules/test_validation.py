@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.builders import cks_pool, view_of
-from tests.pages import blocks
+from tests.docs.pages import blocks
 from tests.rules.cases import NAMESPACE
 from tests.rules.judged import CLUSTER, index_of, judged, template, warned, web_pod, workload
 from webhook import cel

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from tests.reference import ROOT, page_of, resolved
+from tests.docs.reference import ROOT, page_of, resolved
 from webhook.commands.schema import command as schema
 from webhook.commands.schema.command import spec_models
 from webhook.documents import read_documents

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests import strategies
 from tests.builders import BUNDLE, cluster, decided, defaulted, review
+from tests.cli.export.selection import WEBHOOKS, called
+from tests.engine.test_invariants_requests import embedded
 from tests.rules.conftest import shipped_provider, with_fields
-from tests.selection import WEBHOOKS, called
-from tests.test_invariants_requests import embedded
 from webhook.capacity.providers.query import Query
 from webhook.registration.object_conditions import BUILT_IN
 from webhook.registration.pool_conditions import ExcludedField, unasked_fields

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from tests.pages import assert_shown, blocks, commands
+from tests.docs.pages import assert_shown, blocks, commands
 from webhook.commands.export.mutating_policy import shapes
 
 if TYPE_CHECKING:

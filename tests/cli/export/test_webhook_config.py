@@ -42,7 +42,7 @@ def rules(webhook: dict[str, Any]) -> set[tuple[str, str, str]]:
 
 @pytest.fixture(scope="module")
 def shipped() -> dict[str, dict[str, Any]]:
-    """Return what is printed for the shipped policies; tests/test_manifests.py compares the file with the command."""
+    """Return what is printed for the shipped policies; tests/manifests/test_manifests.py compares the file with the command."""
     text = RENDERED.read_text()
     kinds = [(each["apiVersion"], each["kind"]) for each in yaml.load_all(text, yaml.CSafeLoader)]
     assert kinds == [("admissionregistration.k8s.io/v1", kind) for kind in (MUTATING, VALIDATING)]

@@ -19,7 +19,7 @@ from tests.cli.policy_tests.documents import (
     expecting,
     policy_test,
 )
-from tests.pages import blocks
+from tests.docs.pages import blocks
 from webhook.engine.bundle import SHIPPED
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.reference import EVERY, FINDINGS_PAGE, OTHER_PAGES, PAGES, findings_page, marked, page_of, render
+from tests.docs.reference import EVERY, FINDINGS_PAGE, OTHER_PAGES, PAGES, findings_page, marked, page_of, render
 from webhook.commands import COMMANDS
 from webhook.commands.schema.command import spec_models
 from webhook.documents import read_documents

@@ -14,7 +14,7 @@ from webhook.policy.errors import PolicyErrors
 if TYPE_CHECKING:
     from webhook.rules.protocol import PolicyKind
 
-PROVIDERS = Path(__file__).parents[1] / "policies" / "providers"
+PROVIDERS = Path(__file__).parents[2] / "policies" / "providers"
 HEAD = "apiVersion: spotgate.dev/v1\nkind: {kind}\nmetadata: {{name: {name}}}\n"
 FALLBACK = HEAD.format(kind="OnDemandFallback", name="fallback")
 PROVIDER = HEAD.format(kind="CapacityProvider", name="own")

@@ -14,15 +14,15 @@ import pytest
 import yaml
 
 import webhook.rules
-from tests import english
-from tests.pages import blocks
+from tests.docs import english
+from tests.docs.pages import blocks
 from tests.rules.cases import CaseFile, judged, shown
 from webhook import formats as output
 from webhook.commands import main
 from webhook.engine import bundle
 from webhook.engine.findings import FindingText
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_policy_kind_is_a_folder_that_is_found_by_looking(

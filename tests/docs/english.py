@@ -1,4 +1,4 @@
-"""Count phrases in the documentation that native technical writers don't use: ``python -m tests.english [FILE...]``."""
+"""Count phrases in the documentation that native technical writers don't use: ``python -m tests.docs.english [FILE...]``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[2]
 GENERATED: Final = ("docs/findings.md", "docs/providers.md")
 """Pages that `make golden` writes from data."""
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests import scheduler, strategies
+from tests import strategies
 from tests.builders import BUNDLE, NOW, Admission, answered, cluster, defaulted, response, review
+from tests.engine import scheduler
 from webhook.capacity.view import ClusterView
 from webhook.documents import read_documents
 from webhook.engine.enforcement import BUILT_IN_CONTROLLERS

@@ -1,4 +1,4 @@
-"""What the program itself says in docs/: ``python -m tests.reference`` writes it anew.
+"""What the program itself says in docs/: ``python -m tests.docs.reference`` writes it anew.
 
 A page is what a person wrote, but for what is between two marks:
 
@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from tests.command_help import command_help, command_list, format_list
+from tests.docs.command_help import command_help, command_list, format_list
+from tests.docs.providers_page import AnnotationError, checked_pages, node_pool_tables, provider_table
 from tests.monitoring.tables import (
     OPERATOR_RULES,
     TESTED_RULES,
@@ -29,7 +30,6 @@ from tests.monitoring.tables import (
     operator_rules,
     rules_without_annotations,
 )
-from tests.providers_page import AnnotationError, checked_pages, node_pool_tables, provider_table
 from webhook.commands.schema.command import policy_schema
 from webhook.engine.bundle import policy_kinds
 from webhook.engine.findings import anchor_of, as_markdown, finding_texts
@@ -52,7 +52,7 @@ _ALL: Final = {
     "providers": provider_table,
 }
 
-ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = (*sorted((ROOT / "docs" / "policies").glob("*.md")), ROOT / "docs" / "policy-tests.md")
 """The pages of all kinds of documents."""
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from tests import scheduler, strategies
+from tests import strategies
 from tests.builders import Admission, answered, cluster, defaulted, review
+from tests.engine import scheduler
 from webhook.kube.hooks import hook_sleeps
 from webhook.kube.pod_decoding import decode_pod
 from webhook.kube.tolerations import any_covers

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from tests.pages import blocks
-from tests.reference import ROOT
+from tests.docs.pages import blocks
+from tests.docs.reference import ROOT
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
 from webhook.commands import main
 from webhook.engine.bundle import SHIPPED, load_bundle

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.query import Query
     from webhook.capacity.providers.reader_schema import GraceWindowSpec, MachinesSpec, NodePoolReaderSpec
 
-ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[2]
 
 
 class AnnotationError(Exception):

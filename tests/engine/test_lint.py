@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.builders import BUNDLE
-from tests.test_engine import NOW
+from tests.engine.test_engine import NOW
 from webhook.engine.bundle import load_bundle
 from webhook.engine.lint import warnings
 
 if TYPE_CHECKING:
     from datetime import date
 
-ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[2]
 TODAY: Final = NOW.date()
 WIDE: Final = "`webhook-config` refuses the policy"
 TEMPLATES: Final = "never matches the pod templates"

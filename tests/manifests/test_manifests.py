@@ -16,7 +16,7 @@ from webhook.server.limits import LIMITS
 if TYPE_CHECKING:
     import pytest
 
-MANIFESTS = Path(__file__).parents[1] / "manifests"
+MANIFESTS = Path(__file__).parents[2] / "manifests"
 BASE = MANIFESTS / "base"
 
 

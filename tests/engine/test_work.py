@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.builders import BUNDLE, review
-from tests.test_budgets import MANY, keys
+from tests.engine.test_budgets import MANY, keys
 from webhook.base import bounds
 from webhook.capacity.placement import target as targeting
 from webhook.engine.engine import decide
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 JSON = dict[str, Any]
 
-VIEW = FileState([Path(__file__).parent.parent / "examples/state"], BUNDLE.providers).view()
+VIEW = FileState([Path(__file__).parents[2] / "examples/state"], BUNDLE.providers).view()
 
 STEPS_OF_A_BYTE = 4
 """Where things are counted and compared one by one; most of them in C, in no step at all."""

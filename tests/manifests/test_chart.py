@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 JSON = dict[str, Any]
 
-MANIFESTS: Final = Path(__file__).parents[1] / "manifests"
+MANIFESTS: Final = Path(__file__).parents[2] / "manifests"
 CHART: Final = MANIFESTS / "chart"
 INSTALL: Final = MANIFESTS.parent / "docs" / "install.md"
 OWN: Final = ("ConfigMap", "spotgate-own-policies")

@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.test_engine import DEPLOYMENT, POD, POOLS, JudgesPools, Says, index, outcomes, policy, request, validate
+from tests.engine.test_engine import (
+    DEPLOYMENT,
+    POD,
+    POOLS,
+    JudgesPools,
+    Says,
+    index,
+    outcomes,
+    policy,
+    request,
+    validate,
+)
 from webhook.base.globs import Globs
 from webhook.engine.break_glass import why_void
 from webhook.model.decision import Decision, Outcome

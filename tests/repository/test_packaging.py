@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from webhook import __version__
 from webhook.rehearse.controlplane.images import KUBERNETES_TAG, folders_of
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 LOCKS = ("runtime.txt", "build.txt", "dev.txt", "fuzz.txt", "mutants.txt")
 
 POD_WITH_RESERVED_LABEL = """\

@@ -290,7 +290,7 @@ spec:
     assert "more than the 4 that are judged" in finding.reason
 
 
-REVIEWS = sorted((Path(__file__).parent / "golden/reviews").glob("*.json"))
+REVIEWS = sorted((Path(__file__).parents[1] / "golden/reviews").glob("*.json"))
 
 
 def test_I2_no_decision_leaves_its_request_to_the_garbage_collector() -> None:
