@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.chaos_faults import SHORT
+from bench.chaos.faults import SHORT
 from tests.controlplane.harness.tools import find_tools
 from tests.controlplane.harness.webhook import CERT_MANAGER, PROVIDED
 from webhook.rehearse.controlplane.binaries import BinariesError

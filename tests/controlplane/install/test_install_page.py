@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 import yaml
 
-from bench.chaos_cert_manager import cert_manager, mounted_certificate
+from bench.chaos.cert_manager import cert_manager, mounted_certificate
 from tests.builders import pod, saying
 from tests.cli.replay import test_replay as recorded_reviews
 from tests.controlplane.harness.checking import check

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from bench import chaos_service
+from bench.chaos import service
 from certs.authority import self_signed
 from certs.rotation import Issued, identifier_of, issue
 from certs.verify import CertificateProblem, verify_chain
@@ -308,7 +308,7 @@ async def test_a_clock_that_is_an_hour_off_is_tolerated(
     """Have a process whose clock is ahead issue what others serve, and one whose clock is behind serve what they issue."""
     policies = f"--policies={MANIFESTS.parent / 'policies'}"
     flags = [f"--tls-secret={'/'.join(SECRET)}", f"--tls-name={NAMES[0]}", policies, f"--kubeconfig={account}"]
-    process = chaos_service.Replica(0, tmp_path, flags, clock, hasty=True)
+    process = service.Replica(0, tmp_path, flags, clock, hasty=True)
     async with installed(bare_cluster, account, replicas=0 if clock == "+1h" else 1) as installation:
         try:
             await process.start()

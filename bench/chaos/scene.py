@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from bench.chaos_load import Load, Outcome
-    from bench.chaos_service import CuttableApiServer, Service
+    from bench.chaos.load import Load, Outcome
+    from bench.chaos.service import CuttableApiServer, Service
     from tests.controlplane.harness.cluster import Cluster
 
 

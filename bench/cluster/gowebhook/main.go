@@ -1,5 +1,5 @@
 // A webhook that does the least: it reads the review's envelope, answers /mutate with one fixed patch and allows
-// whatever else it is asked. What the patch says is what spotgate does to the Pod of bench/cluster.py.
+// whatever else it is asked. What the patch says is what spotgate does to the Pod of bench/cluster.
 package main
 
 import (

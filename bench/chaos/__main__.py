@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Final
 import uvloop
 from rich.console import Console
 
-from bench.chaos_cert_manager import cert_manager, mounted_certificate
-from bench.chaos_faults import FAULTS, SHORT
-from bench.chaos_load import MEANINGS, RATE, Load, Outcome, Tally
-from bench.chaos_scene import Fault, Scene
-from bench.chaos_service import REPLICAS, CuttableApiServer, Service
+from bench.chaos.cert_manager import cert_manager, mounted_certificate
+from bench.chaos.faults import FAULTS, SHORT
+from bench.chaos.load import MEANINGS, RATE, Load, Outcome, Tally
+from bench.chaos.scene import Fault, Scene
+from bench.chaos.service import REPLICAS, CuttableApiServer, Service
 from bench.figures import Section, percentile
 from bench.run import show
 from tests.controlplane.harness.cluster import Cluster, start_cluster
@@ -142,7 +142,7 @@ def run(faults: list[Fault], component: str, *, short: bool) -> dict[str, Tally]
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.chaos", description=__doc__)
     parser.add_argument("faults", nargs="*", metavar="FAULT", help="what their names begin with; default: all")
     parser.add_argument("--short", choices=SHORT, help="a minute's worth, at certificates from there")
     options = parser.parse_args()

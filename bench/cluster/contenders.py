@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bench.cluster_readings import calls_since, read_calls
+from bench.cluster.readings import calls_since, read_calls
 from tests.controlplane.harness.webhook import (
     apply_base,
     render_configurations,
@@ -117,7 +117,7 @@ def start_contenders(cluster: Cluster) -> Iterator[list[Contender]]:
             webhook("Go webhook", go, _port_of_go_webhook(go), denies=False),
             Contender(
                 name="built-in policies",
-                documents=(_HERE / "cluster_policies.yaml").read_text(),
+                documents=(_HERE / "policies.yaml").read_text(),
                 mutating=frozenset({"spot-placement", "graceful-termination"}),
                 denies=True,
             ),

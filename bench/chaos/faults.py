@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Final
 
-from bench.chaos_certificates import (
+from bench.chaos.certificates import (
     BAD,
     BY_OTHER_CLOCKS,
     ca_bundles_emptied,
@@ -23,8 +23,8 @@ from bench.chaos_certificates import (
     secret_replaced,
     secret_truncated,
 )
-from bench.chaos_load import HUGE, Outcome
-from bench.chaos_scene import Fault, at_once, kept, one_after_another
+from bench.chaos.load import HUGE, Outcome
+from bench.chaos.scene import Fault, at_once, kept, one_after_another
 from tests.controlplane.harness.clock import faketime
 from tests.controlplane.harness.webhook import CERT_MANAGER, NAMESPACE, PROVIDED, SELF_MANAGED, SERVICE
 from webhook.rehearse.controlplane.process import Process
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from bench.chaos_scene import Act, Scene
+    from bench.chaos.scene import Act, Scene
 
 _HEARD: Final = 4.0
 """Seconds within which every replica hears of changed policies, and compiles them."""
@@ -210,7 +210,7 @@ def _hostile(kind: str) -> Act:
 
     async def act(scene: Scene) -> None:
         ports = [str(replica.port) for replica in scene.service.replicas]
-        arguments = ["-m", "bench.chaos_hostile", kind, str(_HOSTILE), *ports]
+        arguments = ["-m", "bench.chaos.hostile", kind, str(_HOSTILE), *ports]
         process = Process(kind, [sys.executable, *arguments], scene.directory / f"{kind}.log")
         process.start()
         try:

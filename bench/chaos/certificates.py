@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from bench.chaos_scene import kept
+from bench.chaos.scene import kept
 from certs.authority import KeyPair, create_authority, issue_leaf
 from certs.rotation import identifier_of, issue
 from tests.controlplane.harness.webhook import CERTIFICATES, NAMESPACE, SERVICE
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from bench.chaos_scene import Act, Scene
+    from bench.chaos.scene import Act, Scene
 
 _LOOKED: Final = 7.0
 """Seconds within which every replica looks at its Secret or files, every 5 s."""

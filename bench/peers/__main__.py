@@ -29,7 +29,7 @@ from webhook.rehearse.controlplane.binaries import BinariesError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-POLICIES: Final = Path(__file__).parent / "peers"
+POLICIES: Final = Path(__file__).parent
 
 ENOUGH: Final = 60.0
 """Seconds after which a program that is slow is not run again."""
@@ -99,7 +99,7 @@ def prove(commands: Mapping[str, Command], folder: Path) -> None:
 
 def main() -> None:
     """Measure, and print Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few manifests, only to see that it works")
     parser.add_argument("--count", type=int, default=10_000, help="of manifests; default: %(default)s")
     options = parser.parse_args()

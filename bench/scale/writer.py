@@ -1,7 +1,7 @@
 """Write to an API server what the controllers and kubelets of a large cluster write, in a process of its own.
 
-    python -m bench.scale_writer KUBECONFIG fill '{"nodes": 15000, ...}'
-    python -m bench.scale_writer KUBECONFIG beat '{"nodes": 15000, ...}'
+    python -m bench.scale.writer KUBECONFIG fill '{"nodes": 15000, ...}'
+    python -m bench.scale.writer KUBECONFIG beat '{"nodes": 15000, ...}'
 
 `fill` leaves alone what is there. `beat` goes on until it is killed, and prints each second how much it has written, as
 JSON. It renews no Leases, which kubelets do every ten seconds: spotgate reads none, and 1,500 writes a second would
@@ -26,7 +26,7 @@ import orjson
 import uvloop
 import yaml
 
-from bench.scale_objects import Sizes, budget, conditions, namespace, node, pool, probes
+from bench.scale.objects import Sizes, budget, conditions, namespace, node, pool, probes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable

@@ -27,12 +27,12 @@ import uvloop
 from rich.console import Console
 
 from bench import samples
-from bench.chaos_service import Replica
-from bench.cluster_readings import cpu_seconds
+from bench.chaos.service import Replica
+from bench.cluster.readings import cpu_seconds
 from bench.figures import Section, percentile
 from bench.run import show
-from bench.scale_objects import PROBE, PROBE_GROUP, Sizes
-from bench.scale_writer import PATHS
+from bench.scale.objects import PROBE, PROBE_GROUP, Sizes
+from bench.scale.writer import PATHS
 from tests.controlplane.harness.api import Api
 from tests.controlplane.harness.cluster import Cluster, start_cluster
 from tests.controlplane.harness.kubectl import KubectlError
@@ -237,7 +237,7 @@ async def _asking(directory: Path, port: int) -> AsyncIterator[Asking]:
 
 def _writer(cluster: Cluster, what: str, sizes: Sizes) -> list[str]:
     kubeconfig = cluster.credentials.kubeconfig("admin")
-    return [sys.executable, "-m", "bench.scale_writer", str(kubeconfig), what, orjson.dumps(sizes).decode()]
+    return [sys.executable, "-m", "bench.scale.writer", str(kubeconfig), what, orjson.dumps(sizes).decode()]
 
 
 def _written(writer: Process) -> dict[str, float]:
@@ -292,7 +292,7 @@ def table(measured: dict[Sizes, Figures], elsewhere: int) -> Section:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.scale", description=__doc__)
     parser.add_argument("--nodes", type=int, default=15_000)
     parser.add_argument("--namespaces", type=int, default=5_000)
     parser.add_argument("--budgets", type=int, default=2_000, help="PodDisruptionBudgets")

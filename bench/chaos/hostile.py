@@ -1,4 +1,4 @@
-"""Hostile clients of the webhook, from 127.0.0.2: `python -m bench.chaos_hostile KIND SECONDS PORT...`.
+"""Hostile clients of the webhook, from 127.0.0.2: `python -m bench.chaos.hostile KIND SECONDS PORT...`.
 
 A process of its own: what it costs is not measured, but for the processor that it shares.
 """

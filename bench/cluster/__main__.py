@@ -18,9 +18,9 @@ import orjson
 from rich.console import Console
 
 from bench import samples
-from bench.cluster_contenders import NOTHING, Contender, start_contenders
-from bench.cluster_load import Creates
-from bench.cluster_readings import calls_since, cpu_seconds, read_calls
+from bench.cluster.contenders import NOTHING, Contender, start_contenders
+from bench.cluster.load import Creates
+from bench.cluster.readings import calls_since, cpu_seconds, read_calls
 from bench.figures import Section, percentile
 from bench.run import show
 from tests.controlplane.harness.cluster import Cluster, start_cluster
@@ -201,7 +201,7 @@ def prepare(cluster: Cluster) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.cluster", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few creates of each: to see that it works")
     quick: bool = parser.parse_args().quick
     console = Console(width=130, highlight=False)
