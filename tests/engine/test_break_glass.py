@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from tests.engine.test_engine import (
+from tests.engine.rules import (
     DEPLOYMENT,
+    NOW,
     POD,
     POOLS,
     JudgesPools,
@@ -26,7 +27,6 @@ from webhook.model.decision import Decision, Outcome
 from webhook.policy.common import MatchSpec
 from webhook.policy.match import Matcher, ResourceRule
 
-NOW = datetime(2026, 11, 21, tzinfo=UTC)
 SRE = Globs(("sre",))
 MEMBER = {"username": "ann", "groups": ["sre"]}
 OTHER = {"username": "joe", "groups": ["devs"]}
@@ -164,3 +164,7 @@ def test_past_its_end_a_denial_is_one_again_and_says_so() -> None:
     (finding,) = validate(guarded, asked, now=NOW + timedelta(days=1)).findings
     assert finding.outcome is Outcome.DENY
     assert finding.detail == "spotgate.dev/break-glass has no effect: it ended at 2026-11-21T12:00:00Z."
+
+
+def test_on_a_deletion_it_is_read_from_the_old_object() -> None:
+    assert outcomes(judged(None, excused("fire", bad=True), MEMBER)) == ["warn"]

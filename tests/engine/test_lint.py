@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.builders import BUNDLE
-from tests.engine.test_engine import NOW
+from tests.engine.rules import NOW
 from webhook.engine.bundle import load_bundle
 from webhook.engine.lint import warnings
 

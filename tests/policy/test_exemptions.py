@@ -12,19 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.engine.test_engine import (
-    DEPLOYMENT,
-    NOW,
-    POD,
-    POOLS,
-    JudgesPools,
-    Says,
-    index,
-    mutate,
-    policy,
-    request,
-    validate,
-)
+from tests.engine.rules import DEPLOYMENT, NOW, POD, POOLS, JudgesPools, Says, index, mutate, policy, request, validate
 from webhook.base.globs import Globs
 from webhook.engine.bundle import load_bundle
 from webhook.engine.engine import decide

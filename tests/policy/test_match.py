@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.engine.test_engine import DEPLOYMENT, POD, Says, index, mutate, policy, request, validate
+from tests.engine.rules import DEPLOYMENT, POD, Says, index, mutate, policy, request, validate
 from webhook.engine.bundle import load_bundle
 from webhook.model.review import GroupVersionResource
 from webhook.policy.common import MatchSpec

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.engine.test_engine import NOW, request
+from tests.engine.rules import NOW, request
 from tests.policy.test_exemptions import HEAD, LABELLED, mistakes
 from webhook.engine.bundle import SHIPPED, load_bundle
 from webhook.engine.engine import decide

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.builders import ALL, EKS, KARPENTER, cks_pool, other_pool, view_of
-from tests.engine.test_engine import NOW, request
+from tests.engine.rules import NOW, request
 from webhook.base.globs import may_share_a_name
 from webhook.engine.bundle import SHIPPED, load_bundle
 from webhook.engine.engine import decide

@@ -11,15 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.docs.pages import blocks
-from tests.rules.nodepools import (
-    CKS,
-    JSON,
-    KARPENTER,
-    healthy_pool,
-    judge,
-    shipped,
-    told,
-)
+from tests.rules.nodepools import CKS, JSON, KARPENTER, healthy_pool, judge, shipped, told
 from webhook.capacity.providers.requirements import read_requirements
 from webhook.engine.bundle import load_bundle
 from webhook.model.decision import Finding, Outcome, Trace

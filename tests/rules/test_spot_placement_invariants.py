@@ -10,17 +10,7 @@ from hypothesis import strategies as st
 
 from tests import strategies
 from tests.builders import ALL, CKS, EKS, KARPENTER, POOL_LABEL, cks_pool, expression, other_pool, view_of
-from tests.rules.placement import (
-    JSON,
-    PREFERRED,
-    SPOT,
-    changes,
-    placed,
-    pod_of,
-    required,
-    rule,
-    said,
-)
+from tests.rules.placement import JSON, PREFERRED, SPOT, changes, placed, pod_of, required, rule, said
 from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.kube.affinity import Tristate, admits, terms_of

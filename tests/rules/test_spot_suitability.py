@@ -10,17 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.rules.cases import NAMESPACE
-from tests.rules.judged import (
-    SPOT,
-    blocks_of,
-    judged,
-    loaded,
-    template,
-    warned,
-    with_budgets,
-    workload,
-    yaml_of,
-)
+from tests.rules.judged import SPOT, blocks_of, judged, loaded, template, warned, with_budgets, workload, yaml_of
 from tests.strategies import pods
 from webhook.capacity.placement.target import CAPACITY_LABEL
 from webhook.kube.templates import TEMPLATES_AT_MOST

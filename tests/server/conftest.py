@@ -6,16 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from tests.server.harness import (
-    LOOPBACK,
-    PAIR,
-    SHORT,
-    Known,
-    Process,
-    Served,
-    bundle_of,
-    write_policy,
-)
+from tests.server.harness import LOOPBACK, PAIR, SHORT, Known, Process, Served, bundle_of, write_policy
 from webhook.server.app import Snapshot
 from webhook.server.reload import Reloader
 from webhook.server.serve import ServeOptions

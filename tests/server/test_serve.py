@@ -20,15 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from certs.authority import self_signed
-from tests.server.harness import (
-    LOOPBACK,
-    PAIR,
-    PATIENCE,
-    SHORT,
-    eventually,
-    review,
-    write_policy,
-)
+from tests.server.harness import LOOPBACK, PAIR, PATIENCE, SHORT, eventually, review, write_policy
 from webhook import __version__
 from webhook.commands.serve.command import configure
 from webhook.rules.context import utc_now

@@ -17,14 +17,7 @@ from tests.controlplane.parity.answers import Identity, Offline, Refusal, connec
 from tests.controlplane.parity.changes import deployments, pools, ray_clusters, relabelled
 from tests.controlplane.parity.cluster import having, pods_of, populated, runnable, there
 from tests.controlplane.parity.compare import Parity, assert_same_pod
-from tests.controlplane.parity.corpus import (
-    ALICE,
-    ON_CALL,
-    examples,
-    golden,
-    identities,
-    namespaces_of,
-)
+from tests.controlplane.parity.corpus import ALICE, ON_CALL, examples, golden, identities, namespaces_of
 from tests.controlplane.parity.objects import objects
 from tests.controlplane.parity.pods import everything as pod_with_everything
 from tests.controlplane.parity.pods import pods

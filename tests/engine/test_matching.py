@@ -1,0 +1,242 @@
+"""Which requests a policy concerns: those that it matches, less those that it exempts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.engine.rules import (
+    EVERYTHING,
+    POD,
+    POOLS,
+    JudgesPools,
+    Says,
+    Tolerates,
+    index,
+    mutate,
+    outcomes,
+    policy,
+    request,
+    validate,
+)
+from webhook.capacity.view import ClusterView
+from webhook.model.decision import Finding, Outcome
+from webhook.policy.common import ExemptSpec, MatchSpec
+from webhook.policy.match import PODS_CREATE, Exemption, Matcher, ResourceRule
+
+
+def exempt(**parts: Any) -> Exemption:
+    return Exemption(ExemptSpec.model_validate({"reason": "agreed", **parts}), "exempt[0]", "policy.yaml:9")
+
+
+@pytest.mark.parametrize(
+    ("parts", "let_through"),
+    [
+        ({"users": ["jane"]}, True),
+        ({"users": ["jo*"]}, False),
+        ({"groups": ["devs"]}, True),
+        ({"namespaces": ["team-*"]}, True),
+        ({"names": ["web"]}, True),
+        ({"users": ["jane"], "namespaces": ["team-b"]}, False),
+        ({"users": ["jane"], "expires": "2026-11-21"}, True),
+        ({"users": ["jane"], "expires": "2026-11-20"}, False),
+        ({"serviceAccounts": ["team-a:*"]}, False),
+    ],
+)
+def test_the_parts_of_an_exemption_and_until_its_last_day(parts: dict[str, Any], *, let_through: bool) -> None:
+    exempting = index(policy(Says(), exemptions=(exempt(**parts),)))
+    decision = validate(exempting, request(POD, name="web"))
+    assert (not decision.findings) is let_through
+
+
+def test_an_unknown_user_has_no_exemption() -> None:
+    exempting = index(policy(Says(), exemptions=(exempt(users=["*"], groups=["*"]),)))
+    assert outcomes(validate(exempting, request(POD, userInfo={}))) == ["deny"]
+
+
+@pytest.mark.parametrize(
+    ("user", "let_through"),
+    [
+        ("system:serviceaccount:ci:deployer", True),
+        ("system:serviceaccount:ci:web", False),
+        ("system:serviceaccount:evil:x:deployer", False),  # a certificate may have any name
+        ("system:serviceaccount:deployer", False),
+        ("ci:deployer", False),
+    ],
+)
+def test_a_service_account_is_exempt_by_namespace_and_name(user: str, *, let_through: bool) -> None:
+    exempting = index(policy(Says(), exemptions=(exempt(serviceAccounts=["*:deploy*"]),)))
+    assert (not validate(exempting, request(POD, userInfo={"username": user})).findings) is let_through
+
+
+@pytest.mark.parametrize(
+    ("resource", "operation", "let_through"),
+    [
+        ("pods", "CREATE", True),
+        ("pods/status", "UPDATE", True),
+        ("pods/ephemeralcontainers", "UPDATE", True),
+        ("pods/eviction", "CREATE", False),
+        ("pods/binding", "CREATE", False),
+        ("deployments/scale", "UPDATE", False),
+        ("serviceaccounts/token", "CREATE", False),
+        ("pods/exec", "CONNECT", False),
+    ],
+)
+def test_labels_exempt_nobody_where_they_come_with_the_request_and_not_with_the_object(
+    resource: str, operation: str, *, let_through: bool
+) -> None:
+    for selector in (
+        {"matchLabels": {"app": "web"}},
+        {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]},
+    ):
+        exempting = index(policy(Says(), rules=(EVERYTHING,), exemptions=(exempt(objectSelector=selector),)))
+        sent = {"metadata": {"labels": {"app": "web"}}}
+        asked = request(sent, resource=resource, operation=operation)
+        assert (not validate(exempting, asked).findings) is let_through
+
+
+def test_an_exemption_by_namespace_holds_for_a_namespace_that_the_api_server_names() -> None:
+    namespaces = ResourceRule(api_groups=("",), resources=("namespaces",), operations=("*",))
+    exempting = index(policy(Says(), rules=(namespaces,), exemptions=(exempt(namespaces=["team-*"]),)))
+    for name, let_through in (("team-x7k2p", True), ("prod-x7k2p", False), ("", False)):
+        asked = request({"metadata": {}}, resource="namespaces", namespace="", name=name)
+        assert (not validate(exempting, asked).findings) is let_through
+
+
+def match(**parts: Any) -> Matcher:
+    return Matcher(MatchSpec.model_validate(parts))
+
+
+VIEW = ClusterView(namespaces={"team-a": {"tier": "batch"}})
+
+
+@pytest.mark.parametrize(
+    ("parts", "looks"),
+    [
+        ({"namespaces": {"include": ["team-*"]}}, True),
+        ({"namespaces": {"include": ["prod-*"]}}, False),
+        ({"namespaces": {"exclude": ["team-a"]}}, False),
+        ({"namespaceSelector": {"matchLabels": {"tier": "batch"}}}, True),
+        (
+            {"namespaceSelector": {"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["batch"]}]}},
+            False,
+        ),
+        ({"objectSelector": {"matchLabels": {"app": "web"}}}, False),
+        ({"objectSelector": {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}}, True),
+    ],
+)
+def test_the_parts_of_match_restrict(parts: dict[str, Any], *, looks: bool) -> None:
+    decision = validate(index(policy(Says(), matcher=match(**parts))), request(POD), view=VIEW)
+    assert bool(decision.findings) is looks
+
+
+def test_an_unknown_namespace_has_only_its_name() -> None:
+    by_name = match(namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "team-a"}})
+    assert validate(index(policy(Says(), matcher=by_name)), request(POD)).findings
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE", "CONNECT"])
+def test_a_namespace_is_selected_by_its_own_labels_where_the_request_has_them(operation: str) -> None:
+    by_label = policy(Says(), rules=(EVERYTHING,), matcher=match(namespaceSelector={"matchLabels": {"tier": "batch"}}))
+    namespace = {"metadata": {"name": "team-b", "labels": {"tier": "batch"}}}
+    decision = validate(index(by_label), request(namespace, resource="namespaces", operation=operation))
+    assert bool(decision.findings) is (operation != "CONNECT")
+
+
+BATCH = {"matchLabels": {"tier": "batch"}}
+NOT_BATCH = {"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["batch"]}]}
+NOT_HERE = {"matchLabels": {"tier": "batch", "kubernetes.io/metadata.name": "team-b"}}
+
+
+@pytest.mark.parametrize(
+    ("parts", "view", "expected"),
+    [
+        ({"namespaceSelector": BATCH}, ClusterView(), ["indeterminate"]),
+        ({"namespaceSelector": NOT_BATCH}, ClusterView(), ["deny"]),
+        ({"namespaceSelector": BATCH}, VIEW, ["deny"]),
+        ({"namespaceSelector": NOT_BATCH}, VIEW, []),
+        ({"namespaceSelector": NOT_HERE}, ClusterView(), []),
+        ({"namespaceSelector": BATCH, "namespaces": {"exclude": ["team-a"]}}, ClusterView(), []),
+        ({"namespaceSelector": BATCH, "objectSelector": {"matchLabels": {"app": "web"}}}, ClusterView(), []),
+        ({"namespaces": {"include": ["team-*"]}}, ClusterView(), ["deny"]),
+    ],
+)
+def test_what_only_unknown_labels_of_a_namespace_could_select_is_not_decided(
+    parts: dict[str, Any], view: ClusterView, expected: list[str]
+) -> None:
+    decision = validate(index(policy(Says(), matcher=match(**parts))), request(POD), view=view, offline=True)
+    assert outcomes(decision) == expected
+    assert decision.unknown == expected.count("indeterminate")
+
+
+def test_the_finding_that_is_not_decided_says_what_is_missing_and_what_it_would_be() -> None:
+    matcher = match(namespaceSelector=BATCH)
+    judging = index(policy(Says(), matcher=matcher))
+    (finding,) = validate(judging, request(POD), offline=True).findings
+    assert finding == Finding(
+        policy="policy",
+        id="object/namespace-unknown",
+        outcome=Outcome.INDETERMINATE,
+        reason="match.namespaceSelector asks for labels of namespace team-a, which are not known",
+        detail="If it selects the namespace, this is `deny`: it is wrong.",
+        field="spec.x",
+        fix="give the manifest of Namespace team-a, among the files or with --state",
+    )
+    assert not validate(index(policy(Says(()), matcher=matcher)), request(POD), offline=True).findings
+    assert not validate(judging, request(POD)).findings  # a server takes it for a namespace without labels
+
+
+def test_a_namespace_says_itself_which_labels_it_has() -> None:
+    rules = (ResourceRule(api_groups=("",), resources=("namespaces",), operations=("*",)),)
+    judging = index(policy(Says(), rules=rules, matcher=match(namespaceSelector=BATCH)))
+    for labels, expected in (({"tier": "batch"}, ["deny"]), ({}, [])):
+        asked = request({"metadata": {"name": "team-a", "labels": labels}}, resource="namespaces", name="team-a")
+        assert outcomes(validate(judging, asked, offline=True)) == expected
+
+
+def test_nothing_is_injected_where_only_unknown_labels_could_select_the_namespace() -> None:
+    judging = index(policy(Tolerates(), matcher=match(namespaceSelector=BATCH)))
+    assert not mutate(judging, request(POD), offline=True).patch
+    assert mutate(judging, request(POD), offline=True, view=VIEW).patch
+    (finding,) = validate(judging, request(POD), offline=True).findings
+    assert finding.outcome is Outcome.INDETERMINATE
+    assert finding.detail == "Nothing was injected. As it is: no toleration."
+
+
+def test_the_trace_says_who_looked_and_why_not() -> None:
+    skipped = policy(Says(), name="skipped", matcher=match(namespaces={"exclude": ["team-a"]}))
+    decision = validate(index(policy(Says(), name="looked"), skipped), request(POD), trace=True)
+    assert decision.steps == (
+        ("looked", "", "it looked at CREATE in validate"),
+        ("skipped", "", "match.namespaces.exclude names namespace team-a"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({}, {"pools": "", "updates": "match.resourceRules names pods on UPDATE, not on CREATE"}),
+        ({"operation": "DELETE"}, {"pods": "match.resourceRules names pods on CREATE, not on DELETE"}),
+        (
+            {"resource": "deployments", "group": "apps"},
+            {"excluded": "match.excludeResourceRules[0] names deployments on CREATE"},
+        ),
+        ({"resource": "pools", "group": "example.com"}, {"pods": "", "updates": "", "excluded": ""}),
+    ],
+)
+def test_policies_that_do_not_look_are_left_out_by_a_part_of_match(
+    asked: dict[str, str], expected: dict[str, str]
+) -> None:
+    updates = replace(PODS_CREATE, operations=("UPDATE",))
+    deployments = ResourceRule(api_groups=("apps",), resources=("deployments",), operations=("*",))
+    policies = index(
+        policy(Says(), name="pods"),
+        policy(JudgesPools(), name="pools", rules=(POOLS,)),
+        policy(Says(), name="updates", rules=(updates,)),
+        policy(Says(), name="excluded", exclude=(deployments,)),
+    )
+    left_out = {each.name: why for each, why in policies.left_out(request(POD, **asked))}
+
+    assert expected.items() <= left_out.items()
