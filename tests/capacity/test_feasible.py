@@ -1,59 +1,44 @@
-"""Where Pods land on pools that require labels of their nodes, against nodes that are tried one by one."""
+"""Where Pods land on pools that require labels of their nodes."""
 
 from __future__ import annotations
 
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.builders import cks_pool, expression, other_pool, pod_of, view_of
-from tests.rules.conftest import shipped_provider, subject_of
+from tests.capacity.requiring import (
+    ALL,
+    ARCH,
+    CAPACITY,
+    CPUS,
+    FAMILY,
+    KARPENTER,
+    POOL,
+    READER,
+    TEAM,
+    ZONE,
+    asking,
+    gke_pool,
+    karpenter,
+    landing,
+    target,
+)
+from tests.rules.conftest import subject_of
 from tests.rules.placement import SPOT, placed, rule
 from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.supply import supply_of
-from webhook.capacity.placement.target import NotTargeting, Target, is_pinned, target_of
+from webhook.capacity.placement.target import NotTargeting, Target, is_pinned
 from webhook.capacity.providers.nodes import Node
 from webhook.capacity.view import ClusterView
 from webhook.cluster.view import node_facts, view_of_nodes, with_pools
-from webhook.kube.affinity import Tristate, admits, terms_of
+from webhook.kube.affinity import terms_of
 from webhook.kube.pod_decoding import decode_pod
 
 if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
-    from webhook.kube.pod import Pod, PodSpec
-
-NAMES = ("aks", "cks", "eks", "gke", "karpenter")
-ALL = {name: shipped_provider(name) for name in NAMES}
-KARPENTER = ALL["karpenter"]
-(READER,) = KARPENTER.readers
-CAPACITY = "karpenter.sh/capacity-type"
-POOL = "karpenter.sh/nodepool"
-ARCH, ZONE, FAMILY = "kubernetes.io/arch", "topology.kubernetes.io/zone", "karpenter.k8s.aws/instance-family"
-CPUS, TEAM = "karpenter.k8s.aws/instance-cpu", "example.com/team"
-
-
-def karpenter(name: str, *requirements: dict[str, Any], capacity: tuple[str, ...] = ("spot",), **more: Any) -> Pool:
-    required = [expression(CAPACITY, "In", *capacity)] if capacity else []
-    spec = {"requirements": [*required, *requirements], "nodeClassRef": {"group": "karpenter.k8s.aws"}, **more}
-    return READER.read({"metadata": {"name": name}, "spec": {"template": {"spec": spec}}})
-
-
-def target(pod: Pod, *pools: Pool, view: ClusterView | None = None) -> Target | NotTargeting:
-    return target_of(pod, {}, view or view_of(*pools), ALL)
-
-
-def landing(pod: Pod, *pools: Pool, view: ClusterView | None = None) -> list[str]:
-    found = target(pod, *pools, view=view)
-    assert isinstance(found, Target), found
-    return [str(nodes.pool.name if nodes.pool else nodes.provider.name) for nodes in found.nodes]
-
-
-def asking(*terms: list[dict[str, Any]], selector: dict[str, str] | None = None, **more: Any) -> Pod:
-    return pod_of(labels=SPOT, selector=selector, terms=list(terms) or None, **more)
+    from webhook.kube.pod import Pod
 
 
 AMD64 = karpenter("amd64", expression(ARCH, "In", "amd64"))
@@ -195,12 +180,6 @@ def test_a_label_that_only_spot_nodes_have_targets_spot_by_being_there(
         assert found.because == "its own nodeSelector or affinity requires a spot label"
         assert [nodes.provider.name for nodes in found.nodes] == ["gke"]
         assert is_pinned(pod, found, supply_of(view, ALL), ALL)
-
-
-def gke_pool(spec: dict[str, Any], name: str = "pool") -> Pool:
-    reader = next(each for each in ALL["gke"].readers if each.kind == "ContainerNodePool")
-    spot = {"spot": spec.pop("spot", True), "machineType": "n2-standard-4"}
-    return reader.read({"metadata": {"name": name}, "spec": {"nodeConfig": spot, **spec}})
 
 
 def test_beside_pools_that_are_seen_it_targets_spot_too() -> None:
@@ -361,80 +340,3 @@ def test_a_selector_of_its_own_that_may_admit_on_demand_nodes_that_nobody_sees_i
     assert isinstance(found, Target)
     assert len(found.nodes) == 2
     assert not is_pinned(asking(*terms), found, supply_of(view, ALL), ALL)
-
-
-# Nodes one by one: of each label every value that anybody names here, one that nobody does, and none at all.
-KEYS = (ARCH, CPUS)
-VALUES: tuple[str | None, ...] = (None, *map(str, range(-1, 7)), "a", "b", "z")
-NODES = [
-    {key: value for key, value in zip(KEYS, values, strict=True) if value is not None}
-    for values in product(VALUES, repeat=len(KEYS))
-]
-
-
-@st.composite
-def expressions(draw: st.DrawFn) -> dict[str, Any]:
-    key = draw(st.sampled_from(KEYS))
-    operator = draw(st.sampled_from(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")))
-    if operator in {"Exists", "DoesNotExist"}:
-        return expression(key, operator)
-    if operator in {"In", "NotIn"}:
-        return expression(key, operator, *draw(st.lists(st.sampled_from("01234ab"), min_size=1, max_size=3)))
-    return expression(key, operator, draw(st.sampled_from("0123")))
-
-
-terms = st.lists(expressions(), min_size=1, max_size=3)
-selectors = st.none() | st.dictionaries(st.sampled_from(KEYS), st.sampled_from("0123ab"), min_size=1, max_size=1)
-affinities = st.none() | st.lists(terms, min_size=1, max_size=2)
-
-
-def suit(spec: PodSpec, labels: dict[str, str]) -> bool:
-    """Return the oracle: `webhook.kube.affinity` on a node all of whose labels are known."""
-    return admits(terms_of(spec), labels, {*KEYS, CAPACITY, POOL}) is Tristate.YES
-
-
-def nodes_of(requirements: list[dict[str, Any]], **labels: str) -> list[dict[str, str]]:
-    required = pod_of(terms=[requirements] if requirements else None).spec
-    return [{**node, **labels} for node in NODES if suit(required, node)]
-
-
-@settings(max_examples=100)
-@given(st.lists(expressions(), max_size=3), selectors, affinities)
-def test_a_pod_lands_on_a_pool_exactly_where_some_node_suits_both(
-    requirements: list[dict[str, Any]], selector: dict[str, str] | None, own: list[Any] | None
-) -> None:
-    pod = pod_of(labels=SPOT, selector=selector, terms=own)
-    nodes = nodes_of(requirements)
-    assert landing(pod, karpenter("a", *requirements)) == ["a"] * any(suit(pod.spec, node) for node in nodes)
-
-
-@settings(max_examples=100)
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from((("spot",), ("spot",), ("on-demand",), ("spot", "on-demand"))),
-            st.lists(expressions(), max_size=2),
-        ),
-        min_size=1,
-        max_size=3,
-    ),
-    selectors,
-    affinities,
-)
-def test_a_placed_pod_runs_on_spot_nodes_of_its_pools_alone(
-    shapes: list[Any], selector: dict[str, str] | None, own: list[Any] | None
-) -> None:
-    pools = [karpenter(f"p{number}", *found, capacity=capacity) for number, (capacity, found) in enumerate(shapes)]
-    pod = msgspec.to_builtins(pod_of(labels=SPOT, selector=selector, terms=own))
-    before = target(decode_pod(msgspec.json.encode(pod)), *pools)
-    assert isinstance(before, Target)
-    result, _, _ = placed(pod, view_of(*pools), rule(ALL))
-    if not before.pools:
-        assert result == pod
-        return
-    final = decode_pod(msgspec.json.encode(result)).spec
-    for pool, (capacities, requirements) in zip(pools, shapes, strict=True):
-        for capacity in capacities:
-            nodes = nodes_of(requirements, **{POOL: pool.name, CAPACITY: capacity})
-            runs = any(suit(final, node) for node in nodes)
-            assert runs is (capacity == "spot" and any(pool is each for each in before.pools))

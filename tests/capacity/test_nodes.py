@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import cks_pool, other_pool, pod_of
-from tests.capacity.test_feasible import ALL, landing
+from tests.capacity.requiring import ALL, landing
 from tests.rules.placement import SPOT, placed, rule, said
 from tests.rules.placement import pod_of as rule_pod
 from webhook.capacity.placement.target import Target, target_of

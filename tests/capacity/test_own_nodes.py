@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.builders import cks_pool, expression, pod_of, view_of
-from tests.capacity.test_feasible import ALL, ARCH, CAPACITY, POOL, READER, TEAM, ZONE, gke_pool, landing
+from tests.capacity.requiring import ALL, ARCH, CAPACITY, POOL, READER, TEAM, ZONE, gke_pool, landing
 from tests.rules.conftest import subject_of
 from tests.rules.placement import SPOT, placed, rule, said
 from tests.rules.placement import pod_of as rule_pod

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.builders import BUNDLE, expression, pod_of
-from tests.capacity.test_feasible import karpenter
+from tests.capacity.requiring import karpenter
 from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.placement.target import CAPACITY_LABEL, NotTargeting, Target, is_pinned, target_of

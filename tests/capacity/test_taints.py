@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.builders import cks_pool, expression, other_pool, taint, view_of
-from tests.capacity.test_feasible import ALL, ARCH, asking, landing, target
+from tests.capacity.requiring import ALL, ARCH, asking, landing, target
 from tests.rules.placement import SPOT
 from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.pool import CapacityType, Gpu
