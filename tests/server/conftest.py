@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 
 from tests.server.harness import LOOPBACK, PAIR, SHORT, Known, Process, Served, bundle_of, write_policy
+from tests.server.recording import Recording
 from webhook.server.app import Snapshot
+from webhook.server.recorder import prepare_folder
 from webhook.server.reload import Reloader
 from webhook.server.serve import ServeOptions
 from webhook.server.tls import ServingCertificate
@@ -72,3 +74,10 @@ def spawn(tmp_path: Path) -> Iterator[Spawn]:
     yield start_one
     for process in started:
         process.end()
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Recording:
+    """Return a recorder in a folder of the test."""
+    prepare_folder(tmp_path / "recorded")
+    return Recording(tmp_path / "recorded")

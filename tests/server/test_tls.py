@@ -242,9 +242,7 @@ async def test_S5_a_certificate_that_a_caBundle_in_force_does_not_verify_is_load
         assert (certificate.trusted, certificate.last_reload.success) == (True, True)
 
 
-async def test_a_replica_is_not_ready_while_its_certificate_is_not_trusted(
-    certificate: ServingCertificate,
-) -> None:
+async def test_a_replica_is_not_ready_while_its_certificate_is_not_trusted(certificate: ServingCertificate) -> None:
     bundles = Bundles(workloads=OTHER_AUTHORITY)
     async with watching(certificate, bundles) as log:
         assert certificate.trusted is False
