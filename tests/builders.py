@@ -43,10 +43,7 @@ NOW: Final = datetime(2026, 11, 21, tzinfo=UTC)
 SPOT_NODES = {"example.com/capacity": "spot"}
 
 # What makes a Pod run on the spot nodes of pools.yaml.
-SPOT = {
-    "nodeSelector": SPOT_NODES,
-    "tolerations": [{"key": "example.com/spot", "operator": "Exists"}],
-}
+SPOT = {"nodeSelector": SPOT_NODES, "tolerations": [{"key": "example.com/spot", "operator": "Exists"}]}
 
 
 def pod_spec(gpus: int = 0, **spec: Any) -> dict[str, Any]:
@@ -210,10 +207,7 @@ def taint(text: str) -> Taint:
 
 
 def view_of(
-    *pools: Pool,
-    shown: tuple[str, ...] = (),
-    spot_shown: tuple[str, ...] = (),
-    namespace: dict[str, str] | None = None,
+    *pools: Pool, shown: tuple[str, ...] = (), spot_shown: tuple[str, ...] = (), namespace: dict[str, str] | None = None
 ) -> ClusterView:
     """Return a cluster with these pools; ``shown`` are providers that only its Nodes show, ``spot_shown`` by spot Nodes."""
     return ClusterView(
@@ -228,9 +222,7 @@ def cluster(pools: list[JSON], namespace_labels: JSON) -> ClusterView:
     """Return a CKS cluster with these node pools, and one namespace."""
     (reader,) = BUNDLE.providers["cks"].readers
     return ClusterView(
-        pools=tuple(map(reader.read, pools)),
-        providers=frozenset({"cks"}),
-        namespaces={NAMESPACE: namespace_labels},
+        pools=tuple(map(reader.read, pools)), providers=frozenset({"cks"}), namespaces={NAMESPACE: namespace_labels}
     )
 
 

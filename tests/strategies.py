@@ -107,11 +107,7 @@ def pods(
     )
     metadata = st.builds(
         lambda rest: {"name": "pod", "namespace": "team-a", **rest},
-        sometimes(
-            labels=sometimes(**labels),
-            annotations=sometimes(**annotations),
-            ownerReferences=owners(),
-        ),
+        sometimes(labels=sometimes(**labels), annotations=sometimes(**annotations), ownerReferences=owners()),
     )
     return st.builds(
         lambda meta, rest: {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": rest}, metadata, spec
@@ -145,10 +141,7 @@ def node_pool_named(name: str) -> st.SearchStrategy[JSON]:
         ),
     )
     spec = st.fixed_dictionaries(
-        {
-            "instanceType": st.sampled_from(("gd-8xh100ib-i128", "turin-gp")),
-            "targetNodes": st.integers(0, 2),
-        },
+        {"instanceType": st.sampled_from(("gd-8xh100ib-i128", "turin-gp")), "targetNodes": st.integers(0, 2)},
         optional={
             "computeClass": st.sampled_from(("spot", "Spot", "spot", "default")),
             "autoscaling": st.booleans(),

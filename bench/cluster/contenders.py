@@ -14,11 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bench.cluster.readings import calls_since, read_calls
-from tests.controlplane.harness.webhook import (
-    apply_base,
-    render_configurations,
-    start_on_free_ports,
-)
+from tests.controlplane.harness.webhook import apply_base, render_configurations, start_on_free_ports
 from webhook.rehearse.controlplane.process import Process
 
 if TYPE_CHECKING:

@@ -99,9 +99,7 @@ _CHANGES: Final = {
         {"metadata": {"annotations": {"spotgate.dev/node-pool": PROBE}}, "spec": {"nodeSelector": {_TEAM: "blue"}}},
     ),
     "Namespace": Change(
-        f"{PATHS['Namespace']}/{PROBE}",
-        _labels("spotgate.dev/capacity", "spot", None),
-        {"metadata": {"labels": {}}},
+        f"{PATHS['Namespace']}/{PROBE}", _labels("spotgate.dev/capacity", "spot", None), {"metadata": {"labels": {}}}
     ),
 }
 """What is changed to see when a decision shows it."""

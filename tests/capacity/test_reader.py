@@ -141,8 +141,7 @@ def test_a_flag_can_say_which_capacity_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "zones"),
-    [("a", {"a"}), (["a", "b", 1], {"a", "b"}), (None, set()), ({}, set()), (7, set())],
+    ("found", "zones"), [("a", {"a"}), (["a", "b", 1], {"a", "b"}), (None, set()), ({}, set()), (7, set())]
 )
 def test_zones_are_one_or_several(found: object, zones: set[str]) -> None:
     assert changed_reader(zones="spec.zones").read({"spec": {"zones": found}}).zones == zones

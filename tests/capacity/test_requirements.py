@@ -200,10 +200,7 @@ def test_requirements_that_rule_out_every_value_are_found_out(found: list[dict[s
         ([{"operator": "Exists"}], "spec.requirements[0] has no key"),
         ([{"key": LABEL}], "spec.requirements[0] has an operator that is not text, not one of "),
         ([{"key": LABEL, "operator": "Inn"}], "spec.requirements[0] has operator 'Inn', not one of "),
-        (
-            [{"key": LABEL, "operator": ["In"]}],
-            "spec.requirements[0] has an operator that is not text, not one of ",
-        ),
+        ([{"key": LABEL, "operator": ["In"]}], "spec.requirements[0] has an operator that is not text, not one of "),
         ([{"key": LABEL, "operator": "In"}], "spec.requirements[0] has operator In, and no list of strings as values"),
         ([requirement(LABEL, "NotIn")], "spec.requirements[0] has operator NotIn, and no list of strings as values"),
         (

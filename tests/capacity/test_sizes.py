@@ -191,10 +191,7 @@ def test_a_pool_of_this_cluster_belongs_to_no_other(named_so: str) -> None:
 @pytest.mark.parametrize("kind", POOL_KINDS)
 @pytest.mark.parametrize(
     "annotation",
-    [
-        "cluster.x-k8s.io/replicas-managed-by",
-        "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size",
-    ],
+    ["cluster.x-k8s.io/replicas-managed-by", "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size"],
 )
 def test_either_annotation_of_an_autoscaler_says_that_there_is_one(kind: str, annotation: str) -> None:
     (size,) = sizes_in(machine_pool(kind, 1, **{annotation: "5"}), SIZERS)

@@ -185,10 +185,7 @@ def test_integers_beyond_64_bits_are_an_error() -> None:
         ("{'a': request}.transformMap(k, v, v) == {}", "neither transformMap() nor transformMapEntry() is there"),
         ("math.abs(-1) == 1", "there is no `math`"),
         ("semver('1.0.0').major() == 1", "there is no `semver`"),
-        (
-            "authorizer.group('').resource('pods').check('get').allowed()",
-            "there is no `authorizer`",
-        ),
+        ("authorizer.group('').resource('pods').check('get').allowed()", "there is no `authorizer`"),
         ("base64.encode(b'a') == ''", "there is no `base64`"),
         ("ip('::1').add(quantity('1')) == quantity('1')", None),
         ("pools.name == 'a'", None),

@@ -151,15 +151,7 @@ def test_openssl_accepts_the_chain_strictly(tmp_path: Path) -> None:
     ca_pem, pair = self_signed([SERVICE], ["127.0.0.1"], NOW)
     (tmp_path / "ca.crt").write_bytes(ca_pem)
     (tmp_path / "tls.crt").write_bytes(pair.certificate_pem)
-    command = [
-        "openssl",
-        "verify",
-        "-x509_strict",
-        "-purpose",
-        "sslserver",
-        "-attime",
-        str(int(NOW.timestamp())),
-    ]
+    command = ["openssl", "verify", "-x509_strict", "-purpose", "sslserver", "-attime", str(int(NOW.timestamp()))]
     for check in (["-verify_hostname", SERVICE], ["-verify_ip", "127.0.0.1"]):
         subprocess.run([*command, *check, "-CAfile", "ca.crt", "tls.crt"], cwd=tmp_path, check=True)
     wrong = [*command, "-verify_hostname", "other.svc", "-CAfile", "ca.crt", "tls.crt"]

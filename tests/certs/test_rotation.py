@@ -7,16 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from certs.authority import BACKDATE, LEAF_LIFETIME, KeyPair
-from certs.rotation import (
-    Issued,
-    end_of_trust,
-    identifier_of,
-    issue,
-    renew,
-    signer_of,
-    trusting,
-    trusts_only,
-)
+from certs.rotation import Issued, end_of_trust, identifier_of, issue, renew, signer_of, trusting, trusts_only
 from certs.verify import CertificateProblem, verify, verify_chain
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)

@@ -45,9 +45,7 @@ FOR_CLIENTS = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
 def encrypted(key_pem: bytes) -> bytes:
     key = serialization.load_pem_private_key(key_pem, password=None)
     return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.BestAvailableEncryption(b"secret"),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"secret")
     )
 
 
@@ -74,11 +72,7 @@ def from_trustme(leaf: trustme.LeafCert) -> KeyPair:
             id="expired",
         ),
         pytest.param(
-            PAIR,
-            NOW - timedelta(hours=2),
-            "the certificate is not yet valid",
-            "correct the clock",
-            id="not yet valid",
+            PAIR, NOW - timedelta(hours=2), "the certificate is not yet valid", "correct the clock", id="not yet valid"
         ),
         pytest.param(
             replace(PAIR, certificate_pem=b""),
@@ -149,14 +143,7 @@ def test_a_name_the_certificate_holds_is_covered(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "spotgate.other.svc",
-        "x" + SERVICE,
-        SERVICE + ".cluster.local",
-        "example.com",
-        "a.b.example.com",
-        "127.0.0.2",
-    ],
+    ["spotgate.other.svc", "x" + SERVICE, SERVICE + ".cluster.local", "example.com", "a.b.example.com", "127.0.0.2"],
 )
 def test_a_name_the_certificate_does_not_hold_is_refused(name: str) -> None:
     with pytest.raises(CertificateProblem) as caught:

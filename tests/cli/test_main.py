@@ -104,9 +104,7 @@ def test_reader_that_goes_away_is_no_traceback(write: Callable[[str, str], Path]
     assert (process.wait(), stderr) == (2, b"")
 
 
-def test_checking_a_file_imports_nothing_that_only_other_commands_need(
-    write: Callable[[str, str], Path],
-) -> None:
+def test_checking_a_file_imports_nothing_that_only_other_commands_need(write: Callable[[str, str], Path]) -> None:
     write("namespace.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a}\n")
     code = """
 import sys

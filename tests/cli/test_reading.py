@@ -57,9 +57,7 @@ def test_no_reader_waits_or_reads_without_a_bound(run: Run, write: Write, kind: 
 
 
 def test_a_folder_with_too_many_files_is_no_folder_of_policies(
-    run: Run,
-    write: Write,
-    monkeypatch: pytest.MonkeyPatch,
+    run: Run, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(document, "_WALKED_AT_MOST", 3)
     for number in range(4):

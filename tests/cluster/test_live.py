@@ -209,9 +209,7 @@ async def test_a_copy_follows_every_event() -> None:
     script = Script(
         listing("1", thing("a", "1", "one"), thing("b", "1", "one")),
         Lines(
-            ("ADDED", thing("c", "2", "one")),
-            ("MODIFIED", thing("a", "3", "two")),
-            ("DELETED", thing("b", "4", "one")),
+            ("ADDED", thing("c", "2", "one")), ("MODIFIED", thing("a", "3", "two")), ("DELETED", thing("b", "4", "one"))
         ),
     )
     async with mirror_of(script) as mirror:

@@ -35,10 +35,7 @@ def test_api_version_is_group_and_version(tmp_path: Path, api_version: str, grou
     assert (manifest.group, manifest.version) == (group, version)
 
 
-@pytest.mark.parametrize(
-    "metadata",
-    ["", "metadata:\n", "metadata: {}\n", "metadata: {name: null, labels: null}\n"],
-)
+@pytest.mark.parametrize("metadata", ["", "metadata:\n", "metadata: {}\n", "metadata: {name: null, labels: null}\n"])
 def test_metadata_that_is_not_there_is_empty(tmp_path: Path, metadata: str) -> None:
     manifest = one(tmp_path, f"apiVersion: v1\nkind: X\n{metadata}")
     assert (manifest.name, manifest.namespace, manifest.shown_name, manifest.labels) == ("", "", "", {})

@@ -57,10 +57,7 @@ PAGES: Final = (*sorted((ROOT / "docs" / "policies").glob("*.md")), ROOT / "docs
 """The pages of all kinds of documents."""
 
 _NAMED: Final = ("monitoring", "on-demand-floor", "operate", "providers")
-OTHER_PAGES: Final = (
-    *sorted((ROOT / "docs" / "cli").glob("*.md")),
-    *(ROOT / "docs" / f"{page}.md" for page in _NAMED),
-)
+OTHER_PAGES: Final = (*sorted((ROOT / "docs" / "cli").glob("*.md")), *(ROOT / "docs" / f"{page}.md" for page in _NAMED))
 FINDINGS_PAGE: Final = ROOT / "docs" / "findings.md"
 EVERY: Final = "every policy"
 """What is told once, for all policy kinds."""

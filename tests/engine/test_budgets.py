@@ -235,12 +235,7 @@ def test_I7_invalid_utf8_inside_an_object_is_refused_in_words(phase: Phase, reso
             {"resources": [{"kind": "A"}] * 1_000},
             "spec.resources",
         ),
-        (
-            "nodepools",
-            "karpenter.sh",
-            {"disruption": {"budgets": [{"nodes": "1"}] * 1_000}},
-            "spec.disruption.budgets",
-        ),
+        ("nodepools", "karpenter.sh", {"disruption": {"budgets": [{"nodes": "1"}] * 1_000}}, "spec.disruption.budgets"),
     ],
 )
 def test_I6_what_has_more_items_than_a_check_goes_over_is_denied(

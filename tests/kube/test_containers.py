@@ -6,12 +6,7 @@ import pytest
 
 from tests.builders import pod_of
 from webhook.base.globs import Globs
-from webhook.kube.containers import (
-    containers,
-    declares_port,
-    is_windows,
-    requested_of,
-)
+from webhook.kube.containers import containers, declares_port, is_windows, requested_of
 from webhook.kube.pod_decoding import decode_pod
 
 GPUS = Globs(("nvidia.com/gpu", "nvidia.com/mig-*"))

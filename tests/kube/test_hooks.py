@@ -96,10 +96,7 @@ def test_the_sleeps_of_all_hooks_are_found_sidecars_included() -> None:
         ],
         containers=[
             {"name": "plain"},
-            {
-                "name": "app",
-                "lifecycle": {"postStart": {"sleep": {"seconds": 2}}, "preStop": command("sleep", "5")},
-            },
+            {"name": "app", "lifecycle": {"postStart": {"sleep": {"seconds": 2}}, "preStop": command("sleep", "5")}},
         ],
     )
 

@@ -40,11 +40,7 @@ COMBINATIONS: Final[dict[str, tuple[str, list[str], list[str]]]] = {
         ["on-demand-floor", "cert-manager", "audit-only"],
         ["platform=cks", "onDemandPool=cpu", "certificates.from=cert-manager", "onDemandFloor.enabled=true"],
     ),
-    "gke": (
-        "gke",
-        ["provided-certs", "warn-only"],
-        ["platform=gke", "certificates.from=provided", "enforcement=warn"],
-    ),
+    "gke": ("gke", ["provided-certs", "warn-only"], ["platform=gke", "certificates.from=provided", "enforcement=warn"]),
     "eks": ("eks", ["self-managed", "strict"], ["platform=eks", "enforcement=deny", "workloadFailurePolicy=Fail"]),
     "eks-overlay-cni": ("eks-overlay-cni", ["self-managed", "audit-only"], ["platform=eks", "hostNetwork=true"]),
     "aks": (

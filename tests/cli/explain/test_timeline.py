@@ -86,12 +86,7 @@ def test_on_cks_a_drain_after_two_minutes_leaves_five() -> None:
         (180, "SIGKILL"),
         (420, "removal"),
     ]
-    assert spans(drawn) == [
-        ("running", 0, 120),
-        ("preStop", 120, 125),
-        ("shutdown", 125, 180),
-        ("margin", 180, 420),
-    ]
+    assert spans(drawn) == [("running", 0, 120), ("preStop", 120, 125), ("shutdown", 125, 180), ("margin", 180, 420)]
     assert drawn.verdict == "fits: 240 s are left as margin"
 
 
@@ -114,11 +109,7 @@ def test_every_moment_says_which_field_it_comes_from() -> None:
         (270, True, "fits: 30 s are left as margin"),
         (290, True, "just fits: 10 s of the safety margin of 30 s are left"),
         (300, True, "just fits: 0 s of the safety margin of 30 s are left"),
-        (
-            480,
-            False,
-            "does not fit: SIGKILL comes 180 s early, and unsaved work is lost",
-        ),
+        (480, False, "does not fit: SIGKILL comes 180 s early, and unsaved work is lost"),
     ],
 )
 def test_how_it_ends_is_said(grace: int, fits: bool, verdict: str) -> None:  # noqa: FBT001
@@ -197,11 +188,7 @@ SHELL = ["sh", "-c"]
         ([*SHELL, "sleep 10"], "sleeps 10 s: main", [("preStop", 120, 130), ("shutdown", 130, 180)]),
         ([*SHELL, " sleep 10; "], "sleeps 10 s: main", [("preStop", 120, 130), ("shutdown", 130, 180)]),
         (["/bin/sleep", "10s"], "sleeps 10 s: main", [("preStop", 120, 130), ("shutdown", 130, 180)]),
-        (
-            [*SHELL, "sleep 10; sleep 10"],
-            "sleeps 20 s: main",
-            [("preStop", 120, 140), ("shutdown", 140, 180)],
-        ),
+        ([*SHELL, "sleep 10; sleep 10"], "sleeps 20 s: main", [("preStop", 120, 140), ("shutdown", 140, 180)]),
         (
             [*SHELL, "sleep 10 && nginx -s quit"],
             "a hook, at least 10 s, then SIGTERM: main",

@@ -208,11 +208,7 @@ SPOT: JSON = {
 
 @pytest.mark.parametrize(
     ("change", "expected"),
-    [
-        ({}, False),
-        ({"replicas": 2}, True),
-        ({"template": SPOT["spec"]["template"] | {"spec": {"priority": 1}}}, True),
-    ],
+    [({}, False), ({"replicas": 2}, True), ({"template": SPOT["spec"]["template"] | {"spec": {"priority": 1}}}, True)],
 )
 def test_an_update_of_a_workload_on_spot_is_asked_about_where_it_may_say_something_new(
     change: JSON, *, expected: bool

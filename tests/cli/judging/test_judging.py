@@ -108,11 +108,7 @@ def test_judging_leaves_the_manifest_alone_and_comes_to_the_same_again(bundle: B
 @pytest.mark.parametrize(("api_version", "kind"), [("batch/v1", "Job"), ("v1", "ReplicationController")])
 @pytest.mark.parametrize(
     ("labels", "fields"),
-    [
-        (None, ["spec.template."]),
-        ({}, ["spec.template."]),
-        ({"a.coreweave.cloud/b": "own"}, ["", "spec.template."]),
-    ],
+    [(None, ["spec.template."]), ({}, ["spec.template."]), ({"a.coreweave.cloud/b": "own"}, ["", "spec.template."])],
 )
 def test_a_label_that_defaulting_copies_from_the_template_is_found_where_it_is_written(
     bundle: Bundle, api_version: str, kind: str, labels: dict[str, str] | None, fields: list[str]

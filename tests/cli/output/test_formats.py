@@ -85,10 +85,7 @@ def test_sarif_names_files_as_the_repository_has_them(run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("fail_on", "failing"),
-    [
-        ("deny", {"NodePool gpu-spot": "deny"}),
-        ("warn", {"NodePool gpu-spot": "deny", "Pod default/trainer": "warn"}),
-    ],
+    [("deny", {"NodePool gpu-spot": "deny"}), ("warn", {"NodePool gpu-spot": "deny", "Pod default/trainer": "warn"})],
 )
 def test_junit_fails_where_the_command_does(run: Run, fail_on: str, failing: dict[str, str]) -> None:
     Path("deploy/pod.yaml").write_text(f"{SPOT_POD}  terminationGracePeriodSeconds: 3000\n")

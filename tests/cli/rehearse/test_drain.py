@@ -138,10 +138,7 @@ NODES = [
             "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1.",
             ("Insufficient cpu",),
         ),
-        (
-            "0/9 nodes are available: 9 node(s) didn't match pod anti-affinity.",
-            ("didn't match pod anti-affinity",),
-        ),
+        ("0/9 nodes are available: 9 node(s) didn't match pod anti-affinity.", ("didn't match pod anti-affinity",)),
         ("0/1 nodes are available: 1 node(s) were unschedulable.", ()),
         ("no nodes available to schedule pods", ()),
     ],

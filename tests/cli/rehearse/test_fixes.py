@@ -15,14 +15,7 @@ from webhook.rehearse.fixes import _nodes_for, fixes_of, growth_of, with_fixes
 from webhook.rehearse.inputs.resources import manifest_of
 from webhook.rehearse.inputs.snapshot import ClusterSnapshot, snapshot_of
 from webhook.rehearse.inputs.source import ClusterSource
-from webhook.rehearse.result import (
-    Figure,
-    Fix,
-    ReclaimWindow,
-    Rehearsal,
-    RehearsalSummary,
-    WorkloadResult,
-)
+from webhook.rehearse.result import Figure, Fix, ReclaimWindow, Rehearsal, RehearsalSummary, WorkloadResult
 from webhook.rehearse.trying import try_fixes
 
 if TYPE_CHECKING:

@@ -13,14 +13,7 @@ from msgspec import structs
 from tests.cli.rehearse.test_fixes import rehearsed
 from webhook.rehearse.output import html, table
 from webhook.rehearse.output import json as json_format
-from webhook.rehearse.result import (
-    Capacity,
-    Figure,
-    PoolCapacity,
-    ReclaimWindow,
-    Rehearsal,
-    RehearsalSummary,
-)
+from webhook.rehearse.result import Capacity, Figure, PoolCapacity, ReclaimWindow, Rehearsal, RehearsalSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable

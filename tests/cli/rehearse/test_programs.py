@@ -95,7 +95,7 @@ def test_without_go_and_containers_it_is_said_why_there_are_none(
     with pytest.raises(CannotJudgeError) as raised:
         find_programs(None, None)
     assert capsys.readouterr().err.splitlines() == [
-        "spotgate: there are no programs of a control plane yet; `spotgate rehearse --prepare` gets them beforehand",
+        "spotgate: there are no programs of a control plane yet; `spotgate rehearse --prepare` gets them beforehand"
     ]
     *why, way_out = str(raised.value).splitlines()
     assert why == [

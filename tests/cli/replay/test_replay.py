@@ -261,10 +261,7 @@ def test_a_plain_review_is_judged_as_both_webhooks_would(run: Run, write: Write,
     done = run("replay", "review.json", "--policies", new, "--against", old, "--state", STATE, "-o", "json")
     assert (done.code, done.err) == (1, "")
     mutated, validated = done.json["changes"]
-    assert (mutated["phase"], mutated["patch"]["new"][0]["path"]) == (
-        "mutate",
-        "/spec/terminationGracePeriodSeconds",
-    )
+    assert (mutated["phase"], mutated["patch"]["new"][0]["path"]) == ("mutate", "/spec/terminationGracePeriodSeconds")
     assert (validated["phase"], [each["policy"] for each in validated["findings"]["new"]]) == ("validate", ["labels"])
 
 

@@ -155,10 +155,7 @@ def test_a_built_in_workload_of_any_size_is_asked_about(asking: Asking) -> None:
     last = COSTLY | {"metadata": COSTLY["metadata"] | {"labels": dict(list(LONGEST.items())[1:]) | RESERVED}}
     cron_job = {
         "metadata": COSTLY["metadata"] | {"name": "hostile"},
-        "spec": {
-            "schedule": "0 0 1 1 *",
-            "jobTemplate": {"metadata": COSTLY["metadata"], "spec": {"template": last}},
-        },
+        "spec": {"schedule": "0 0 1 1 *", "jobTemplate": {"metadata": COSTLY["metadata"], "spec": {"template": last}}},
     }
     assert asking.about(f"/apis/batch/v1/namespaces/{asking.namespace}/cronjobs", cron_job) == {"workloads"}
 

@@ -106,9 +106,5 @@ def _node(pool: Mapping[str, Any], name: str) -> dict[str, Any]:
         "kind": "Node",
         "metadata": {"name": name, "labels": labels | spec.get("nodeLabels", {})},
         "spec": {"taints": taints},
-        "status": {
-            "allocatable": resources,
-            "capacity": resources,
-            "nodeInfo": NODE_INFO,
-        },
+        "status": {"allocatable": resources, "capacity": resources, "nodeInfo": NODE_INFO},
     }

@@ -224,10 +224,7 @@ def certs(cluster: Cluster, *arguments: str) -> tuple[int, str, str]:
 def test_the_command_says_what_an_installation_lacks(bare_cluster: Cluster) -> None:
     code, shown, _ = certs(bare_cluster, "check", "-o", "json")
     assert code == 1
-    assert [each["problem"] for each in json.loads(shown)["items"]] == [
-        "it does not exist",
-        "none is named spotgate",
-    ]
+    assert [each["problem"] for each in json.loads(shown)["items"]] == ["it does not exist", "none is named spotgate"]
     code, _, errors = certs(bare_cluster, "rotate")
     assert code == 2
     assert "nothing to rotate" in errors

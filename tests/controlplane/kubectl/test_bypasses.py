@@ -35,8 +35,7 @@ def denied(result: Result, *texts: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("name", "labels"),
-    [("cw-mine", {}), ("mine-labelled", {"ns.coreweave.cloud/org": "control-plane"})],
+    ("name", "labels"), [("cw-mine", {}), ("mine-labelled", {"ns.coreweave.cloud/org": "control-plane"})]
 )
 def test_nobody_makes_a_namespace_that_would_be_left_alone(alice: Kubectl, name: str, labels: dict[str, str]) -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
