@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 import pytest
 import yaml
 
-from bench.chaos.cert_manager import cert_manager, mounted_certificate
 from tests.builders import pod, saying
 from tests.cli.replay import test_replay as recorded_reviews
 from tests.controlplane.harness.checking import check
@@ -23,7 +22,6 @@ from tests.controlplane.harness.pages import ROOT, Terminal, commands, sections
 from tests.controlplane.harness.populate import CRDS, POOLS, nodes_of, populate, wait_for_crds
 from tests.controlplane.harness.tools import find_tools
 from tests.controlplane.harness.webhook import (
-    CERTIFICATES,
     CONFIGURATIONS,
     KINDS,
     NAMESPACE,
@@ -32,6 +30,7 @@ from tests.controlplane.harness.webhook import (
     render_configurations,
     write_policies,
 )
+from tests.controlplane.install.certificates import CERTIFICATE_PAGE, MANAGED, from_cert_manager, provided, self_managed
 from tests.controlplane.install.installation import APPLY, DOCTOR, PAGE, ROLLED_OUT, Installation
 from tests.go_modules import go_module
 from tests.programs import without
@@ -43,10 +42,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-CERTIFICATES_PAGE, MONITORING, OPERATE = map(sections, ("certificates.md", "monitoring.md", "operate.md"))
+MONITORING, OPERATE = sections("monitoring.md"), sections("operate.md")
 WEBHOOKS: Final = sum(len(each["webhooks"]) for each in yaml.safe_load_all(CONFIGURATIONS.read_text()))
 DENIED: Final = "denied the request: [reserved-labels]"
-MANAGED: Final = f"--tls-secret={NAMESPACE}/{CERTIFICATES}"
 CALLS: Final = {
     "apiserver_admission_webhook_rejection_count": r'(?=.*error_type="calling_webhook_error")',
     "apiserver_admission_webhook_fail_open_count": "",
@@ -129,45 +127,6 @@ def remove(installation: Installation) -> None:
     installation.own.kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=60s")
 
 
-@contextlib.contextmanager
-def self_managed(installation: Installation) -> Iterator[Webhook]:
-    installation.call()
-    installation.run(APPLY)
-    with installation.replica(MANAGED) as replica:
-        yield replica
-
-
-@contextlib.contextmanager
-def provided(installation: Installation) -> Iterator[Webhook]:
-    """Call the replica when the page's commands are done: one of them writes the port of the Service, too."""
-    installation.choose("provided-certs", instead_of="self-managed")
-    issued, applied = CERTIFICATES_PAGE["Provided"].split("Apply the overlay, create")
-    apply, create, *others = commands(applied)
-    installation.run(*commands(issued), apply, create)
-    with installation.replica(*files_in(installation.folder)) as replica:
-        installation.run(*others)
-        installation.call()
-        installation.run(APPLY)
-        yield replica
-
-
-@contextlib.contextmanager
-def from_cert_manager(installation: Installation) -> Iterator[Webhook]:
-    installation.choose("cert-manager", instead_of="self-managed")
-    installation.call()
-    with cert_manager(installation.own):
-        installation.run(*commands(CERTIFICATES_PAGE["cert-manager"]))
-        with (
-            mounted_certificate(installation.own, installation.folder),
-            installation.replica(*files_in(installation.folder)) as replica,
-        ):
-            yield replica
-
-
-def files_in(folder: Path) -> tuple[str, str]:
-    return f"--tls-cert={folder / 'tls.crt'}", f"--tls-key={folder / 'tls.key'}"
-
-
 def test_the_commands_for_emergencies_work_where_the_page_says_so(empty: Cluster) -> None:
     """Spotgate needs a Node, and does not keep the autoscaler from adding the first one."""
     kubectl = empty.kubectl
@@ -209,7 +168,7 @@ def test_gke_from_nothing_through_every_mode_to_nothing(installation: Installati
     installation.run(APPLY, ROLLED_OUT)
     assert installation.ask().message == ""  # nobody answers, and nothing is held up
     with installation.replica(MANAGED) as replica:
-        apply, *others = commands(CERTIFICATES_PAGE["Self-managed"])
+        apply, *others = commands(CERTIFICATE_PAGE["Self-managed"])
         installation.run(*others)
         assert_unchanged(installation.run(apply))
         installation.wait_for_audit(replica)
