@@ -214,6 +214,15 @@ def test_the_trace_says_who_looked_and_why_not() -> None:
     )
 
 
+@pytest.mark.parametrize("trace", [False, True])
+def test_an_object_over_a_bound_is_denied_only_by_policies_for_its_namespace(*, trace: bool) -> None:
+    large = {"spec": {"containers": [{}], "nodeSelector": dict.fromkeys(map(str, range(1000)), "")}}
+    elsewhere = policy(Tolerates(), name="elsewhere", matcher=match(namespaces={"exclude": ["team-a"]}))
+    judging = index(policy(Tolerates(), enforcement=Outcome.WARN), elsewhere)
+    assert outcomes(validate(judging, request(large), trace=trace)) == ["warn"]
+    assert outcomes(validate(judging, request(large, namespace="team-b"), trace=trace)) == ["deny"]
+
+
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [

@@ -64,10 +64,8 @@ def decide_on(route: Route | None, request: Request, index: Index, context: Cont
     if evaluation.only_warns:
         evaluation.warn_in_system_namespace(route.direct)
         return evaluation.decision()
-    # A trace includes the policies that are left out.
-    direct, projected = (route.direct, route.projected) if context.trace else route.within(evaluation.namespace or "")
     try:
-        evaluation.judge(direct, projected)
+        evaluation.judge()
     except MalformedObjectError as error:
         return _malformed(error)
     return evaluation.decision()
@@ -124,12 +122,15 @@ class _Evaluation:
         self.audit: dict[str, str] = {}
         self.unknown = 0
 
-    def judge(self, direct: tuple[Policy, ...], projected: tuple[Policy, ...]) -> None:
+    def judge(self) -> None:
         """Apply the direct policies to the object itself, and the projected ones to the Pods of its pod templates."""
+        within = self.route.within(self.namespace or "")
+        # A trace includes the policies that are left out.
+        direct, projected = (self.route.direct, self.route.projected) if self.context.trace else within
         try:
             self._judge(direct, projected)
         except OverBoundError as error:
-            self._judge_labels(error, direct, projected)
+            self._judge_labels(error, *within)
 
     def _judge(self, direct: tuple[Policy, ...], projected: tuple[Policy, ...]) -> None:
         workload = self.route.workload
