@@ -131,9 +131,9 @@ def _on_one_line(fix: str) -> str:
 def _wrapped(text: str) -> Iterator[str]:
     """Yield the text in lines; `textwrap` takes ten times as long, a sixth of a decision that warns of a workload."""
     while len(text) > WARNING_LENGTH:
-        cut = text.rfind(" ", len(_INDENT), WARNING_LENGTH + 1)
+        cut = text.rfind(" ", 0, WARNING_LENGTH + 1)
         word = text[cut + 1 :].partition(" ")[0]
-        if cut < 0 or len(_INDENT) + len(word) > WARNING_LENGTH:  # it fits into no line
+        if len(_INDENT) + len(word) > WARNING_LENGTH:  # it fits into no line
             cut = WARNING_LENGTH
         yield text[:cut].rstrip()
         text = _INDENT + text[cut:].lstrip()

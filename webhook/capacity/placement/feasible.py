@@ -242,8 +242,7 @@ def demands_spot(term: Term, provider: Provider) -> bool:
 
 def guarding_taint(pod: Pod, nodes: SpotNodes, requested: frozenset[str]) -> Taint | None:
     """Return the taint, not tolerated by the Pod, that keeps off Pods which request none of the nodes' accelerators."""
-    others = [taint for taint in nodes.guards if not nodes.provider.serves(taint, requested)]
-    return _untolerated(pod, others) if others else None
+    return _untolerated(pod, (taint for taint in nodes.guards if not nodes.provider.serves(taint, requested)))
 
 
 def _untolerated(pod: Pod, taints: Iterable[Taint]) -> Taint | None:
