@@ -39,6 +39,15 @@ def test_a_problem_repeats_no_more_than_the_beginning_of_a_long_value() -> None:
     assert len(problem) < 200
 
 
+def test_a_problem_is_about_the_field_that_the_pool_has() -> None:
+    many = read({"instanceType": "b200-8x", "nodeLabels": dict.fromkeys(map(str, range(1001)), "")})
+    other = changed_reader(taints="not_null(spec.a, spec.b)").read({"spec": {"instanceType": "b200-8x", "b": [{}]}})
+    assert (*many.problems, *other.problems) == (
+        "spec.nodeLabels has 1,001 items, more than the 1,000 that are read",
+        "spec.b[0] has no key and effect",
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [
@@ -105,10 +114,12 @@ def changed_reader(**changes: object) -> PoolReader:
 
 def test_a_pool_without_autoscaling_is_written_with_a_fixed_size_and_its_namespace() -> None:
     reader = changed_reader(size={"desired": "spec.count"}, instanceType=None)
-    manifest = on_demand_manifest(reader, name="b", namespace="ns", instance_type="", maximum=4)
+    like = {"spec": {"nodeLabels": {"team": "a", "tier": "spot"}, "nodeTaints": [{"key": "team"}, {"key": "spot"}]}}
+    manifest = on_demand_manifest(reader, name="b", namespace="ns", instance_type="", maximum=4, like=like)
     assert manifest is not None
     assert manifest["metadata"] == {"name": "b", "namespace": "ns"}
-    assert manifest["spec"] == {"computeClass": "default", "count": 4}
+    shared = {"nodeLabels": {"team": "a"}, "nodeTaints": [{"key": "team"}]}
+    assert manifest["spec"] == {"computeClass": "default", "count": 4, **shared}
 
 
 def test_a_pool_whose_flag_of_autoscaling_is_the_map_of_its_maximum_is_written_with_that_map() -> None:

@@ -259,6 +259,8 @@ def test_a_pod_that_prefers_spot_and_tolerates_its_taint_is_spot_preferred_by_it
     assert isinstance(found, Target)
     assert found.by_preference
     assert found.preferred
+    field = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+    assert (found.field, found.own) == (field, field)
     assert [each.name for each in found.providers] == providers
 
 

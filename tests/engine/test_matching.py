@@ -11,6 +11,7 @@ from tests.engine.rules import (
     EVERYTHING,
     POD,
     POOLS,
+    WRONG,
     JudgesPools,
     Says,
     Tolerates,
@@ -25,6 +26,7 @@ from webhook.capacity.view import ClusterView
 from webhook.model.decision import Finding, Outcome
 from webhook.policy.common import ExemptSpec, MatchSpec
 from webhook.policy.match import PODS_CREATE, Exemption, Matcher, ResourceRule
+from webhook.rules.context import Phase
 
 
 def exempt(**parts: Any) -> Exemption:
@@ -184,6 +186,9 @@ def test_the_finding_that_is_not_decided_says_what_is_missing_and_what_it_would_
         field="spec.x",
         fix="give the manifest of Namespace team-a, among the files or with --state",
     )
+    unknown = index(policy(Says((replace(WRONG, unknown=True),)), matcher=matcher))
+    (finding,) = validate(unknown, request(POD), offline=True).findings
+    assert finding.detail == "If it selects the namespace, this is `indeterminate`: it is wrong."
     assert not validate(index(policy(Says(()), matcher=matcher)), request(POD), offline=True).findings
     assert not validate(judging, request(POD)).findings  # a server takes it for a namespace without labels
 
@@ -221,6 +226,13 @@ def test_an_object_over_a_bound_is_denied_only_by_policies_for_its_namespace(*, 
     judging = index(policy(Tolerates(), enforcement=Outcome.WARN), elsewhere)
     assert outcomes(validate(judging, request(large), trace=trace)) == ["warn"]
     assert outcomes(validate(judging, request(large, namespace="team-b"), trace=trace)) == ["deny"]
+
+
+def test_the_policies_of_so_many_namespaces_are_cached_and_no_more() -> None:
+    route = index(policy(Says())).route(Phase.VALIDATE, request(POD))
+    assert route is not None
+    names = ["x" * 254, *map(str, range(4097))]
+    assert [route.within(name) is route.within(name) for name in names] == [False, *[True] * 4096, False]
 
 
 @pytest.mark.parametrize(

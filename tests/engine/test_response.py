@@ -69,8 +69,10 @@ def test_R4_an_object_that_cannot_be_read_is_a_bad_request() -> None:
 def test_R4_a_message_of_many_findings_is_cut_at_a_line() -> None:
     denials = tuple(finding(reason=f"wrong {number}", detail="x" * 100) for number in range(1000))
     message = answer(Decision(findings=denials))["status"]["message"]
-    assert len(message) < 17_000
-    assert message.endswith("\n... and more of the same")
+    *lines, last = message.splitlines()
+    assert 16_000 < len(message) < 17_000
+    assert {line.rpartition(" ")[2] for line in lines} == {"[kind/what]", "x" * 100}
+    assert last == "... and more of the same"
 
 
 def test_R4_a_message_of_one_line_is_cut_too() -> None:
@@ -96,6 +98,13 @@ def test_R5_warnings_are_short_lines_that_say_all() -> None:
     assert warnings[0] == "[p] it is wrong [kind/what]"
     assert warnings[-1] == "  Fix: do it"
     assert " ".join(" ".join(warnings[1:-1]).split()) == long
+
+
+@pytest.mark.parametrize(
+    ("length", "lines"), [(116, ["  to", f"    {'x' * 116}"]), (117, [f"  to {'x' * 115}", "    xx"])]
+)
+def test_R5_a_word_is_broken_only_if_it_fits_into_no_line(length: int, lines: list[str]) -> None:
+    assert answer(Decision(findings=(finding(Outcome.WARN, detail="to " + "x" * length),)))["warnings"][1:] == lines
 
 
 def test_R5_warnings_stay_below_the_size_at_which_each_is_cut() -> None:

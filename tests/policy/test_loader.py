@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.policy.common import KindGlob, PolicySpec
 from webhook.policy.document import PolicyDocument, policy_files
+from webhook.policy.errors import PolicyErrors, problem_lines
 from webhook.policy.loader import load_documents
 from webhook.policy.workloads import WorkloadTemplatesSpec
 
@@ -90,6 +91,7 @@ spec:
         ("spec: {exempt: [{names: [a], reason: n}]}", 4, "spec.exempt[0].reason: must be text, got the boolean false (YAML reads n, no and off as false); put it in quotes"),
         ("spec: {exempt: [{names: [a], reason: 17}]}", 4, "spec.exempt[0].reason: must be text, got 17; put it in quotes"),
         ("specs: {}", 4, "unknown field `specs`, did you mean `spec`?"),
+        ("metdata: {}", 4, "unknown field `metdata`, did you mean `metadata`?"),
         ("enforcement: warn", 4, "enforcement: unknown field `enforcement`; write it under `spec`"),
         ("spec: {match: {objectSelector: {matchLabel: {app: x}}}}", 4, "unknown field `matchLabel`, did you mean `matchLabels`?"),
     ],
@@ -115,9 +117,12 @@ def test_all_mistakes_of_all_files_are_reported_together(tmp_path: Path) -> None
         d=HEAD.replace("name: example", "name: Example_1"),
         e=HEAD.replace("example", "third"),
         f=HEAD.replace("kind: Example", "kind: {}").replace("example", "fourth"),
+        g="a: [b",
     )
     texts = [str(problem) for problem in sorted(problems)]
-    assert len(texts) == 6
+    assert str(PolicyErrors(problems)).splitlines() == texts
+    assert problem_lines(problems)[3] == f"{texts[3]} (also at {tmp_path}/g.yaml:2:1)"
+    assert len(texts) == 7
     assert "a.yaml:4" in texts[0]
     assert "b.yaml:2:1: kind: unknown kind 'Exmaple', did you mean `Example`?" in texts[2]
     assert "c.yaml:" in texts[3]

@@ -98,7 +98,8 @@ def test_the_overriding_policy_decides_where_both_match_and_the_other_elsewhere(
 
 
 def test_precedence_is_transitive(tmp_path: Path) -> None:
-    documents = [document("a", overrides=["b"]), document("b", overrides=["c"]), document("c")]
+    documents = [document("a", overrides=["b"]), document("b", overrides=["c"]), document("c", overBudget="deny")]
+    documents += [document("d", "SpotPlacement", overrides=["e"]), document("e", "SpotPlacement")]
     assert deciders(loaded(tmp_path, *documents)) == [("a", "warn")]
 
 
