@@ -28,7 +28,9 @@ _CALLED: Final = (
     ("map(bool, list(string))", NETWORK),
     ("map(int, list(string))", URL),
     ("variables_", "variables."),
-    ("bjecT", "bject"),
+    ("_givenNamespace", "namespaceObject"),
+    ("_givenOld", "oldObject"),
+    ("_given", "object"),
 )
 """The library's names for functions and types of our own, and the names in policies."""
 

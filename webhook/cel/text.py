@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _PREFIX: Final = "variables_"
-_OR_EMPTY: Final = {"object": "objecT", "oldObject": "oldObjecT", "namespaceObject": "namespaceObjecT"}
-"""Variables that may be null, each with a name that no user writes, for where its fields are tested."""
+_OR_EMPTY: Final = {"object": "_given", "oldObject": "_givenOld", "namespaceObject": "_givenNamespace"}
+"""Variables that may be null, each with a name of the same length that is bound to an empty map if it is null."""
 _OR_EMPTY_OF: Final = {hidden: name for name, hidden in _OR_EMPTY.items()}
 _WORDS: Final = re.compile(
     r"""

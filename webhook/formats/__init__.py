@@ -15,7 +15,7 @@ from webhook.base.terminal import exit_code
 from webhook.policy.errors import problem_lines
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import ArgumentParser
     from collections.abc import Callable, Iterable
 
     from webhook.offline.report import Report
@@ -62,6 +62,7 @@ def add_output(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--fail-on",
         choices=("deny", "warn", "indeterminate"),
+        default="",
         help="lowest outcome that makes the exit code 1: deny, warn or indeterminate; default: deny",
     )
     parser.add_argument(
@@ -81,9 +82,9 @@ def _output(text: str) -> Output:
     return name, Path(file) if file else None
 
 
-def outputs_of(options: Namespace) -> list[Output]:
+def outputs_of(named: list[Output]) -> list[Output]:
     """Return where the report goes. Raise CannotJudgeError if two outputs go to the same place."""
-    outputs: list[Output] = options.output or [("table", None)]
+    outputs = named or [("table", None)]
     places = {os.path.realpath(file) if file else "" for _, file in outputs}
     if len(places) < len(outputs):
         raise CannotJudgeError("error: two -o go to the same place; write one of them to another file: -o FORMAT=FILE")

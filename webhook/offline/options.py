@@ -63,6 +63,7 @@ class JudgingOptions:
     helm_values: list[str] = field(default_factory=list)
     project: str = ""
     chart_values: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    fail_on: str = ""
 
 
 def options_of(kind: Callable[..., T], namespace: argparse.Namespace) -> T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from posixpath import normpath
 from typing import TYPE_CHECKING, Final, Literal
@@ -37,7 +38,6 @@ def judging_options(namespace: Namespace) -> JudgingOptions:
     file = _find(folder_of(options))
     project = ProjectFile.model_construct()
     if file is not None:
-        namespace.project = str(file.parent)
         written = read_project_file(file)
         paths = {
             "policies": [
@@ -47,10 +47,8 @@ def judging_options(namespace: Namespace) -> JudgingOptions:
             "ignore": [normpath(glob) for glob in written.ignore],
         }
         project = written.model_copy(update=paths)
-    for field in ProjectFile.model_fields:
-        if field in namespace:
-            setattr(namespace, field, getattr(namespace, field) or getattr(project, field))
-    return options_of(JudgingOptions, namespace)
+    completed = {field: getattr(options, field) or getattr(project, field) for field in ProjectFile.model_fields}
+    return replace(options, project=str(file.parent) if file is not None else "", **completed)
 
 
 def folder_of(options: JudgingOptions) -> Path:

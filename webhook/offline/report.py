@@ -22,7 +22,6 @@ from webhook.reclaim.timeline import ReclaimTimeline, reclaims
 from webhook.rules.context import utc_now
 
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from webhook.engine.bundle import Bundle
@@ -168,34 +167,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return repository_paths(item.file for items in (self.results, self.unreadable, self.warnings) for item in items)
 
 
-def report_of(
-    bundle: Bundle,
-    objects: list[ObjectReport],
-    problems: Iterable[Problem],
-    options: Namespace,
-    *,
-    fine: int = 0,
-    skipped: int = 0,
-    not_rendered: Sequence[Problem] = (),
-    on_spot: list[ReclaimRisk] | None = None,
-) -> Report:
-    """Return the report on these objects, with the warnings about its policies."""
-    about_policies = (
+def policy_kinds_of(bundle: Bundle) -> dict[str, str]:
+    """Return the kind of each policy, by its name."""
+    return {document.name: document.kind for document in bundle.documents if document.is_policy}
+
+
+def policy_warnings(bundle: Bundle) -> list[Problem]:
+    """Return the warnings about the policies."""
+    return [
         msgspec.structs.replace(warning, text=warning.text.removeprefix("warning: "))
         for warning in warnings(bundle, utc_now().date())
-    )
-    return Report(
-        objects=objects,
-        fine=fine,
-        skipped=skipped,
-        unreadable=sorted(problems),
-        kinds={document.name: document.kind for document in bundle.documents if document.is_policy},
-        not_rendered=len(not_rendered),
-        warnings=[*about_policies, *not_rendered],
-        fail_on=options.fail_on,
-        verbose=options.verbose,
-        on_spot=on_spot,
-    )
+    ]
 
 
 def object_reports(judged: Judgements) -> list[ObjectReport]:

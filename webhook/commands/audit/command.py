@@ -10,7 +10,7 @@ from webhook.base.terminal import complain
 from webhook.cluster.connection import Connection, add_connection, missing_rules, run_on_cluster
 from webhook.formats import add_output, outputs_of, write_report
 from webhook.offline.options import add_cluster, add_policies, options_of, read_policies, resource_name
-from webhook.offline.report import report_of
+from webhook.offline.report import Report, policy_kinds_of, policy_warnings
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from webhook.cluster.api import Api
     from webhook.commands.audit.run import Audited
-    from webhook.offline.report import Report
 
 DESCRIPTION: Final = """\
 Judge the objects of a live cluster as if they were created now, and list the workloads on spot
@@ -66,17 +65,19 @@ def configure(parser: ArgumentParser) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions(Connection):
-    """The flags, parsed, except those of the report."""
+    """The flags, parsed, except the output formats."""
 
     policies: list[Path]
     cluster: str
     namespace: list[str]
     write_reports: bool
+    fail_on: str
+    verbose: bool
 
 
 def run(namespace: Namespace) -> int:
     """Judge the objects of the cluster and report the findings."""
-    outputs, options = outputs_of(namespace), options_of(AuditOptions, namespace)
+    outputs, options = outputs_of(namespace.output), options_of(AuditOptions, namespace)
     if options.in_cluster and (options.kubeconfig is not None or options.context is not None):
         raise CannotJudgeError("error: --in-cluster and --kubeconfig both say which cluster; give one of them")
     bundle = read_policies(options.policies, cluster=options.cluster)
@@ -86,9 +87,16 @@ def run(namespace: Namespace) -> int:
         from webhook.commands.audit.run import audit
 
         audited = await audit(api, bundle, options.namespace)
-        fine = audited.judged - len(audited.objects)
-        on_spot = list(audited.on_spot.risks())
-        report = report_of(bundle, audited.objects, audited.problems, namespace, fine=fine, on_spot=on_spot)
+        report = Report(
+            objects=audited.objects,
+            fine=audited.judged - len(audited.objects),
+            unreadable=sorted(audited.problems),
+            kinds=policy_kinds_of(bundle),
+            warnings=policy_warnings(bundle),
+            fail_on=options.fail_on,
+            verbose=options.verbose,
+            on_spot=list(audited.on_spot.risks()),
+        )
         if options.write_reports and not audited.problems:
             written, deleted = await write_reports(api, report_kinds(audited.served), report, options.namespace)
             complain(f"reports: {written} applied, {deleted} deleted")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from webhook.formats import add_output, format_named, outputs_of, write_report
 from webhook.offline.options import add_inputs, add_operation, add_rendered
 from webhook.offline.project import judging_options
-from webhook.offline.report import object_reports, report_of
+from webhook.offline.report import Report, object_reports, policy_kinds_of, policy_warnings
 from webhook.offline.session import judge_each
 
 if TYPE_CHECKING:
@@ -62,14 +62,16 @@ def configure(parser: ArgumentParser) -> None:
 def run(namespace: Namespace) -> int:
     """Judge the manifests and report the findings."""
     options = judging_options(namespace)
-    outputs = outputs_of(namespace)
+    outputs = outputs_of(namespace.output)
     judged = judge_each(options, object_reports, trace=any(format_named(name).timelines for name, _ in outputs))
-    report = report_of(
-        judged.bundle,
-        judged.objects,
-        judged.problems,
-        namespace,
+    report = Report(
+        objects=judged.objects,
         skipped=judged.skipped,
-        not_rendered=judged.not_rendered,
+        not_rendered=len(judged.not_rendered),
+        unreadable=sorted(judged.problems),
+        kinds=policy_kinds_of(judged.bundle),
+        warnings=[*policy_warnings(judged.bundle), *judged.not_rendered],
+        fail_on=options.fail_on,
+        verbose=namespace.verbose,
     )
     return write_report(report, outputs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,7 +15,8 @@ from webhook.cluster.connection import Connection
 from webhook.engine.bundle import policy_kinds
 from webhook.engine.findings import exemption_from, finding_texts, page_of
 from webhook.offline.explanation import explanations
-from webhook.offline.options import add_inputs, add_operation, add_rendered, options_of, read_policies
+from webhook.offline.manifests.files import STDIN
+from webhook.offline.options import add_inputs, add_operation, add_rendered, read_policies
 from webhook.offline.project import judging_options
 from webhook.offline.session import judge
 from webhook.policy.errors import did_you_mean
@@ -22,9 +24,10 @@ from webhook.reclaim.timeline import ReclaimTimeline
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from webhook.base.terminal import Line
+    from webhook.offline.options import JudgingOptions
 
 DESCRIPTION: Final = """\
 Explain what each policy does to an object and why, what a reclaim does to its Pods, and how
@@ -62,28 +65,28 @@ def configure(parser: ArgumentParser) -> None:
     add_rendered(parser)
 
 
-def run(options: Namespace) -> int:
+def run(namespace: Namespace) -> int:
     """Judge with a trace and show it, or show what a finding means."""
-    if named := _named(options):
+    if named := _named(namespace.paths, namespace.policies):
         show(named)
         return FINE
-    _read_live(options)
-    judged = judge(judging_options(options), trace=True)
+    output: str = namespace.output
+    judged = judge(_read_live(judging_options(namespace), namespace.namespace), trace=True)
     explained = list(explanations(judged))
     drawn = any(isinstance(line, ReclaimTimeline) for explanation in explained for line in explanation.timelines)
-    if drawn or options.output != "svg":
-        import_module(f"webhook.commands.explain.{options.output}").show(explained)
+    if drawn or output != "svg":
+        import_module(f"webhook.commands.explain.{output}").show(explained)
     elif not judged.problems:
         raise CannotJudgeError("error: no Pod here runs on spot, so there is no timeline to draw; -o text says why")
     return exit_code(map(str, sorted(judged.problems)), failed=False)
 
 
-def _named(options: Namespace) -> list[Line]:
+def _named(paths: Sequence[str], policies: Sequence[Path]) -> list[Line]:
     """Return the text of the finding that is named, or the findings of the policy or kind; none if paths are named.
 
     Raise CannotJudgeError if the argument looks like an id, and there is no such finding.
     """
-    word, *others = options.paths or [""]
+    word, *others = paths or [""]
     if others or Path(word).exists():
         return []
     texts = finding_texts()
@@ -100,7 +103,7 @@ def _named(options: Namespace) -> list[Line]:
         return []
     slugs = {kind.slug for kind in policy_kinds().values() if word in {kind.name, kind.slug}}
     if not slugs:
-        slugs = {policy.kind.slug for policy in read_policies(options.policies).policies if policy.name == word}
+        slugs = {policy.kind.slug for policy in read_policies(policies).policies if policy.name == word}
     return [
         [(finding_id, "bold"), (f"  {text.means}", "")]
         for finding_id, text in texts.items()
@@ -108,19 +111,19 @@ def _named(options: Namespace) -> list[Line]:
     ]
 
 
-def _read_live(options: Namespace) -> None:
+def _read_live(options: JudgingOptions, namespace: str) -> JudgingOptions:
     """Read the object that KIND/NAME names from the cluster, in the place of standard input."""
     if options.kubeconfig is None or len(options.paths) != 1 or Path(options.paths[0]).exists():
-        return
+        return options
     kind, slash, name = options.paths[0].partition("/")
     if not (slash and kind and name) or "/" in name:
-        return
+        return options
     from webhook.commands.explain.live import read_object
 
-    content = read_object(options_of(Connection, options), kind, name, options.namespace)
+    content = read_object(Connection(kubeconfig=options.kubeconfig, context=options.context), kind, name, namespace)
     sys.stdin = io.TextIOWrapper(io.BytesIO(content))
-    options.paths = ["-"]
-    options.operation = options.operation or "CREATE"  # as if it were applied now: nothing of it is new else
+    # As if it were applied now: nothing of it is new else.
+    return replace(options, paths=[STDIN], operation=options.operation or "CREATE")
 
 
 def _finding(finding_id: str) -> Iterator[Line]:

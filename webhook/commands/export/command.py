@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -74,8 +75,21 @@ def configure(parser: ArgumentParser) -> None:
     add_kubernetes_version(parser)
 
 
-def run(options: Namespace) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions(Connection):
+    """The flags, parsed."""
+
+    what: str
+    policies: list[Path]
+    namespace: str
+    state: list[Path]
+    cluster: str
+    kubernetes_version: tuple[int, int]
+
+
+def run(namespace: Namespace) -> int:
     """Print the policies that are exported, and say what is left out."""
+    options = options_of(ExportOptions, namespace)
     has_state, live = bool(options.state), options.kubeconfig is not None
     if has_state + live != (options.what == "map"):
         raise CannotJudgeError("error: map needs the node pools: pass --state or --kubeconfig; vap takes neither")
@@ -108,7 +122,7 @@ def run(options: Namespace) -> int:
     return FINE
 
 
-def _live_view(options: Namespace, bundle: Bundle) -> ClusterView:
+def _live_view(options: ExportOptions, bundle: Bundle) -> ClusterView:
     async def read(api: Api) -> ClusterView:
         from webhook.cluster.resources import read_cluster
 
@@ -118,4 +132,4 @@ def _live_view(options: Namespace, bundle: Bundle) -> ClusterView:
             raise CannotJudgeError("\n".join([*problems, *missing_rules(reading.forbidden)]))
         return reading.view
 
-    return run_on_cluster("export", options_of(Connection, options), read)
+    return run_on_cluster("export", options, read)

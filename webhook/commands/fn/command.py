@@ -21,6 +21,8 @@ from webhook.policy.errors import did_you_mean
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from webhook.offline.options import JudgingOptions
+
 DESCRIPTION: Final = """\
 Judge and change the objects of a ResourceList, as a KRM function in kustomize or kpt.
 
@@ -58,16 +60,16 @@ def configure(parser: ArgumentParser) -> None:
 def run(_options: Namespace) -> int:
     """Judge the items and answer with a ResourceList."""
     resources = ResourceList()
-    options = _configured(resources.value.get("functionConfig"))
-    judged = Session(judging_options(options)).judge(resources.items())
+    mode, options = _configured(resources.value.get("functionConfig"))
+    judged = Session(options).judge(resources.items())
     changed = deepcopy(resources.value)
-    injects = options.mode != "validate"
+    injects = mode != "validate"
     if injects:
         for _, judgement in judged.objects:
             apply_json(judgement.patch, changed)
     results = [
         *injections(resources, judged.objects, injected=injects),
-        *(findings(resources, judged.objects, Outcome[options.fail_on.upper()]) if options.mode != "mutate" else ()),
+        *(findings(resources, judged.objects, Outcome[options.fail_on.upper()]) if mode != "mutate" else ()),
         *failures(resources, judged.problems),
     ]
     if results:
@@ -94,14 +96,15 @@ class _Parser(ArgumentParser):
         raise CannotJudgeError(f"functionConfig: {message.replace('argument --', 'data.')}")
 
 
-def _configured(given: object) -> Namespace:
-    """Return the functionConfig as options. Raise CannotJudgeError if it is wrong."""
+def _configured(given: object) -> tuple[str, JudgingOptions]:
+    """Return the mode and the options of judging from the functionConfig. Raise CannotJudgeError if it is wrong."""
     parser = _Parser(prog="spotgate fn", add_help=False, allow_abbrev=False)
     add_inputs(parser)
     parser.add_argument("--mode", choices=("both", "mutate", "validate"), default="both")
-    parser.add_argument("--fail-on", choices=("deny", "warn", "indeterminate"))
+    parser.add_argument("--fail-on", choices=("deny", "warn", "indeterminate"), default="")
     parser.set_defaults(operation=None)
-    return parser.parse_args([*_flags(given), STDIN])
+    namespace = parser.parse_args([*_flags(given), STDIN])
+    return namespace.mode, judging_options(namespace)
 
 
 def _flags(given: object) -> list[str]:

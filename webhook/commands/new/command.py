@@ -31,11 +31,10 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("kind", metavar="KIND", help=f"one of {', '.join(example_files())}")
 
 
-def run(options: Namespace) -> int:
+def run(namespace: Namespace) -> int:
     """Print the example."""
-    kinds = example_files()
-    if options.kind not in kinds:
-        names = ", ".join(kinds)
-        raise CannotJudgeError(f"unknown kind {options.kind!r}{did_you_mean(options.kind, kinds)}; there are: {names}")
-    print(kinds[options.kind].read_text(encoding="utf-8"), end="")
+    kinds, kind = example_files(), str(namespace.kind)
+    if kind not in kinds:
+        raise CannotJudgeError(f"unknown kind {kind!r}{did_you_mean(kind, kinds)}; there are: {', '.join(kinds)}")
+    print(kinds[kind].read_text(encoding="utf-8"), end="")
     return FINE

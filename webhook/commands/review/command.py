@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +17,7 @@ from webhook.offline.options import (
     add_kubernetes_version,
     add_list,
     add_policies,
+    options_of,
     read_policies,
     read_state,
 )
@@ -60,8 +62,21 @@ def configure(parser: ArgumentParser) -> None:
     add_kubernetes_version(parser)
 
 
-def run(options: Namespace) -> int:
+@dataclass(frozen=True, slots=True)
+class ReviewOptions:
+    """The flags, parsed."""
+
+    file: str
+    phase: str
+    policies: list[Path]
+    state: list[Path]
+    cluster: str
+    kubernetes_version: tuple[int, int]
+
+
+def run(namespace: Namespace) -> int:
     """Answer the review."""
+    options = options_of(ReviewOptions, namespace)
     data = _read(options.file)
     try:
         request = decode_review(data)

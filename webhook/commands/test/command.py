@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +13,7 @@ from webhook.commands.test.coverage import coverage
 from webhook.commands.test.output import FORMATS, PolicyTestReport, show
 from webhook.commands.test.run import Runner, read_tests
 from webhook.engine.bundle import OWN_NAMESPACE, SHIPPED
-from webhook.offline.options import add_policies, read_policies
+from webhook.offline.options import add_policies, options_of, read_policies
 from webhook.rules.context import utc_now
 
 if TYPE_CHECKING:
@@ -52,8 +53,20 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--update", action="store_true", help="write golden files")
 
 
-def run(options: Namespace) -> int:
+@dataclass(frozen=True, slots=True)
+class TestOptions:
+    """The flags, parsed."""
+
+    paths: list[Path]
+    policies: list[Path]
+    output: str
+    coverage: bool
+    update: bool
+
+
+def run(namespace: Namespace) -> int:
     """Run the tests."""
+    options = options_of(TestOptions, namespace)
     tests, problems, brings_policies = read_tests(options.paths)
     problems.sort()
     paths = options.policies or (options.paths if brings_policies else [])
