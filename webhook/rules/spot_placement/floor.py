@@ -163,7 +163,6 @@ def _counted(pod: Pod, context: Context) -> FloorCase:
     """Return the case of a Pod of a ReplicaSet, which the controller counts."""
     spec = pod.spec
     obstacles = {
-        "spec.nodeName binds it to a node": bool(spec.nodeName),
         f"scheduler {spec.schedulerName} places it": (spec.schedulerName or _DEFAULT_SCHEDULER) != _DEFAULT_SCHEDULER,
         "another scheduling gate holds it": any(gate.name != FLOOR_GATE for gate in spec.schedulingGates or ()),
         "a gang scheduler starts it": bool(spec.schedulingGroup)

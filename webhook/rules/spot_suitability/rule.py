@@ -112,11 +112,10 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         """Return the names of the findings that are not off."""
         return self.levels.parts
 
-    def concern(self, group: str, resource: str) -> Concern:
-        """Return what makes a Pod target spot; of workloads also what drains nodes in addition to Karpenter."""
-        if not self.karpenters or (group, resource) == ("", "pods"):
-            return self.targeting.concern()
-        return self.targeting.concern() | Concern(images=frozenset(self.spec.termination_handlers))
+    def concern(self, _group: str, _resource: str) -> Concern:
+        """Return what makes a Pod target spot, and what drains nodes in addition to Karpenter."""
+        images = self.spec.termination_handlers if self.karpenters else ()
+        return self.targeting.concern() | Concern(images=frozenset(images))
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
         """Yield the violations of a Pod that targets spot."""
