@@ -199,21 +199,25 @@ def test_a_part_of_an_object_has_its_part_of_the_budget() -> None:
     expression = "object.l.map(x, x).size() == 900"
     assert refused(expression, values(part, part_of=4_000), 2) == 0
     assert refused(expression, values(part, part_of=400_000), 2) == 2
+    template = subject_of({"l": NUMBERS[:900], "x": "x" * 400_000})
+    template.template, template.object = True, part
+    assert refused(expression, values_of(template, CONTEXT, language(), pools=False), 2) == 2
+
+
+CONTEXT = Context(phase=Phase.VALIDATE, now=datetime.now(UTC), view=ClusterView(pools=()))
+
+
+def subject_of(value: JSON) -> Subject:
+    raw = msgspec.Raw(json.dumps(value).encode())
+    pods = GroupVersionResource("", "v1", "pods")
+    return Subject(Request(uid="u", operation="CREATE", kind=GroupVersionKind(), resource=pods, object=raw), NO_TRACE)
 
 
 def test_expressions_with_and_without_pools_have_the_same_budget() -> None:
-    request = Request(
-        uid="u",
-        operation="CREATE",
-        kind=GroupVersionKind("", "v1", "Pod"),
-        resource=GroupVersionResource("", "v1", "pods"),
-        object=msgspec.Raw(json.dumps({"l": NUMBERS[:900]}).encode()),
-    )
-    context = Context(phase=Phase.VALIDATE, now=datetime.now(UTC), view=ClusterView(pools=()))
-    subject = Subject(request, NO_TRACE)
+    subject = subject_of({"l": NUMBERS[:900]})
     expression = "object.l.map(x, x).size() == 900"
-    assert 0 < refused(expression, values_of(subject, context, language(), pools=False), 20) < 20
-    assert refused(expression, values_of(subject, context, language(), pools=True)) == 1
+    assert 0 < refused(expression, values_of(subject, CONTEXT, language(), pools=False), 20) < 20
+    assert refused(expression, values_of(subject, CONTEXT, language(), pools=True)) == 1
 
 
 def test_node_pools_are_measured_once_and_not_for_each_object() -> None:

@@ -1,22 +1,18 @@
-"""OnDemandFallback: what holds for every request, which requests it judges, and zones."""
+"""OnDemandFallback: what holds for every request, and which requests it judges."""
 
 from __future__ import annotations
 
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.builders import BUNDLE, pool_of
+from tests.builders import BUNDLE
 from tests.rules.conftest import change_of, shipped_provider, with_fields
-from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
-from webhook.capacity.providers.provider import Provider, readers_by_resource
-from webhook.capacity.providers.schema import CapacityProviderSpec
+from webhook.capacity.providers.provider import readers_by_resource
 from webhook.capacity.view import ClusterView, Needs
 from webhook.documents.model import placeholder_in
 from webhook.model.decision import Outcome, Violation
@@ -25,7 +21,6 @@ from webhook.rules.on_demand_fallback.rule import KIND, OnDemandFallback
 from webhook.rules.on_demand_fallback.spec import OnDemandFallbackSpec
 from webhook.rules.protocol import Facts
 
-POLICIES = Path(__file__).parents[2] / "policies"
 CKS = shipped_provider("cks")
 FACTS = Facts({"cks": CKS})
 (READER,) = CKS.readers
@@ -45,10 +40,6 @@ def pool_manifest(name: str, instance_type: str | None = H100, **spec: Any) -> J
     return {"metadata": {"name": name}, "spec": {key: value for key, value in fields.items() if value is not None}}
 
 
-def spot_pool(name: str = "h100-spot", instance_type: str | None = H100, **spec: Any) -> Json:
-    return pool_manifest(name, instance_type, **{"computeClass": "spot", **spec})
-
-
 def changed(value: Json, **spec: Any) -> Json:
     return {**value, "spec": {**value["spec"], **spec}}
 
@@ -57,7 +48,7 @@ def deleting(value: Json) -> Json:
     return {**value, "metadata": {**value["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
 
 
-SPOT = spot_pool()
+SPOT = pool_manifest("h100-spot", computeClass="spot")
 ON_DEMAND = pool_manifest("h100-od")
 
 
@@ -70,17 +61,15 @@ def rule_of(facts: Facts = FACTS, **spec: Any) -> OnDemandFallback:
 RULE = rule_of()
 
 
-def context_of(cluster: list[Json | Pool] | None) -> Context:
+def context_of(cluster: list[Json] | None) -> Context:
     """Return a cluster with these node pools; None: they are unknown."""
-    pools = None
-    if cluster is not None:
-        pools = tuple(each if isinstance(each, Pool) else READER.read(each) for each in cluster)
+    pools = tuple(map(READER.read, cluster)) if cluster is not None else None
     view = ClusterView(pools=pools, why_unknown="the API server did not answer within 1.0 s", remedy="try again later")
     return Context(phase=Phase.VALIDATE, now=utc_now(), view=view)
 
 
 def losses(
-    new: Json | None, old: Json | None, cluster: list[Json | Pool] | None, rule: OnDemandFallback = RULE
+    new: Json | None, old: Json | None, cluster: list[Json] | None, rule: OnDemandFallback = RULE
 ) -> list[Violation]:
     return list(rule.validate(change_of(NODE_POOLS, new, old), context_of(cluster)))
 
@@ -90,50 +79,6 @@ def outcomes(violations: list[Violation]) -> list[Outcome]:
 
 
 DENIED = [Outcome.DENY]
-
-
-def zoned_rule() -> OnDemandFallback:
-    """CKS as if its pools named their zone."""
-    document = yaml.safe_load((POLICIES / "providers" / "cks.yaml").read_text())
-    document["spec"]["nodePools"][0]["zones"] = "spec.zone"
-    return rule_of(Facts({"cks": Provider.of("cks", CapacityProviderSpec.model_validate(document["spec"]))}))
-
-
-ZONED = zoned_rule()
-
-
-def in_zone(name: str, *zones: str) -> Pool:
-    return pool_of(name, CapacityType.ON_DEMAND, gpu=Gpu.YES, desired=1, zones=frozenset(zones))
-
-
-@pytest.mark.parametrize(
-    ("zone", "others", "warned"),
-    [
-        ("a", [in_zone("od", "b")], True),
-        ("a", [in_zone("od", "a", "b")], False),
-        ("a", [in_zone("od")], False),
-        (None, [in_zone("od", "b")], False),
-        ("a", [in_zone("od", "b"), in_zone("od2", "a")], False),
-        ("a", [in_zone("od", "b"), in_zone("od2")], False),
-    ],
-)
-def test_a_fallback_in_another_zone_is_a_warning(zone: str | None, others: list[Json | Pool], *, warned: bool) -> None:
-    assert outcomes(losses(spot_pool(zone=zone), None, others, ZONED)) == [Outcome.WARN] * warned
-
-
-def test_moving_the_last_fallback_of_a_zone_is_a_warning_that_names_both() -> None:
-    spot = pool_of("h100-spot", gpu=Gpu.YES, desired=1, zones=frozenset({"a"}))
-    old = pool_manifest("h100-od", zone="a")
-    (violation,) = losses(changed(old, zone="b"), old, [spot], ZONED)
-    assert violation == Violation(
-        id="other-zone",
-        reason="GPU spot pool NodePool h100-spot can only fall back to another zone",
-        field="spec.zone",
-        detail="NodePool h100-spot is in a, NodePool h100-od in b. Volumes can't move there.",
-        fix="create an on-demand pool in a too",
-        outcome=Outcome.WARN,
-    )
-    assert not losses(changed(old, targetNodes=2), old, [spot], ZONED)
 
 
 # The kind.
@@ -186,7 +131,7 @@ def denied(violations: list[Violation]) -> bool:
 
 
 @given(pools, clusters, rules)
-def test_an_update_that_changes_nothing_is_never_denied(each: Json, cluster: list[Json | Pool], rule: Any) -> None:
+def test_an_update_that_changes_nothing_is_never_denied(each: Json, cluster: list[Json], rule: Any) -> None:
     assert not losses(each, each, cluster, rule)
 
 
@@ -194,14 +139,14 @@ def test_an_update_that_changes_nothing_is_never_denied(each: Json, cluster: lis
 def test_whether_the_view_has_the_reviewed_pool_makes_no_difference(
     each: Json, cluster: list[Json], rule: OnDemandFallback
 ) -> None:
-    without: list[Json | Pool] = [other for other in cluster if other["metadata"]["name"] != each["metadata"]["name"]]
+    without = [other for other in cluster if other["metadata"]["name"] != each["metadata"]["name"]]
     assert losses(each, None, without, rule) == losses(each, None, [*without, each], rule)
     assert losses(None, each, without, rule) == losses(None, each, [*without, each], rule)
 
 
 @given(pools, pools, clusters, rules)
 def test_what_is_denied_as_an_update_is_denied_as_a_deletion_or_as_a_creation(
-    old: Json, new: Json, cluster: list[Json | Pool], rule: OnDemandFallback
+    old: Json, new: Json, cluster: list[Json], rule: OnDemandFallback
 ) -> None:
     new = {**new, "metadata": old["metadata"]}
     if denied(losses(new, old, cluster, rule)):
@@ -213,7 +158,7 @@ def test_a_healthy_pool_of_the_same_type_lets_every_request_pass(
     each: Json, cluster: list[Json], rule: OnDemandFallback
 ) -> None:
     types = (each["spec"].get("instanceType"), *(other["spec"].get("instanceType") for other in cluster))
-    healthy: list[Json | Pool] = [
+    healthy: list[Json] = [
         pool_manifest(f"healthy-{number}", kind) for number, kind in enumerate({*types, H100} - {None})
     ]
     if None in types:
@@ -224,7 +169,7 @@ def test_a_healthy_pool_of_the_same_type_lets_every_request_pass(
 
 @given(pools, clusters, rules, st.randoms(use_true_random=False))
 def test_the_order_of_the_pools_makes_no_difference(
-    each: Json, cluster: list[Json | Pool], rule: OnDemandFallback, random: Any
+    each: Json, cluster: list[Json], rule: OnDemandFallback, random: Any
 ) -> None:
     shuffled = random.sample(cluster, len(cluster))
     assert losses(None, each, cluster, rule) == losses(None, each, shuffled, rule)
