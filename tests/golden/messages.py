@@ -44,10 +44,15 @@ def message(finding_id: str, findings: Iterable[Finding]) -> str:
     return "\n".join(f"{each.outcome} {each.message()}" for each in findings if each.id == finding_id)
 
 
-def stored() -> Mapping[str, str]:
+def stored(file: Path = FILE) -> Mapping[str, str]:
     """Return the golden messages, by id."""
-    parts = f"\n{FILE.read_text()}".split(f"\n{_HEAD}")[1:]
+    parts = f"\n{file.read_text()}".split(f"\n{_HEAD}")[1:]
     return {head: said.strip() for head, _, said in (part.partition("\n") for part in parts)}
+
+
+def write(file: Path, said: Mapping[str, str]) -> None:
+    """Write golden messages, by id."""
+    file.write_text("\n".join(f"{_HEAD}{head}\n\n{text}\n" for head, text in said.items()))
 
 
 def regenerate() -> None:
@@ -57,7 +62,7 @@ def regenerate() -> None:
         for each, text in finding_texts().items()
         if text.failing
     }
-    FILE.write_text("\n".join(f"{_HEAD}{each}\n\n{text}\n" for each, text in said.items()))
+    write(FILE, said)
 
 
 def _finding(result: Mapping[str, Any]) -> Finding:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from tests.builders import answered
-from tests.golden import formats, messages
+from tests.golden import formats, messages, variants
 from tests.golden.cases import HERE, load_cases, readable, view_of
 from tests.kube import test_defaults
 from webhook.formats import FORMATS
@@ -28,6 +28,7 @@ def regenerate() -> None:
             answer = readable(answered(case.review(phase), phase, view))
             case.expected_file(phase).write_text(json.dumps(answer, indent=1, ensure_ascii=False) + "\n")
     messages.regenerate()
+    variants.regenerate()
     test_defaults.regenerate()
     for name in FORMATS:
         formats.expected_file(name).write_text(formats.written(name))

@@ -85,6 +85,16 @@ class Example(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     trace: list[str] = []
     expect: list[JSON] = []
 
+    @property
+    def name(self) -> str:
+        """Return the kind and the behavior."""
+        return f"{self.kind}: {self.behavior}"
+
+    @property
+    def is_judged(self) -> bool:
+        """Return whether an object is judged, and not only the policy loaded."""
+        return self.object is not None or self.old is not None
+
 
 def merged(base: Any, patch: Any) -> Any:
     """Return a value with a merge patch (RFC 7386) applied."""
@@ -139,6 +149,11 @@ class CaseFile:
                         },
                         Example,
                     )
+
+
+def load_examples() -> list[Example]:
+    """Return the examples of all policy kinds."""
+    return [example for path in sorted(RULES.glob("*/cases.yaml")) for example in CaseFile(path).examples()]
 
 
 @cache

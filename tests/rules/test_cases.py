@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.rules.cases import RULES, CaseFile, Example, bundle_for, judged, shown
+from tests.golden import messages, variants
+from tests.rules.cases import Example, bundle_for, judged, load_examples, shown
 from webhook.policy.errors import PolicyErrors
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-EXAMPLES = [example for path in sorted(RULES.glob("*/cases.yaml")) for example in CaseFile(path).examples()]
+EXAMPLES = load_examples()
+WORDING = messages.stored(variants.FILE)
 
 
 @pytest.fixture(scope="session")
@@ -21,13 +23,13 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("policies")
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: f"{example.kind}: {example.behavior}")
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_example(example: Example, policies: Path) -> None:
     if example.refused:
         with pytest.raises(PolicyErrors, match=re.escape(example.refused)):
             bundle_for(example, policies)
         return
-    if example.object is None and example.old is None:
+    if not example.is_judged:
         bundle_for(example, policies)
         return
     changed, decision = judged(example, policies)
@@ -35,3 +37,10 @@ def test_example(example: Example, policies: Path) -> None:
     assert [shown(*pair) for pair in zip(decision.findings, expected, strict=False)] == example.expect
     assert changed == (example.patched or {})
     assert [text for _, _, text in decision.steps if text in example.trace] == example.trace
+
+
+@pytest.mark.parametrize("behavior", WORDING)
+def test_examples_of_a_behavior_say_what_is_stored(behavior: str, policies: Path) -> None:
+    examples = (example for example in EXAMPLES if example.name == behavior)
+    said = {variants.said(judged(example, policies)[1]) for example in examples}
+    assert said >= set(WORDING[behavior].split("\n\n")), "run `make golden`"
