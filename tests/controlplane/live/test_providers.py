@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.view import ClusterView
 
-STATES = CRDS.parents[1] / "golden" / "state"
+STATES = CRDS.parents[2] / "golden" / "state"
 PROVIDERS = load_bundle().providers
 
 
