@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.documents import Document, DocumentError, FieldPath, field_path, parse_pointer, read_documents
+from webhook.documents.edit import EditError, edited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,12 +133,10 @@ def test_json_has_positions() -> None:
         pytest.param('"a": "\x9f\ufffe"', id="characters that YAML does not take"),
         pytest.param('"a": "\\ud83d\\ude00", "\\ud83d\\ude00": "\\ud83d\\ude00"', id="escaped surrogates"),
         pytest.param('"a": "C:\\\\uda", "b": "D"', id="what looks like an escaped surrogate"),
-        pytest.param('"a"\n: 1, "b":{}', id="a colon on a line of its own"),
     ],
 )
-@pytest.mark.parametrize("size", [0, 40_000], ids=["small", "large"])
-def test_json_that_is_no_yaml_has_positions(odd: str, size: int) -> None:
-    text = f'{{{odd}, "pad": "{"x" * size}",\n"items": [1,\n [],\n  {{"c": {{"d": null}}}}]}}'
+def test_json_that_is_no_yaml_has_positions(odd: str) -> None:
+    text = f'{{{odd},\n"items": [1,\n [],\n  {{"c": {{"d": null}}}}]}}'
     (document,) = read_documents(text.encode(), "f.json")
     line = text.count("\n") - 1
     assert document.position(()) == (1, 1)
@@ -146,6 +145,14 @@ def test_json_that_is_no_yaml_has_positions(odd: str, size: int) -> None:
     assert document.position(("items", 2, "c", "d")) == (line + 2, 10)
     assert document.position(("items", 3, "c")) == (line, 1)
     assert document.position(("items", "c")) == (line, 1)
+
+
+@pytest.mark.parametrize("key", ['"a"\n: 1', f'"{"a" * 1025}": 1'], ids=["before a line break", "long"])
+def test_json_with_a_key_that_yaml_does_not_take_has_the_position_of_its_beginning(key: str) -> None:
+    (_, document) = read_documents(f'{{}}\n {{\n{key},\n"b": 2}}'.encode(), "f.json")
+    assert document.position(("b",)) == (2, 2)
+    with pytest.raises(EditError, match="1,024 characters"):
+        edited(document.source, document.value, {"a": 1, "b": 3})
 
 
 @pytest.mark.parametrize("size", [0, 40_000], ids=["small", "large"])
@@ -191,7 +198,7 @@ def test_lines_end_where_they_do_for_git_and_editors(end: str) -> None:
     texts = (
         f"# a{end}# b\n--- # c{end}\na:\n  x: 'x{end}  y'\n  b: 2\n",
         f'---\n# a{end}\n{{"a": {{"x": "a{end}{end}",\n"y": 1,\n    "b": 2}}}}\n',
-        f'{{"a": {{"x": "a{end}{end}",\n"y{end}": 1,\n\n\n    "b": 2}}}}\n',
+        f'{{"a": {{"x": "a{end}{end}",\n"y": 1,\n\n\n    "b": 2}}}}\n',
     )
     for text in texts:
         *_, document = read_documents(text.encode(), "f.yaml")

@@ -156,7 +156,7 @@ def test_what_another_process_adds_meanwhile_is_not_lost(
 
 
 def test_json_that_is_no_yaml_is_changed_too(run: Run, write: Write) -> None:
-    annotations = {"C:\\uda": "b", "\x7f\ufffe\x9f": "\U0001f680", "k" * 2000: "x"}
+    annotations = {"C:\\uda": "b", "\x7f\ufffe\x9f": "\U0001f680"}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "annotations": annotations}, "spec": {}}
     pod["spec"] = {
         "nodeSelector": {"compute.coreweave.com/node-pool": "gpu-spot"},
