@@ -2,7 +2,8 @@
 
 The checker shares no code with the program: it follows Pods and Nodes through the API server's own watch, and works out
 itself how many Pods of a ReplicaSet are on demand. A violation is a Pod that is assigned to spot although a shortfall had
-been visible for two seconds.
+been visible for two seconds. On a busy machine the watch of Pods is seconds behind that of Nodes, so changes of Nodes
+wait until Pods have reached their revision.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import re
 import ssl
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -143,6 +144,7 @@ class Checker:
     longest_gate: float = 0.0
     _pods: dict[str, _Seen] = field(default_factory=dict)
     _pools: dict[str, str] = field(default_factory=dict)
+    _nodes: deque[tuple[str, JSON]] = field(default_factory=deque)
     _first_seen: dict[str, float] = field(default_factory=dict)
     _short_since: dict[str, float] = field(default_factory=dict)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -183,24 +185,33 @@ class Checker:
 
     def _replace(self, resource: str, items: list[JSON]) -> None:
         """Start from a list. It doesn't tell in which order Pods were assigned since the last event: none is judged."""
+        self._take_nodes(math.inf)
         if resource == "nodes":
             self._pools.clear()
         else:
             self._pods.clear()
-            self._short_since.clear()
         for item in items:
             self._take(resource, "ADDED", item)
+        self._take_nodes(math.inf)
+        self._short_since.clear()
 
-    def _take(self, resource: str, kind: str, thing: JSON) -> None:
-        metadata, now = thing["metadata"], time.monotonic()
-        if resource == "nodes":
+    def _take_nodes(self, version: float) -> None:
+        """Take the changes of Nodes up to a revision."""
+        while self._nodes and int(self._nodes[0][1]["resourceVersion"]) <= version:
+            kind, metadata = self._nodes.popleft()
             if kind == "DELETED":
                 self._pools.pop(metadata["name"], None)
             else:
                 self._pools[metadata["name"]] = metadata.get("labels", {}).get(POOL, "")
             for uid in {pod.owner for pod in self._pods.values() if pod.node == metadata["name"]}:
-                self._note_shortfall(uid, now)
+                self._note_shortfall(uid, time.monotonic())
+
+    def _take(self, resource: str, kind: str, thing: JSON) -> None:
+        metadata, now = thing["metadata"], time.monotonic()
+        if resource == "nodes":
+            self._nodes.append((kind, metadata))
             return
+        self._take_nodes(int(metadata["resourceVersion"]))
         floor = metadata.get("annotations", {}).get(ANNOTATION)
         owner = next((each for each in metadata.get("ownerReferences", []) if each.get("controller")), None)
         if floor is None or owner is None or owner["kind"] != "ReplicaSet":
