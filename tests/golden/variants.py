@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from webhook.model.decision import Decision
 
 FILE: Final = Path(__file__).parent / "variants.txt"
+_ANY: Final = RULES.name
 
 
 def said(decision: Decision) -> str:
@@ -24,24 +25,31 @@ def said(decision: Decision) -> str:
     return "\n".join(f"{finding.outcome} {finding.message()}" for finding in decision.findings)
 
 
-def _texts() -> Iterator[str]:
-    """Yield the texts in the modules of rules, of which they compose messages. Words alone are names or values."""
+def _texts() -> Iterator[tuple[str, str]]:
+    """Yield each text of which a rule composes messages, with the policy kind; `_ANY` if several kinds use it.
+
+    Words alone are names or values.
+    """
     for file in RULES.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-                yield node.value
+                yield file.parent.name.replace("_", "-"), node.value
 
 
 def regenerate() -> None:
-    """Write by behavior the messages of each example that has a text which none before it has."""
-    golden = messages.FILE.read_text()
-    left = {text for text in _texts() if text not in golden}
+    """Write by behavior the messages of each example that has a text which no message of its kind before it has."""
+    golden: dict[str, str] = defaultdict(str)
+    for finding_id, message in messages.stored().items():
+        golden[_ANY] += message
+        golden[finding_id.partition("/")[0]] += message
+    left = {(kind, text) for kind, text in _texts() if text not in golden[kind]}
     variants: dict[str, list[str]] = defaultdict(list)
     with TemporaryDirectory() as folder:
         for example in load_examples():
             if example.is_judged:
-                text = said(judged(example, Path(folder))[1])
-                if new := {part for part in left if part in text}:
+                texts = said(judged(example, Path(folder))[1])
+                of_kinds = ((kind, text) for kind, text in left if kind == _ANY or f"[{kind}] " in texts)
+                if new := {(kind, text) for kind, text in of_kinds if text in texts}:
                     left -= new
-                    variants[example.name].append(text)
-    messages.write(FILE, {name: "\n\n".join(texts) for name, texts in variants.items()})
+                    variants[example.name].append(texts)
+    messages.write(FILE, {name: "\n\n".join(parts) for name, parts in variants.items()})
