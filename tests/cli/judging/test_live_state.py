@@ -154,6 +154,9 @@ def test_an_api_server_that_is_not_there_is_named(run: Run, write: Write, closed
     said = judged(run, write, kubeconfig(url))
     assert said.startswith(f"spotgate check: the cluster at {url} can't be read: Cannot connect to host")
     assert said.endswith("; check --kubeconfig and --context, and whether this machine can reach it\n")
+    done = run("certs", "show", "--kubeconfig=kubeconfig")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"spotgate certs: the cluster at {url} can't be read: Cannot connect to host")
 
 
 def test_an_api_server_that_never_answers_is_not_waited_for(
