@@ -59,12 +59,7 @@ LABELLED: Final = {**POD, "metadata": {"labels": {"example.com/a": "x", "example
 
 @pytest.mark.parametrize(
     ("policies", "left"),
-    [
-        ("[labels]", ["other-labels"]),
-        ("['*']", []),
-        ("['other-*']", ["labels"]),
-        ("[labels, other-labels]", []),
-    ],
+    [("[labels]", ["other-labels"]), ("['*']", []), ("['other-*']", ["labels"]), ("[labels, other-labels]", [])],
 )
 def test_an_exemption_document_exempts_from_the_policies_it_names(
     tmp_path: Path, policies: str, left: list[str]

@@ -90,11 +90,7 @@ def test_no_policy_goes_further_than_the_mode(
         ),
         (
             [mode("enforcement: warn, workloadFailurePolicy: Fail")],
-            (
-                10,
-                "spec",
-                "workloadFailurePolicy: Fail needs enforcement: deny, or only outages reject workloads",
-            ),
+            (10, "spec", "workloadFailurePolicy: Fail needs enforcement: deny, or only outages reject workloads"),
         ),
     ],
 )

@@ -254,11 +254,7 @@ def meets(machine: dict[str, str], item: JSON) -> bool:
 def test_no_pool_is_said_to_be_narrower_than_it_is(items: list[JSON]) -> None:
     left = [machine for machine in MACHINES if all(meets(machine, item) for item in items)]
     found = diversity_of(read_requirements(items, "spec", {}), AWS)
-    for count, key in (
-        (found.types, TYPE),
-        (found.generations, f"{AWS}/instance-generation"),
-        (found.zones, ZONE),
-    ):
+    for count, key in ((found.types, TYPE), (found.generations, f"{AWS}/instance-generation"), (found.zones, ZONE)):
         assert count is None or count >= len({machine[key] for machine in left})
 
 

@@ -150,12 +150,7 @@ def test_only_what_is_named_is_looked_up(spec: JSON, asked: Needs) -> None:
 
 def test_a_template_is_shown_with_what_other_policies_inject(tmp_path: Path) -> None:
     policies = [
-        {
-            "apiVersion": "spotgate.dev/v1",
-            "kind": "GracefulTermination",
-            "metadata": {"name": "graceful"},
-            "spec": {},
-        },
+        {"apiVersion": "spotgate.dev/v1", "kind": "GracefulTermination", "metadata": {"name": "graceful"}, "spec": {}},
         {
             "apiVersion": "spotgate.dev/v1",
             "kind": "Validation",
