@@ -53,23 +53,6 @@ def said(
     return judged(value, "Validation", match=match, validations=validations, view=view, **how)
 
 
-# What is said
-
-
-def test_the_trace_says_which_validation_is_false() -> None:
-    raw = msgspec.Raw(json.dumps(web_pod()).encode())
-    pods = GroupVersionResource("", "v1", "pods")
-    request = Request(uid="u", operation="CREATE", kind=GroupVersionKind(), resource=pods, object=raw)
-    index = index_of(
-        "Validation", json.dumps({"match": PODS, "validations": [{"expression": "true"}, {"expression": "false"}]})
-    )
-    steps = decide(request, index, Context(phase=Phase.VALIDATE, now=NOW, view=CLUSTER, trace=True)).steps
-    assert [step[2] for step in steps if "validations" in step[2]] == [
-        "validations[0] is true",
-        "validations[1] is false",
-    ]
-
-
 # params
 
 
