@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tests.builders import pool_of
 from tests.rules.conftest import PROVIDERS, shipped_provider, with_fields
-from webhook.capacity.providers.joins import join, merge_pools, sizes_in, with_size
+from webhook.capacity.providers.joins import join, merge_pools, sizes_in, with_size, with_template
 from webhook.capacity.providers.pool import Pool, Size
 from webhook.capacity.providers.provider import Provider, readers_by_resource, sizers_by_resource
 from webhook.capacity.providers.query import Query
@@ -91,6 +91,12 @@ def test_a_pool_goes_with_the_machine_pool_that_is_being_deleted() -> None:
     (own,) = join([fleet_pool(deleting=True), sizes_in(machine_pool(replicas=3), SIZERS)]).pools
     assert own.deleting
     assert with_size(own, None).deleting
+
+
+def test_a_pool_has_the_machines_of_its_template() -> None:
+    machines: dict[str, Any] = {"gpu_type": "b200", "gpu_count": 4, "superchip": True, "marked": False}
+    whole = with_template(fleet_pool(), pool_of("template", **machines))
+    assert {field: getattr(whole, field) for field in machines} == machines
 
 
 def cluster_and_pool(cluster: dict[str, Any], reference: dict[str, str]) -> tuple[Pool, Pool]:
