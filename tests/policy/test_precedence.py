@@ -261,11 +261,14 @@ def test_the_same_finding_of_several_policies_is_reported_once_with_the_stronges
             ],
         ),
         ([document("a", overrides=["graceful-termination"])], [("0.yaml", 7, "spec.overrides[0]", f"there is no {KIND} graceful-termination; to load the shipped ones: `--policies shipped`")]),
-        ([document("a", overrides=["a"])], [("0.yaml", 7, "spec.overrides[0]", "a policy can't override itself")]),
         (
-            [document("a", overrides=["b"]), document("b", overrides=["a"])],
+            [document(name, kind, overrides=[name]) for name, kind in (("a", KIND), ("b", "SpotPlacement"))],
+            [(file, 7, "spec.overrides[0]", "a policy can't override itself") for file in ("0.yaml", "1.yaml")],
+        ),
+        (
+            [document("a", overrides=["b", "c"]), document("b", overrides=["a"]), document("c")],
             [
-                ("0.yaml", 6, "spec.overrides", "it overrides itself, by way of b; remove one `overrides`"),
+                ("0.yaml", 6, "spec.overrides", "it overrides itself, by way of b, c; remove one `overrides`"),
                 ("1.yaml", 6, "spec.overrides", "it overrides itself, by way of a; remove one `overrides`"),
             ],
         ),
