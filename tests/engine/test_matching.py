@@ -186,9 +186,10 @@ def test_the_finding_that_is_not_decided_says_what_is_missing_and_what_it_would_
         field="spec.x",
         fix="give the manifest of Namespace team-a, among the files or with --state",
     )
-    unknown = index(policy(Says((replace(WRONG, unknown=True),)), matcher=matcher))
-    (finding,) = validate(unknown, request(POD), offline=True).findings
-    assert finding.detail == "If it selects the namespace, this is `indeterminate`: it is wrong."
+    unknown = replace(WRONG, reason="it is wrong.", unknown=True)
+    both = Says((replace(unknown, yaml={"a": 1}), replace(unknown, other={"a": 1})))
+    (other,) = validate(index(policy(both, matcher=matcher)), request(POD), offline=True).findings
+    assert other == replace(finding, detail="If it selects the namespace, this is `indeterminate`: it is wrong.")
     assert not validate(index(policy(Says(()), matcher=matcher)), request(POD), offline=True).findings
     assert not validate(judging, request(POD)).findings  # a server takes it for a namespace without labels
 
