@@ -95,10 +95,12 @@ def test_a_pool_goes_with_the_machine_pool_that_is_being_deleted() -> None:
 
 def test_a_pool_has_the_machines_of_its_template() -> None:
     machines: dict[str, Any] = {"instance_type": "gb200", "gpu_type": "b200", "gpu_count": 4, "superchip": True}
-    whole = with_template(fleet_pool(deleting=True), pool_of("template", **machines))
+    template = pool_of("template", zones=frozenset("a"), problems=("it is odd",), **machines)
+    whole = with_template(fleet_pool(), template)
     assert {field: getattr(whole, field) for field in machines} == machines
-    assert whole.deleting
-    assert with_template(whole, None) == with_template(fleet_pool(deleting=True), None)
+    assert (whole.zones, whole.problems) == (template.zones, (f"{template}: it is odd",))
+    assert with_template(replace(whole, deleting=True), template).deleting
+    assert with_template(whole, None) == with_template(fleet_pool(), None)
 
 
 def cluster_and_pool(cluster: dict[str, Any], reference: dict[str, str]) -> tuple[Pool, Pool]:
