@@ -221,11 +221,14 @@ def test_the_trace_says_who_looked_and_why_not() -> None:
 
 
 @pytest.mark.parametrize("trace", [False, True])
-def test_an_object_over_a_bound_is_denied_only_by_policies_for_its_namespace(*, trace: bool) -> None:
+def test_an_object_over_a_bound_is_denied_only_by_policies_for_its_namespace_and_user(*, trace: bool) -> None:
     large = {"spec": {"containers": [{}], "nodeSelector": dict.fromkeys(map(str, range(1000)), "")}}
     elsewhere = policy(Tolerates(), name="elsewhere", matcher=match(namespaces={"exclude": ["team-a"]}))
-    judging = index(policy(Tolerates(), enforcement=Outcome.WARN), elsewhere)
-    assert outcomes(validate(judging, request(large), trace=trace)) == ["warn"]
+    exempting = policy(Tolerates(), name="exempting", exemptions=(exempt(users=["jane"]),))
+    judging = index(policy(Tolerates(), enforcement=Outcome.WARN), elsewhere, exempting)
+    decision = validate(judging, request(large), trace=trace)
+    assert outcomes(decision) == ["warn"]
+    assert any(text.startswith("not judged: spec.nodeSelector") for _, _, text in decision.steps) is trace
     assert outcomes(validate(judging, request(large, namespace="team-b"), trace=trace)) == ["deny"]
 
 
