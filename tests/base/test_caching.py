@@ -1,4 +1,4 @@
-"""What is remembered for objects is remembered for these very objects, for as long as few others come, and no longer."""
+"""The identity cache compares objects by identity, and keeps only the most recent ones alive."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from webhook.base.caching import identity_cache
 
 
 class Pools(list[str]):
-    """A list that can be seen to go."""
+    """A list that supports weak references."""
 
 
-def test_an_equal_object_is_another_one() -> None:
+def test_an_equal_object_misses_the_cache() -> None:
     seen: list[Pools] = []
 
     @identity_cache(maxsize=2)
@@ -21,11 +21,11 @@ def test_an_equal_object_is_another_one() -> None:
         return ", ".join(pools)
 
     one, other = Pools(["a"]), Pools(["a"])
-    assert [made(each) for each in (one, one, other, one, other)] == ["a"] * 5
-    assert [id(each) for each in seen] == [id(one), id(other)]
+    assert [made(pools) for pools in (one, one, other, one, other)] == ["a"] * 5
+    assert [id(pools) for pools in seen] == [id(one), id(other)]
 
 
-def test_all_arguments_count() -> None:
+def test_all_arguments_are_part_of_the_key() -> None:
     @identity_cache(maxsize=4)
     def joined(one: Pools, other: Pools) -> Pools:
         return Pools([*one, *other])
@@ -35,7 +35,7 @@ def test_all_arguments_count() -> None:
     assert joined(a, b) is joined(a, b)
 
 
-def test_no_more_is_kept_alive_than_was_asked_for() -> None:
+def test_the_cache_keeps_at_most_maxsize_objects_alive() -> None:
     made = identity_cache(maxsize=2)(len)
     alive = []
     for number in range(5):
@@ -44,4 +44,4 @@ def test_no_more_is_kept_alive_than_was_asked_for() -> None:
         assert made(pools) == number
     del pools
     gc.collect()
-    assert [each() is not None for each in alive] == [False, False, False, True, True]
+    assert [reference() is not None for reference in alive] == [False, False, False, True, True]

@@ -1,4 +1,4 @@
-"""The election: who may write the Lease, and who acts as the leader."""
+"""Leader election: which replica may write the Lease, and which one acts as the leader."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _log() -> None:
-    """Log to a file that stays open: commands that ran before have logged to one that is closed."""
+    """Log to an open file: earlier commands configured one that is closed."""
     configure_logging(io.BytesIO())
 
 
@@ -57,7 +57,7 @@ class Leases:
 
 
 class Candidate:
-    """A candidate, whose clock and whose wish to lead tests set."""
+    """A candidate whose clock and readiness to renew the tests set."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -87,14 +87,14 @@ def candidate(monkeypatch: pytest.MonkeyPatch) -> Candidate:
 
 
 @pytest.mark.parametrize("seconds", [2, 8, 9, 60])
-def test_a_leader_with_a_pod_that_waits_never_renews(candidate: Candidate, seconds: float) -> None:
+def test_a_leader_with_a_waiting_pod_never_renews(candidate: Candidate, seconds: float) -> None:
     assert candidate.renew()
     candidate.may_renew = False
     candidate.now += seconds
     assert not candidate.renew()
 
 
-def test_a_leader_that_sees_another_one_acts_no_more(candidate: Candidate) -> None:
+def test_a_leader_stops_when_it_sees_another_leader(candidate: Candidate) -> None:
     candidate.renew()
     candidate.look()
     assert candidate.lock.leads
@@ -103,7 +103,7 @@ def test_a_leader_that_sees_another_one_acts_no_more(candidate: Candidate) -> No
     assert not candidate.lock.leads
 
 
-def test_a_leader_that_stops_gives_the_lease_back_once_its_work_has_ended(candidate: Candidate) -> None:
+def test_a_stopping_leader_releases_the_lease_after_its_work_has_ended(candidate: Candidate) -> None:
     held: list[Any] = []
 
     async def lead() -> None:
@@ -124,7 +124,7 @@ def test_a_leader_that_stops_gives_the_lease_back_once_its_work_has_ended(candid
     assert not candidate.lock.leads
 
 
-def test_the_lease_of_another_leader_is_left_alone(candidate: Candidate) -> None:
+def test_a_candidate_does_not_release_another_leaders_lease(candidate: Candidate) -> None:
     candidate.renew()
     candidate.leases.lease.spec.holder_identity = "another"
     asyncio.run(candidate.lock.release())
@@ -144,7 +144,7 @@ BY_ADMISSION = 'admission webhook "no.example.com" denied the request: no'
 
 def gated(namespace: str = "shop") -> FloorPod:
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
-    thing = {
+    manifest = {
         "metadata": {
             "name": "web",
             "namespace": namespace,
@@ -156,17 +156,17 @@ def gated(namespace: str = "shop") -> FloorPod:
         },
         "spec": {"schedulingGates": [{"name": FLOOR_GATE}], "containers": [{"name": "web", "image": "web"}]},
     }
-    pod = read_pod(cast("ListedMetadata", None), msgspec.Raw(msgspec.json.encode(thing)))
+    pod = read_pod(cast("ListedMetadata", None), msgspec.Raw(msgspec.json.encode(manifest)))
     assert pod is not None
     return pod
 
 
 class Server:
-    """An API server that answers PATCHes with these errors, and then takes the next one."""
+    """An API server that answers PATCH requests with these errors, and then accepts one."""
 
     def __init__(self, *errors: ApiError) -> None:
         self.errors = list(errors)
-        self.taken = asyncio.Event()
+        self.accepted = asyncio.Event()
         self.patches: list[list[JSON]] = []
 
     @asynccontextmanager
@@ -174,7 +174,7 @@ class Server:
         self.patches.append(body)
         if self.errors:
             raise self.errors.pop(0)
-        self.taken.set()
+        self.accepted.set()
         yield self
 
     async def read(self) -> bytes:
@@ -182,7 +182,7 @@ class Server:
 
 
 def assign(server: Server, index: Index) -> list[list[str]]:
-    """Return the paths of each PATCH until one is taken."""
+    """Return the paths of each PATCH, up to the first accepted one."""
 
     async def lead() -> None:
         ledger = ledger_of(gated())
@@ -190,11 +190,11 @@ def assign(server: Server, index: Index) -> list[list[str]]:
         leader = Leader(cast("Api", server), index, lambda: VIEW, ledger, metrics)
         leading = asyncio.create_task(leader.lead(lambda: True))
         async with asyncio.timeout(10):
-            await server.taken.wait()
+            await server.accepted.wait()
         leading.cancel()
 
     asyncio.run(lead())
-    return [[each["path"] for each in patch] for patch in server.patches]
+    return [[operation["path"] for operation in patch] for patch in server.patches]
 
 
 @pytest.mark.parametrize(
@@ -208,19 +208,19 @@ def assign(server: Server, index: Index) -> list[list[str]]:
         (ApiError.refused(422, "invalid"), False),
     ],
 )
-def test_only_what_admission_refuses_is_released_without_a_placement(error: ApiError, placed: bool) -> None:  # noqa: FBT001
+def test_only_a_pod_that_admission_rejects_is_released_without_placement(error: ApiError, placed: bool) -> None:  # noqa: FBT001
     first, second = assign(Server(error), load_bundle().index)
     assert "/spec/affinity" in first
     assert ("/spec/affinity" in second) is placed
     assert "/spec/schedulingGates/0" in second
 
 
-def test_a_pod_that_the_policies_place_nowhere_is_released_and_not_marked_as_assigned(tmp_path: Path) -> None:
+def test_a_pod_that_no_policy_places_is_released_without_an_assignment(tmp_path: Path) -> None:
     mode = tmp_path / "mode.yaml"
     mode.write_text("{apiVersion: spotgate.dev/v1, kind: Mode, metadata: {name: mode}, spec: {enforcement: audit}}")
     (patch,) = assign(Server(), load_bundle([SHIPPED, mode]).index)
     assert patch == ["/metadata/resourceVersion", "/spec/schedulingGates/0"]
 
 
-def test_an_owner_in_another_namespace_is_another_owner() -> None:
+def test_owners_in_different_namespaces_differ() -> None:
     assert gated("shop").owner != gated("team").owner

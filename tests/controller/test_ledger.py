@@ -1,4 +1,4 @@
-"""Counting: a Pod is assigned to spot only if enough others are on demand, whatever the API server answers, and when."""
+"""The ledger assigns a Pod to spot only if enough others are on demand, whatever the API server answers, and when."""
 
 from __future__ import annotations
 
@@ -56,22 +56,22 @@ def ledger_of(*pods: FloorPod) -> Ledger:
 
 
 def due(ledger: Ledger) -> list[tuple[str, str]]:
-    return [(each.pod.name, each.capacity) for each in ledger.due(OWNER)]
+    return [(assignment.pod.name, assignment.capacity) for assignment in ledger.due(OWNER)]
 
 
 def answer(ledger: Ledger, assignments: Iterable[Assignment]) -> None:
-    """Send assignments, and have the API server take them."""
-    for each in assignments:
-        assert ledger.send(each)
-        ledger.confirm(each.pod)
+    """Send assignments that the API server accepts."""
+    for assignment in assignments:
+        assert ledger.send(assignment)
+        ledger.confirm(assignment.pod)
 
 
-def test_on_demand_comes_first_and_spot_when_that_is_answered() -> None:
+def test_spot_assignments_wait_until_on_demand_assignments_are_confirmed() -> None:
     ledger = ledger_of(*(gated(name, "2") for name in "abcd"))
     assert due(ledger) == [("a", ON_DEMAND), ("b", ON_DEMAND)]
     first, second = ledger.due(OWNER)
-    for each in (first, second):
-        ledger.send(each)
+    for assignment in (first, second):
+        ledger.send(assignment)
     assert due(ledger) == []
     ledger.confirm(first.pod)
     assert due(ledger) == []
@@ -95,8 +95,8 @@ def test_on_demand_comes_first_and_spot_when_that_is_answered() -> None:
     ids=[
         "assigned to on-demand",
         "assigned to spot",
-        "bound on spot, whatever its label says",
-        "bound on demand, whatever its label says",
+        "bound to a spot node, despite its label",
+        "bound to an on-demand node, despite its label",
         "bound without a label",
         "on a lost node",
         "terminating",
@@ -104,15 +104,15 @@ def test_on_demand_comes_first_and_spot_when_that_is_answered() -> None:
         "of another ReplicaSet",
     ],
 )
-def test_a_pod_counts_as_on_demand_by_its_node_or_else_by_its_label(there: FloorPod, expected: str) -> None:
+def test_a_pod_counts_as_on_demand_by_its_node_before_its_label(there: FloorPod, expected: str) -> None:
     assert due(ledger_of(there, gated("b", "1"))) == [("b", expected)]
 
 
-def test_a_pod_of_nothing_that_is_counted_is_released() -> None:
+def test_a_pod_without_a_floor_is_released() -> None:
     assert due(ledger_of(replace(gated("a"), floor=None))) == [("a", RELEASE)]
 
 
-def test_what_the_api_server_refuses_is_released_and_does_not_count() -> None:
+def test_a_rejected_pod_is_released_and_does_not_count() -> None:
     ledger = ledger_of(gated("a"), gated("b"))
     (first,) = ledger.due(OWNER)
     ledger.send(first)
@@ -120,14 +120,14 @@ def test_what_the_api_server_refuses_is_released_and_does_not_count() -> None:
     assert due(ledger) == [("a", RELEASE), ("b", ON_DEMAND)]
 
 
-def test_what_was_not_answered_is_sent_again_and_counts_until_then() -> None:
+def test_an_unanswered_assignment_counts_until_it_is_sent_again() -> None:
     ledger = ledger_of(gated("a", "50%"), gated("b", "50%"))
     answer(ledger, ledger.due(OWNER))
     (spot,) = ledger.due(OWNER)
     ledger.send(spot)
     ledger.reopen(spot.pod)
     ledger.replace(None, gated("c", "50%"))
-    assert due(ledger) == [("c", ON_DEMAND)]  # as one of two may be on spot by now
+    assert due(ledger) == [("c", ON_DEMAND)]  # because one of two may already be on spot
     answer(ledger, ledger.due(OWNER))
     assert due(ledger) == [("b", SPOT)]
 
@@ -139,7 +139,7 @@ def test_a_new_leader_counts_only_what_the_watch_shows() -> None:
     assert due(ledger) == [("a", ON_DEMAND)]
 
 
-def test_a_pod_that_has_gone_meanwhile_is_not_sent() -> None:
+def test_a_pod_deleted_in_the_meantime_is_not_sent() -> None:
     pod = gated("a")
     ledger = ledger_of(pod)
     (first,) = ledger.due(OWNER)
@@ -148,7 +148,7 @@ def test_a_pod_that_has_gone_meanwhile_is_not_sent() -> None:
     assert (due(ledger), list(ledger.owners), ledger.oldest()) == ([], [], 0.0)
 
 
-def test_the_tally_has_every_living_pod_once() -> None:
+def test_the_tally_counts_every_living_pod_once() -> None:
     ledger = ledger_of(
         gated("a"), assigned("b", ON_DEMAND), assigned("c", SPOT, node=SPOT_NODE), assigned("d", SPOT, alive=False)
     )
@@ -162,7 +162,7 @@ events = st.lists(
 
 
 class World:
-    """A ReplicaSet as it is, and the ledger that is shown each change at once."""
+    """A ReplicaSet, and a ledger that observes each change immediately."""
 
     def __init__(self, floor: str) -> None:
         self.floor = floor
@@ -174,31 +174,31 @@ class World:
         if after is not None:
             self.pods[name] = after
 
-    def one(self, number: int) -> FloorPod | None:
+    def pick(self, number: int) -> FloorPod | None:
         names = sorted(self.pods)
         return self.pods[names[number % len(names)]] if names else None
 
-    def assign(self, *, answered: bool, taken: bool) -> None:
-        """Send what is due. Whether the API server takes it and whether its answer arrives are two things."""
-        for each in self.ledger.due(OWNER):
+    def assign(self, *, answered: bool, accepted: bool) -> None:
+        """Send due assignments. The API server may accept one, and its answer may still get lost."""
+        for assignment in self.ledger.due(OWNER):
             settled = [pod for pod in self.pods.values() if pod.assigned]
             kept = sum(pod.assigned == ON_DEMAND and pod.node != "lost" for pod in settled)
             floor = parse_floor(self.floor)
             assert floor is not None
-            assert each.capacity != SPOT or kept >= floor.need(len(settled) + 1)
-            self.ledger.send(each)
-            (self.ledger.confirm if answered else self.ledger.reopen)(each.pod)
-            if taken:
-                self.show(each.pod.name, replace(each.pod, gates=(), assigned=each.capacity))
+            assert assignment.capacity != SPOT or kept >= floor.need(len(settled) + 1)
+            self.ledger.send(assignment)
+            (self.ledger.confirm if answered else self.ledger.reopen)(assignment.pod)
+            if accepted:
+                self.show(assignment.pod.name, replace(assignment.pod, gates=(), assigned=assignment.capacity))
 
 
 @given(floors, events)
 def test_no_sequence_of_events_assigns_a_pod_to_spot_below_the_floor(
-    floor: str, happening: list[tuple[str, int]]
+    floor: str, history: list[tuple[str, int]]
 ) -> None:
     world = World(floor)
-    for number, (event, chosen) in enumerate(happening):
-        pod = world.one(chosen)
+    for number, (event, chosen) in enumerate(history):
+        pod = world.pick(chosen)
         match event:
             case "create":
                 world.show(f"p{number}", gated(f"p{number}", floor))
@@ -207,12 +207,12 @@ def test_no_sequence_of_events_assigns_a_pod_to_spot_below_the_floor(
             case "lose" if pod is not None and pod.assigned:
                 world.show(pod.name, replace(pod, node="lost"))
             case "assign":
-                world.assign(answered=True, taken=True)
+                world.assign(answered=True, accepted=True)
             case "unanswered":
-                world.assign(answered=False, taken=chosen % 2 == 0)
+                world.assign(answered=False, accepted=chosen % 2 == 0)
 
 
-def test_one_to_spot_that_was_not_answered_goes_to_on_demand_if_the_floor_lost_its_pods_meanwhile() -> None:
+def test_an_unanswered_spot_assignment_becomes_on_demand_if_on_demand_pods_are_gone() -> None:
     kept, waiting = assigned("a", ON_DEMAND), gated("b")
     ledger = ledger_of(kept, waiting)
     (assignment,) = ledger.due(OWNER)
@@ -224,7 +224,7 @@ def test_one_to_spot_that_was_not_answered_goes_to_on_demand_if_the_floor_lost_i
     assert due(ledger) == [("b", ON_DEMAND)]
 
 
-def test_a_pod_that_its_owner_disowns_no_longer_counts_there() -> None:
+def test_an_orphaned_pod_no_longer_counts_for_its_owner() -> None:
     before = gated("a")
     ledger = ledger_of(before)
     ledger.send(*ledger.due(OWNER))
@@ -235,7 +235,7 @@ def test_a_pod_that_its_owner_disowns_no_longer_counts_there() -> None:
     assert sum(ledger.tally().values()) == 1
 
 
-# What is read of a cluster
+# Capacity of the cluster's nodes
 
 POOL = "compute.coreweave.com/node-pool"
 POOLS = view_of(cks_pool("cpu-spot", gpu=False), cks_pool("cpu", spot=False, gpu=False))
@@ -260,7 +260,7 @@ class _State:
         (NOTHING_KNOWN, "of-spot", False),
     ],
 )
-def test_a_node_is_on_demand_only_if_it_and_the_pools_are_known(view: ClusterView, node: str, expected: bool) -> None:  # noqa: FBT001
+def test_a_node_is_on_demand_only_if_the_node_and_pools_are_known(view: ClusterView, node: str, expected: bool) -> None:  # noqa: FBT001
     cluster = Cluster(cast("Api", None), load_bundle(), lambda: None)
     cluster.state = _State(view)  # type: ignore[assignment]
     cluster.nodes.items = {

@@ -1,4 +1,4 @@
-"""examples/policies: a folder to copy, whose parts hold together and whose mistakes are said."""
+"""examples/policies is consistent with its page, and spotgate reports mistakes in a copy of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMMANDS = commands(POLICIES / "README.md")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a copy, beside what the page shows."""
+    """Return a copy of the policies, next to the files that the page shows."""
     shutil.copytree(POLICIES, tmp_path / "policies")
     for name, text in re.findall(r"^`([\w-]+\.yaml)`:\n\n```yaml\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE):
         (tmp_path / name).write_text(text)
@@ -37,22 +37,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(("command", "expected"), COMMANDS, ids=[command for command, _ in COMMANDS])
 @pytest.mark.usefixtures("folder")
-def test_a_command_of_the_page_prints_what_it_says(run: Run, command: str, expected: str) -> None:  # noqa: F811
+def test_a_command_prints_the_output_on_the_page(run: Run, command: str, expected: str) -> None:  # noqa: F811
     done = run(*shlex.split(command)[1:])
     assert done.err == ""
     assert_shown(expected, done.out)
 
 
-def test_the_page_names_every_file_and_what_is_in_it() -> None:
+def test_the_page_lists_every_file_with_its_kinds() -> None:
     files = {str(file.relative_to(POLICIES)) for file in policy_files([POLICIES])}
     rows = dict(re.findall(r"^\| \[`(.*?)`\]\(.*?\) \| (.*?) \|", PAGE, re.MULTILINE))
     assert rows.keys() == files
     for name, kinds in rows.items():
-        found = dict.fromkeys(re.findall(r"^kind: (.*)", (POLICIES / name).read_text(), re.MULTILINE))
-        assert kinds == ", ".join(found)
+        file_kinds = dict.fromkeys(re.findall(r"^kind: (.*)", (POLICIES / name).read_text(), re.MULTILINE))
+        assert kinds == ", ".join(file_kinds)
 
 
-def test_every_file_begins_with_what_it_protects_from() -> None:
+def test_every_file_starts_with_its_purpose() -> None:
     for file in policy_files([POLICIES]):
         first, second, third, *_ = file.read_text().splitlines()
         assert first.startswith("# yaml-language-server: $schema="), file
@@ -60,15 +60,18 @@ def test_every_file_begins_with_what_it_protects_from() -> None:
         assert third.startswith("# "), file
 
 
-def test_every_kind_of_policy_is_there_and_the_cases_reach_all_of_each(run: Run) -> None:  # noqa: F811
+def test_the_examples_have_every_policy_kind_and_full_coverage(run: Run) -> None:  # noqa: F811
     done = run("test", POLICIES, "--coverage", "-o", "json")
     assert (done.code, done.err) == (0, "")
-    assert {each["policy"]: each["unreached"] for each in done.json["coverage"] if each["unreached"]} == {}
-    assert {each.kind for each in load_bundle([POLICIES]).documents} == document_kinds().keys() - {"Mode"}
-    assert {each["kind"] for each in done.json["coverage"]} == document_kinds().keys() - FACTS - {"Exemption", "Mode"}
+    assert {policy["policy"]: policy["unreached"] for policy in done.json["coverage"] if policy["unreached"]} == {}
+    assert {document.kind for document in load_bundle([POLICIES]).documents} == document_kinds().keys() - {"Mode"}
+    assert {policy["kind"] for policy in done.json["coverage"]} == document_kinds().keys() - FACTS - {
+        "Exemption",
+        "Mode",
+    }
 
 
-# A right text in one of the files, a wrong one in its place, and what is said of it: where, and how to mend it.
+# A correct text in a file, a wrong one to replace it, and the expected message.
 MISTAKES = [
     ("gpu-requests.yaml", "kind: Validation", "kind: Validaton", "5:1: kind: unknown kind 'Validaton', did you mean `Validation`?"),
     ("gpu-requests.yaml", "resources: [pods]", "resources: [pod]", "11:39: spec.match.resourceRules[0].resources[0]: warning: never matches: Kubernetes has no resource pod in API group '', did you mean `pods`?"),
@@ -87,31 +90,31 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(
-    ("file", "right", "wrong", "said"), MISTAKES, ids=[f"{each[0]} {each[2]}" for each in MISTAKES]
+    ("file", "right", "wrong", "message"), MISTAKES, ids=[f"{file} {wrong}" for file, _, wrong, _ in MISTAKES]
 )
-def test_a_mistake_is_said_where_it_is_with_a_remedy(
+def test_a_mistake_is_reported_with_its_position_and_a_fix(
     run: Run,  # noqa: F811
     folder: Path,
     file: str,
     right: str,
     wrong: str,
-    said: str,
+    message: str,
 ) -> None:
     text = (folder / file).read_text()
     assert right in text
     (folder / file).write_text(text.replace(right, wrong, 1))
     done = run("check", "--policies", "policies", "train.yaml")
-    assert f"policies/{file}:{said}" in done.err
+    assert f"policies/{file}:{message}" in done.err
 
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def test_two_deployments_share_a_budget_and_one_of_them_is_placed_on_spot(capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_two_deployments_with_one_budget_only_one_is_placed_on_spot(capsys: pytest.CaptureFixture[str]) -> None:
     file = EXAMPLES / "on-demand-floor" / "two-capacities.yaml"
     assert main(["check", "-o", "json", str(file), "--state", str(EXAMPLES / "state")]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["results"] == []
     (patched,) = report["patches"]
-    selectors = [each["value"] for each in patched["patch"] if each["path"].endswith("/nodeSelector")]
+    selectors = [change["value"] for change in patched["patch"] if change["path"].endswith("/nodeSelector")]
     assert (patched["name"], selectors) == ("checkout-spot", [{"compute.coreweave.com/node-pool": "cpu-spot"}])

@@ -1,4 +1,4 @@
-"""``make run`` and ``make serve``, as a person runs them."""
+"""The output of ``make run`` and ``make serve``."""
 
 from __future__ import annotations
 
@@ -27,17 +27,19 @@ def is_served(port: int) -> bool:
         return client.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_every_manifest_is_an_example_and_says_what_it_shows() -> None:
+def test_every_manifest_is_a_described_example() -> None:
     assert {path.name for path in HERE.glob("*.yaml")} <= {example.file for example in EXAMPLES}
     assert all(any(comments_of(example)) for example in EXAMPLES)
 
 
-def test_every_example_goes_as_expected_into_a_pipe_and_nothing_is_left_running() -> None:
+def test_run_prints_plain_text_into_a_pipe_and_stops_the_server() -> None:
     narrow = {**os.environ, "COLUMNS": "30"}
     run = subprocess.run(COMMAND, capture_output=True, text=True, check=False, env=narrow)
 
     assert (run.returncode, run.stderr) == (0, ""), run.stdout[-3000:]
-    assert all(f"kubectl {'delete' if each.delete else 'apply'} -f {each.path}" in run.stdout for each in EXAMPLES)
+    assert all(
+        f"kubectl {'delete' if example.delete else 'apply'} -f {example.path}" in run.stdout for example in EXAMPLES
+    )
     assert "\x1b" not in run.stdout
     denial = next(line for line in run.stdout.splitlines() if line.startswith("Error from server (Forbidden): "))
     assert denial.endswith('(at metadata.labels["foo.coreweave.cloud/bar"]) [reserved-labels/reserved]')
@@ -46,8 +48,8 @@ def test_every_example_goes_as_expected_into_a_pipe_and_nothing_is_left_running(
     assert not is_served(int(url[1]))
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="a process has no SIGINT of its own there")
-def test_serve_stays_until_ctrl_c_and_what_it_offers_to_paste_is_answered() -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for a single process on Windows")
+def test_serve_answers_the_printed_curl_command_and_runs_until_ctrl_c() -> None:
     with subprocess.Popen([*COMMAND, "--serve"], stdout=subprocess.PIPE, text=True) as serving:
         try:
             assert serving.stdout is not None

@@ -1,4 +1,4 @@
-"""Change an input a little: values in it where it is YAML or JSON, else its bytes, and now and then also those."""
+"""Mutate an input slightly: the values of YAML or JSON, and sometimes its bytes; the bytes of any other input."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from random import Random
 
 SIZE_AT_MOST: Final = 64 * 1024
-_DEPTH_AT_MOST: Final = 60  # the fuzzer itself recurses over values; bytes that are repeated nest deeper
+_DEPTH_AT_MOST: Final = 60  # the fuzzer recurses over values; repeated bytes nest deeper
 _REPEATS: Final = (2, 3, 10, 100, 1000)
 _VALUES: Final[tuple[Any, ...]] = (
     None, True, False, 0, 1, -1, 18, 2**31, 2**63, 10**30, 0.5, 1e308, float("nan"), float("inf"),
@@ -30,7 +30,7 @@ _PIECES: Final = (
 
 
 def mutate(data: bytes, others: Sequence[bytes], random: Random) -> bytes:
-    """Return the input with one to four changes; ``others`` are further inputs to take parts of."""
+    """Return the input with one to four changes; ``others`` are inputs to take parts from."""
     for _ in range(random.choice((1, 1, 1, 2, 4))):
         documents = _documents(data) if random.random() < 0.75 else []
         data = _changed(documents, others, random) if documents else _changed_bytes(data, others, random)
@@ -39,9 +39,9 @@ def mutate(data: bytes, others: Sequence[bytes], random: Random) -> bytes:
 
 
 def _documents(data: bytes) -> list[Any]:
-    """Return the documents in an input that the fuzzer can change: not deep ones, and none with aliases.
+    """Return an input's documents; none if they are too deep, or have aliases.
 
-    libyaml recurses in C, where deep lists end the process. Aliases of aliases are too much to write as JSON.
+    libyaml recurses in C, where deep lists crash the process. Nested aliases are too large to write as JSON.
     """
     depth = 0
     try:
@@ -50,18 +50,18 @@ def _documents(data: bytes) -> list[Any]:
             if depth > _DEPTH_AT_MOST or isinstance(event, yaml.AliasEvent):
                 return []
         documents = list(yaml.load_all(data, yaml.CSafeLoader))
-    except (yaml.YAMLError, ValueError, RecursionError, TypeError, AttributeError):  # the loader's own faults, too
+    except (yaml.YAMLError, ValueError, RecursionError, TypeError, AttributeError):  # including the loader's own faults
         return []
     return documents
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
-    """Return the places of all values: each a list or map, and the index or key."""
+    """Return the places of all values: a list or map, and the index or key."""
     places: list[tuple[Any, Any]] = []
     left, seen = [value], set[int]()
     while left:
         parent = left.pop()
-        if id(parent) not in seen:  # it is no alias
+        if id(parent) not in seen:  # not an alias
             seen.add(id(parent))
             keys = list(parent) if isinstance(parent, dict) else range(len(parent)) if isinstance(parent, list) else ()
             places += [(parent, key) for key in keys]
@@ -97,7 +97,7 @@ def _changed(documents: list[Any], others: Sequence[bytes], random: Random) -> b
             return "\n---\n".join(map(json.dumps, documents)).encode()
         written = yaml.dump_all(documents, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
         return str(written).encode(errors="surrogatepass")
-    except (TypeError, ValueError, yaml.YAMLError, RecursionError):  # a date as JSON, an alias of itself
+    except (TypeError, ValueError, yaml.YAMLError, RecursionError):  # a date as JSON, a recursive alias
         return repr(documents).encode(errors="surrogatepass")
 
 

@@ -1,7 +1,7 @@
-"""Fuzz one input, guided by coverage: ``make fuzz TARGET=policies SECONDS=600``. It ends with 1 if there are faults.
+"""Fuzz one input, guided by coverage: ``make fuzz TARGET=policies SECONDS=600``. Exit with 1 if there are faults.
 
-Inputs that reach new code stay in ``.fuzz/TARGET/corpus``, where the next run begins. ``.fuzz/TARGET/faults`` has one
-input for each fault, with its traceback; ``python -m tests.fuzz.run TARGET FILE`` judges such a file again.
+``.fuzz/TARGET/corpus`` keeps the inputs that reach new code, for the next run. ``.fuzz/TARGET/faults`` has one input and
+traceback for each fault; ``python -m tests.fuzz.run TARGET FILE`` reproduces it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pathlib import Path
 from random import Random
 
 MEMORY_AT_MOST = 3 * 1024**3
-"""Bytes of address space. What takes more ends in a MemoryError, and that in a traceback."""
+"""Bytes of address space. Using more raises a MemoryError, which counts as a fault."""
 STUCK_AFTER = 120
-"""Seconds after which the fuzzer ends where an input waits and takes no processor time."""
+"""Seconds after which the fuzzer stops if an input blocks without using processor time."""
 
 
 def fuzz(name: str, seconds: str, folder: Path) -> None:
@@ -40,7 +40,7 @@ def fuzz(name: str, seconds: str, folder: Path) -> None:
         def judge(data: bytes) -> None:
             try:
                 targets.run(target, data, folder)
-            except Exception as error:  # noqa: BLE001 - an answer that can't be read is a fault, too
+            except Exception as error:  # noqa: BLE001 - an unreadable answer is also a fault
                 cause = str(error.args[0]) if isinstance(error, targets.FaultError) else type(error).__name__
                 if cause not in causes:
                     causes.add(cause)
@@ -52,7 +52,7 @@ def fuzz(name: str, seconds: str, folder: Path) -> None:
         def mutate(data: bytes, size: int, seed: int) -> bytes:
             return mutation.mutate(data, target.seeds, Random(seed))[:size]  # noqa: S311 - no secret
 
-        child = os.fork()  # libFuzzer ends its process without a word to Python
+        child = os.fork()  # libFuzzer exits its process without notifying Python
         if not child:
             flags = [f"-max_total_time={seconds}", f"-timeout={STUCK_AFTER}", f"-max_len={mutation.SIZE_AT_MOST}"]
             flags += ["-len_control=0", "-rss_limit_mb=0", "-report_slow_units=120", f"-artifact_prefix={faults}/"]
@@ -65,13 +65,13 @@ def fuzz(name: str, seconds: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    faulthandler.enable()  # a crash in C code, as that of a YAML parser, has no other traceback
+    faulthandler.enable()  # a crash in C code, such as a YAML parser's, has no other traceback
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_AT_MOST, MEMORY_AT_MOST))
-    of, argument = sys.argv[1:]
+    target_name, argument = sys.argv[1:]
     with tempfile.TemporaryDirectory() as work:
         if argument.isdigit():
-            fuzz(of, argument, Path(work))
+            fuzz(target_name, argument, Path(work))
         else:
             from tests.fuzz.targets import TARGETS, run
 
-            run(TARGETS[of], Path(argument).read_bytes(), Path(work))
+            run(TARGETS[target_name], Path(argument).read_bytes(), Path(work))

@@ -1,7 +1,7 @@
-"""What is fuzzed: each input of spotgate, the files that it begins with, and the commands that read it.
+"""Fuzz targets: each input of spotgate, its seed files, and the commands that read it.
 
-An input is judged by the command line in this process. No command may end in a traceback or take too long, and its exit
-code must be what its output says.
+The command line runs in this process. No command may end in a traceback or take too long, and its exit code must match
+its output.
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[2]
 STATE: Final = str(ROOT / "examples/state")
 SECONDS_AT_MOST: Final = 10.0
-"""Of processor time, for one command; under the fuzzer's instruments it takes some three times as long as without."""
+"""The limit of a command's processor time; the fuzzer's instrumentation makes commands about three times slower."""
 _KIND: Final = re.compile(rb"(?m)^kind: (\w+)$")
 _OF_SPOTGATE: Final = re.compile(r'File "[^"]*/((?:webhook|certs|jmespath)/[^"]+)", line (\d+)')
 
 
 class FaultError(Exception):
-    """Report an input that spotgate doesn't handle. The first argument is the same for all faults at one place."""
+    """An input that spotgate doesn't handle. The first argument is the same for all faults at one place."""
 
 
 class _TooSlowError(BaseException):
-    """Report that a command took too long. It is no Exception, so that nothing handles it."""
+    """A command that took too long. It isn't an Exception, so that no handler catches it."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """One input.
+    """One kind of input.
 
     Attributes:
         file: its name.
-        globs: the files of this repository to begin with.
+        globs: the seed files in this repository.
         commands: the command lines; ``{}`` is the file and ``{folder}`` its folder.
-        kinds: of the documents in the files that are inputs; empty: each file is one input.
-        manifests: a file that is there too, as ``manifests.yaml``.
-        seed: turns a file into an input.
+        kinds: the kinds of the documents that are inputs; empty if each file is one input.
+        manifests: a file to copy to ``manifests.yaml``.
+        seed: converts a file into an input.
     """
 
     file: str
@@ -77,7 +77,7 @@ class Target:
 
     @cached_property
     def seeds(self) -> list[bytes]:
-        """Return the inputs to begin with, in a fixed order."""
+        """Return the seed inputs, in a fixed order."""
         files = [path.read_bytes() for path in sorted({path for glob in self.globs for path in ROOT.glob(glob)})]
         if self.kinds:
             documents = (part for file in files for part in re.split(rb"(?m)^---\n", file))
@@ -86,7 +86,7 @@ class Target:
 
 
 def _recorded(review: bytes) -> bytes:
-    """Return what a webhook would record of a review: of every other one without a view of the cluster."""
+    """Return a review's record, as a webhook writes it; half of the records lack a view of the cluster."""
     phase = list(Phase)[crc32(review) % 2]
     view = FileState([Path(STATE)], BUNDLE.providers).view() if len(review) % 2 else ClusterView()
     context = Context(phase=phase, now=NOW, view=view)
@@ -138,7 +138,7 @@ TARGETS: Final = {
 
 
 def load_once() -> None:
-    """Let all commands of this process share one bundle of the shipped policies."""
+    """Load the shipped policies once for all commands of this process."""
     remember_what_is_shipped()
     load: Callable[..., Bundle] = vars(options)["load_bundle"]
     shipped = cache(load)
@@ -150,7 +150,7 @@ def load_once() -> None:
 
 
 def run(target: Target, data: bytes, folder: Path) -> None:
-    """Give an input to one of its commands, always the same. Raise FaultError if it doesn't handle it."""
+    """Run one of the target's commands, always the same for an input. Raise FaultError if it doesn't handle the input."""
     file = folder / target.file
     file.write_bytes(data)
     if target.manifests:
@@ -158,14 +158,14 @@ def run(target: Target, data: bytes, folder: Path) -> None:
     arguments = target.commands[crc32(data) % len(target.commands)].format(file, folder=folder).split()
     code, out, err = _output(arguments)
     if "Traceback (most recent call last)" in err:
-        errors = re.findall(r"(?m)^([\w.]+)(?::|$)", err)  # the last one is of the command line
+        errors = re.findall(r"(?m)^([\w.]+)(?::|$)", err)  # the last one is the command line's
         raise FaultError(f"{errors[-2:-1]} at {_OF_SPOTGATE.findall(err)[-1:]}", err)
     if problem := _problem(arguments[0], code, out, err, data):
         raise FaultError(problem, f"spotgate {' '.join(arguments)}: exit code {code}\n{out:.2000}\n{err:.2000}")
 
 
 def _output(arguments: Sequence[str]) -> tuple[int, str, str]:
-    """Return the exit code of a command, and what it writes."""
+    """Return a command's exit code, output, and errors."""
 
     def stop(*_: object) -> NoReturn:
         raise _TooSlowError
@@ -186,7 +186,7 @@ def _output(arguments: Sequence[str]) -> tuple[int, str, str]:
 
 
 def _problem(command: str, code: int, out: str, err: str, data: bytes) -> str:
-    """Return what is wrong with the answer; empty if nothing is."""
+    """Describe the problem with an answer; empty if there is none."""
     if code not in {0, 1, 2} or (code == 1 and command == "review"):
         return f"{command}: exit code {code}"
     if code == 2 and not err.strip():
@@ -195,11 +195,11 @@ def _problem(command: str, code: int, out: str, err: str, data: bytes) -> str:
         answer, request = json.loads(out)["response"], decode_review(data)
         if answer["uid"] != request.uid or not (answer["allowed"] is True or answer["status"]["message"]):
             return "review: no answer to the request"
-        # An API server sends no Pod without a spec, and none with what is no UTF-8 in a field that no policy reads.
+        # API servers send neither Pods without a spec nor invalid UTF-8, which spotgate ignores in fields that it doesn't read.
         with suppress(MalformedObjectError):
-            thing = decode_object(request.object)
-            if isinstance(thing.get("spec"), dict):
-                jsonpatch.apply_patch(thing, json.loads(base64.b64decode(answer.get("patch", "W10="))))
+            target = decode_object(request.object)
+            if isinstance(target.get("spec"), dict):
+                jsonpatch.apply_patch(target, json.loads(base64.b64decode(answer.get("patch", "W10="))))
     if command == "check" and out.startswith("{"):
         report = json.loads(out)
         denied = any(result["outcome"] == "deny" for result in report["results"])

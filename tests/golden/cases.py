@@ -1,8 +1,8 @@
-"""Golden reviews: what the API server asks, in which cluster, and what the shipped policies answer.
+"""Golden reviews: admission reviews in a cluster, and the answers of the shipped policies.
 
-``cases.yaml`` says what each one proves. Its review is ``reviews/<case>.json``, recorded from a kube-apiserver 1.36 or
-changed by hand from one that was; the cluster is ``state/<cluster>.yaml``. The answers are ``expected/<case>.<phase>.json``,
-with the patch readable: as a list of operations instead of base64.
+``cases.yaml`` describes each case. ``reviews/<case>.json`` is its review, recorded from a kube-apiserver 1.36, or edited by
+hand. ``state/<cluster>.yaml`` is its cluster. ``expected/<case>.<phase>.json`` is the expected answer, with the patch as a
+list of operations instead of base64.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 JSON = dict[str, Any]
 
 HERE: Final = Path(__file__).parent
-NOBODY_LOOKED: Final = "unknown"
+UNKNOWN_CLUSTER: Final = "unknown"
 """The cluster of the cases that have no state."""
 
 NOT_MUTATED: Final = frozenset({"pod-not-mutated"})
-"""The mutating webhook was down, and its failurePolicy let the request pass."""
+"""Cases in which the mutating webhook was down, and its failurePolicy admitted the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +44,11 @@ class Case:
 
     @property
     def state(self) -> Path | None:
-        """The manifests of the cluster; None: nobody looked at it."""
-        return None if self.cluster == NOBODY_LOOKED else HERE / "state" / f"{self.cluster}.yaml"
+        """Return the file with the manifests of the cluster; None if the cluster is unknown."""
+        return None if self.cluster == UNKNOWN_CLUSTER else HERE / "state" / f"{self.cluster}.yaml"
 
     def review(self, phase: Phase) -> bytes:
-        """Return what the API server sends: the recorded review, and to the validating webhook the object as it was mutated."""
+        """Return the request of the API server: the recorded review, for validation with the mutated object."""
         review = (HERE / "reviews" / f"{self.name}.json").read_bytes()
         if phase is Phase.MUTATE or self.name in NOT_MUTATED:
             return review
@@ -56,17 +56,17 @@ class Case:
         return mutated(review, patch) if patch else review
 
     def expected_file(self, phase: Phase) -> Path:
-        """Where the answer is stored."""
+        """Return the file of the expected answer."""
         return HERE / "expected" / f"{self.name}.{phase}.json"
 
     def expected(self, phase: Phase) -> JSON:
-        """Return the stored answer."""
+        """Return the expected answer, with the patch decoded."""
         answer: JSON = orjson.loads(self.expected_file(phase).read_bytes())
         return answer
 
 
 def load_cases() -> list[Case]:
-    """All cases, in the order of ``cases.yaml``."""
+    """Return all cases, in the order of ``cases.yaml``."""
     clusters: dict[str, dict[str, str]] = yaml.safe_load((HERE / "cases.yaml").read_text())
     return [
         Case(name=name, cluster=cluster, proves=proves)
@@ -77,12 +77,12 @@ def load_cases() -> list[Case]:
 
 @cache
 def view_of(state: Path | None) -> ClusterView:
-    """Return the cluster that a file describes."""
+    """Return the view of the cluster that a file describes."""
     return NOTHING_KNOWN if state is None else FileState([state], BUNDLE.providers).view()
 
 
 def mutated(review: bytes, patch: list[JSON]) -> bytes:
-    """Return the review with the object as the patch leaves it."""
+    """Return the review with the patch applied to its object."""
     envelope = orjson.loads(review)
     request = envelope["request"]
     request["object"] = jsonpatch.apply_patch(request["object"], patch)
@@ -90,7 +90,7 @@ def mutated(review: bytes, patch: list[JSON]) -> bytes:
 
 
 def readable(answer: bytes) -> JSON:
-    """Return an answer as it is stored."""
+    """Return an answer with its patch decoded."""
     envelope: JSON = orjson.loads(answer)
     response = envelope["response"]
     if "patch" in response:
@@ -99,7 +99,7 @@ def readable(answer: bytes) -> JSON:
 
 
 def sent(expected: JSON) -> bytes:
-    """Return the bytes of a stored answer."""
+    """Return the bytes of an expected answer, as the webhook sends them."""
     response = dict(expected["response"])
     if "patch" in response:
         response["patch"] = base64.b64encode(orjson.dumps(response["patch"])).decode()

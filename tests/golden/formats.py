@@ -1,6 +1,6 @@
-"""Golden reports: what ``check`` says of one small repository, in each format.
+"""Golden reports: the output of ``check`` for a small repository, in each format.
 
-``outputs/deploy`` is judged, ``outputs/cluster`` is what the cluster has; ``outputs/expected`` is what is said.
+``outputs/deploy`` has the manifests, ``outputs/cluster`` the cluster, and ``outputs/expected`` the reports.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from webhook.engine.bundle import SHIPPED
 
 HERE: Final = Path(__file__).parent / "outputs"
 NODE_LABELS: Final = Path(__file__).parents[2] / "examples" / "policies" / "node-labels.yaml"
-"""Beside the shipped policies, none of which only audits."""
+"""A policy that only audits; no shipped policy does."""
 _MAIN: Final = re.compile(r"<main>.*</main>\n", re.DOTALL)
 
 
 def expected_file(name: str) -> Path:
-    """Where the report of a format is kept."""
+    """Return the file of the expected report in a format."""
     return HERE / "expected" / f"{name}.txt"
 
 
 def report(name: str) -> str:
     """Return the report of the golden repository in a format."""
     out = io.StringIO()
-    # A copy is not in this repository: its paths are those of the small one.
+    # In a copy outside this repository, paths are relative to the golden repository.
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(out):
         copy = shutil.copytree(HERE, Path(folder) / "outputs")
         with contextlib.chdir(copy):
@@ -41,7 +41,7 @@ def report(name: str) -> str:
 
 
 def written(name: str) -> str:
-    """Return the report in a format; of the page only what it shows, without style and script."""
+    """Return the report in a format, without the page's styles and scripts."""
     text = report(name)
     if name != "html":
         return text

@@ -1,4 +1,4 @@
-"""Golden wording: what is said of the failing example of each finding, in ``messages.txt``."""
+"""Golden wording: the messages of each finding's failing example, in ``messages.txt``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HEAD: Final = "# "
 
 
 def findings_of(text: FindingText, manifests: str, flags: str) -> list[Finding]:
-    """Return what ``spotgate check`` finds in the manifests, in the surroundings of the text's examples."""
+    """Return the findings of ``spotgate check`` in the manifests, with the policies and state of the text's examples."""
     with TemporaryDirectory() as folder:
         arguments = ["check", "-o", "json", *shlex.split(flags)]
         for name, written in (("state", text.state), ("policies", text.policies), ("object", manifests)):
@@ -36,35 +36,35 @@ def findings_of(text: FindingText, manifests: str, flags: str) -> list[Finding]:
             code = main(arguments)
         assert code < 2, (arguments, out.getvalue())
         results = json.loads(out.getvalue().replace(f"{folder}/", ""))["results"]
-    return [_finding(each) for each in results]
+    return [_finding(result) for result in results]
 
 
 def message(finding_id: str, findings: Iterable[Finding]) -> str:
-    """Return what is said under this id."""
-    return "\n".join(f"{each.outcome} {each.message()}" for each in findings if each.id == finding_id)
+    """Return the messages of the findings with this id."""
+    return "\n".join(f"{finding.outcome} {finding.message()}" for finding in findings if finding.id == finding_id)
 
 
 def stored(file: Path = FILE) -> Mapping[str, str]:
     """Return the golden messages, by id."""
     parts = f"\n{file.read_text()}".split(f"\n{_HEAD}")[1:]
-    return {head: said.strip() for head, _, said in (part.partition("\n") for part in parts)}
+    return {head: text.strip() for head, _, text in (part.partition("\n") for part in parts)}
 
 
-def write(file: Path, said: Mapping[str, str]) -> None:
+def write(file: Path, texts: Mapping[str, str]) -> None:
     """Write golden messages, by id."""
-    file.write_text("\n".join(f"{_HEAD}{head}\n\n{text}\n" for head, text in said.items()))
+    file.write_text("\n".join(f"{_HEAD}{head}\n\n{text}\n" for head, text in texts.items()))
 
 
 def regenerate() -> None:
-    """Write the golden messages anew."""
-    said = {
-        each: message(each, findings_of(text, text.failing, text.flags))
-        for each, text in finding_texts().items()
+    """Write the golden messages."""
+    texts = {
+        finding_id: message(finding_id, findings_of(text, text.failing, text.flags))
+        for finding_id, text in finding_texts().items()
         if text.failing
     }
-    write(FILE, said)
+    write(FILE, texts)
 
 
 def _finding(result: Mapping[str, Any]) -> Finding:
-    said = {key: result[key] for key in ("policy", "id", "reason", "detail", "field", "fix")}
-    return Finding(outcome=Outcome[result["outcome"].upper()], **said)
+    fields = {key: result[key] for key in ("policy", "id", "reason", "detail", "field", "fix")}
+    return Finding(outcome=Outcome[result["outcome"].upper()], **fields)

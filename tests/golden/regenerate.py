@@ -1,7 +1,7 @@
-"""Write the expected answers of the golden reviews, the golden reports and messages anew: ``make golden``.
+"""Regenerate the expected answers of the golden reviews, and the golden reports and messages: ``make golden``.
 
-Needed after a change to a rule, a shipped policy, a wording, or a review. What it writes is only what spotgate answers
-now: read the diff, answer by answer, against what ``cases.yaml`` says that the case proves, before it is committed.
+Run it after a change to a rule, a shipped policy, a message, or a review. It writes what spotgate answers today: before
+you commit, compare each changed answer with the description of its case in ``cases.yaml``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from webhook.rules.context import Phase
 
 
 def regenerate() -> None:
-    """Write every expected answer, and remove those of cases that are gone."""
+    """Write all expected answers, and remove those of deleted cases."""
     expected = HERE / "expected"
     expected.mkdir(exist_ok=True)
     for stale in expected.iterdir():

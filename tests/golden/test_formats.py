@@ -1,4 +1,4 @@
-"""Every format says of the golden repository what is stored."""
+"""Every format renders the golden report of the golden repository."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from webhook.formats import FORMATS
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_the_report_is_the_stored_one(name: str) -> None:
+def test_the_report_matches_the_golden_report(name: str) -> None:
     stored = expected_file(name)
-    assert stored.exists(), "run `make golden`, and read what it writes"
-    assert written(name) == stored.read_text(), "run `make golden`, and read the difference"
+    assert stored.exists(), "run `make golden`, and read the new file"
+    assert written(name) == stored.read_text(), "run `make golden`, and read the diff"
 
 
-def test_no_report_is_stored_of_a_format_that_is_gone() -> None:
+def test_every_golden_report_has_a_format() -> None:
     assert {file.stem for file in (HERE / "expected").iterdir()} <= set(FORMATS)

@@ -1,4 +1,4 @@
-"""The shipped policies answer every golden review as stored, byte for byte: engine (all), command and server (some)."""
+"""The shipped policies give every golden answer, byte for byte: engine (all), command and server (some)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from tests.builders import answered
-from tests.golden.cases import HERE, NOBODY_LOOKED, Case, load_cases, mutated, readable, sent, view_of
+from tests.golden.cases import HERE, UNKNOWN_CLUSTER, Case, load_cases, mutated, readable, sent, view_of
 from tests.server.harness import LOOPBACK, SHORT, Process
 from webhook.rules.context import Phase
 from webhook.server.serve import ServeOptions
@@ -30,7 +30,7 @@ def arguments(case: Case, phase: Phase, file: Path | str) -> list[str]:
     return ["review", str(file), "--phase", phase, *state]
 
 
-def test_every_file_belongs_to_a_case_that_says_what_it_proves() -> None:
+def test_every_file_belongs_to_a_described_case() -> None:
     names = {case.name for case in CASES}
 
     assert len(names) == len(CASES)
@@ -38,12 +38,12 @@ def test_every_file_belongs_to_a_case_that_says_what_it_proves() -> None:
     assert {file.name for file in (HERE / "expected").iterdir()} == {
         f"{name}.{phase}.json" for name in names for phase in Phase
     }
-    assert {file.stem for file in (HERE / "state").iterdir()} == {case.cluster for case in CASES} - {NOBODY_LOOKED}
+    assert {file.stem for file in (HERE / "state").iterdir()} == {case.cluster for case in CASES} - {UNKNOWN_CLUSTER}
     assert all(case.proves for case in CASES)
 
 
 @each_case
-def test_the_engine_gives_the_stored_answer(case: Case) -> None:
+def test_the_engine_gives_the_golden_answer(case: Case) -> None:
     for phase in Phase:
         answer = answered(case.review(phase), phase, view_of(case.state))
 
@@ -59,7 +59,7 @@ def test_the_engine_gives_the_stored_answer(case: Case) -> None:
         ("nodepool-delete-last-fallback", Phase.VALIDATE),
     ],
 )
-def test_the_review_command_prints_the_stored_answer(name: str, phase: Phase) -> None:
+def test_the_review_command_prints_the_golden_answer(name: str, phase: Phase) -> None:
     case = next(case for case in CASES if case.name == name)
     done = subprocess.run(
         [*PROGRAM, *arguments(case, phase, "-")], input=case.review(phase), capture_output=True, check=True
@@ -69,14 +69,14 @@ def test_the_review_command_prints_the_stored_answer(name: str, phase: Phase) ->
 
 
 def as_dry_run(review: bytes) -> bytes:
-    """Return the review as one of a dry run, after which the server does not count the object as gone."""
+    """Return the review as a dry run, after which the server doesn't treat the object as deleted."""
     envelope = orjson.loads(review)
     envelope["request"]["dryRun"] = True
     return orjson.dumps(envelope)
 
 
-@pytest.mark.parametrize("cluster", ["acme", NOBODY_LOOKED])
-def test_the_server_sends_the_stored_answer(cluster: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cluster", ["acme", UNKNOWN_CLUSTER])
+def test_the_server_sends_the_golden_answer(cluster: str, tmp_path: Path) -> None:
     cases = [case for case in CASES if case.cluster == cluster]
     state = () if cases[0].state is None else (cases[0].state,)
     options = ServeOptions(listen=LOOPBACK, ops=LOOPBACK, self_signed=True, state=state, limits=SHORT)
@@ -99,7 +99,7 @@ def test_the_server_sends_the_stored_answer(cluster: str, tmp_path: Path) -> Non
 
 
 @each_case
-def test_M1_a_second_mutation_finds_nothing_to_do(case: Case) -> None:
+def test_M1_a_second_mutation_changes_nothing(case: Case) -> None:
     expected = case.expected(Phase.MUTATE)["response"]
     again = mutated(case.review(Phase.MUTATE), expected.get("patch", []))
     response = orjson.loads(answered(again, Phase.MUTATE, view_of(case.state)))["response"]
@@ -110,7 +110,7 @@ def test_M1_a_second_mutation_finds_nothing_to_do(case: Case) -> None:
 
 @pytest.mark.parametrize("phase", Phase)
 @each_case
-def test_every_stored_answer_is_one_that_an_api_server_takes(case: Case, phase: Phase) -> None:
+def test_every_golden_answer_is_valid_for_an_api_server(case: Case, phase: Phase) -> None:
     request = orjson.loads(case.review(phase))["request"]
     answer = case.expected(phase)
     response = answer["response"]
@@ -138,6 +138,6 @@ def bad_warnings(warnings: list[str]) -> Iterable[Any]:
     long = {line for line in warnings if len(line) > 120 and not line.startswith("  Fix: ")}
     yield from (line for line in warnings if line in long or not line.isprintable() or line.startswith("Warning:"))
     if len(set(warnings)) < len(warnings):
-        yield "kubectl drops a line that repeats"
+        yield "kubectl drops repeated lines"
     if sum(map(len, warnings)) > 4096:
-        yield "too many of them"
+        yield "too many warnings"

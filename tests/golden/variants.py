@@ -1,4 +1,4 @@
-"""Golden wording of variants, in ``variants.txt``: what rules say in ``cases.yaml`` with a text that no golden message has."""
+"""Golden wording of variants, in ``variants.txt``: messages in ``cases.yaml`` with texts that no golden message has."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ FILE: Final = Path(__file__).parent / "variants.txt"
 _ANY: Final = RULES.name
 
 
-def said(decision: Decision) -> str:
+def messages_of(decision: Decision) -> str:
     """Return the messages of all findings."""
     return "\n".join(f"{finding.outcome} {finding.message()}" for finding in decision.findings)
 
 
 def _texts() -> Iterator[tuple[str, str]]:
-    """Yield each text of which a rule composes messages, with the policy kind; `_ANY` if several kinds use it.
+    """Yield the policy kind and each text in the messages of its rule; `_ANY` if several kinds use it.
 
-    Words alone are names or values.
+    Single words are names or values.
     """
     for file in RULES.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -37,7 +37,7 @@ def _texts() -> Iterator[tuple[str, str]]:
 
 
 def regenerate() -> None:
-    """Write by behavior the messages of each example that has a text which no message of its kind before it has."""
+    """Write, by behavior, the messages of each example with a text that no earlier message of its kind has."""
     golden: dict[str, str] = defaultdict(str)
     for finding_id, message in messages.stored().items():
         golden[_ANY] += message
@@ -47,7 +47,7 @@ def regenerate() -> None:
     with TemporaryDirectory() as folder:
         for example in load_examples():
             if example.is_judged:
-                texts = said(judged(example, Path(folder))[1])
+                texts = messages_of(judged(example, Path(folder))[1])
                 of_kinds = ((kind, text) for kind, text in left if kind == _ANY or f"[{kind}] " in texts)
                 if new := {(kind, text) for kind, text in of_kinds if text in texts}:
                     left -= new

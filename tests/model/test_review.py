@@ -1,4 +1,4 @@
-"""The envelope: what is an AdmissionReview, and what is not."""
+"""Decoding of an AdmissionReview and its object."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def envelope(**changes: Any) -> dict[str, Any]:
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {**REQUEST, **changes}}
 
 
-def test_a_review_is_read_without_touching_its_object() -> None:
+def test_decoding_a_review_leaves_its_object_undecoded() -> None:
     request = decode_review(json.dumps(envelope()).encode())
     assert request.uid == REQUEST["uid"]
     assert (request.operation, request.path, request.namespace) == ("CREATE", "pods", "team-a")
@@ -47,7 +47,7 @@ def test_an_absent_object_is_null() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (b"", "not an AdmissionReview"),
         (b"{", "not an AdmissionReview"),
@@ -65,13 +65,13 @@ def test_an_absent_object_is_null() -> None:
         (json.dumps(envelope(kind="Pod")).encode(), "$.request.kind"),
     ],
 )
-def test_what_is_no_review_is_refused_with_its_reason(body: bytes, said: str) -> None:
-    with pytest.raises(BadReviewError) as refused:
+def test_an_invalid_review_is_rejected_with_a_reason(body: bytes, message: str) -> None:
+    with pytest.raises(BadReviewError) as error:
         decode_review(body)
-    assert said in str(refused.value)
+    assert message in str(error.value)
 
 
-def test_a_deeply_nested_object_is_malformed_and_no_crash() -> None:
+def test_a_deeply_nested_object_does_not_crash() -> None:
     body = (
         json.dumps(envelope(object=0))
         .encode()
@@ -81,13 +81,13 @@ def test_a_deeply_nested_object_is_malformed_and_no_crash() -> None:
     assert isinstance(decode_object(request.object), dict)
 
 
-def test_an_object_that_is_no_object_is_malformed() -> None:
+def test_an_object_that_is_not_a_map_is_malformed() -> None:
     request = decode_review(json.dumps(envelope(object=[1])).encode())
     with pytest.raises(MalformedObjectError, match="expected a map"):
         decode_object(request.object)
 
 
-def test_infinity_is_refused_where_a_number_is_read() -> None:
+def test_an_infinite_number_is_malformed() -> None:
     body = json.dumps(envelope(object=0)).encode().replace(b'"object": 0', b'"object": {"a": 1e400}')
     with pytest.raises(MalformedObjectError):
         decode_object(decode_review(body).object)
@@ -101,8 +101,8 @@ def test_infinity_is_refused_where_a_number_is_read() -> None:
         ('{"labels": {"a": "1", "a": "2"}}', '{"labels": {"a": "3", "a": "4"}}'),
     ],
 )
-def test_of_duplicate_keys_the_last_counts_for_all_who_look(first: str, last: str) -> None:
-    """The API server writes no duplicates. Whoever sends some must not show rules different objects."""
+def test_the_last_of_duplicate_keys_counts_for_all_decoders(first: str, last: str) -> None:
+    """The API server writes no duplicates. Other clients must not show different objects to different rules."""
     twice = f'{{"metadata": {first}, "metadata": {last}}}'
     body = json.dumps(envelope(object=0)).replace('"object": 0', f'"object": {{}}, "object": {twice}')
     body = body.replace('"request":', f'"request": {json.dumps(REQUEST | {"uid": "other"})}, "request":')
@@ -114,7 +114,7 @@ def test_of_duplicate_keys_the_last_counts_for_all_who_look(first: str, last: st
 
 
 @pytest.mark.parametrize(
-    ("template", "said"),
+    ("template", "message"),
     [
         (
             {"spec": {"nodeSelector": {"a": "b", "example.com/rack": 7}}},
@@ -132,13 +132,13 @@ def test_of_duplicate_keys_the_last_counts_for_all_who_look(first: str, last: st
         ),
     ],
 )
-def test_a_wrong_type_is_named_with_its_key_in_the_words_of_yaml(template: object, said: str) -> None:
+def test_a_wrong_type_is_reported_with_its_path_in_yaml_terms(template: object, message: str) -> None:
     with pytest.raises(MalformedObjectError) as error:
         pod_from_template(template, "spec.template")
-    assert str(error.value) == said
+    assert str(error.value) == message
 
 
-def test_a_number_in_the_place_of_text_is_to_be_quoted() -> None:
+def test_the_fix_for_a_value_that_should_be_text_is_to_quote_it() -> None:
     with pytest.raises(MalformedObjectError) as error:
         decode_pod(b'{"spec": {"nodeSelector": {"a": true}}}')
     assert (error.value.field, error.value.fix) == ("spec.nodeSelector.a", "write it in quotes")

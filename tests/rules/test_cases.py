@@ -42,5 +42,5 @@ def test_example(example: Example, policies: Path) -> None:
 @pytest.mark.parametrize("behavior", WORDING)
 def test_examples_of_a_behavior_say_what_is_stored(behavior: str, policies: Path) -> None:
     examples = (example for example in EXAMPLES if example.name == behavior)
-    said = {variants.said(judged(example, policies)[1]) for example in examples}
+    said = {variants.messages_of(judged(example, policies)[1]) for example in examples}
     assert said >= set(WORDING[behavior].split("\n\n")), "run `make golden`"
