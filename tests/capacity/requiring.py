@@ -1,4 +1,4 @@
-"""Node pools that require labels of their nodes, and where Pods land on them."""
+"""Node pools with requirements on labels, and the pools that admit a Pod."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def target(pod: Pod, *pools: Pool, view: ClusterView | None = None) -> Target | 
 
 
 def landing(pod: Pod, *pools: Pool, view: ClusterView | None = None) -> list[str]:
-    found = target(pod, *pools, view=view)
-    assert isinstance(found, Target), found
-    return [str(nodes.pool.name if nodes.pool else nodes.provider.name) for nodes in found.nodes]
+    targeting = target(pod, *pools, view=view)
+    assert isinstance(targeting, Target), targeting
+    return [str(nodes.pool.name if nodes.pool else nodes.provider.name) for nodes in targeting.nodes]
 
 
 def asking(*terms: list[dict[str, Any]], selector: dict[str, str] | None = None, **more: Any) -> Pod:
@@ -45,6 +45,6 @@ def asking(*terms: list[dict[str, Any]], selector: dict[str, str] | None = None,
 
 
 def gke_pool(spec: dict[str, Any], name: str = "pool") -> Pool:
-    reader = next(each for each in ALL["gke"].readers if each.kind == "ContainerNodePool")
+    reader = next(candidate for candidate in ALL["gke"].readers if candidate.kind == "ContainerNodePool")
     spot = {"spot": spec.pop("spot", True), "machineType": "n2-standard-4"}
     return reader.read({"metadata": {"name": name}, "spec": {"nodeConfig": spot, **spec}})

@@ -1,4 +1,4 @@
-"""Pods that ask for spot, node pools, and where the Pods land."""
+"""Pods that request spot, node pools, and the pools that admit the Pods."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def target(pod: Pod, *pools: Pool, **changes: Any) -> Target | NotTargeting:
 
 
 def landing(pod: Pod, *pools: Pool, **changes: Any) -> list[str] | None:
-    """Names of the pools; None: unknown, or stand-ins."""
-    found = target(pod, *pools, **changes)
-    assert isinstance(found, Target), found
-    return None if found.pools is None else [pool.name for pool in found.pools]
+    """Return the names of the pools that admit the Pod; None if the pools can't be seen."""
+    targeting = target(pod, *pools, **changes)
+    assert isinstance(targeting, Target), targeting
+    return None if targeting.pools is None else [pool.name for pool in targeting.pools]
 
 
 def why_not(pod: Pod, *pools: Pool, **changes: Any) -> str:
-    found = target(pod, *pools, **changes)
-    assert isinstance(found, NotTargeting), found
-    return found.because
+    targeting = target(pod, *pools, **changes)
+    assert isinstance(targeting, NotTargeting), targeting
+    return targeting.because
 
 
 AMD64 = expression("kubernetes.io/arch", "In", "amd64")

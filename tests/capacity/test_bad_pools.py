@@ -1,4 +1,4 @@
-"""Every shipped reader against objects of every shape: no crash, and nothing unread is passed over in silence."""
+"""Every shipped reader handles objects of any shape, and reports each unreadable field."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ SIZERS = tuple(reader.sizer for reader in READERS if reader.sizer is not None)
 WORD = re.compile(r"[A-Za-z]\w+")
 
 
-def words_of(thing: object) -> set[str]:
-    """Names of fields, and texts, that the expressions of a reader mention."""
-    if isinstance(thing, Query):
-        return set(WORD.findall(thing.text))
-    if isinstance(thing, str):
-        return {thing}
-    if isinstance(thing, dict):
-        return set().union(*map(words_of, thing), *map(words_of, thing.values()))
-    if isinstance(thing, tuple | list):
-        return set().union(*map(words_of, thing))
-    fields = getattr(type(thing), "model_fields", {}).keys() - {"facts"}
-    return set().union(*(words_of(getattr(thing, field)) for field in fields))
+def words_of(part: object) -> set[str]:
+    """Return the field names and texts in a reader's expressions."""
+    if isinstance(part, Query):
+        return set(WORD.findall(part.text))
+    if isinstance(part, str):
+        return {part}
+    if isinstance(part, dict):
+        return set().union(*map(words_of, part), *map(words_of, part.values()))
+    if isinstance(part, tuple | list):
+        return set().union(*map(words_of, part))
+    fields = getattr(type(part), "model_fields", {}).keys() - {"facts"}
+    return set().union(*(words_of(getattr(part, field)) for field in fields))
 
 
-def objects_for(thing: PoolReader | Sizer) -> st.SearchStrategy[dict[str, Any]]:
+def objects_for(part: PoolReader | Sizer) -> st.SearchStrategy[dict[str, Any]]:
     words = st.sampled_from(
-        sorted({*words_of(thing), "metadata", "spec", "status", "name", "key", "operator", "values"})
+        sorted({*words_of(part), "metadata", "spec", "status", "name", "key", "operator", "values"})
     )
     leaves = (
         words
@@ -61,13 +61,13 @@ def objects_for(thing: PoolReader | Sizer) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def shaped(reader: PoolReader) -> st.SearchStrategy[dict[str, Any]]:
-    """Objects that have the fields that are read, each with anything in it."""
+    """Return a strategy for objects with arbitrary values in the fields that the reader uses."""
     paths = sorted({query.field for query in queries_of(reader) if "." in query.field})
     values = objects_for(reader).map(lambda value: value.get("spec"))
 
-    def build(found: dict[str, Any]) -> dict[str, Any]:
+    def build(values: dict[str, Any]) -> dict[str, Any]:
         value: dict[str, Any] = {"metadata": {"name": "a"}}
-        for path, leaf in found.items():
+        for path, leaf in values.items():
             *parents, last = path.split(".")
             place = value
             for parent in parents:
@@ -81,48 +81,48 @@ def shaped(reader: PoolReader) -> st.SearchStrategy[dict[str, Any]]:
     return st.dictionaries(st.sampled_from(paths), values, max_size=8).map(build)
 
 
-# Made once: to draw from them is quick, to make them is not.
+# Built once: drawing from strategies is fast, building them is slow.
 ANYTHING = {reader.kind + reader.group: objects_for(reader) | shaped(reader) for reader in READERS}
 SHAPED = {reader.kind + reader.group: shaped(reader) for reader in READERS}
 SIZED = {sizer.pool_kind: objects_for(sizer) for sizer in SIZERS}
 
-HUGE = 10**5000  # more digits than Python makes a text of
+HUGE = 10**5000  # more digits than Python converts to a string
 
 each_reader = pytest.mark.parametrize("reader", READERS, ids=lambda reader: f"{reader.provider}-{reader.kind}")
 
 
 @each_reader
-@settings(max_examples=15)  # of each of many readers
+@settings(max_examples=15)  # for each of many readers
 @given(data=st.data())
-def test_reading_never_raises_and_gives_the_declared_types(reader: PoolReader, data: st.DataObject) -> None:
+def test_reading_never_raises_and_returns_the_declared_types(reader: PoolReader, data: st.DataObject) -> None:
     pool = reader.read(data.draw(ANYTHING[reader.kind + reader.group]))
     texts = (pool.name, pool.namespace, pool.instance_type, pool.gpu_type, pool.blocked, pool.cluster, pool.unusable)
-    assert all(isinstance(each, str) for each in (*texts, *pool.problems, *pool.zones))
-    assert all(isinstance(each, str) for pair in pool.labels.items() for each in pair)
-    assert all(type(each) in {int, type(None)} for each in (pool.desired, pool.maximum, pool.grace_seconds))
+    assert all(isinstance(text, str) for text in (*texts, *pool.problems, *pool.zones))
+    assert all(isinstance(part, str) for pair in pool.labels.items() for part in pair)
+    assert all(type(number) in {int, type(None)} for number in (pool.desired, pool.maximum, pool.grace_seconds))
     assert all(isinstance(part, str) for taint in pool.taints for part in (taint.key, taint.value, taint.effect))
     assert (pool.grace_seconds is None) is (pool.safety_margin_seconds is None)
-    assert all(len(each) < 400 for each in pool.problems)
+    assert all(len(problem) < 400 for problem in pool.problems)
     assert hash(pool.identity) is not None
 
 
 @each_reader
 @settings(max_examples=15)
 @given(data=st.data())
-def test_what_is_unknown_is_said_or_named_by_a_type(reader: PoolReader, data: st.DataObject) -> None:
+def test_an_unknown_capacity_or_gpu_has_a_reason(reader: PoolReader, data: st.DataObject) -> None:
     value = data.draw(SHAPED[reader.kind + reader.group])
     pool = reader.read(value)
     if pool.problems or pool.blocked:
         return
     assert pool.capacity is not CapacityType.UNKNOWN
-    said_elsewhere = reader.requirements is not None or reader.template is not None
+    is_deferred = reader.requirements is not None or reader.template is not None
     if reader.instance_type is not None and reader.instance_type(value) == ANY_TYPE:
-        said_elsewhere = True
-    assert pool.gpu is not Gpu.UNKNOWN or pool.instance_type or said_elsewhere
+        is_deferred = True
+    assert pool.gpu is not Gpu.UNKNOWN or pool.instance_type or is_deferred
 
 
 @each_reader
-def test_an_integer_that_is_too_long_for_a_text_is_read(reader: PoolReader) -> None:
+def test_reading_a_huge_integer_does_not_raise(reader: PoolReader) -> None:
     for query in queries_of(reader):
         *parents, last = query.field.split(".")
         value: dict[str, Any] = {last: HUGE}
@@ -133,7 +133,7 @@ def test_an_integer_that_is_too_long_for_a_text_is_read(reader: PoolReader) -> N
 
 @pytest.mark.parametrize("sizer", SIZERS, ids=lambda sizer: sizer.pool_kind)
 @given(data=st.data())
-def test_what_says_sizes_is_read_without_raising(sizer: Sizer, data: st.DataObject) -> None:
+def test_reading_a_size_never_raises(sizer: Sizer, data: st.DataObject) -> None:
     size = sizer.read(data.draw(SIZED[sizer.pool_kind]))
     if size is None:
         return

@@ -38,16 +38,16 @@ def target(pools: tuple[Pool, ...] | None, *providers: Provider) -> Target:
         ((pool_of("less than the margin", grace_seconds=20),), 1),
     ],
 )
-def test_the_budget_is_that_of_the_strictest_pool_less_the_margin(pools: tuple[Pool, ...], seconds: int) -> None:
+def test_the_budget_is_the_strictest_pools_minus_the_margin(pools: tuple[Pool, ...], seconds: int) -> None:
     budget = GraceBudgets(PROVIDERS).of(
-        target(pools, *(PROVIDERS[name] for name in sorted({each.provider for each in pools})))
+        target(pools, *(PROVIDERS[name] for name in sorted({pool.provider for pool in pools})))
     )
 
     assert budget is not None
     assert budget.seconds == seconds
 
 
-def test_beside_pools_the_budget_of_a_provider_whose_pools_nobody_sees_counts() -> None:
+def test_a_provider_without_visible_pools_also_limits_the_budget() -> None:
     mixed = target((pool_of("longer", grace_seconds=600), pool_of("plain")), CKS, GKE)
     assert str(GraceBudgets(PROVIDERS).of(mixed)).startswith("On GKE")
     own = target((pool_of("own", grace_seconds=10, safety_margin_seconds=0),), CKS, GKE)
@@ -56,7 +56,7 @@ def test_beside_pools_the_budget_of_a_provider_whose_pools_nobody_sees_counts() 
 
 @pytest.mark.parametrize("pools", [None, ()])
 @pytest.mark.parametrize(("providers", "seconds"), [((CKS,), 270), ((GKE,), 15), ((CKS, GKE), 15), ((GKE, CKS), 15)])
-def test_without_pools_it_is_that_of_the_strictest_provider_in_play(
+def test_without_pools_the_strictest_provider_sets_the_budget(
     pools: tuple[Pool, ...] | None, providers: tuple[Provider, ...], seconds: int
 ) -> None:
     budget = GraceBudgets(PROVIDERS).of(target(pools, *providers))
@@ -66,7 +66,7 @@ def test_without_pools_it_is_that_of_the_strictest_provider_in_play(
 
 
 @pytest.mark.parametrize("pools", [None, ()])
-def test_without_pools_and_providers_there_is_none(pools: tuple[Pool, ...] | None) -> None:
+def test_without_pools_and_providers_there_is_no_budget(pools: tuple[Pool, ...] | None) -> None:
     assert GraceBudgets(PROVIDERS).of(target(pools)) is None
 
 
@@ -87,5 +87,5 @@ def test_without_pools_and_providers_there_is_none(pools: tuple[Pool, ...] | Non
         ((pool_of("slow", grace_seconds=100, safety_margin_seconds=0),), "NodePool slow gives a Pod 100 s to stop"),
     ],
 )
-def test_a_budget_says_where_it_comes_from(pools: tuple[Pool, ...] | None, text: str) -> None:
+def test_a_budget_explains_its_source(pools: tuple[Pool, ...] | None, text: str) -> None:
     assert str(GraceBudgets(PROVIDERS).of(target(pools, CKS))) == text

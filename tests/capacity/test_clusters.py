@@ -1,4 +1,4 @@
-"""Which cluster a pool belongs to, however it is named, and who counts as its fallback for that."""
+"""Which cluster a pool belongs to, and which pools can be its fallback."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def aks(owner: dict[str, str], **more: Any) -> Pool:
         (gke({"external": "///"}, name="b"), gke({"external": "///"}), False),
     ],
 )
-def test_a_cluster_is_one_however_its_pools_name_it(one: Pool, other: Pool, *, same: bool) -> None:
+def test_different_references_to_a_cluster_are_equal(one: Pool, other: Pool, *, same: bool) -> None:
     assert same_cluster(one, other) is same
     assert same_cluster(other, one) is same
 
 
-def test_a_path_that_names_nothing_is_said() -> None:
+def test_an_empty_path_is_a_problem() -> None:
     odd = gke({"external": "///"})
     assert odd.problems == ("spec.clusterRef.external is no name of a cluster",)
     assert odd.cluster == "infra/? of a"
@@ -75,13 +75,13 @@ def test_a_path_that_names_nothing_is_said() -> None:
 @pytest.mark.parametrize(
     "this", ["prod", "infra/prod", PATH, f"https://container.googleapis.com/v1/{PATH}", PATH.upper()]
 )
-def test_the_cluster_of_the_policies_may_be_named_in_every_way(this: str) -> None:
+def test_this_cluster_can_be_named_in_every_way(this: str) -> None:
     assert cluster_of(PATH, "infra", this) == ("", "")
     assert cluster_of(PATH, "infra", "") == ("infra/prod", PATH)
 
 
 @pytest.mark.parametrize("this", ["test", "elsewhere/prod", PATH.replace("us-east1", "us-west1"), "infra", "/"])
-def test_another_name_is_another_cluster(this: str) -> None:
+def test_a_different_name_is_a_different_cluster(this: str) -> None:
     assert cluster_of(PATH, "infra", this) == ("infra/prod", PATH)
     assert cluster_of("prod", "infra", this) == ("infra/prod", "")
 
@@ -94,20 +94,20 @@ def test_another_name_is_another_cluster(this: str) -> None:
         (gke({"external": "projects/p/locations/l/clusters/test"}), "it belongs to cluster projects/p/locations/l/clusters/test"),
     ],
 )  # fmt: skip
-def test_a_fallback_is_one_in_the_same_cluster(paid: Pool, why: str) -> None:
+def test_a_fallback_must_be_in_the_same_cluster(paid: Pool, why: str) -> None:
     fallbacks = Fallbacks("gpu", {}, PROVIDERS)
     for reference in ({"name": "prod"}, {"external": PATH}):
         spot = gke(reference, spot=True, name="spot")
         assert fallbacks.why_not(spot, paid, "gpu") == why
         worse = fallbacks.lost_coverage([spot, paid], [spot, replace(paid, desired=0)])
-        assert [each.coverage for each in worse] == ([] if why else [Coverage.NONE])
+        assert [lost.coverage for lost in worse] == ([] if why else [Coverage.NONE])
 
 
 KINDS = ("AWSManagedMachinePool", "AzureManagedMachinePool", "GCPManagedMachinePool")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_pool_of_cluster_API_is_in_the_cluster_of_its_label_or_of_its_machine_pool(kind: str) -> None:
+def test_the_label_or_machine_pool_of_a_cluster_API_pool_determines_its_cluster(kind: str) -> None:
     reference = {"kind": kind, "name": "a"}
     template = {"spec": {"infrastructureRef": reference}}
     machine_pool = {
@@ -125,7 +125,7 @@ def test_a_pool_of_cluster_API_is_in_the_cluster_of_its_label_or_of_its_machine_
 
 
 @given(st.text("ab/:", max_size=6), st.sampled_from(("", "a", "a/b")), st.text("ab/", max_size=4))
-def test_no_name_breaks_it(written: str, namespace: str, this: str) -> None:
+def test_parsing_any_cluster_name_never_raises(written: str, namespace: str, this: str) -> None:
     name, path = cluster_of(written, namespace, this)
     assert (path == "") or "/" in written
     assert (name, path) == ("", "") or name.endswith(written.strip("/").rpartition("/")[2])

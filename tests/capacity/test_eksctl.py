@@ -1,4 +1,4 @@
-"""Node groups of eksctl's ClusterConfig, a file of several pools; pools/eks.yaml has how each is read."""
+"""Node groups of eksctl's ClusterConfig, a file with several pools; pools/eks.yaml tests how each group is read."""
 
 from __future__ import annotations
 
@@ -31,31 +31,29 @@ def config(folder: Path, name: str = "blue", **groups: Any) -> Path:
 
 
 def pools(*files: Path) -> dict[str, Pool]:
-    found = view_of(read_manifests(files).objects, EKS, complete=True).pools or ()
-    return {f"{each.namespace}/{each.name}": each for each in found}
+    pools_read = view_of(read_manifests(files).objects, EKS, complete=True).pools or ()
+    return {f"{pool.namespace}/{pool.name}": pool for pool in pools_read}
 
 
-def test_each_group_is_a_pool_of_the_cluster_that_the_file_names(tmp_path: Path) -> None:
+def test_each_group_is_a_pool_of_the_files_cluster(tmp_path: Path) -> None:
     blue = config(tmp_path, managedNodeGroups=[{"name": "a"}, {"name": "b", "spot": True}], nodeGroups=[{"name": "c"}])
     green = config(tmp_path, "green", managedNodeGroups=[{"name": "a"}])
-    found = pools(blue, green)
-    assert set(found) == {"blue/a", "blue/b", "blue/c", "green/a"}
-    assert {each.cluster for each in found.values()} == {"blue", "green"}
-    assert found["blue/b"].capacity is CapacityType.SPOT
-    assert all(each.assumed_here for each in pools(blue).values())
+    pools_by_name = pools(blue, green)
+    assert set(pools_by_name) == {"blue/a", "blue/b", "blue/c", "green/a"}
+    assert {pool.cluster for pool in pools_by_name.values()} == {"blue", "green"}
+    assert pools_by_name["blue/b"].capacity is CapacityType.SPOT
+    assert all(pool.assumed_here for pool in pools(blue).values())
 
 
 @pytest.mark.parametrize(("group", "chosen"), [("web", ["web"]), ("base", None)])
-def test_pods_may_choose_a_group_by_the_label_that_eksctl_gives_it(
-    tmp_path: Path, group: str, chosen: list[str] | None
-) -> None:
+def test_pods_can_select_a_group_by_eksctls_label(tmp_path: Path, group: str, chosen: list[str] | None) -> None:
     groups = [{"name": "base"}, {"name": "web", "spot": True}, {"name": "batch", "spot": True}]
     view = view_of(read_manifests([config(tmp_path, managedNodeGroups=groups)]).objects, EKS, complete=True)
-    found = target_of(pod_of(selector={"alpha.eksctl.io/nodegroup-name": group}), {}, view, EKS)
-    assert ((isinstance(found, Target) and [each.name for each in found.pools or ()]) or None) == chosen
+    targeting = target_of(pod_of(selector={"alpha.eksctl.io/nodegroup-name": group}), {}, view, EKS)
+    assert ((isinstance(targeting, Target) and [pool.name for pool in targeting.pools or ()]) or None) == chosen
 
 
-def test_fields_are_named_as_the_file_has_them(tmp_path: Path) -> None:
+def test_fields_of_a_group_have_their_path_in_the_file(tmp_path: Path) -> None:
     file = config(tmp_path, managedNodeGroups=[{"name": "a"}, {"name": "b", "spot": True}])
     whole, _, second = with_listed_pools(read_manifests([file]).objects, EKS.values())
     assert isinstance(second, ListedPool)
@@ -68,7 +66,7 @@ def test_fields_are_named_as_the_file_has_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("groups", "said"),
+    ("groups", "messages"),
     [
         (None, []),
         ([{"name": 1}], []),
@@ -80,21 +78,21 @@ def test_fields_are_named_as_the_file_has_them(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_list_of_groups_is_said(tmp_path: Path, groups: object, said: list[str]) -> None:
+def test_an_invalid_list_of_groups_is_reported(tmp_path: Path, groups: object, messages: list[str]) -> None:
     file = config(tmp_path, managedNodeGroups=groups)
-    assert all(isinstance(each, Pool) for each in pools(file).values())
+    assert all(isinstance(pool, Pool) for pool in pools(file).values())
     problems = list_problems(read_manifests([file]).objects, EKS.values())
-    assert [f"{each.field}: {each.text}" for each in problems] == said
+    assert [f"{problem.field}: {problem.text}" for problem in problems] == messages
 
 
-def test_the_spot_nodes_of_a_mixed_group_are_told_from_its_others(tmp_path: Path) -> None:
-    """Eksctl's boot scripts of Amazon Linux 2 and Ubuntu label each node with its own lifecycle."""
+def test_a_lifecycle_label_selects_the_spot_nodes_of_a_mixed_group(tmp_path: Path) -> None:
+    """Eksctl's boot scripts of Amazon Linux 2 and Ubuntu label each node with its lifecycle."""
     mixed = {"instanceTypes": ["m5.large", "m5a.large"], "onDemandPercentageAboveBaseCapacity": 50}
     web = {"name": "web", "amiFamily": "Ubuntu2204", "instancesDistribution": mixed}
     file = config(tmp_path, managedNodeGroups=[{"name": "base"}], nodeGroups=[web])
     view = view_of(read_manifests([file]).objects, EKS, complete=True)
     supply = supply_of(view, EKS)
     assert select(supply.spot, supply, ()) == ((Requirement("node-lifecycle", "In", ("spot",)),),)
-    found = target_of(pod_of(selector={"node-lifecycle": "spot"}), {}, view, EKS)
-    assert isinstance(found, Target)
-    assert [each.name for each in found.pools or ()] == ["web"]
+    targeting = target_of(pod_of(selector={"node-lifecycle": "spot"}), {}, view, EKS)
+    assert isinstance(targeting, Target)
+    assert [pool.name for pool in targeting.pools or ()] == ["web"]

@@ -1,4 +1,4 @@
-"""Where Pods land, against nodes that are tried one by one."""
+"""Placement agrees with a brute-force search over all nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from webhook.kube.pod import PodSpec
 
 
-# Nodes one by one: of each label every value that anybody names here, one that nobody does, and none at all.
+# All nodes: every label value in this file, an unused value, and no value.
 KEYS = (ARCH, CPUS)
 VALUES: tuple[str | None, ...] = (None, *map(str, range(-1, 7)), "a", "b", "z")
 NODES = [
@@ -46,7 +46,7 @@ affinities = st.none() | st.lists(terms, min_size=1, max_size=2)
 
 
 def suit(spec: PodSpec, labels: dict[str, str]) -> bool:
-    """Return the oracle: `webhook.kube.affinity` on a node all of whose labels are known."""
+    """Return whether a node with these labels suits the Pod, according to `webhook.kube.affinity`."""
     return admits(terms_of(spec), labels, {*KEYS, CAPACITY, POOL}) is Tristate.YES
 
 
@@ -57,7 +57,7 @@ def nodes_of(requirements: list[dict[str, Any]], **labels: str) -> list[dict[str
 
 @settings(max_examples=100)
 @given(st.lists(expressions(), max_size=3), selectors, affinities)
-def test_a_pod_lands_on_a_pool_exactly_where_some_node_suits_both(
+def test_a_pool_admits_a_pod_exactly_if_one_of_its_nodes_suits_the_pod(
     requirements: list[dict[str, Any]], selector: dict[str, str] | None, own: list[Any] | None
 ) -> None:
     pod = pod_of(labels=SPOT, selector=selector, terms=own)
@@ -78,10 +78,10 @@ def test_a_pod_lands_on_a_pool_exactly_where_some_node_suits_both(
     selectors,
     affinities,
 )
-def test_a_placed_pod_runs_on_spot_nodes_of_its_pools_alone(
+def test_a_placed_pod_runs_only_on_spot_nodes_of_its_pools(
     shapes: list[Any], selector: dict[str, str] | None, own: list[Any] | None
 ) -> None:
-    pools = [karpenter(f"p{number}", *found, capacity=capacity) for number, (capacity, found) in enumerate(shapes)]
+    pools = [karpenter(f"p{index}", *required, capacity=capacity) for index, (capacity, required) in enumerate(shapes)]
     pod = msgspec.to_builtins(pod_of(labels=SPOT, selector=selector, terms=own))
     before = target(decode_pod(msgspec.json.encode(pod)), *pools)
     assert isinstance(before, Target)
@@ -94,4 +94,4 @@ def test_a_placed_pod_runs_on_spot_nodes_of_its_pools_alone(
         for capacity in capacities:
             nodes = nodes_of(requirements, **{POOL: pool.name, CAPACITY: capacity})
             runs = any(suit(final, node) for node in nodes)
-            assert runs is (capacity == "spot" and any(pool is each for each in before.pools))
+            assert runs is (capacity == "spot" and any(pool is target_pool for target_pool in before.pools))

@@ -1,4 +1,4 @@
-"""How well pools cover a spot pool: of the same type, and the same however often it is asked."""
+"""How well other pools cover a spot pool."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REQUIRES: tuple[RequireName, ...] = ("any", "standard", "gpu", "same-type")
 
 
 def gpu_pool(name: str, capacity: CapacityType = CapacityType.ON_DEMAND, **fields: Any) -> Pool:
-    """Return a pool of Karpenter with one node of type p5, unless the fields say otherwise."""
+    """Return a Karpenter pool with one node of type p5, unless the fields override it."""
     usual = {"provider": "karpenter", "gpu": Gpu.YES, "instance_type": "p5", "desired": 1}
     return pool_of(name, **{**usual, "capacity": capacity, **fields})
 
@@ -33,12 +33,12 @@ def gpu_pool(name: str, capacity: CapacityType = CapacityType.ON_DEMAND, **field
         pytest.param("p4d, p5", "p4d, p5", "", id="the same types"),
         pytest.param("p4d, p5", "p4d, p5, p5e", "", id="all of its types and more"),
         pytest.param("p4d, p5", "p5", "its instance type is p5, not p4d, p5", id="only some of its types"),
-        pytest.param("p5", "p5e", "its instance type is p5e, not p5", id="a type of which its own is a part"),
-        pytest.param("p5", "", "its instance type is not known, not p5", id="a type that nobody knows"),
-        pytest.param("", "", "its instance type is not known, not a known one", id="neither type is known"),
+        pytest.param("p5", "p5e", "its instance type is p5e, not p5", id="a type that contains its type's name"),
+        pytest.param("p5", "", "its instance type is not known, not p5", id="an unknown type"),
+        pytest.param("", "", "its instance type is not known, not a known one", id="both types unknown"),
     ],
 )
-def test_a_fallback_of_the_same_type_has_all_types_of_the_spot_pool(spot: str, fallback: str, why: str) -> None:
+def test_a_same_type_fallback_has_all_types_of_the_spot_pool(spot: str, fallback: str, why: str) -> None:
     fallbacks = Fallbacks("same-type", {}, ALL)
     ours, theirs = gpu_pool("spot", CapacityType.SPOT, instance_type=spot), gpu_pool("od", instance_type=fallback)
     assert fallbacks.why_not(ours, theirs, "same-type") == why
@@ -50,7 +50,7 @@ CATEGORY = ("karpenter.k8s.aws/instance-category", "In", "p")
 
 
 def required(name: str, capacity: str, *requirements: tuple[str, ...]) -> Pool:
-    """Return a NodePool of Karpenter, with these requirements as key, operator, values."""
+    """Return a Karpenter NodePool with these requirements: key, operator, values."""
     listed = [{"key": key, "operator": operator, "values": values} for key, operator, *values in requirements]
     listed.append({"key": "karpenter.sh/capacity-type", "operator": "In", "values": [capacity]})
     (reader,) = shipped_provider("karpenter").readers
@@ -89,39 +89,37 @@ def required(name: str, capacity: str, *requirements: tuple[str, ...]) -> Pool:
             [CATEGORY],
             [CATEGORY, (GENERATION, "NotIn", "3")],
             f"its requirement on {GENERATION} is stricter than that of NodePool spot",
-            id="a label that the spot pool leaves open",
+            id="a label that the spot pool doesn't restrict",
         ),
         pytest.param(
             [(FAMILY, "In", "p5")],
             [CATEGORY, (FAMILY, "In", "p5"), ("team", "In", "a")],
             "its requirement on karpenter.k8s.aws/instance-category is stricter than that of NodePool spot",
-            id="a label that says the same twice",
+            id="a redundant label",
         ),
-        pytest.param(
-            [(FAMILY, "In", "p5")], [(FAMILY, "In", "p5"), ("team", "In", "a")], "", id="a label of another kind"
-        ),
+        pytest.param([(FAMILY, "In", "p5")], [(FAMILY, "In", "p5"), ("team", "In", "a")], "", id="an unrelated label"),
         pytest.param(
             [(FAMILY, "In", "p5")],
             [(TYPE, "In", "p5.48xlarge")],
             f"its requirement on {TYPE} is stricter than that of NodePool spot",
-            id="a type where the spot pool has a family",
+            id="a type, and the spot pool has a family",
         ),
     ],
 )
-def test_a_fallback_of_the_same_machines_requires_no_more_of_them_than_the_spot_pool(
+def test_a_same_type_fallback_has_no_stricter_requirements_than_the_spot_pool(
     spot: list[tuple[str, ...]], fallback: list[tuple[str, ...]], why: str
 ) -> None:
     fallbacks = Fallbacks("same-type", {}, {"karpenter": shipped_provider("karpenter")})
     ours, theirs = required("spot", "spot", *spot), required("od", "on-demand", *fallback)
     assert fallbacks.why_not(ours, theirs, "same-type") == why
-    assert [each.spot for each in fallbacks.lost_coverage([], [ours, theirs])] == ([ours] if why else [])
+    assert [lost.spot for lost in fallbacks.lost_coverage([], [ours, theirs])] == ([ours] if why else [])
 
 
-def test_machines_of_one_spot_pool_are_not_taken_for_those_of_another() -> None:
+def test_spot_pools_with_different_machines_are_judged_separately() -> None:
     fallbacks = Fallbacks("same-type", {}, {"karpenter": shipped_provider("karpenter")})
     p5, p4d = required("a", "spot", (FAMILY, "In", "p5")), required("b", "spot", (FAMILY, "In", "p4d"))
-    found = fallbacks.lost_coverage([], [p5, p4d, required("od", "on-demand", (FAMILY, "In", "p5"))])
-    assert [each.spot for each in found] == [p4d]
+    lost_coverage = fallbacks.lost_coverage([], [p5, p4d, required("od", "on-demand", (FAMILY, "In", "p5"))])
+    assert [lost.spot for lost in lost_coverage] == [p4d]
     before, after = (required("od", "on-demand", (FAMILY, "In", family)) for family in ("p5", "p4d"))
     assert fallbacks.offer_of(before) != fallbacks.offer_of(after)
     assert fallbacks.demand_of(p5) != fallbacks.demand_of(replace(p4d, name="a"))
@@ -138,17 +136,17 @@ def test_machines_of_one_spot_pool_are_not_taken_for_those_of_another() -> None:
     ],
 )
 @pytest.mark.parametrize("names", ["ab", "ba"])
-def test_spot_pools_that_differ_in_one_thing_are_not_taken_for_each_other(
+def test_spot_pools_that_differ_in_one_field_are_judged_separately(
     field: str, its: object, other: object, left: Coverage, names: str
 ) -> None:
-    def of(name: str, capacity: CapacityType, value: object) -> Pool:
+    def pool(name: str, capacity: CapacityType, value: object) -> Pool:
         return gpu_pool(name, capacity, **{"cluster": "prod", field: value})
 
-    covered, uncovered = of(names[0], CapacityType.SPOT, its), of(names[1], CapacityType.SPOT, other)
-    found = Fallbacks("same-type", {}, ALL).lost_coverage(
-        [], [covered, uncovered, of("od", CapacityType.ON_DEMAND, its)]
+    covered, uncovered = pool(names[0], CapacityType.SPOT, its), pool(names[1], CapacityType.SPOT, other)
+    lost_coverage = Fallbacks("same-type", {}, ALL).lost_coverage(
+        [], [covered, uncovered, pool("od", CapacityType.ON_DEMAND, its)]
     )
-    assert found == [LostCoverage(uncovered, FallbackNeed("same-type"), left)]
+    assert lost_coverage == [LostCoverage(uncovered, FallbackNeed("same-type"), left)]
 
 
 unusual = st.one_of(
@@ -169,18 +167,18 @@ pools = st.builds(
     st.sampled_from((CapacityType.SPOT, CapacityType.ON_DEMAND)),
     st.lists(unusual, max_size=2),
 )
-"""Alike but for little: what one of them is left with must not be taken for what another is."""
-clusters = st.lists(pools, max_size=10, unique_by=lambda each: each.identity)
+"""Pools that differ in at most two fields, to find results that are cached for the wrong pool."""
+clusters = st.lists(pools, max_size=10, unique_by=lambda pool: pool.identity)
 
 
 @given(before=clusters, after=clusters, require=st.sampled_from(REQUIRES), cks=st.sampled_from(REQUIRES))
-def test_what_a_request_makes_worse_is_what_each_spot_pool_alone_is_left_with(
+def test_lost_coverage_agrees_with_the_coverage_of_each_spot_pool(
     before: list[Pool], after: list[Pool], require: RequireName, cks: RequireName
 ) -> None:
     fallbacks = Fallbacks(require, {"cks": cks}, ALL)
-    earlier = {fallbacks.demand_of(each): each for each in before}
+    earlier = {fallbacks.demand_of(spot): spot for spot in before}
     expected = []
-    for spot in sorted((each for each in after if fallbacks.demand_of(each) is not None), key=str):
+    for spot in sorted((pool for pool in after if fallbacks.demand_of(pool) is not None), key=str):
         same = earlier.get(fallbacks.demand_of(spot))
         for need in fallbacks.needs(spot):
             was = Coverage.HERE if same is None else fallbacks.coverage(same, before, need.require)
@@ -190,8 +188,8 @@ def test_what_a_request_makes_worse_is_what_each_spot_pool_alone_is_left_with(
 
 
 @given(there=clusters.filter(bool), require=st.sampled_from(REQUIRES))
-def test_a_pool_that_is_added_takes_nothing_from_another(there: list[Pool], require: RequireName) -> None:
+def test_adding_a_pool_never_reduces_the_coverage_of_others(there: list[Pool], require: RequireName) -> None:
     fallbacks, (added, *others) = Fallbacks(require, {}, ALL), there
     worse = fallbacks.lost_coverage(others, there)
-    assert all(each.spot is added for each in worse)
+    assert all(lost.spot is added for lost in worse)
     assert fallbacks.lost_coverage(others, there, [added]) == worse

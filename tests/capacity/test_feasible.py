@@ -1,4 +1,4 @@
-"""Where Pods land on pools that require labels of their nodes."""
+"""Which pools with requirements on labels admit a Pod."""
 
 from __future__ import annotations
 
@@ -66,26 +66,26 @@ POOLS = (AMD64, ARM64, BARE, BOTH)
         (asking([expression(CPUS, "Lt", "9")]), ["amd64", "bare", "both"]),
         (asking([expression(CPUS, "Gt", "64")]), ["amd64", "bare", "both"]),
         (asking([expression(CPUS, "Gt", "many")]), ["amd64", "bare", "both"]),
-        # Each alone suits some of a pool's nodes, and both together none.
+        # Some nodes of a pool meet each expression, and none meets both.
         (asking([expression(ARCH, "In", "amd64", "s390x"), expression(ARCH, "NotIn", "amd64")]), []),
         (asking([expression(ARCH, "In", "amd64")], selector={ARCH: "arm64"}), []),
         (asking([expression(ARCH, "In", "amd64")], [expression(FAMILY, "In", "m7g")]), ["amd64", "bare", "both"]),
         (asking([expression(ARCH, "In", "amd64")], [expression(ARCH, "In", "s390x")]), ["amd64", "both"]),
     ],
 )  # fmt: skip
-def test_a_pod_lands_only_where_some_node_meets_the_requirements_of_both(pod: Pod, expected: list[str]) -> None:
+def test_a_pool_admits_a_pod_only_if_a_node_can_meet_the_requirements_of_both(pod: Pod, expected: list[str]) -> None:
     assert landing(pod, *POOLS) == expected
 
 
-def test_a_pool_that_the_pod_cannot_land_on_neither_shortens_its_grace_period_nor_gives_it_tolerations() -> None:
+def test_a_pool_that_excludes_the_pod_affects_neither_its_grace_period_nor_its_tolerations() -> None:
     taints = [{"key": "example.com/arm", "value": "true", "effect": "NoSchedule"}]
     strict = karpenter("strict", expression(ARCH, "In", "arm64"), terminationGracePeriod="20s", taints=taints)
     pod = {"metadata": {"name": "a", "labels": SPOT}, "spec": {"containers": [], "nodeSelector": {ARCH: "amd64"}}}
     view = view_of(AMD64, strict)
 
-    found = target(subject_of(pod).pod, view=view)
-    assert isinstance(found, Target)
-    budget = GraceBudgets(ALL).of(found)
+    targeting = target(subject_of(pod).pod, view=view)
+    assert isinstance(targeting, Target)
+    budget = GraceBudgets(ALL).of(targeting)
     assert budget is not None
     assert budget.seconds == 105
     result, _, violations = placed(pod, view, rule(ALL))
@@ -94,7 +94,7 @@ def test_a_pool_that_the_pod_cannot_land_on_neither_shortens_its_grace_period_no
     assert result["spec"]["nodeSelector"] == {ARCH: "amd64", POOL: "amd64"}
 
 
-def test_what_a_pool_requires_is_said_where_no_pool_admits_the_pod() -> None:
+def test_the_finding_names_the_requirement_if_no_pool_admits_the_pod() -> None:
     pod = {"metadata": {"name": "a", "labels": SPOT}, "spec": {"containers": [], "nodeSelector": {ARCH: "s390x"}}}
     result, patch, (violation,) = placed(pod, view_of(*POOLS), rule(ALL))
     assert (result, patch) == (pod, [])
@@ -103,7 +103,7 @@ def test_what_a_pool_requires_is_said_where_no_pool_admits_the_pod() -> None:
     assert "requires `kubernetes.io/arch: s390x`" in violation.detail
 
 
-def test_a_label_that_another_pool_may_give_its_nodes_does_not_tell_pools_apart() -> None:
+def test_a_label_that_another_pool_may_have_is_no_selector() -> None:
     ours = READER.read(
         {
             "metadata": {"name": "ours"},
@@ -144,7 +144,7 @@ EITHER = karpenter("either", capacity=())
         ),
     ],
 )  # fmt: skip
-def test_a_selector_targets_spot_where_no_other_node_can_meet_it(
+def test_a_selector_targets_spot_if_only_spot_nodes_can_meet_it(
     pod: Pod, pools: tuple[Pool, ...], *, expected: bool
 ) -> None:
     assert isinstance(target(pod, *pools), Target) is expected
@@ -164,25 +164,25 @@ PROVISIONING = "cloud.google.com/gke-provisioning"
         (expression(GKE_SPOT, "In", "false"), False),
         (expression(GKE_SPOT, "NotIn", "false"), False),
         (expression(GKE_SPOT, "DoesNotExist"), False),
-        # Nodes that are not spot have a value of their own.
+        # On-demand nodes have a different value.
         (expression(PROVISIONING, "Exists"), False),
         (expression(PROVISIONING, "In", "spot", "standard"), False),
         (expression(CAPACITY, "Exists"), False),
     ],
 )
-def test_a_label_that_only_spot_nodes_have_targets_spot_by_being_there(
+def test_selecting_a_label_that_only_spot_nodes_have_targets_spot(
     view: ClusterView, term: dict[str, Any], *, expected: bool
 ) -> None:
     pod = pod_of(terms=[[term]])
-    found = target(pod, view=view)
-    assert isinstance(found, Target) is expected
-    if isinstance(found, Target):
-        assert found.because == "its own nodeSelector or affinity requires a spot label"
-        assert [nodes.provider.name for nodes in found.nodes] == ["gke"]
-        assert is_pinned(pod, found, supply_of(view, ALL), ALL)
+    targeting = target(pod, view=view)
+    assert isinstance(targeting, Target) is expected
+    if isinstance(targeting, Target):
+        assert targeting.because == "its own nodeSelector or affinity requires a spot label"
+        assert [nodes.provider.name for nodes in targeting.nodes] == ["gke"]
+        assert is_pinned(pod, targeting, supply_of(view, ALL), ALL)
 
 
-def test_beside_pools_that_are_seen_it_targets_spot_too() -> None:
+def test_selecting_a_spot_only_label_also_targets_spot_with_visible_pools() -> None:
     pools = (gke_pool({"nodeCount": 1}), gke_pool({"nodeCount": 1, "spot": False}, "paid"))
     assert landing(pod_of(terms=[[expression(GKE_SPOT, "Exists")]]), *pools) == ["pool"]
     assert isinstance(target(pod_of(terms=[[expression(PROVISIONING, "Exists")]]), *pools), NotTargeting)
@@ -213,12 +213,12 @@ INVALID: dict[str, Any] = {"currentNodes": 0, "conditions": [{"type": "Validated
         (READER.read({"metadata": {"name": "pool"}, "spec": {"replicas": 0, "template": {"spec": {"requirements": [expression(CAPACITY, "In", "spot")]}}}}), "it has 0 nodes and no autoscaling"),
     ],
 )  # fmt: skip
-def test_a_pool_that_gets_no_nodes_is_no_place_to_land(pool: Pool, because: str) -> None:
+def test_a_pool_that_gets_no_nodes_is_rejected(pool: Pool, because: str) -> None:
     gpu = pool.instance_type == "gb200-4x"
-    found = target(pod_of(labels=SPOT, gpu=gpu), pool)
-    assert isinstance(found, Target)
-    assert found.pools == ()
-    assert [(each.nodes.pool, each.because) for each in found.rejected] == [(pool, because)]
+    targeting = target(pod_of(labels=SPOT, gpu=gpu), pool)
+    assert isinstance(targeting, Target)
+    assert targeting.pools == ()
+    assert [(rejection.nodes.pool, rejection.because) for rejection in targeting.rejected] == [(pool, because)]
 
     resources = {"limits": {"nvidia.com/gpu": "1"}} if gpu else {}
     pod = {"metadata": {"name": "a", "labels": SPOT}, "spec": {"containers": [{"name": "a", "resources": resources}]}}
@@ -238,8 +238,8 @@ def test_a_pool_that_gets_no_nodes_is_no_place_to_land(pool: Pool, because: str)
         gke_pool({"nodeCount": 0, "autoscaling": {"maxNodeCount": 3}}),
     ],
 )
-def test_a_pool_that_may_get_nodes_later_is_one(pool: Pool) -> None:
-    """A pool whose nodes are all reclaimed refills by itself; a Pod can't be placed anew when it does."""
+def test_a_pool_that_may_get_nodes_later_admits_the_pod(pool: Pool) -> None:
+    """A pool refills after all of its nodes are reclaimed, and a Pod can't be placed again then."""
     assert landing(asking(), pool) == ["pool"]
 
 
@@ -255,10 +255,10 @@ def test_a_pool_that_may_get_nodes_later_is_one(pool: Pool) -> None:
         ("eks", "AWSManagedMachinePool", {"eksNodegroupName": "own-name", "capacityType": "spot"}),
     ],
 )
-def test_an_annotation_names_a_pool_by_its_resource_or_by_its_name_in_its_provider(
+def test_an_annotation_names_a_pool_by_its_resource_name_or_provider_name(
     provider: str, kind: str, spec: dict[str, Any], named: str
 ) -> None:
-    reader = next(each for each in ALL[provider].readers if each.kind == kind)
+    reader = next(candidate for candidate in ALL[provider].readers if candidate.kind == kind)
     pool = reader.read({"metadata": {"name": "resource", "namespace": "infra"}, "spec": spec})
     other = other_pool(KARPENTER, "other")
     assert landing(pod_of(named=named), pool, other) == ["resource"]
@@ -269,7 +269,7 @@ def test_an_annotation_names_a_pool_by_its_resource_or_by_its_name_in_its_provid
     assert violation.reason == "there is no node pool `own-nam`, did you mean `own-name`?"
 
 
-def test_no_pool_is_named_by_an_empty_annotation() -> None:
+def test_an_empty_annotation_names_no_pool() -> None:
     unnamed = msgspec.structs.replace(cks_pool("a", gpu=False), pool_name="")
     assert isinstance(target(pod_of(named=""), unnamed), NotTargeting)
 
@@ -291,13 +291,13 @@ EKS_SPOT = "eks.amazonaws.com/capacityType"
         (pod_of(named="amd64"), ("eks",), ["amd64"]),
     ],
 )
-def test_spot_nodes_of_a_provider_whose_pools_nobody_sees_count_beside_pools_of_another(
+def test_spot_nodes_of_a_provider_without_visible_pools_count_in_addition_to_other_pools(
     pod: Pod, spot_shown: tuple[str, ...], expected: list[str]
 ) -> None:
     assert landing(pod, view=view_of(AMD64, shown=("eks",), spot_shown=spot_shown)) == expected
 
 
-def test_only_a_node_with_a_spot_label_shows_that_there_are_spot_nodes() -> None:
+def test_only_a_spot_label_makes_a_node_count_as_spot() -> None:
     system = {"eks.amazonaws.com/nodegroup": "system", EKS_SPOT: "ON_DEMAND"}
     spot = {GKE_SPOT: "true"}
     nodes = view_of_nodes(node_facts(labels, Node(), ALL.values()) for labels in (system, spot, {}))
@@ -307,36 +307,36 @@ def test_only_a_node_with_a_spot_label_shows_that_there_are_spot_nodes() -> None
     assert landing(asking(), view=view) == ["", "amd64"]  # GKE's, without the name of a pool
 
 
-def test_a_label_of_the_pools_that_are_seen_means_these() -> None:
+def test_a_visible_pools_label_selects_only_visible_pools() -> None:
     labelled = cks_pool("ours", gpu=False, labels={TEAM: "a"})
     view = view_of(labelled, spot_shown=("eks",))
     assert landing(asking(selector={TEAM: "a"}), view=view) == ["ours"]
     assert landing(asking(), view=view) == ["ours", "eks"]
 
 
-def test_a_pod_for_both_gets_a_term_for_each_and_what_the_strictest_leaves() -> None:
+def test_a_pod_for_two_providers_gets_a_term_for_each_and_the_stricter_budget() -> None:
     view = view_of(AMD64, spot_shown=("aks",))
     pod = {"metadata": {"name": "a", "labels": SPOT}, "spec": {"containers": [{"name": "a"}]}}
     result, _, violations = placed(pod, view, rule(ALL))
     assert violations == []
     spec = decode_pod(msgspec.json.encode(result)).spec
-    assert [[(each.key, each.values) for each in term.requirements] for term in terms_of(spec)] == [
+    assert [[(label.key, label.values) for label in term.requirements] for term in terms_of(spec)] == [
         [(CAPACITY, ("spot",))],
         [("kubernetes.azure.com/scalesetpriority", ("spot",))],
     ]
     assert [toleration.key for toleration in spec.tolerations or ()] == ["kubernetes.azure.com/scalesetpriority"]
-    found = target(subject_of(result).pod, view=view)
-    assert isinstance(found, Target)
-    assert is_pinned(subject_of(result).pod, found, supply_of(view, ALL), ALL)
-    budget = GraceBudgets(ALL).of(found)
+    targeting = target(subject_of(result).pod, view=view)
+    assert isinstance(targeting, Target)
+    assert is_pinned(subject_of(result).pod, targeting, supply_of(view, ALL), ALL)
+    budget = GraceBudgets(ALL).of(targeting)
     assert budget is not None
     assert budget.seconds == 25
 
 
-def test_a_selector_of_its_own_that_may_admit_on_demand_nodes_that_nobody_sees_is_narrowed() -> None:
+def test_a_selector_that_may_admit_unseen_on_demand_nodes_does_not_pin_the_pod() -> None:
     terms = [[expression(POOL, "In", "amd64")], [expression("eks.amazonaws.com/nodegroup", "In", "workers")]]
     view = view_of(AMD64, spot_shown=("eks",))
-    found = target(asking(*terms), view=view)
-    assert isinstance(found, Target)
-    assert len(found.nodes) == 2
-    assert not is_pinned(asking(*terms), found, supply_of(view, ALL), ALL)
+    targeting = target(asking(*terms), view=view)
+    assert isinstance(targeting, Target)
+    assert len(targeting.nodes) == 2
+    assert not is_pinned(asking(*terms), targeting, supply_of(view, ALL), ALL)

@@ -1,4 +1,4 @@
-"""Where Pods that target spot can land."""
+"""Which pools admit Pods that target spot."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ GPU_SPOT_2 = cks_pool("gpu-spot-2", labels={"example.com/tier": "spot"})
         (pod_of(labels=SPOT, gpu=True, selector={POOL_LABEL: "gpu"}), CLUSTER, []),
     ],
 )
-def test_a_pod_lands_on_spot_pools_that_it_admits_and_whose_gpus_fit(
+def test_a_pod_lands_on_spot_pools_that_match_its_selector_and_gpus(
     pod: Pod, pools: tuple[Pool, ...], expected: list[str]
 ) -> None:
     assert landing(pod, *pools) == expected
@@ -66,13 +66,13 @@ def test_a_pod_lands_on_spot_pools_that_it_admits_and_whose_gpus_fit(
         (cks_pool("p", labels={"example.com/tier": "other"}), "the Pod's own nodeSelector or affinity excludes it"),
     ],
 )  # fmt: skip
-def test_a_pool_is_refused_for_a_reason_also_when_it_is_named(pool: Pool, expected: str) -> None:
+def test_a_rejected_pool_has_a_reason_even_if_the_pod_selects_it(pool: Pool, expected: str) -> None:
     pod = pod_of(labels=SPOT, gpu=True, selector={"example.com/tier": "spot"})
-    found = target(pod, pool)
+    targeting = target(pod, pool)
 
-    assert isinstance(found, Target)
-    assert [each.because for each in found.rejected] == ([expected] if expected else [])
-    assert bool(found.pools) is not bool(expected)
+    assert isinstance(targeting, Target)
+    assert [rejection.because for rejection in targeting.rejected] == ([expected] if expected else [])
+    assert bool(targeting.pools) is not bool(expected)
 
 
 GUARDED = cks_pool("guarded", instance_type="brand-new", taints=("nvidia.com/gpu=present:NoSchedule",))
@@ -90,22 +90,22 @@ GUARDED = cks_pool("guarded", instance_type="brand-new", taints=("nvidia.com/gpu
         (pod_of(labels=SPOT, terms=[[expression(POOL_LABEL, "NotIn", "other")]]), False),
     ],
 )
-def test_a_taint_for_gpu_pods_keeps_others_off_unless_they_tolerate_it_even_where_they_name_the_pool(
+def test_a_gpu_taint_excludes_other_pods_that_do_not_tolerate_it_even_if_they_name_the_pool(
     pod: Pod,
     lands: bool,  # noqa: FBT001
 ) -> None:
     assert bool(landing(pod, GUARDED)) is lands
 
 
-def test_a_pool_is_said_to_be_excluded_only_if_it_would_take_the_pod_otherwise() -> None:
+def test_the_reason_is_the_pods_selector_only_if_the_pool_is_otherwise_suitable() -> None:
     pools = (
         cks_pool("fit", labels={"example.com/tier": "a"}),
         cks_pool("closed", labels={"example.com/tier": "a"}, deletionTimestamp="2026-01-01T00:00:00Z"),
         cks_pool("cpu", gpu=False, labels={"example.com/tier": "a"}),
     )
-    found = target(pod_of(labels=SPOT, gpu=True, selector={"example.com/tier": "b"}), *pools)
-    assert isinstance(found, Target)
-    assert {str(each.nodes.pool).rpartition(" ")[2]: each.because for each in found.rejected} == {
+    targeting = target(pod_of(labels=SPOT, gpu=True, selector={"example.com/tier": "b"}), *pools)
+    assert isinstance(targeting, Target)
+    assert {str(rejection.nodes.pool).rpartition(" ")[2]: rejection.because for rejection in targeting.rejected} == {
         "fit": "the Pod's own nodeSelector or affinity excludes it",
         "closed": "it is being deleted",
         "cpu": "it has no GPUs, and the Pod requests GPUs",
@@ -125,14 +125,14 @@ ON_ALL = {"example.com/capacity": "spot"}
         (pod_of(labels=SPOT, terms=[[expression(POOL_LABEL, "In", "a", "c")]]), ["a", "c"]),
     ],
 )
-def test_a_label_names_pools_that_do_not_fit_only_where_no_pool_with_it_fits(pod: Pod, expected: list[str]) -> None:
-    """Pool c does not say whether it has the second label: unknown is not absent."""
+def test_a_pool_without_gpus_is_dropped_only_if_another_pool_with_the_label_fits(pod: Pod, expected: list[str]) -> None:
+    """Pool c doesn't declare the second label: unknown is not absent."""
     pools = (cks_pool("a", labels={**ON_ALL, "example.com/gpus": "yes"}), cks_pool("c", labels=ON_ALL, gpu=False), CPU)
 
     assert landing(pod, *pools) == expected
 
 
-def test_what_a_reader_tells_of_the_machine_does_not_tell_spot_from_other_capacity() -> None:
+def test_selecting_a_label_that_describes_the_machine_does_not_target_spot() -> None:
     (reader,) = CKS.readers
     described = with_fields(
         CKS, readers=(with_fields(reader, known_labels={"example.com/model": Query("spec.model")}),)
@@ -144,7 +144,7 @@ def test_what_a_reader_tells_of_the_machine_does_not_tell_spot_from_other_capaci
     assert why_not(pod, pool, providers={"cks": described})
 
 
-def test_pools_of_another_cluster_place_no_pods_here() -> None:
+def test_pools_of_another_cluster_admit_no_pods() -> None:
     there = other_pool(GKE, "there", cluster="west")
 
     assert landing(pod_of(labels=SPOT), there, CPU_SPOT, providers=ALL) == ["cpu-spot"]
@@ -152,9 +152,9 @@ def test_pools_of_another_cluster_place_no_pods_here() -> None:
     assert why_not(pod_of(selector={GKE.pool_name_label: "there"}), there, CPU_SPOT, providers=ALL)
 
 
-def names(found: Target | NotTargeting) -> list[str]:
-    assert isinstance(found, Target)
-    return [provider.name for provider in found.providers]
+def names(targeting: Target | NotTargeting) -> list[str]:
+    assert isinstance(targeting, Target)
+    return [provider.name for provider in targeting.providers]
 
 
 KARPENTER_SPOT = other_pool(KARPENTER, "k-spot")
@@ -179,17 +179,17 @@ KARPENTER_BOTH = other_pool(KARPENTER, "k-both", capacity=CapacityType.BOTH)
         (view_of(KARPENTER_SPOT, KARPENTER_BOTH), "", ["karpenter"], ["k-both", "k-spot"]),
     ],
 )
-def test_the_providers_in_play_are_those_that_the_cluster_shows_or_else_the_named_one(
+def test_providers_come_from_the_cluster_or_else_from_the_policy(
     view: ClusterView, named: str, providers: list[str], pools: list[str] | None
 ) -> None:
-    found = target(pod_of(labels=SPOT), providers=ALL, view=view, provider=(named,) if named else ())
+    targeting = target(pod_of(labels=SPOT), providers=ALL, view=view, provider=(named,) if named else ())
 
-    assert names(found) == providers
-    assert isinstance(found, Target)
-    assert (None if found.pools is None else [pool.name for pool in found.pools]) == pools
+    assert names(targeting) == providers
+    assert isinstance(targeting, Target)
+    assert (None if targeting.pools is None else [pool.name for pool in targeting.pools]) == pools
 
 
-def test_either_spot_label_in_every_term_speaks_for_both_providers() -> None:
+def test_terms_with_spot_labels_of_two_providers_target_both() -> None:
     gke = expression("cloud.google.com/gke-provisioning", "In", "spot")
     karpenter = expression("karpenter.sh/capacity-type", "In", "spot")
     either = target(pod_of(terms=[[gke], [karpenter]]), providers=ALL, view=view_of())
@@ -204,33 +204,33 @@ def test_either_spot_label_in_every_term_speaks_for_both_providers() -> None:
     assert why_not(pod_of(terms=[[expression("karpenter.sh/capacity-type", "Exists")]]), providers=ALL, view=view_of())
 
 
-def test_a_pool_of_both_capacities_counts_as_spot_only_where_the_spot_label_is_demanded() -> None:
+def test_a_pool_with_both_capacities_is_spot_only_together_with_the_spot_label() -> None:
     view = view_of(KARPENTER_BOTH)
 
     assert why_not(pod_of(selector={KARPENTER.pool_name_label: "k-both"}), providers=ALL, view=view)
     pinned = pod_of(selector={KARPENTER.pool_name_label: "k-both", "karpenter.sh/capacity-type": "spot"})
-    found = target(pinned, providers=ALL, view=view)
-    assert isinstance(found, Target)
-    assert is_pinned(pinned, found, supply_of(view, ALL), ALL)
+    targeting = target(pinned, providers=ALL, view=view)
+    assert isinstance(targeting, Target)
+    assert is_pinned(pinned, targeting, supply_of(view, ALL), ALL)
     assert landing(pod_of(named="k-both"), providers=ALL, view=view) == ["k-both"]
     cks = other_pool(CKS, "c-both", capacity=CapacityType.BOTH)
     assert landing(pod_of(labels=SPOT), cks) == []
 
 
-def test_nodes_of_one_provider_do_not_have_the_marks_of_another() -> None:
-    """Karpenter's nodes are in no managed node group: a Pod that demands one can't land there."""
+def test_nodes_of_one_provider_do_not_have_the_labels_of_another() -> None:
+    """Karpenter's nodes are in no managed node group, so a Pod that selects one can't run on them."""
     pod = pod_of(labels=SPOT, selector={EKS.pool_name_label: "system"})
 
     assert landing(pod, KARPENTER_SPOT, providers=ALL) == []
     assert landing(pod, providers=ALL, view=view_of(shown=("eks",))) is None
 
 
-def test_nothing_stands_in_for_a_pool_that_is_named() -> None:
+def test_a_named_pool_must_be_visible() -> None:
     assert landing(pod_of(labels=SPOT, named="a"), providers=ALL, view=view_of(shown=("gke",))) == []
     assert why_not(pod_of(named="a"), providers=ALL, view=view_of(shown=("gke",)))
 
 
-def test_a_stand_in_must_be_admitted_too() -> None:
+def test_a_selector_can_exclude_a_provider_without_visible_pools() -> None:
     pod = pod_of(labels=SPOT, selector={"cloud.google.com/gke-spot": "false"})
 
     assert landing(pod, providers=ALL, view=view_of(shown=("gke",))) == []

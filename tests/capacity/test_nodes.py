@@ -1,4 +1,4 @@
-"""The pools that Nodes stand for: the same from files and from an API server, whatever the Nodes are called."""
+"""Groups of Nodes act as pools, and are the same from files and from an API server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ JSON = dict[str, Any]
 
 
 def node(name: str, pool: str, *taints: str, spot: bool = True, zone: str = "a", gpus: int = 0, **labels: str) -> JSON:
-    parts = [(key, *value.split(":")) for key, value in (each.split("=") for each in taints)]
+    parts = [(key, *value.split(":")) for key, value in (text.split("=") for text in taints)]
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -55,7 +55,7 @@ def node(name: str, pool: str, *taints: str, spot: bool = True, zone: str = "a",
 
 
 def summary(*nodes: JSON) -> ClusterView:
-    """Return what the Nodes say, read as the API server's answers are."""
+    """Return the view of the Nodes, decoded like answers of the API server."""
     read = all_nodes(ALL.values()).read
     return view_of_nodes(read(metadata_of(raw), raw) for raw in map(msgspec.Raw, map(msgspec.json.encode, nodes)))
 
@@ -69,25 +69,25 @@ NODES = (
     node("n2", "spot", "lifecycle=Ec2Spot:NoSchedule", "maintenance=now:NoSchedule", zone="b", team="data"),
     node("n3", "gpu", "lifecycle=Ec2Spot:NoSchedule", "node.kubernetes.io/not-ready=:NoSchedule", gpus=8),
     node("n4", "system", spot=False),
-    {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "of-nobody", "labels": {ARCH: "amd64"}}},
+    {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "without-pool", "labels": {ARCH: "amd64"}}},
 )
 
 
-def test_what_all_nodes_of_a_pool_have_is_the_pools() -> None:
+def test_a_group_has_the_properties_that_all_of_its_nodes_share() -> None:
     gpu, spot, system = summary(*NODES).node_groups
-    assert [(each.name, each.capacity, each.gpu) for each in (gpu, spot, system)] == [
+    assert [(group.name, group.capacity, group.gpu) for group in (gpu, spot, system)] == [
         ("gpu", CapacityType.SPOT, Gpu.YES),
         ("spot", CapacityType.SPOT, Gpu.NO),
         ("system", CapacityType.ON_DEMAND, Gpu.NO),
     ]
-    # Neither the taint of one Node nor what passes; no label of one Node, nor one in which they differ.
-    assert [list(map(str, each.taints)) for each in (gpu, spot)] == [["lifecycle=Ec2Spot:NoSchedule"]] * 2
+    # No taint or label of a single Node, no temporary taint, and no label with different values.
+    assert [list(map(str, group.taints)) for group in (gpu, spot)] == [["lifecycle=Ec2Spot:NoSchedule"]] * 2
     assert spot.labels == {EKS_POOL: "spot", EKS_SPOT: "SPOT", ARCH: "amd64"}
     assert spot.zones == {"a", "b"}
     assert str(spot) == "node group spot"
 
 
-def test_files_and_an_API_server_show_the_same_groups(tmp_path: Path) -> None:
+def test_files_and_an_API_server_give_the_same_groups(tmp_path: Path) -> None:
     (tmp_path / "nodes.yaml").write_text(yaml.safe_dump_all(NODES))
     from_files = FileState([tmp_path], ALL).view()
     assert from_files.node_groups == summary(*NODES).node_groups
@@ -112,14 +112,14 @@ def test_a_node_with_taints_of_wrong_types_is_an_error(taints: object, message: 
     assert f"nodes.yaml:{message}" in str(error.value)
 
 
-def test_a_null_in_a_node_is_nothing(tmp_path: Path) -> None:
+def test_a_null_in_a_node_counts_as_absent(tmp_path: Path) -> None:
     null = {**NODES[0], "spec": {"taints": [{"key": "spot", "value": None, "effect": "NoSchedule"}]}, "status": None}
     (tmp_path / "nodes.yaml").write_text(yaml.safe_dump(null))
     (group,) = FileState([tmp_path], ALL).view().node_groups
     assert list(map(str, group.taints)) == ["spot:NoSchedule"]
 
 
-def test_a_node_of_two_providers_is_of_the_one_whose_pools_are_in_the_cluster() -> None:
+def test_a_node_of_two_providers_belongs_to_the_one_with_pools_in_the_cluster() -> None:
     labels = {"karpenter.sh/nodepool": "default", "kubernetes.azure.com/scalesetpriority": "spot"}
     facts = node_facts(labels, Node(), ALL.values())
     assert facts.kind is not None
@@ -127,33 +127,33 @@ def test_a_node_of_two_providers_is_of_the_one_whose_pools_are_in_the_cluster() 
     assert facts.providers == {"aks", "karpenter"}
 
 
-def test_conditions_of_nodes_say_nothing_of_their_pools() -> None:
-    """CoreWeave's are for its own use: https://docs.coreweave.com/products/cks/nodes/nodes-and-node-pools."""
+def test_conditions_of_nodes_do_not_affect_their_groups() -> None:
+    """CoreWeave's conditions are internal: https://docs.coreweave.com/products/cks/nodes/nodes-and-node-pools."""
     conditions = [{"type": name, "status": "True"} for name in ("Ready", "PendingPreemption", "DrainInProgress")]
 
-    def ill(value: JSON) -> JSON:
+    def with_conditions(value: JSON) -> JSON:
         return {**value, "status": {**value.get("status", {}), "conditions": conditions}}
 
-    assert summary(*map(ill, NODES)).node_groups == summary(*NODES).node_groups
+    assert summary(*map(with_conditions, NODES)).node_groups == summary(*NODES).node_groups
 
 
-def test_nodes_without_the_name_of_a_pool_are_grouped_by_their_taints() -> None:
+def test_nodes_without_a_pool_name_are_grouped_by_taints() -> None:
     gke = {"cloud.google.com/gke-spot": "true"}
     one, other = (
         {"metadata": {"name": name, "labels": gke}, "spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}}
         for name, key in (("a", "spot"), ("b", "dedicated"))
     )
-    assert [list(map(str, each.taints)) for each in summary(one, one, other).node_groups] == [
+    assert [list(map(str, group.taints)) for group in summary(one, one, other).node_groups] == [
         ["dedicated:NoSchedule"],
         ["spot:NoSchedule"],
     ]
 
 
-def test_thousands_of_nodes_of_one_kind_are_looked_at_once() -> None:
+def test_equal_nodes_share_one_kind() -> None:
     nodes = [node(f"n{number}", "spot", "lifecycle=Ec2Spot:NoSchedule") for number in range(2_000)]
     read = all_nodes(ALL.values()).read
     facts = [read(metadata_of(raw), raw) for raw in map(msgspec.Raw, map(msgspec.json.encode, nodes))]
-    assert len({id(each.kind) for each in facts}) == 1
+    assert len({id(fact.kind) for fact in facts}) == 1
     assert facts[0] == read(metadata_of(raw := msgspec.Raw(msgspec.json.encode(nodes[0]))), raw)  # a heartbeat
 
 
@@ -167,16 +167,16 @@ TOLERATE = [{"key": "lifecycle", "operator": "Equal", "value": "Ec2Spot", "effec
         (NODES, {"gpu": True}, ["gpu"]),
         (NODES, {"selector": {ZONE: "b"}}, ["spot"]),
         (NODES, {"selector": {ZONE: "c"}}, []),
-        (NODES, {"selector": {"team": "web"}}, ["spot"]),  # some have it
+        (NODES, {"selector": {"team": "web"}}, ["spot"]),  # some nodes have it
         (NODES, {"named": "spot"}, ["spot"]),
-        # Scaled to zero: the provider's own label, where none of those that are shown can be meant.
+        # Scaled to zero: the provider's spot label, if none of the groups fits.
         (NODES[3:], {}, ["eks"]),
         (NODES[:1], {"gpu": True}, ["eks"]),
         (NODES, {"selector": {EKS_POOL: "batch"}}, ["eks"]),
         ((node("n", "payments", "dedicated=payments:NoExecute"),), {}, []),
     ],
 )
-def test_a_pod_lands_on_the_groups_that_nodes_show(nodes: tuple[JSON, ...], pod: JSON, expected: list[str]) -> None:
+def test_a_pod_lands_on_groups_of_nodes(nodes: tuple[JSON, ...], pod: JSON, expected: list[str]) -> None:
     assert landing(pod_of(labels=SPOT, **pod), view=view(*nodes)) == expected
 
 
@@ -193,18 +193,18 @@ PLAIN = node("plain", "plain")
         ((node("gpu", "gpu", "nvidia.com/gpu=x:NoSchedule", gpus=1, chip="l4"), PLAIN), {"chip": "l4"}, "own-selector-excludes"),
     ],
 )  # fmt: skip
-def test_a_label_that_no_node_of_a_group_has_is_absent(nodes: tuple[JSON, ...], selector: JSON, finding: str) -> None:
+def test_a_group_lacks_labels_that_no_node_has(nodes: tuple[JSON, ...], selector: JSON, finding: str) -> None:
     assert said(rule_pod(labels=SPOT, nodeSelector=selector), view(*nodes), providers=ALL).id == finding
 
 
 @pytest.mark.parametrize(
     "key", ["topology.ebs.csi.aws.com/zone", "node.kubernetes.io/instance-type", "feature.node.kubernetes.io/cpu"]
 )
-def test_a_label_that_each_node_has_of_its_own_may_be_on_other_nodes_of_the_group(key: str) -> None:
+def test_a_label_that_varies_by_node_may_have_any_value_in_the_group(key: str) -> None:
     assert landing(pod_of(labels=SPOT, selector={key: "another"}), view=view(PLAIN)) == ["plain"]
 
 
-def test_a_deployment_that_ran_gets_the_tolerations_of_its_nodes() -> None:
+def test_a_pod_tolerates_the_taints_of_a_group_and_selects_it() -> None:
     pod = {"metadata": {"name": "a", "labels": SPOT}, "spec": {"containers": [{"name": "a"}]}}
     result, _, violations = placed(pod, view(*NODES), rule(ALL))
     assert violations == []
@@ -212,7 +212,7 @@ def test_a_deployment_that_ran_gets_the_tolerations_of_its_nodes() -> None:
     assert result["spec"]["nodeSelector"] == {EKS_POOL: "spot"}
 
 
-def test_a_selector_on_the_name_of_a_spot_group_targets_spot_and_other_labels_of_its_nodes_do_not() -> None:
+def test_only_selecting_a_spot_group_by_name_targets_spot() -> None:
     labelled = (node("n", "spot"), node("m", "system", spot=False))
     labelled[0]["metadata"]["labels"]["nvidia.com/gpu.product"] = "L4"
     assert landing(pod_of(selector={EKS_POOL: "spot"}), view=view(*labelled)) == ["spot"]
@@ -221,7 +221,7 @@ def test_a_selector_on_the_name_of_a_spot_group_targets_spot_and_other_labels_of
     )
 
 
-def test_nodes_count_for_nothing_beside_declared_pools_of_their_provider() -> None:
+def test_nodes_of_undeclared_pools_do_not_count_if_all_pools_are_declared() -> None:
     label = "compute.coreweave.com/node-pool"
     of_cks = {"metadata": {"name": "a", "labels": {label: "other"}}}
     assert landing(pod_of(labels=SPOT), view=view(of_cks, pools=(cks_pool("ours", gpu=False),))) == ["ours"]
@@ -232,28 +232,28 @@ def declared(provider: str, name: str, pool_name: str) -> Pool:
     return msgspec.structs.replace(pool, pool_name=pool_name)
 
 
-BESIDE = (node("a", "a"), node("tf", "tf", "spot=true:NoSchedule"), node("tfgpu", "tfgpu", gpus=8))
+GROUPS = (node("a", "a"), node("tf", "tf", "spot=true:NoSchedule"), node("tfgpu", "tfgpu", gpus=8))
 
 
 @pytest.mark.parametrize(
     ("pool", "nodes", "pod", "expected"),
     [
-        (declared("eks", "a", "a"), BESIDE, {}, ["a", "tf"]),
-        (declared("eks", "a", "a"), BESIDE, {"gpu": True}, ["tfgpu"]),
-        (declared("eks", "in-git", "a"), BESIDE, {}, ["in-git", "tf"]),  # its Nodes make no second pool
-        (declared("eks", "a", ""), BESIDE, {}, ["a"]),  # any group may be this pool's
+        (declared("eks", "a", "a"), GROUPS, {}, ["a", "tf"]),
+        (declared("eks", "a", "a"), GROUPS, {"gpu": True}, ["tfgpu"]),
+        (declared("eks", "in-git", "a"), GROUPS, {}, ["in-git", "tf"]),  # its Nodes are not a second pool
+        (declared("eks", "a", ""), GROUPS, {}, ["a"]),  # any group may belong to this pool
         (declared("eks", "b", "b"), (node("x", "x", "dedicated=y:NoSchedule"),), {}, ["b"]),
         (declared("eks", "b", "b"), (node("x", ""),), {}, ["b"]),
-        (declared("karpenter", "k", "k"), BESIDE, {}, ["a", "tf", "k"]),
+        (declared("karpenter", "k", "k"), GROUPS, {}, ["a", "tf", "k"]),
     ],
 )
-def test_groups_of_no_declared_pool_count_beside_declared_pools(
+def test_groups_without_a_declared_pool_count_in_addition_to_declared_pools(
     pool: Pool, nodes: tuple[JSON, ...], pod: JSON, expected: list[str]
 ) -> None:
     assert landing(pod_of(labels=SPOT, **pod), view=view(*nodes, pools=(pool,))) == expected
 
 
-def test_a_node_of_a_pool_that_is_no_object_of_the_cluster_any_more_is_on_its_way_out() -> None:
+def test_a_node_of_a_deleted_pool_does_not_count() -> None:
     labels = {"karpenter.sh/nodepool": "deleted", "karpenter.sh/capacity-type": "spot"}
     old = {"metadata": {"name": "a", "labels": labels}}
     assert landing(pod_of(labels=SPOT), view=view(old, pools=(declared("karpenter", "k", "k"),))) == ["k"]
@@ -269,10 +269,10 @@ WINDOWS = {
 
 
 @pytest.mark.parametrize("own", [{"os": {"name": "windows"}}, {"nodeSelector": {OS: "windows"}}])
-def test_a_taint_that_names_the_operating_system_of_nodes_does_not_pass(own: JSON) -> None:
+def test_a_taint_for_the_operating_system_is_tolerated_only_for_pods_that_request_it(own: JSON) -> None:
     result, _, violations = placed(rule_pod(labels=SPOT, **own), view(WINDOWS), rule(ALL))
     assert violations == []
-    assert [each["key"] for each in result["spec"]["tolerations"]] == [
+    assert [toleration["key"] for toleration in result["spec"]["tolerations"]] == [
         "cloud.google.com/gke-spot",
         "node.kubernetes.io/os",
     ]
@@ -282,8 +282,8 @@ def test_a_taint_that_names_the_operating_system_of_nodes_does_not_pass(own: JSO
 SOME: tuple[NodeFacts | None, ...] = (
     None,
     *(
-        node_facts(each["metadata"]["labels"], msgspec.convert(each, Node), ALL.values())
-        for each in cast(
+        node_facts(value["metadata"]["labels"], msgspec.convert(value, Node), ALL.values())
+        for value in cast(
             "tuple[JSON, ...]",
             (
                 *NODES,
@@ -297,22 +297,22 @@ SOME: tuple[NodeFacts | None, ...] = (
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(SOME), st.booleans())))
-def test_Nodes_that_come_change_and_go_are_counted_as_if_they_were_read_anew(
+def test_incremental_changes_of_Nodes_give_the_same_view_as_reading_all_of_them(
     changes: list[tuple[int, NodeFacts | None, bool]],
 ) -> None:
     tally, there = NodeTally(), dict[int, NodeFacts]()
-    for number, sampled, looked_at in changes:
-        after = sampled and msgspec.structs.replace(sampled, names=(f"n{number}",))  # no two Nodes have the same name
+    for number, sampled, is_viewed in changes:
+        after = sampled and msgspec.structs.replace(sampled, names=(f"n{number}",))  # Node names are unique
         tally.replace(there.pop(number, None), after)
         if after is not None:
             there[number] = after
-        if looked_at:
+        if is_viewed:
             tally.view()
     assert tally.view() == view_of_nodes(there.values())
 
 
-def test_node_groups_stay_the_same_tuple_while_Nodes_change_that_say_nothing_new_of_them() -> None:
-    # Rules remember by it what they have worked out.
+def test_node_groups_stay_the_same_tuple_if_Node_changes_do_not_affect_them() -> None:
+    # Rules use the tuple as a cache key.
     tally = NodeTally()
     for facts in SOME:
         tally.replace(None, facts)

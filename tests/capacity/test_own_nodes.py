@@ -1,4 +1,4 @@
-"""What the Nodes of declared pools say of them, which pools the Nodes that a Pod names are of, and complete labels."""
+"""Labels of declared pools from their Nodes, pools of Nodes that a Pod names, and pools with complete labels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ JSON = dict[str, Any]
 
 
 def view(*nodes: dict[str, str], pools: tuple[Pool, ...] = ()) -> ClusterView:
-    """Return a cluster of Nodes with these labels, called n0, n1 and so on."""
+    """Return a cluster of Nodes with these labels, named n0, n1, and so on."""
     facts = (
         node_facts({HOST: f"host-{number}", **labels}, Node(), ALL.values(), f"n{number}")
         for number, labels in enumerate(nodes)
@@ -47,35 +47,35 @@ AMD, ARM = {ARCH: "amd64", ZONE: "z1"}, {ARCH: "arm64", ZONE: "z2"}
         ((), {ARCH: "arm64"}, ["a", "b"]),  # unknown is not absent
         (({CKS: "a", **AMD},), {ARCH: "arm64"}, ["b"]),
         (({CKS: "a", **AMD},), {ARCH: "amd64"}, ["a", "b"]),
-        (({CKS: "a", **ARM},), {}, ["b"]),  # a Pod that does not say so does not run on Arm
+        (({CKS: "a", **ARM},), {}, ["b"]),  # a Pod runs on Arm only if it requests Arm
         (({CKS: "a", **AMD}, {CKS: "a", **AMD, ZONE: "z3"}), {ZONE: "z3"}, ["a", "b"]),
         (({CKS: "a", **AMD},), {ZONE: "z3"}, ["b"]),
         (({CKS: "a", "topology.kubernetes.io/region": "r1"},), {"topology.kubernetes.io/region": "r2"}, ["b"]),
-        # The labels of Nodes win over those that the provider document infers, and only over these.
+        # Labels of Nodes override only labels that the provider document infers.
         ((), {TYPE: "turin-gp"}, ["a", "b"]),
         ((), {TYPE: "H100_NVLINK_80GB"}, []),
         (({CKS: "a", TYPE: "H100_NVLINK_80GB"},), {TYPE: "H100_NVLINK_80GB"}, ["a"]),
         (({CKS: "a", TYPE: "x"}, {CKS: "a", TYPE: "turin-gp"}), {TYPE: "x"}, ["a"]),
         (({CKS: "b", "team": "old"},), {"team": "b"}, ["a", "b"]),
-        # No Node of the pool has it; one has; of the network, so that other nodes may have another value.
+        # No Node has the label; one has it; a network label, which may differ on other nodes.
         (({CKS: "a"},), {"disk": "ssd"}, ["b"]),
         (({CKS: "a", "disk": "ssd"}, {CKS: "a"}), {"disk": "ssd"}, ["a", "b"]),
         (({CKS: "a", "backend.coreweave.cloud/leafgroup": "1"},), {"backend.coreweave.cloud/leafgroup": "2"}, ["a", "b"]),
     ],
 )  # fmt: skip
-def test_the_nodes_of_a_declared_pool_say_what_it_does_not_declare(
+def test_nodes_supply_labels_that_their_pool_does_not_declare(
     nodes: tuple[JSON, ...], selector: JSON, expected: list[str]
 ) -> None:
     assert landing(pod_of(labels=SPOT, selector=selector), view=view(*nodes, pools=(A, B))) == expected
 
 
-def test_nodes_of_a_provider_that_does_not_mark_spot_stand_for_no_pool() -> None:
+def test_nodes_of_a_provider_without_a_spot_label_are_no_pool() -> None:
     assert isinstance(target_of(pod_of(selector={CKS: "a"}), {}, view({CKS: "a"}), ALL), NotTargeting)
     assert landing(pod_of(labels=SPOT), view=view({CKS: "gone"}, pools=(A,))) == ["a"]
 
 
-def test_a_pool_of_several_machines_may_have_other_nodes_than_those_that_are_there() -> None:
-    reader = next(each for each in ALL["eks"].readers if each.kind == "Nodegroup")
+def test_future_nodes_of_a_pool_with_several_machine_types_may_have_other_labels() -> None:
+    reader = next(candidate for candidate in ALL["eks"].readers if candidate.kind == "Nodegroup")
     spec = {"name": "m", "capacityType": "SPOT", "instanceTypes": ["m5.large", "m6i.large"]}
     node = {
         "eks.amazonaws.com/nodegroup": "m",
@@ -96,16 +96,16 @@ OF_TWO = view({CKS: "a"}, {CKS: "b"}, pools=(A, B))
 
 
 @pytest.mark.parametrize("named", [{HOST: "host-0"}, {HOST: "n0"}])
-def test_a_pod_that_names_a_node_runs_on_its_pool_and_gets_no_selector(named: JSON) -> None:
+def test_a_pod_that_names_a_node_gets_its_pools_tolerations_and_no_selector(named: JSON) -> None:
     pod = rule_pod(labels=SPOT, nodeSelector=named)
     tainted = replace(A, taints=(Taint("spot", "true"),))
     result, _, violations = placed(pod, view({CKS: "a"}, {CKS: "b"}, pools=(tainted, B)), rule(ALL))
     assert violations == []
     assert result["spec"]["nodeSelector"] == named
-    assert [each["key"] for each in result["spec"]["tolerations"]] == ["spot"]
+    assert [toleration["key"] for toleration in result["spec"]["tolerations"]] == ["spot"]
 
 
-def test_a_pod_that_names_an_on_demand_node_too_is_kept_to_the_spot_pool_if_it_asks_for_spot() -> None:
+def test_a_pod_that_also_names_an_on_demand_node_is_restricted_to_spot_if_it_requests_spot() -> None:
     paid = replace(B, capacity=CapacityType.ON_DEMAND)
     required = {"nodeSelectorTerms": [{"matchExpressions": [expression(HOST, "In", "n0", "n1")]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
@@ -127,7 +127,7 @@ def test_a_pod_that_names_an_on_demand_node_too_is_kept_to_the_spot_pool_if_it_a
         ({"matchExpressions": [expression(HOST, "Exists")]}, ["a", "b"]),
     ],
 )
-def test_names_of_nodes_in_affinity_are_names_of_pools(term: JSON, expected: list[str]) -> None:
+def test_node_names_in_affinity_select_the_nodes_pools(term: JSON, expected: list[str]) -> None:
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     pod = rule_pod(labels=SPOT, affinity={"nodeAffinity": required})
     _, patch, violations = placed(pod, OF_TWO, rule(ALL))
@@ -142,15 +142,15 @@ def decoded(pod: JSON) -> Any:
     return subject_of(pod).pod
 
 
-def test_the_name_of_an_on_demand_node_of_a_pool_of_both_is_no_spot_node() -> None:
+def test_an_on_demand_node_of_a_mixed_pool_is_not_spot() -> None:
     both = READER.read({"metadata": {"name": "k"}, "spec": {"template": {"spec": {"requirements": []}}}})
     nodes = view({POOL: "k", CAPACITY: "spot"}, {POOL: "k", CAPACITY: "on-demand"}, pools=(both,))
     assert landing(pod_of(labels=SPOT, selector={HOST: "n0"}), view=nodes) == ["k"]
     assert landing(pod_of(labels=SPOT, selector={HOST: "n1"}), view=nodes) == []
 
 
-def test_the_name_of_a_node_alone_does_not_target_spot() -> None:
-    # The API server does not ask the webhook about such a Pod: `neutral_keys` of webhook.registration.conditions.
+def test_naming_a_spot_node_does_not_target_spot() -> None:
+    # The API server doesn't send these Pods to the webhook: see `neutral_keys` in webhook.registration.conditions.
     assert isinstance(target_of(pod_of(selector={HOST: "n0"}), {}, OF_TWO, ALL), NotTargeting)
 
 
@@ -175,29 +175,29 @@ GRAVITON = with_labels(
     [
         ({"tier": "stable"}, (), []),
         ({TEAM: "a"}, (), ["teams"]),
-        ({"karpenter.k8s.aws/instance-new": "1"}, (), ["plain", "teams"]),  # of a domain that is Karpenter's
+        ({"karpenter.k8s.aws/instance-new": "1"}, (), ["plain", "teams"]),  # a label in Karpenter's domain
         ({"node.kubernetes.io/instance-type": "m5.large"}, (), ["plain", "teams"]),
         ({"topology.ebs.csi.aws.com/zone": "a"}, (), ["plain", "teams"]),
         ({"feature.node.kubernetes.io/avx": "true"}, (), []),
         ({"feature.node.kubernetes.io/avx": "true"}, ({POOL: "plain", "feature.node.kubernetes.io/avx": "true"},), ["plain"]),
-        ({ARCH: "amd64"}, ({POOL: "plain", ARCH: "arm64"},), ["plain", "teams"]),  # its next node may be another machine
+        ({ARCH: "amd64"}, ({POOL: "plain", ARCH: "arm64"},), ["plain", "teams"]),  # its next node may be a different machine
         ({"NodeGroupType": "Graviton"}, (), ["graviton"]),
     ],
 )  # fmt: skip
-def test_a_label_that_a_karpenter_pool_does_not_declare_excludes_it(
+def test_selecting_an_undeclared_label_excludes_a_karpenter_pool(
     selector: JSON, nodes: tuple[JSON, ...], expected: list[str]
 ) -> None:
     pools = (STABLE, PLAIN, TEAMS, GRAVITON)
     assert landing(pod_of(labels=SPOT, selector=selector), view=view(*nodes, pools=pools)) == expected
 
 
-def test_a_pool_whose_requirements_cannot_be_read_may_have_any_label() -> None:
+def test_a_pool_with_unreadable_requirements_may_have_any_label() -> None:
     pool = READER.read({"metadata": {"name": "k"}, "spec": {"template": {"spec": {"requirements": [7]}}}})
     assert pool.label_keys is None
 
 
-def test_a_label_of_two_pools_names_neither_of_them() -> None:
-    # The image may be for amd64: only a label of the Arm pool alone says that the Pod runs there.
+def test_a_label_of_two_pools_does_not_name_a_pool() -> None:
+    # The image may be for amd64: only a label that no other pool has proves that the Pod runs on Arm.
     twin = with_labels("twin", expression(CAPACITY, "In", "on-demand"), NodeGroupType="Graviton")
     pod = rule_pod(labels=SPOT, nodeSelector={"NodeGroupType": "Graviton"})
     assert said(pod, view_of(GRAVITON, twin), providers=ALL).id == "no-pool-fits"
@@ -209,7 +209,7 @@ GKE_POOL = "cloud.google.com/gke-nodepool"
 
 
 def preemptible(name: str) -> Pool:
-    reader = next(each for each in ALL["gke"].readers if each.kind == "ContainerNodePool")
+    reader = next(candidate for candidate in ALL["gke"].readers if candidate.kind == "ContainerNodePool")
     spec = {"nodeCount": 1, "nodeConfig": {"preemptible": True, "machineType": "n2-standard-4"}}
     return reader.read({"metadata": {"name": name}, "spec": spec})
 
@@ -222,14 +222,14 @@ def preemptible(name: str) -> Pool:
         ((gke_pool({"nodeCount": 1}, "s"),), {GKE_SPOT: "true"}),
     ],
 )
-def test_preemptible_pools_have_a_label_of_their_own(pools: tuple[Pool, ...], expected: JSON | None) -> None:
+def test_preemptible_pools_are_selected_by_their_own_label(pools: tuple[Pool, ...], expected: JSON | None) -> None:
     result, _, violations = placed(rule_pod(labels=SPOT), view_of(*pools), rule(ALL))
     assert violations == []
     assert result["spec"].get("nodeSelector") == expected
 
 
 @pytest.mark.parametrize("pools", [(), (preemptible("p"),)])
-def test_a_pod_that_selects_preemptible_nodes_targets_spot_and_needs_no_selector(pools: tuple[Pool, ...]) -> None:
+def test_a_pod_that_selects_preemptible_nodes_targets_spot_without_another_selector(pools: tuple[Pool, ...]) -> None:
     pod = rule_pod(nodeSelector={PREEMPTIBLE: "true"})
     result, _, violations = placed(pod, view({PREEMPTIBLE: "true", GKE_POOL: "p"}, pools=pools), rule(ALL))
     assert violations == []
@@ -238,7 +238,7 @@ def test_a_pod_that_selects_preemptible_nodes_targets_spot_and_needs_no_selector
 
 
 def compute_class() -> Pool:
-    reader = next(each for each in ALL["gke"].readers if each.kind == "ComputeClass")
+    reader = next(candidate for candidate in ALL["gke"].readers if candidate.kind == "ComputeClass")
     return reader.read({"metadata": {"name": "c"}, "spec": {"priorities": [{"spot": True}, {"spot": False}]}})
 
 
@@ -250,12 +250,12 @@ def compute_class() -> Pool:
         ((compute_class(), gke_pool({"nodeCount": 1}, "s")), (), False),
     ],
 )
-def test_a_compute_class_alone_does_not_say_which_node_pools_there_are(
+def test_with_only_a_compute_class_the_node_pools_are_unknown(
     pools: tuple[Pool, ...], nodes: tuple[JSON, ...], *, unknown: bool
 ) -> None:
-    found = target_of(pod_of(selector={GKE_POOL: "p"}), {}, view(*nodes, pools=pools), ALL)
-    assert isinstance(found, NotTargeting)
-    assert found.unknown is unknown
+    targeting = target_of(pod_of(selector={GKE_POOL: "p"}), {}, view(*nodes, pools=pools), ALL)
+    assert isinstance(targeting, NotTargeting)
+    assert targeting.unknown is unknown
 
 
 EKS = "eks.amazonaws.com/nodegroup"
@@ -275,24 +275,24 @@ MARK = "eks.amazonaws.com/capacityType"
         ({"accelerator": "nvidia"}, {}, False),
     ],
 )
-def test_a_label_that_only_spot_nodes_have_targets_spot_unless_it_describes_the_machine(
+def test_selecting_a_label_of_spot_nodes_only_targets_spot_unless_it_describes_the_machine(
     spot: JSON, other: JSON, *, targets: bool
 ) -> None:
     nodes = view({EKS: "s", MARK: "SPOT", **spot}, {EKS: "o", MARK: "ON_DEMAND", **other})
-    found = target_of(pod_of(selector=spot), {}, nodes, ALL)
-    assert isinstance(found, Target) is targets
+    targeting = target_of(pod_of(selector=spot), {}, nodes, ALL)
+    assert isinstance(targeting, Target) is targets
     if targets:
         result, _, _ = placed(rule_pod(nodeSelector=spot), nodes, rule(ALL))
         assert result["spec"]["nodeSelector"] == spot
 
 
-def test_where_all_nodes_are_spot_a_label_tells_nothing_apart() -> None:
+def test_a_label_does_not_target_spot_if_all_nodes_are_spot() -> None:
     nodes = view({EKS: "s", MARK: "SPOT", "workload": "batch"})
     assert isinstance(target_of(pod_of(selector={"workload": "batch"}), {}, nodes, ALL), NotTargeting)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(("a", "b", "", None))), max_size=12))
-def test_a_node_that_moves_or_goes_is_looked_up_where_it_is(changes: list[tuple[int, str | None]]) -> None:
+def test_moved_and_deleted_nodes_give_the_same_view_as_reading_all_nodes(changes: list[tuple[int, str | None]]) -> None:
     tally, there = NodeTally(), dict[int, NodeFacts]()
     for number, pool in changes:
         labels = {} if pool is None else {CKS: pool}

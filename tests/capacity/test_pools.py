@@ -1,4 +1,4 @@
-"""Node pools are read as the rows of pools/ say: what is written, and what of the pool comes of it."""
+"""Every manifest in pools/ is read as the pool in its row."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JSON = dict[str, Any]
 
 
 def rows_of(written: JSON) -> Iterator[JSON]:
-    """Yield the row, or the rows of a table: each has its value of the field `at`, or these members of a map there."""
+    """Yield the row, or the rows of a table: each sets the field `at`, or adds to a map there."""
     if "rows" not in written:
         yield written
         return
@@ -47,22 +47,22 @@ ROWS: list[tuple[str, JSON]] = [
 
 
 def plain(value: Any) -> Any:
-    """Return a field of a pool as it stands in a row."""
+    """Return a pool's field in the notation of the rows."""
     if isinstance(value, frozenset):
         return sorted(value)
     if isinstance(value, tuple):
-        return [plain(each) for each in value]
+        return [plain(item) for item in value]
     return str(value) if isinstance(value, Taint | CapacityType | Gpu) else value
 
 
 def joined(provider: Provider, *values: JSON) -> Pool:
-    """Return the one pool that these objects describe together."""
+    """Return the pool that these objects describe together."""
     groups = {reader.kind: reader.group for reader in provider.readers}
     groups |= {reader.listed_in.kind: reader.group for reader in provider.readers if reader.listed_in is not None}
     groups |= {reader.sizer.kind: reader.sizer.group for reader in provider.readers if reader.sizer is not None}
     manifests = [
         Manifest(Document("pools.yaml", 1, value), (), f"{groups[value['kind']]}/v1", value["kind"], value)
-        for value in ({"metadata": {"name": "a", "namespace": "team"}, **each} for each in values)
+        for value in ({"metadata": {"name": "a", "namespace": "team"}, **fields} for fields in values)
     ]
     (pool,) = view_of(manifests, {provider.name: provider}, complete=True).pools or ()
     return pool
@@ -73,10 +73,10 @@ def test_every_provider_has_rows() -> None:
 
 
 @pytest.mark.parametrize(("name", "row"), ROWS)
-def test_a_node_pool_is_read_as_its_row_says(name: str, row: JSON) -> None:
-    """A row has a kind of the provider, with its API where several have it; `read` has the fields that it is about.
+def test_a_node_pool_is_read_as_its_row_expects(name: str, row: JSON) -> None:
+    """A row has the pool's kind, and its API if that is ambiguous; `read` has the expected fields.
 
-    `with` has the objects that say more of the pool, such as its template.
+    `with` has related objects, such as the pool's template.
     """
     provider = BUNDLE.providers[name]
     group = row.get("apiVersion", "").partition("/")[0]

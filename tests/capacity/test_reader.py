@@ -1,4 +1,4 @@
-"""Readers of node pools: their expressions, and the manifests that they write; `test_pools` has what they read."""
+"""Readers of node pools: expressions and generated manifests. `test_pools` tests the pools that they read."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def read(spec: object = None, status: object = None, **metadata: object) -> Pool
     return READER.read(value)
 
 
-def test_a_problem_repeats_no_more_than_the_beginning_of_a_long_value() -> None:
+def test_a_problem_truncates_a_long_value() -> None:
     (problem,) = read({"instanceType": "b200-8x", "targetNodes": 1, "computeClass": "x" * 5000}).problems
     assert len(problem) < 200
 
 
-def test_a_problem_is_about_the_field_that_the_pool_has() -> None:
+def test_a_problem_names_the_pools_field() -> None:
     many = read({"instanceType": "b200-8x", "nodeLabels": dict.fromkeys(map(str, range(1001)), "")})
     other = changed_reader(taints="not_null(spec.a, spec.b)").read({"spec": {"instanceType": "b200-8x", "b": [{}]}})
     assert (*many.problems, *other.problems) == (
@@ -58,12 +58,12 @@ def test_a_problem_is_about_the_field_that_the_pool_has() -> None:
         ("sum(a)", {"a": ["x"]}),
     ],
 )
-def test_an_expression_that_fails_on_a_value_finds_nothing(text: str, value: dict[str, Any]) -> None:
+def test_an_expression_that_fails_on_a_value_returns_none(text: str, value: dict[str, Any]) -> None:
     assert Query(text)(value) is None
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("maximum([a, b])", "there is no function `maximum`, did you mean `max`?"),
         ("a[?length(b) > `1`] && nope(c)", "there is no function `nope`"),
@@ -77,16 +77,16 @@ def test_an_expression_that_fails_on_a_value_finds_nothing(text: str, value: dic
         (" || ".join(["a"] * 99), ""),
     ],
 )
-def test_a_wrong_call_of_a_function_is_found_before_it_is_made(text: str, said: str) -> None:
+def test_an_invalid_expression_is_rejected_when_it_is_parsed(text: str, message: str) -> None:
     problem = ""
     try:
         Query(text)
     except ValueError as error:
         problem = str(error)
-    assert problem.removeprefix("not a JMESPath expression: ") == said
+    assert problem.removeprefix("not a JMESPath expression: ") == message
 
 
-def test_an_on_demand_pool_is_written_where_it_is_read() -> None:
+def test_a_generated_on_demand_pool_can_be_read_back() -> None:
     manifest = on_demand_manifest(READER, name="b", namespace="", instance_type="b200-8x", maximum=4)
     assert manifest == {
         "apiVersion": "compute.coreweave.com/v1alpha1",
@@ -105,14 +105,14 @@ def test_an_on_demand_pool_is_written_where_it_is_read() -> None:
 
 
 def changed_reader(**changes: object) -> PoolReader:
-    """Return the reader with other fields; None: without it."""
+    """Return the reader with changed fields; None removes a field."""
     document = yaml.safe_load(CKS.read_text())
     pools = document["spec"]["nodePools"]
     pools[0] = {name: value for name, value in {**pools[0], **changes}.items() if value is not None}
     return reader_of(document)
 
 
-def test_a_pool_without_autoscaling_is_written_with_a_fixed_size_and_its_namespace() -> None:
+def test_a_generated_pool_without_autoscaling_has_a_fixed_size_and_a_namespace() -> None:
     reader = changed_reader(size={"desired": "spec.count"}, instanceType=None)
     like = {"spec": {"nodeLabels": {"team": "a", "tier": "spot"}, "nodeTaints": [{"key": "team"}, {"key": "spot"}]}}
     manifest = on_demand_manifest(reader, name="b", namespace="ns", instance_type="", maximum=4, like=like)
@@ -122,7 +122,7 @@ def test_a_pool_without_autoscaling_is_written_with_a_fixed_size_and_its_namespa
     assert manifest["spec"] == {"computeClass": "default", "count": 4, **shared}
 
 
-def test_a_pool_whose_flag_of_autoscaling_is_the_map_of_its_maximum_is_written_with_that_map() -> None:
+def test_a_generated_pool_can_enable_autoscaling_by_the_map_that_has_the_maximum() -> None:
     size = {"desired": "spec.count", "autoscaling": "spec.scaling", "maximum": "spec.scaling.most"}
     manifest = on_demand_manifest(changed_reader(size=size), name="b", namespace="", instance_type="b200", maximum=4)
     assert manifest is not None
@@ -140,26 +140,26 @@ def test_a_pool_whose_flag_of_autoscaling_is_the_map_of_its_maximum_is_written_w
         {"from": "spec.spot", "values": {"true": "spot"}, "default": "on-demand"},
     ],
 )
-def test_a_pool_is_not_written_where_nobody_says_how(capacity: dict[str, Any]) -> None:
+def test_no_pool_is_generated_if_the_capacity_has_no_writable_field_or_value(capacity: dict[str, Any]) -> None:
     reader = changed_reader(capacity=capacity)
     assert on_demand_manifest(reader, name="b", namespace="", instance_type="b200-8x", maximum=1) is None
 
 
-def test_a_flag_can_say_which_capacity_it_is() -> None:
+def test_a_boolean_field_can_determine_the_capacity() -> None:
     reader = changed_reader(capacity={"from": "spec.spot", "values": {"true": "spot"}, "default": "on-demand"})
     assert reader.read({"spec": {"spot": True}}).capacity is CapacityType.SPOT
     assert reader.read({"spec": {}}).capacity is CapacityType.ON_DEMAND
 
 
 @pytest.mark.parametrize(
-    ("found", "zones"), [("a", {"a"}), (["a", "b", 1], {"a", "b"}), (None, set()), ({}, set()), (7, set())]
+    ("written", "zones"), [("a", {"a"}), (["a", "b", 1], {"a", "b"}), (None, set()), ({}, set()), (7, set())]
 )
-def test_zones_are_one_or_several(found: object, zones: set[str]) -> None:
-    assert changed_reader(zones="spec.zones").read({"spec": {"zones": found}}).zones == zones
+def test_zones_are_text_or_a_list(written: object, zones: set[str]) -> None:
+    assert changed_reader(zones="spec.zones").read({"spec": {"zones": written}}).zones == zones
 
 
 @pytest.mark.parametrize(("written", "value"), [("false", False), ("off", "off")])
-def test_a_flag_is_written_as_one(written: str, value: object) -> None:
+def test_a_generated_boolean_field_is_a_boolean(written: str, value: object) -> None:
     reader = changed_reader(
         capacity={"from": "spec.spot", "values": {"on": "spot", written: "on-demand"}, "default": "on-demand"}
     )
@@ -169,15 +169,15 @@ def test_a_flag_is_written_as_one(written: str, value: object) -> None:
     assert reader.read(manifest).capacity is CapacityType.ON_DEMAND
 
 
-def test_a_pool_of_several_types_is_not_written() -> None:
+def test_no_pool_is_generated_for_several_instance_types() -> None:
     assert on_demand_manifest(READER, name="b", namespace="", instance_type="b200-8x, gd-8x", maximum=1) is None
 
 
 @pytest.mark.parametrize(
-    ("value", "found"), [({"a": {"b": "SpOt"}}, "spot"), ({"a": {}}, None), ({}, None), ({"a": {"b": 5}}, None)]
+    ("value", "expected"), [({"a": {"b": "SpOt"}}, "spot"), ({"a": {}}, None), ({}, None), ({"a": {"b": 5}}, None)]
 )
-def test_letter_case_can_be_left_out(value: dict[str, Any], found: str | None) -> None:
-    assert Query("lower(a.b)")(value) == found
+def test_lower_ignores_letter_case_and_values_that_are_not_text(value: dict[str, Any], expected: str | None) -> None:
+    assert Query("lower(a.b)")(value) == expected
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_letter_case_can_be_left_out(value: dict[str, Any], found: str | None) -
         ("spec.a", {"spec": {"a": []}}, ""),
     ],
 )
-def test_an_expression_says_what_stands_in_its_way(text: str, value: dict[str, Any], obstacle: str) -> None:
+def test_an_expression_without_a_result_names_the_obstacle(text: str, value: dict[str, Any], obstacle: str) -> None:
     assert Query(text).answer(value)[1] == obstacle
 
 
@@ -208,5 +208,5 @@ def test_an_expression_says_what_stands_in_its_way(text: str, value: dict[str, A
         ("spec.a", {"spec": {"b": 2}}, "spec.a"),
     ],
 )
-def test_a_result_is_told_the_field_that_it_is_from(text: str, value: dict[str, Any], place: str) -> None:
+def test_the_place_of_a_result_is_the_field_that_it_comes_from(text: str, value: dict[str, Any], place: str) -> None:
     assert Query(text).place(value) == place

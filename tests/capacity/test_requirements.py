@@ -1,4 +1,4 @@
-"""Karpenter's requirements: what each operator admits, and the whole against machines that are tried one by one."""
+"""Karpenter's requirements: each operator, and combinations against a brute-force search over machines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 def machine(name: str, cpus: int, gpus: int = 0, gpu_name: str = "") -> dict[str, str]:
-    """Return the labels that Karpenter knows a machine by; it has none of those about GPUs where there are none."""
+    """Return Karpenter's labels of a machine; a machine without GPUs has no GPU labels."""
     family = name.partition(".")[0]
     labels = {TYPE: name, FAMILY: family, CATEGORY: family.rstrip("0123456789deni"), CPUS: str(cpus)}
     return labels | {GPUS: str(gpus), GPU_NAME: gpu_name} if gpus else labels
@@ -57,10 +57,10 @@ def read(*requirements: dict[str, Any]) -> Requirements:
     return read_requirements(list(requirements), "spec.requirements", {})
 
 
-def holds(each: dict[str, Any], labels: dict[str, str]) -> bool:
-    """Return the oracle: one requirement on one machine, as Kubernetes' node selectors have it."""
-    value, values = labels.get(each["key"]), each["values"]
-    match each["operator"]:
+def holds(requirement: dict[str, Any], labels: dict[str, str]) -> bool:
+    """Return whether labels meet a requirement, with the semantics of Kubernetes' node selectors."""
+    value, values = labels.get(requirement["key"]), requirement["values"]
+    match requirement["operator"]:
         case "In":
             return value in values
         case "NotIn":
@@ -73,12 +73,12 @@ def holds(each: dict[str, Any], labels: dict[str, str]) -> bool:
         return False
     number, bound = int(value), int(values[0])
     return {"Gt": number > bound, "Lt": number < bound, "Gte": number >= bound, "Lte": number <= bound}[
-        each["operator"]
+        requirement["operator"]
     ]
 
 
 def fitting(requirements: list[dict[str, Any]]) -> list[dict[str, str]]:
-    return [labels for labels in UNIVERSE if all(holds(each, labels) for each in requirements)]
+    return [labels for labels in UNIVERSE if all(holds(requirement, labels) for requirement in requirements)]
 
 
 WORDS = {
@@ -105,9 +105,9 @@ def requirements_on_machines(draw: st.DrawFn) -> dict[str, Any]:
 
 @settings(max_examples=100)
 @given(st.lists(requirements_on_machines(), max_size=5))
-def test_what_is_said_of_GPUs_holds_for_every_machine_that_fits(found: list[dict[str, Any]]) -> None:
-    pool = READER.read(pool_spec(*found))
-    with_gpus = {GPUS in labels for labels in fitting(found)}
+def test_the_GPUs_of_a_pool_are_true_of_every_machine_that_fits(requirements: list[dict[str, Any]]) -> None:
+    pool = READER.read(pool_spec(*requirements))
+    with_gpus = {GPUS in labels for labels in fitting(requirements)}
     if pool.gpu is Gpu.YES:
         assert with_gpus <= {True}
     elif pool.gpu is Gpu.NO:
@@ -121,12 +121,12 @@ def test_what_is_said_of_GPUs_holds_for_every_machine_that_fits(found: list[dict
 
 @settings(max_examples=100)
 @given(requirements_on_machines())
-def test_of_one_requirement_that_names_machines_it_is_exact(found: dict[str, Any]) -> None:
-    pool = READER.read(pool_spec(found))
-    with_gpus = {GPUS in labels for labels in fitting([found])}
-    if found["key"] == CPUS:  # says nothing of GPUs
+def test_the_GPUs_of_a_pool_with_one_requirement_on_machines_are_exact(requirement: dict[str, Any]) -> None:
+    pool = READER.read(pool_spec(requirement))
+    with_gpus = {GPUS in labels for labels in fitting([requirement])}
+    if requirement["key"] == CPUS:  # independent of GPUs
         assert pool.gpu is Gpu.ANY
-    elif with_gpus and found["operator"] in {"In", "Exists", "DoesNotExist", "Gt", "Gte"}:
+    elif with_gpus and requirement["operator"] in {"In", "Exists", "DoesNotExist", "Gt", "Gte"}:
         expected = (Gpu.YES if True in with_gpus else Gpu.NO) if len(with_gpus) == 1 else Gpu.ANY
         assert pool.gpu is expected
 
@@ -146,28 +146,28 @@ def requirements_on_a_label(draw: st.DrawFn) -> dict[str, Any]:
 
 @settings(max_examples=100)
 @given(st.lists(requirements_on_a_label(), max_size=5))
-def test_the_values_of_a_label_are_those_that_meet_every_requirement(found: list[dict[str, Any]]) -> None:
-    values = read(*found).of(LABEL)
+def test_a_labels_values_meet_every_requirement(requirements: list[dict[str, Any]]) -> None:
+    values = read(*requirements).of(LABEL)
     everything = [*map(str, range(-2, 12)), "a", "b", "z"]
-    right = {value for value in everything if all(holds(each, {LABEL: value}) for each in found)}
+    right = {value for value in everything if all(holds(requirement, {LABEL: value}) for requirement in requirements)}
     assert {value for value in everything if values.admits(value)} == right
-    assert values.admits_none == all(holds(each, {}) for each in found)
+    assert values.admits_none == all(holds(requirement, {}) for requirement in requirements)
     if right:
         assert values.admits_some
     if values.values is not None:
         assert values.values == right
         assert values.admits_some == bool(right)
-    assert bool(read(*found).impossible) == (not values.admits_none and not values.admits_some)
+    assert bool(read(*requirements).impossible) == (not values.admits_none and not values.admits_some)
 
 
 @settings(max_examples=100)
 @given(st.lists(requirements_on_a_label(), max_size=3), st.lists(requirements_on_a_label(), max_size=3))
-def test_what_is_within_another_is_admitted_by_it(ones: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
+def test_values_within_others_are_admitted_by_them(ones: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
     one, other = read(*ones).of(LABEL), read(*others).of(LABEL)
     everything = [*map(str, range(-2, 12)), "a", "b", "z"]
     if one.within(other):
         assert {value for value in everything if one.admits(value)} <= {
-            each for each in everything if other.admits(each)
+            value for value in everything if other.admits(value)
         }
         assert other.admits_none or not one.admits_none
     assert one.within(one)
@@ -175,7 +175,7 @@ def test_what_is_within_another_is_admitted_by_it(ones: list[dict[str, Any]], ot
 
 
 @pytest.mark.parametrize(
-    ("found", "some"),
+    ("requirements", "some"),
     [
         ([requirement(LABEL, "Gt", "3"), requirement(LABEL, "Lt", "5"), requirement(LABEL, "NotIn", "4")], False),
         ([requirement(LABEL, "Gte", "3"), requirement(LABEL, "Lte", "5"), requirement(LABEL, "NotIn", "4", "3")], True),
@@ -186,13 +186,13 @@ def test_what_is_within_another_is_admitted_by_it(ones: list[dict[str, Any]], ot
         ([requirement(LABEL, "In", "a"), requirement(LABEL, "DoesNotExist")], False),
     ],
 )
-def test_requirements_that_rule_out_every_value_are_found_out(found: list[dict[str, Any]], *, some: bool) -> None:
-    assert read(*found).of(LABEL).admits_some is some
-    assert bool(read(*found).impossible) is not some
+def test_excluding_every_value_is_impossible(requirements: list[dict[str, Any]], *, some: bool) -> None:
+    assert read(*requirements).of(LABEL).admits_some is some
+    assert bool(read(*requirements).impossible) is not some
 
 
 @pytest.mark.parametrize(
-    ("found", "problem"),
+    ("written", "problem"),
     [
         (None, "spec.requirements is missing"),
         ({}, "spec.requirements is not a list"),
@@ -220,10 +220,10 @@ def test_requirements_that_rule_out_every_value_are_found_out(found: list[dict[s
         ([requirement(LABEL, "Gt", "9" * 5000)], "spec.requirements[0] has operator Gt, and not one integer"),
     ],
 )
-def test_what_cannot_be_read_is_said_and_leaves_the_label_unreadable(found: object, problem: str) -> None:
-    requirements = read_requirements(found, "spec.requirements", {})
-    (said,) = requirements.problems
-    assert said.startswith(problem)
+def test_an_invalid_requirement_is_a_problem_and_makes_its_label_unreadable(written: object, problem: str) -> None:
+    requirements = read_requirements(written, "spec.requirements", {})
+    (message,) = requirements.problems
+    assert message.startswith(problem)
     assert requirements.is_unreadable(LABEL)
 
 
@@ -251,9 +251,11 @@ SPOT, ON_DEMAND, RESERVED = "spot", "on-demand", "reserved"
         max_size=3,
     )
 )
-def test_the_capacity_is_what_every_requirement_admits(found: list[dict[str, Any]]) -> None:
-    pool = READER.read(pool_spec(*found))
-    admitted = {value for value in (SPOT, ON_DEMAND, RESERVED) if all(holds(each, {CAPACITY: value}) for each in found)}
+def test_the_capacity_of_a_pool_meets_every_requirement(required: list[dict[str, Any]]) -> None:
+    pool = READER.read(pool_spec(*required))
+    admitted = {
+        value for value in (SPOT, ON_DEMAND, RESERVED) if all(holds(one, {CAPACITY: value}) for one in required)
+    }
     meant = {CapacityType.SPOT if value == SPOT else CapacityType.ON_DEMAND for value in admitted}
     if not meant:
         assert pool.capacity is CapacityType.UNKNOWN
@@ -271,7 +273,7 @@ def test_the_capacity_is_what_every_requirement_admits(found: list[dict[str, Any
         ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
     ],
 )
-def test_deprecated_keys_are_those_that_replaced_them(alias: str, key: str) -> None:
+def test_a_deprecated_key_is_an_alias_of_its_replacement(alias: str, key: str) -> None:
     both = [
         {"key": alias, "operator": "In", "values": ["a", "b"]},
         {"key": key, "operator": "In", "values": ["b", "c"]},

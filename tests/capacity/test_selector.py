@@ -1,4 +1,4 @@
-"""Which label keeps a Pod to some spot pools: the first that admits these and no other node."""
+"""The selector of a set of spot pools: the first label that selects these pools' nodes and no others."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def selected(
 ) -> str:
     """Return the requirements as text: ``key=value, key=a|b or key=c``."""
     supply = supply_of(view_of(*pools, shown=shown), ALL)
-    nodes = tuple(each for each in supply.spot if each.pool is not None and each.pool.name in chosen)
-    unseen = tuple(each for each in supply.unseen if each.provider.name in chosen)
-    return " or ".join(", ".join(map(_text, each)) for each in select(nodes or unseen, supply, named))
+    nodes = tuple(node for node in supply.spot if node.pool is not None and node.pool.name in chosen)
+    unseen = tuple(unseen_node for unseen_node in supply.unseen if unseen_node.provider.name in chosen)
+    return " or ".join(", ".join(map(_text, conjunction)) for conjunction in select(nodes or unseen, supply, named))
 
 
 def _text(requirement: Requirement) -> str:
@@ -55,13 +55,13 @@ SAME_VALUE = cks_pool("o", spot=False, labels={"example.com/tier": "spot"})
         (("c",), (C, cks_pool("o", spot=False, gpu=False)), f"{POOL_LABEL}=c"),
     ],
 )
-def test_a_label_that_all_give_and_no_other_pool_gives_comes_before_the_pool_names(
+def test_a_label_that_only_the_chosen_pools_have_precedes_pool_names(
     chosen: tuple[str, ...], pools: tuple[Pool, ...], expected: str
 ) -> None:
     assert selected(chosen, *pools) == expected
 
 
-def test_what_describes_the_machine_is_not_chosen_though_it_may_fit() -> None:
+def test_a_label_that_describes_the_machine_is_never_chosen() -> None:
     zoned = cks_pool("z", labels={"topology.kubernetes.io/zone": "a", "kubernetes.io/arch": "amd64"})
     assert selected(("z",), zoned, cks_pool("o", spot=False, gpu=False)) == f"{POOL_LABEL}=z"
 
@@ -77,7 +77,7 @@ def test_what_describes_the_machine_is_not_chosen_though_it_may_fit() -> None:
         ((LabelSpec(key="example.com/cluster", value="x"),), "example.com/team=x"),
     ],
 )  # fmt: skip
-def test_a_label_named_in_the_policy_comes_first_if_it_tells_the_pools_apart(
+def test_a_label_in_the_policy_comes_first_if_it_selects_only_the_chosen_pools(
     named: tuple[LabelSpec, ...], expected: str
 ) -> None:
     everywhere = {"example.com/cluster": "x"}
@@ -90,7 +90,7 @@ def test_a_label_named_in_the_policy_comes_first_if_it_tells_the_pools_apart(
 @pytest.mark.parametrize(
     "labels", [{"example.com/tier": "two words"}, {"-bad": "spot"}, {"example.com/tier": "x" * 64}]
 )
-def test_what_the_api_server_would_refuse_is_not_chosen(labels: dict[str, str]) -> None:
+def test_an_invalid_label_is_never_chosen(labels: dict[str, str]) -> None:
     assert selected(("a",), cks_pool("a", labels=labels)) == f"{POOL_LABEL}=a"
     assert not selected(("x" * 64,), cks_pool("x" * 64, labels=labels))
 
@@ -115,7 +115,7 @@ KARPENTER_SPOT = "karpenter.sh/capacity-type=spot"
         (("both", "both-2"), (BOTH, BOTH_2, PAID), KARPENTER_SPOT),
     ],
 )
-def test_the_providers_spot_label_comes_before_all_and_keeps_to_the_spot_nodes_of_mixed_pools(
+def test_the_providers_spot_label_comes_first_and_selects_the_spot_nodes_of_mixed_pools(
     chosen: tuple[str, ...], pools: tuple[Pool, ...], expected: str
 ) -> None:
     assert selected(chosen, *pools) == expected
@@ -142,7 +142,7 @@ EKS_SPOT = "eks.amazonaws.com/capacityType=SPOT"
         (("a", "c", "e"), (A, B, C, E), f"{POOL_LABEL}=a|c or {EKS_SPOT}"),
     ],
 )
-def test_pools_of_several_providers_without_a_label_in_common_have_one_selector_each(
+def test_providers_without_a_common_label_have_one_selector_each(
     chosen: tuple[str, ...], pools: tuple[Pool, ...], expected: str
 ) -> None:
     assert selected(chosen, *pools) == expected
@@ -152,7 +152,7 @@ TWIN = (other_pool(KARPENTER, "twin"), other_pool(KARPENTER, "twin", capacity=Ca
 
 
 @pytest.mark.parametrize(("chosen", "pools"), [(("twin",), TWIN), (("twin", "e"), (*TWIN, E))])
-def test_nothing_is_chosen_where_nothing_tells_them_apart(chosen: tuple[str, ...], pools: tuple[Pool, ...]) -> None:
+def test_no_selector_is_chosen_if_none_is_exact(chosen: tuple[str, ...], pools: tuple[Pool, ...]) -> None:
     assert selected(chosen, *pools) == ""
 
 

@@ -1,4 +1,4 @@
-"""Targeting, landing and budgets with the shipped providers together: several in one cluster, pools of others, GKE's own."""
+"""Targeting, placement, and budgets with all shipped providers: several in one cluster, and GKE's special cases."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def target(pod: Pod, *pools: Pool, shown: tuple[str, ...] = (), known: bool = Tr
     return target_of(pod, {}, view, PROVIDERS)
 
 
-def seconds(found: Target | NotTargeting) -> int:
-    assert isinstance(found, Target)
-    budget = BUDGETS.of(found)
+def seconds(targeting: Target | NotTargeting) -> int:
+    assert isinstance(targeting, Target)
+    budget = BUDGETS.of(targeting)
     assert budget is not None
     return budget.seconds
 
@@ -55,11 +55,11 @@ def seconds(found: Target | NotTargeting) -> int:
         pod_of(selector={COMPUTE_CLASS: "spot-first", "cloud.google.com/gke-spot": "true"}),
     ],
 )
-def test_a_Pod_of_a_compute_class_is_left_alone(pod: Pod) -> None:
-    found = target(pod, shown=("gke",))
-    assert isinstance(found, NotTargeting)
-    assert found.untouchable
-    assert found.because == f"it selects nodes by {COMPUTE_CLASS}, which has its own rules for spot"
+def test_a_Pod_of_a_compute_class_is_not_changed(pod: Pod) -> None:
+    targeting = target(pod, shown=("gke",))
+    assert isinstance(targeting, NotTargeting)
+    assert targeting.untouchable
+    assert targeting.because == f"it selects nodes by {COMPUTE_CLASS}, which has its own rules for spot"
 
 
 @pytest.mark.parametrize(
@@ -69,13 +69,13 @@ def test_a_Pod_of_a_compute_class_is_left_alone(pod: Pod) -> None:
         ({CAPACITY_LABEL: "spot-preferred"}, CapacityType.SPOT, True),
         ({}, CapacityType.SPOT, True),
         ({}, CapacityType.BOTH, True),
-        # A label does not change which nodes the class makes.
+        # A label does not change the nodes of the class.
         ({CAPACITY_LABEL: "on-demand"}, CapacityType.SPOT, True),
         ({CAPACITY_LABEL: "on-demand"}, CapacityType.BOTH, True),
         ({CAPACITY_LABEL: "spot"}, CapacityType.ON_DEMAND, False),
     ],
 )
-def test_a_Pod_of_a_compute_class_has_its_time_to_stop_where_it_may_be_spot(
+def test_the_class_of_a_Pod_is_chosen_if_it_may_be_spot(
     labels: dict[str, str], capacity: CapacityType, *, chooses: bool
 ) -> None:
     its, another = (
@@ -89,20 +89,20 @@ def test_a_Pod_of_a_compute_class_has_its_time_to_stop_where_it_may_be_spot(
         )
         for name in ("spot-first", "another")
     )
-    found = target(pod_of(labels=labels, selector={COMPUTE_CLASS: "spot-first"}), its, another)
-    assert isinstance(found, NotTargeting)
-    assert found.chosen == ((its,) if chooses else ())
+    targeting = target(pod_of(labels=labels, selector={COMPUTE_CLASS: "spot-first"}), its, another)
+    assert isinstance(targeting, NotTargeting)
+    assert targeting.chosen == ((its,) if chooses else ())
 
 
 @pytest.mark.parametrize(
-    ("provider", "stands_in"), [("karpenter", False), ("cks", False), ("gke", True), ("eks", True), ("aks", True)]
+    ("provider", "counts"), [("karpenter", False), ("cks", False), ("gke", True), ("eks", True), ("aks", True)]
 )
-def test_nothing_stands_in_for_unknown_pools_of_a_provider_whose_pools_are_in_its_own_cluster(
-    provider: str, *, stands_in: bool
+def test_a_provider_without_visible_pools_counts_only_if_its_pools_are_outside_the_cluster(
+    provider: str, *, counts: bool
 ) -> None:
-    found = target(pod_of(labels=SPOT), shown=(provider,), known=False)
-    assert isinstance(found, Target)
-    assert (found.pools, bool(found.nodes)) == (None, stands_in)
+    targeting = target(pod_of(labels=SPOT), shown=(provider,), known=False)
+    assert isinstance(targeting, Target)
+    assert (targeting.pools, bool(targeting.nodes)) == (None, counts)
 
 
 @pytest.mark.parametrize(
@@ -117,30 +117,30 @@ def test_nothing_stands_in_for_unknown_pools_of_a_provider_whose_pools_are_in_it
     ],
 )
 @pytest.mark.parametrize("known", [True, False])
-def test_a_providers_spot_label_in_a_selector_speaks_for_itself(
+def test_selecting_a_providers_spot_label_targets_spot_without_pools(
     selector: dict[str, str], left: int, *, known: bool
 ) -> None:
     assert seconds(target(pod_of(selector=selector), known=known)) == left
 
 
 @pytest.mark.parametrize(("behavior", "tolerated"), [(None, True), ("ARM", True), ("NONE", False)])
-def test_an_arm_pool_of_GKE_is_tainted_unless_it_opts_out(behavior: str | None, *, tolerated: bool) -> None:
+def test_a_GKE_arm_pool_is_tainted_unless_it_opts_out(behavior: str | None, *, tolerated: bool) -> None:
     own = {} if behavior is None else {"taintConfig": {"architectureTaintBehavior": behavior}}
-    found = target(
+    targeting = target(
         pod_of(labels=SPOT, selector={"kubernetes.io/arch": "arm64"}), gke("arm", machineType="c4a-standard-4", **own)
     )
-    assert isinstance(found, Target)
-    assert any(each.key == "kubernetes.io/arch" for each in found.tolerations) is tolerated
+    assert isinstance(targeting, Target)
+    assert any(toleration.key == "kubernetes.io/arch" for toleration in targeting.tolerations) is tolerated
 
 
 @pytest.mark.parametrize("values", [(), ("spot", "regular")])
-def test_AKS_priority_label_alone_keeps_no_Pod_to_spot_as_other_nodes_have_it_too(values: tuple[str, ...]) -> None:
+def test_AKS_priority_label_does_not_pin_a_Pod_because_on_demand_nodes_also_have_it(values: tuple[str, ...]) -> None:
     term = expression("kubernetes.azure.com/scalesetpriority", "In" if values else "Exists", *values)
     azure = {"group": "karpenter.azure.com"}
     pools = [karpenter(name, capacity=(name,), nodeClassRef=azure) for name in ("spot", "on-demand")]
     pod = pod_of(labels=SPOT, terms=[[term]])
-    found = target(pod, *pools)
-    assert isinstance(found, Target)
-    assert [each.name for each in found.pools or ()] == ["spot"]
+    targeting = target(pod, *pools)
+    assert isinstance(targeting, Target)
+    assert [pool.name for pool in targeting.pools or ()] == ["spot"]
     view = ClusterView(pools=tuple(pools), providers=frozenset({"karpenter"}))
-    assert not is_pinned(pod, found, supply_of(view, PROVIDERS), PROVIDERS)
+    assert not is_pinned(pod, targeting, supply_of(view, PROVIDERS), PROVIDERS)

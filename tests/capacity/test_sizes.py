@@ -1,4 +1,4 @@
-"""Pools that say no size of their own, readers that share a resource, and which clusters pools belong to."""
+"""Pools whose size another object declares, readers that share a resource, and the clusters of pools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POOL_KINDS = ("AWSManagedMachinePool", "GCPManagedMachinePool", "AzureManagedMac
 
 
 def machine_pool(kind: str = POOL_KINDS[0], replicas: object = None, **annotations: str) -> dict[str, Any]:
-    """Cluster API's MachinePool; ``group`` stands where its newer version has it."""
+    """Return a MachinePool of Cluster API's v1beta2."""
     reference = {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": kind, "name": "infra-a"}
     return {
         "apiVersion": "cluster.x-k8s.io/v1beta2",
@@ -42,15 +42,15 @@ def fleet_pool(kind: str = POOL_KINDS[0], **fields: Any) -> Pool:
 
 @pytest.mark.parametrize("kind", POOL_KINDS)
 @pytest.mark.parametrize(("written", "desired"), [(3, 3), (0, 0), (None, 1)])
-def test_a_machine_pool_says_the_size_of_the_pool_it_names(kind: str, written: object, desired: int) -> None:
+def test_a_machine_pool_sets_the_size_of_the_pool_that_it_references(kind: str, written: object, desired: int) -> None:
     (size,) = sizes_in(machine_pool(kind, written), SIZERS)
     by, pool_id = ("MachinePool", "fleet", "a"), (kind, "fleet", "infra-a")
     assert size == Size(by, pool_id, desired, autoscaling=False, cluster="fleet/workload-1")
-    (found,) = join([(size,), fleet_pool(kind)]).pools
-    assert (found.desired, found.size, found.autoscaling, found.cluster) == (desired, size, False, "fleet/workload-1")
+    (pool,) = join([(size,), fleet_pool(kind)]).pools
+    assert (pool.desired, pool.size, pool.autoscaling, pool.cluster) == (desired, size, False, "fleet/workload-1")
 
 
-def test_a_machine_pool_of_another_kind_of_infrastructure_sizes_none() -> None:
+def test_a_machine_pool_of_an_unknown_infrastructure_kind_sets_no_size() -> None:
     assert sizes_in(machine_pool("DockerMachinePool", 3), SIZERS) == ()
 
 
@@ -62,11 +62,11 @@ def test_a_machine_pool_of_another_kind_of_infrastructure_sizes_none() -> None:
         replace(fleet_pool(), name="another"),
     ],
 )
-def test_it_sizes_no_other_pool(other: Pool) -> None:
+def test_a_machine_pool_sets_the_size_of_no_other_pool(other: Pool) -> None:
     assert join([other, sizes_in(machine_pool(replicas=3), SIZERS)]).pools == (other,)
 
 
-def test_a_pool_whose_replicas_an_autoscaler_sets_is_autoscaled() -> None:
+def test_a_pool_whose_replicas_an_autoscaler_manages_is_autoscaled() -> None:
     value = machine_pool(replicas=0, **{"cluster.x-k8s.io/replicas-managed-by": "external-autoscaler"})
     sizes = sizes_in(value, SIZERS)
     (bounded,) = join([sizes, fleet_pool(maximum=5)]).pools
@@ -77,17 +77,17 @@ def test_a_pool_whose_replicas_an_autoscaler_sets_is_autoscaled() -> None:
 
 
 @pytest.mark.parametrize("replicas", ["3", True, {"a": 1}, 1.5])
-def test_replicas_that_are_no_number_leave_the_size_unknown(replicas: object) -> None:
-    (found,) = join([fleet_pool(), sizes_in(machine_pool(replicas=replicas), SIZERS)]).pools
-    assert found.unusable == "it does not say how many nodes it has"
+def test_invalid_replicas_leave_the_size_unknown(replicas: object) -> None:
+    (pool,) = join([fleet_pool(), sizes_in(machine_pool(replicas=replicas), SIZERS)]).pools
+    assert pool.unusable == "it does not say how many nodes it has"
 
 
-def test_a_pool_goes_with_the_machine_pool_that_is_being_deleted() -> None:
+def test_a_pool_is_being_deleted_if_its_machine_pool_is() -> None:
     value = machine_pool(replicas=3)
     value["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    (found,) = join([fleet_pool(), sizes_in(value, SIZERS)]).pools
-    assert found.unusable == "it is being deleted"
-    assert not with_size(found, None).deleting
+    (pool,) = join([fleet_pool(), sizes_in(value, SIZERS)]).pools
+    assert pool.unusable == "it is being deleted"
+    assert not with_size(pool, None).deleting
     (own,) = join([fleet_pool(deleting=True), sizes_in(machine_pool(replicas=3), SIZERS)]).pools
     assert own.deleting
     assert with_size(own, None).deleting
@@ -129,36 +129,36 @@ PATH = "projects/p/locations/l/clusters"
         ({"resourceID": "prod-x"}, {"name": "prod"}, True),
     ],
 )
-def test_a_pool_goes_with_the_cluster_that_is_being_deleted(
+def test_a_pool_is_being_deleted_if_its_cluster_is(
     cluster: dict[str, Any], reference: dict[str, str], *, gone: bool
 ) -> None:
     pools = cluster_and_pool(cluster, reference)
     for order in (pools, pools[::-1]):
-        assert {each.name: each.deleting for each in join(order).pools} == {"prod": True, "a": gone}
+        assert {pool.name: pool.deleting for pool in join(order).pools} == {"prod": True, "a": gone}
 
 
-def test_a_pool_of_another_provider_does_not() -> None:
+def test_a_deleted_cluster_does_not_affect_pools_of_another_provider() -> None:
     whole, part = cluster_and_pool({}, {"name": "prod"})
-    (_, found) = join([whole, replace(part, provider="eks")]).pools
-    assert not found.deleting
+    (_, pool) = join([whole, replace(part, provider="eks")]).pools
+    assert not pool.deleting
 
 
-def test_a_cluster_is_this_one_by_its_name_in_the_provider_too() -> None:
+def test_the_providers_name_of_a_cluster_can_identify_this_cluster() -> None:
     document = yaml.safe_load((PROVIDERS / "gke.yaml").read_text())
     spec = CapacityProviderSpec.model_validate({**document["spec"], "thisCluster": f"{PATH}/prod-x"})
-    reader = next(each for each in Provider.of("gke", spec).readers if each.kind == "ContainerCluster")
+    reader = next(candidate for candidate in Provider.of("gke", spec).readers if candidate.kind == "ContainerCluster")
     here = reader.read({"metadata": {"name": "prod"}, "spec": {"resourceID": "prod-x", "location": "l"}})
     there = reader.read({"metadata": {"name": "prod"}, "spec": {"resourceID": "prod-x", "location": "m"}})
     assert (here.cluster, there.cluster) == ("", "prod")
 
 
-def test_a_pool_that_takes_the_place_of_another_keeps_the_size_it_was_given() -> None:
+def test_a_replaced_pool_keeps_the_size_from_its_machine_pool() -> None:
     (known,) = join([fleet_pool(), sizes_in(machine_pool(replicas=3), SIZERS)]).pools
-    given, (sized_anew,) = fleet_pool(maximum=9), join([fleet_pool(), sizes_in(machine_pool(replicas=1), SIZERS)]).pools
+    given, (resized,) = fleet_pool(maximum=9), join([fleet_pool(), sizes_in(machine_pool(replicas=1), SIZERS)]).pools
     new = replace(fleet_pool(), name="new")
-    (found, other) = merge_pools([known], [given, new])
-    assert (found.desired, found.maximum, other) == (3, 9, new)
-    assert merge_pools([known], [sized_anew]) == (sized_anew,)
+    (merged, other) = merge_pools([known], [given, new])
+    assert (merged.desired, merged.maximum, other) == (3, 9, new)
+    assert merge_pools([known], [resized]) == (resized,)
 
 
 def named(provider: Provider, name: str, when: str | None) -> Provider:
@@ -174,7 +174,7 @@ ON_TENCENT = "spec.template.spec.nodeClassRef.group == 'karpenter.k8s.tke'"
 @pytest.mark.parametrize(
     ("group", "reads"), [("karpenter.k8s.tke", "tke"), ("karpenter.k8s.aws", "karpenter"), (None, "karpenter")]
 )
-def test_of_two_providers_that_read_one_resource_the_condition_says_which(
+def test_a_condition_chooses_between_two_providers_of_one_resource(
     order: tuple[int, int], group: str | None, reads: str
 ) -> None:
     providers = [KARPENTER, named(KARPENTER, "tke", ON_TENCENT)]
@@ -183,14 +183,14 @@ def test_of_two_providers_that_read_one_resource_the_condition_says_which(
     assert readers.read(value).provider == reads
 
 
-def test_a_pool_for_which_no_condition_holds_does_not_stay_unread() -> None:
+def test_a_pool_that_meets_no_condition_is_still_read() -> None:
     (readers,) = readers_by_resource([named(KARPENTER, "tke", ON_TENCENT)]).values()
     assert readers.read({"spec": {}}).provider == "tke"
 
 
-@pytest.mark.parametrize("named_so", ["prod", "infra/prod"])
-def test_a_pool_of_this_cluster_belongs_to_no_other(named_so: str) -> None:
-    spec = yaml.safe_load((PROVIDERS / "gke.yaml").read_text())["spec"] | {"thisCluster": named_so}
+@pytest.mark.parametrize("this_cluster", ["prod", "infra/prod"])
+def test_a_pool_of_this_cluster_has_no_cluster_name(this_cluster: str) -> None:
+    spec = yaml.safe_load((PROVIDERS / "gke.yaml").read_text())["spec"] | {"thisCluster": this_cluster}
     readers = Provider.of("gke", CapacityProviderSpec.model_validate(spec)).readers
     value = {"metadata": {"name": "a", "namespace": "infra"}, "spec": {"clusterRef": {"name": "prod"}}}
     other = {"metadata": {"name": "a", "namespace": "infra"}, "spec": {"clusterRef": {"name": "test"}}}
@@ -203,6 +203,6 @@ def test_a_pool_of_this_cluster_belongs_to_no_other(named_so: str) -> None:
     "annotation",
     ["cluster.x-k8s.io/replicas-managed-by", "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size"],
 )
-def test_either_annotation_of_an_autoscaler_says_that_there_is_one(kind: str, annotation: str) -> None:
+def test_either_autoscaler_annotation_makes_a_pool_autoscaled(kind: str, annotation: str) -> None:
     (size,) = sizes_in(machine_pool(kind, 1, **{annotation: "5"}), SIZERS)
     assert size.autoscaling

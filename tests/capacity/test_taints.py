@@ -1,4 +1,4 @@
-"""What taints of spot pools mean for a Pod: which pools it lands on, and what it tolerates there."""
+"""Taints of spot pools: which pools admit a Pod, and which taints it tolerates there."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ CKS_POOL = "compute.coreweave.com/node-pool"
 
 
 def tolerated(pod: Pod, *pools: Pool) -> list[str]:
-    found = target(pod, *pools)
-    assert isinstance(found, Target), found
-    return sorted(f"{each.key}={each.value}:{each.effect}" for each in found.tolerations)
+    targeting = target(pod, *pools)
+    assert isinstance(targeting, Target), targeting
+    return sorted(f"{toleration.key}={toleration.value}:{toleration.effect}" for toleration in targeting.tolerations)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def tolerated(pod: Pod, *pools: Pool) -> list[str]:
     [
         ("spot=true:NoSchedule", True),
         ("example.com/spot:NoExecute", True),
-        ("lifecycle=Ec2Spot:NoSchedule", True),  # eksctl's own examples
+        ("lifecycle=Ec2Spot:NoSchedule", True),  # an example of eksctl
         ("spotInstance=yes:NoSchedule", True),
         ("capacity=PREEMPTIBLE:NoSchedule", True),
         ("interruptible=true:NoSchedule", True),
@@ -46,19 +46,19 @@ def tolerated(pod: Pod, *pools: Pool) -> list[str]:
         ("team=not-interruptible:NoSchedule", False),
         ("noSpot=true:NoSchedule", False),
         ("example.com/spot=never:NoSchedule", False),
-        ("not-ready-spot=true:NoSchedule", True),  # another word is negated
-        ("team=hotspot:NoSchedule", False),  # another word
+        ("not-ready-spot=true:NoSchedule", True),  # a different word is negated
+        ("team=hotspot:NoSchedule", False),  # a different word
         ("spotlight=on:NoSchedule", False),
-        ("spot.example.com/dedicated=payments:NoSchedule", False),  # the domain says who wrote it
+        ("spot.example.com/dedicated=payments:NoSchedule", False),  # the domain names the taint's author
         ("os=windows:NoSchedule", False),  # Pods tolerate it themselves: kubernetes.io/docs/concepts/windows/user-guide
         ("sandbox.gke.io/runtime=gvisor:NoSchedule", False),
     ],
 )
-def test_a_taint_dedicates_unless_a_word_of_its_name_or_value_says_spot(written: str, *, means_spot: bool) -> None:
+def test_a_taint_dedicates_its_pool_unless_a_word_in_it_means_spot(written: str, *, means_spot: bool) -> None:
     pool = cks_pool("a", gpu=False, taints=(written,))
     assert landing(asking(), pool) == (["a"] if means_spot else [])
-    each = taint(written)
-    assert tolerated(asking(), pool) == ([f"{each.key}={each.value}:{each.effect}"] if means_spot else [])
+    parsed = taint(written)
+    assert tolerated(asking(), pool) == ([f"{parsed.key}={parsed.value}:{parsed.effect}"] if means_spot else [])
 
 
 BATCH = "reclaimable=true:NoSchedule"
@@ -69,13 +69,16 @@ BATCH = "reclaimable=true:NoSchedule"
     [
         ((("a", BATCH), ("b", BATCH)), ["a", "b"]),
         ((("a", BATCH),), []),  # one pool is no pattern
-        ((("a", BATCH), ("b", "")), ["b"]),  # there are spot pools without it
-        ((("a", BATCH), ("b", BATCH), ("c", "dedicated=x:NoSchedule")), []),  # zones of one team's pool look so too
+        ((("a", BATCH), ("b", "")), ["b"]),  # a spot pool lacks it
+        (
+            (("a", BATCH), ("b", BATCH), ("c", "dedicated=x:NoSchedule")),
+            [],
+        ),  # the zones of one team's pool look the same
         ((("a", BATCH), ("b", BATCH), ("on-demand", BATCH)), []),
         ((("a", BATCH), ("b", BATCH), ("on-demand", "")), ["a", "b"]),
     ],
 )
-def test_a_taint_of_all_spot_pools_and_no_other_means_spot(
+def test_a_taint_of_all_spot_pools_and_no_on_demand_pool_means_spot(
     pools: tuple[tuple[str, str], ...], expected: list[str]
 ) -> None:
     shown = [
@@ -86,7 +89,7 @@ def test_a_taint_of_all_spot_pools_and_no_other_means_spot(
 
 
 @pytest.mark.parametrize(
-    "passing",
+    "temporary",
     [
         "node.kubernetes.io/not-ready:NoSchedule",
         "node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule",
@@ -96,18 +99,18 @@ def test_a_taint_of_all_spot_pools_and_no_other_means_spot(
         "startup-taint.cluster-autoscaler.kubernetes.io/x:NoSchedule",
     ],
 )
-def test_a_taint_that_passes_neither_keeps_out_nor_is_tolerated(passing: str) -> None:
-    assert landing(asking(), cks_pool("a", gpu=False, taints=(passing,))) == ["a"]
-    assert tolerated(asking(), cks_pool("a", gpu=False, taints=(passing,))) == []
+def test_a_temporary_taint_is_ignored(temporary: str) -> None:
+    assert landing(asking(), cks_pool("a", gpu=False, taints=(temporary,))) == ["a"]
+    assert tolerated(asking(), cks_pool("a", gpu=False, taints=(temporary,))) == []
 
 
 @pytest.mark.parametrize("provider", ["aks", "karpenter"])
-def test_a_node_that_AKS_is_taking_back_is_not_sought(provider: str) -> None:
-    taken = other_pool(
+def test_the_taint_of_nodes_that_AKS_reclaims_is_ignored(provider: str) -> None:
+    reclaimed = other_pool(
         ALL[provider], "a", gpu=Gpu.NO, taints=("remediator.kubernetes.azure.com/unschedulable:NoSchedule",)
     )
-    assert landing(asking(), taken) == ["a"]
-    assert not any(each.startswith("remediator.") for each in tolerated(asking(), taken))
+    assert landing(asking(), reclaimed) == ["a"]
+    assert not any(toleration.startswith("remediator.") for toleration in tolerated(asking(), reclaimed))
 
 
 PAYMENTS = cks_pool("payments", gpu=False, taints=("dedicated=payments:NoExecute", "spot=true:NoSchedule"))
@@ -121,17 +124,17 @@ OWN = [{"key": "dedicated", "operator": "Equal", "value": "payments", "effect": 
         (asking(tolerations=OWN), ["spot=true:NoSchedule"]),
         (asking(named="payments"), ["dedicated=payments:NoExecute", "spot=true:NoSchedule"]),
         (asking(selector={CKS_POOL: "payments"}), ["dedicated=payments:NoExecute", "spot=true:NoSchedule"]),
-        # One of its terms does not name the pool.
+        # One of the terms doesn't name the pool.
         (asking([expression(CKS_POOL, "In", "payments")], [expression("a", "Exists")]), []),
         (asking([expression(CKS_POOL, "NotIn", "other")]), []),
     ],
 )
-def test_a_dedicated_pool_is_for_those_who_tolerate_it_or_name_it(pod: Pod, expected: list[str]) -> None:
+def test_a_dedicated_pool_admits_only_pods_that_tolerate_its_taint_or_name_it(pod: Pod, expected: list[str]) -> None:
     assert landing(pod, PAYMENTS) == (["payments"] if expected else [])
     assert tolerated(pod, PAYMENTS) == expected
 
 
-def test_a_taint_that_only_discourages_keeps_nobody_out_and_is_not_tolerated() -> None:
+def test_a_PreferNoSchedule_taint_excludes_no_pod_and_is_not_tolerated() -> None:
     pool = cks_pool("a", gpu=False, taints=("dedicated=payments:PreferNoSchedule",))
     assert landing(asking(), pool) == ["a"]
     assert tolerated(asking(), pool) == []
@@ -148,13 +151,11 @@ def requesting(resource: str) -> Pod:
         ("nvidia.com/gpu", ["gpu"]),
         ("nvidia.com/mig-1g.5gb", ["gpu"]),
         ("google.com/tpu", ["tpu"]),
-        ("aws.amazon.com/neuron", []),  # GKE has none
+        ("aws.amazon.com/neuron", []),  # GKE has no Neuron devices
         ("cpu", ["cpu"]),
     ],
 )
-def test_a_taint_named_after_an_accelerator_is_for_pods_that_request_that_one(
-    resource: str, expected: list[str]
-) -> None:
+def test_a_taint_named_after_an_accelerator_admits_pods_that_request_it(resource: str, expected: list[str]) -> None:
     gke = ALL["gke"]
     pools = (
         other_pool(gke, "cpu", gpu=Gpu.NO),
@@ -194,12 +195,12 @@ PLATFORMS = (
         (asking(os={"name": "linux"}, named="windows"), []),
     ],
 )
-def test_windows_and_arm_are_for_pods_that_say_so_or_name_the_pool(pod: Pod, expected: list[str]) -> None:
+def test_windows_and_arm_pools_admit_only_pods_that_request_or_name_them(pod: Pod, expected: list[str]) -> None:
     assert landing(pod, *PLATFORMS) == expected
 
 
-def test_a_taint_that_restates_the_architecture_is_tolerated_by_those_who_say_it() -> None:
-    """GKE taints Arm pools so, and lets Pods that select the architecture tolerate it.
+def test_an_architecture_taint_is_tolerated_for_pods_that_select_the_architecture() -> None:
+    """GKE adds this taint to Arm pools, and the toleration to Pods that select the architecture.
 
     Source: https://cloud.google.com/kubernetes-engine/docs/how-to/prepare-arm-workloads-for-deployment
     """
@@ -219,10 +220,8 @@ def test_a_taint_that_restates_the_architecture_is_tolerated_by_those_who_say_it
         ("a2-highgpu-1g", requesting("google.com/tpu"), None),
     ],
 )
-def test_taints_that_GKE_sets_itself_count_though_no_pool_declares_them(
-    machine: str, pod: Pod, expected: str | None
-) -> None:
-    reader = next(each for each in ALL["gke"].readers if each.kind == "ContainerNodePool")
+def test_taints_that_GKE_adds_to_a_pool_count_as_its_taints(machine: str, pod: Pod, expected: str | None) -> None:
+    reader = next(candidate for candidate in ALL["gke"].readers if candidate.kind == "ContainerNodePool")
     pool = reader.read({"metadata": {"name": "a"}, "spec": {"nodeConfig": {"machineType": machine, "spot": True}}})
     assert landing(pod, pool) == (["a"] if expected else [])
     assert expected is None or expected in tolerated(pod, pool)
@@ -234,12 +233,12 @@ def test_taints_that_GKE_sets_itself_count_though_no_pool_declares_them(
         ("eks", ("m7g.large", "c6gn.xlarge", "im4gn.large", "a1.large"), "arm64"),
         ("eks", ("m7i.large", "g4dn.xlarge", "p4de.24xlarge", "c7i-flex.large"), "amd64"),
         ("eks", ("m7g.large", "m7i.large"), ""),
-        ("eks", ("nobody-knows.large",), ""),
+        ("eks", ("unknown.large",), ""),
         ("aks", ("Standard_D4ps_v5", "Standard_B2pls_v2", "Standard_E4pds_v6"), "arm64"),
         ("aks", ("Standard_D4s_v5", "Standard_NP10s", "Standard_NC24ads_A100_v4"), "amd64"),
         ("gke", ("t2a-standard-1", "c4a-highmem-4", "n4a-standard-2"), "arm64"),
         ("gke", ("t2d-standard-1", "c4d-standard-4"), "amd64"),
-        ("cks", ("cd-gp-a192-genoa",), ""),  # nobody lists them
+        ("cks", ("cd-gp-a192-genoa",), ""),  # no published list
     ],
 )
 def test_the_architecture_of_instance_types(provider: str, types: tuple[str, ...], architecture: str) -> None:
@@ -255,11 +254,11 @@ spec:
 """
 
 
-def test_taints_that_a_policy_names_mean_spot_for_all_policies(tmp_path: Path) -> None:
+def test_a_spot_taint_of_one_policy_means_spot_for_all_policies(tmp_path: Path) -> None:
     (tmp_path / "placement.yaml").write_text(POLICY)
     pool = cks_pool("a", gpu=False, taints=(BATCH,))
     both = other_pool(ALL["karpenter"], "b", capacity=CapacityType.BOTH, gpu=Gpu.NO, taints=(BATCH,))
     providers = load_bundle([tmp_path]).providers
-    found = target_of(asking(), {}, view_of(pool, both), providers)
-    assert isinstance(found, Target)
-    assert [nodes.pool.name for nodes in found.nodes if nodes.pool] == ["a", "b"]
+    targeting = target_of(asking(), {}, view_of(pool, both), providers)
+    assert isinstance(targeting, Target)
+    assert [nodes.pool.name for nodes in targeting.nodes if nodes.pool] == ["a", "b"]

@@ -1,4 +1,4 @@
-"""Which Pods target spot, and by what."""
+"""Which Pods target spot, and why."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def test_a_pod_targets_spot_by_label_namespace_or_annotation(
     because: str,
     preferred: bool,  # noqa: FBT001
 ) -> None:
-    found = target(pod, namespace_labels=namespace)
+    answer = target(pod, namespace_labels=namespace)
 
-    assert isinstance(found, Target)
-    assert (found.because, found.preferred) == (because, preferred)
+    assert isinstance(answer, Target)
+    assert (answer.because, answer.preferred) == (because, preferred)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_pod_targets_spot_by_label_namespace_or_annotation(
         (pod_of(named="nowhere"), {}, "annotation spotgate.dev/node-pool names no spot pool"),
     ],
 )
-def test_a_pod_that_does_not_say_so_does_not_and_on_demand_wins(
+def test_a_pod_that_requests_no_spot_or_requests_on_demand_does_not_target_spot(
     pod: Pod, namespace: dict[str, str], because: str
 ) -> None:
     assert why_not(pod, namespace_labels=namespace) == because
@@ -94,13 +94,13 @@ def test_a_pod_that_does_not_say_so_does_not_and_on_demand_wins(
         ),
     ],
 )
-def test_some_pods_are_never_touched_whatever_they_say(pod: dict[str, Any], because: str) -> None:
-    found = target(decode_pod(msgspec.json.encode(pod)))
+def test_bound_daemonset_and_slurm_pods_are_never_changed(pod: dict[str, Any], because: str) -> None:
+    answer = target(decode_pod(msgspec.json.encode(pod)))
 
-    assert found == NotTargeting(because, untouchable=True)
+    assert answer == NotTargeting(because, untouchable=True)
 
 
-def test_an_owner_that_is_not_the_controller_does_not_count() -> None:
+def test_only_the_owner_that_is_the_controller_counts() -> None:
     pod = pod_of(labels=SPOT, owner="DaemonSet")
     pod.metadata.ownerReferences = [msgspec.structs.replace(pod.metadata.ownerReferences[0], controller=None)]  # type: ignore[index]
 
@@ -127,14 +127,14 @@ IN_ANY = expression(POOL_LABEL, "In", "gpu-spot", "gpu")
         pod_of(terms=[[expression(POOL_LABEL, "In", "gpu-spot", "long-gone")]]),
     ],
 )
-def test_a_selector_that_names_what_tells_spot_and_admits_only_spot_is_targeting(pod: Pod) -> None:
+def test_a_selector_on_a_label_of_spot_pools_that_admits_only_spot_targets_spot(pod: Pod) -> None:
     view = view_of(*CLUSTER)
-    found = target(pod, view=view)
+    answer = target(pod, view=view)
 
-    assert isinstance(found, Target)
-    assert found.because == ONLY
-    assert is_pinned(pod, found, supply_of(view, ONLY_CKS), ONLY_CKS)
-    assert not found.preferred
+    assert isinstance(answer, Target)
+    assert answer.because == ONLY
+    assert is_pinned(pod, answer, supply_of(view, ONLY_CKS), ONLY_CKS)
+    assert not answer.preferred
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_selector_that_names_what_tells_spot_and_admits_only_spot_is_targeting
         pod_of(terms=[]),
     ],
 )
-def test_a_selector_that_admits_other_capacity_or_only_shuns_it_is_not(pod: Pod) -> None:
+def test_a_selector_that_admits_or_only_excludes_other_capacity_does_not_target_spot(pod: Pod) -> None:
     assert why_not(pod) == "it doesn't ask for spot"
 
 
@@ -169,11 +169,11 @@ def test_a_selector_that_admits_other_capacity_or_only_shuns_it_is_not(pod: Pod)
         pod_of(terms=[[expression(POOL_LABEL, "NotIn", "gone")]]),
     ],
 )
-def test_without_such_a_selector_a_pod_does_not_target_spot_where_every_pool_is_spot(pod: Pod) -> None:
+def test_a_pod_without_a_spot_selector_does_not_target_spot_even_if_every_pool_is_spot(pod: Pod) -> None:
     assert why_not(pod, GPU_SPOT, CPU_SPOT) == "it doesn't ask for spot"
 
 
-def test_a_label_that_on_demand_pools_give_too_tells_nothing() -> None:
+def test_selecting_a_label_that_on_demand_pools_also_have_does_not_target_spot() -> None:
     pod = pod_of(selector={"example.com/team": "a"})
     ours = {"example.com/team": "a"}
 
@@ -202,7 +202,7 @@ TOLERATING = [{"key": "spot", "operator": "Equal", "value": "true", "effect": "N
         ([{"key": "node.coreweave.cloud/evict", "operator": "Exists"}], False),
     ],
 )
-def test_tolerating_a_spot_taint_by_name_is_targeting_only_where_the_policy_says_so(
+def test_tolerating_a_spot_taint_by_name_targets_spot_only_if_the_policy_enables_it(
     tolerations: list[Any],
     targets: bool,  # noqa: FBT001
 ) -> None:
@@ -214,17 +214,17 @@ def test_tolerating_a_spot_taint_by_name_is_targeting_only_where_the_policy_says
     assert isinstance(target(pod, *pools), NotTargeting)
 
 
-def test_tolerating_a_providers_own_spot_taint_is_targeting_without_any_pool() -> None:
+def test_tolerating_a_providers_spot_taint_targets_spot_without_pools() -> None:
     pod = pod_of(tolerations=[{"key": "cloud.google.com/gke-spot", "operator": "Exists"}])
 
-    found = target(pod, providers=ALL, view=view_of(shown=("gke",)), tolerating=True)
-    assert isinstance(found, Target)
-    assert found.because == "it tolerates the spot taint cloud.google.com/gke-spot=true:NoSchedule"
+    answer = target(pod, providers=ALL, view=view_of(shown=("gke",)), tolerating=True)
+    assert isinstance(answer, Target)
+    assert answer.because == "it tolerates the spot taint cloud.google.com/gke-spot=true:NoSchedule"
     assert isinstance(target(pod, providers=ALL, view=view_of(shown=("eks",)), tolerating=True), NotTargeting)
     assert isinstance(target(pod_of(), providers=ALL, view=view_of(shown=("gke",)), tolerating=True), NotTargeting)
 
 
-def test_an_annotation_that_names_no_spot_pool_is_not_outdone_by_a_toleration() -> None:
+def test_a_toleration_does_not_override_an_annotation_that_names_no_spot_pool() -> None:
     pod = pod_of(named="gone", tolerations=TOLERATING)
     assert why_not(pod, tolerating=True) == "annotation spotgate.dev/node-pool names no spot pool"
 
@@ -234,7 +234,7 @@ ON_KARPENTER = expression("karpenter.sh/capacity-type", "In", "spot")
 
 
 def preferring(*requirements: dict[str, Any], tolerations: list[Any], **more: Any) -> Pod:
-    terms = [{"weight": 1, "preference": {"matchExpressions": [each]}} for each in requirements]
+    terms = [{"weight": 1, "preference": {"matchExpressions": [requirement]}} for requirement in requirements]
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
     return pod_of(affinity=affinity, tolerations=tolerations, **more)
 
@@ -249,19 +249,19 @@ def preferring(*requirements: dict[str, Any], tolerations: list[Any], **more: An
     ],
 )
 @pytest.mark.parametrize("tolerating", [False, True])
-def test_a_pod_that_prefers_spot_and_tolerates_its_taint_is_spot_preferred_by_its_own_choice(
+def test_a_pod_that_prefers_spot_and_tolerates_its_taint_is_spot_preferred(
     pod: Pod,
     providers: list[str],
     tolerating: bool,  # noqa: FBT001
 ) -> None:
-    found = target(pod, *((GPU_SPOT, GPU) if providers == ["cks"] else ()), providers=ALL, tolerating=tolerating)
+    answer = target(pod, *((GPU_SPOT, GPU) if providers == ["cks"] else ()), providers=ALL, tolerating=tolerating)
 
-    assert isinstance(found, Target)
-    assert found.by_preference
-    assert found.preferred
+    assert isinstance(answer, Target)
+    assert answer.by_preference
+    assert answer.preferred
     field = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
-    assert (found.field, found.own) == (field, field)
-    assert [each.name for each in found.providers] == providers
+    assert (answer.field, answer.own) == (field, field)
+    assert [provider.name for provider in answer.providers] == providers
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_a_pod_that_prefers_spot_and_tolerates_its_taint_is_spot_preferred_by_it
         preferring(IN_SPOT, tolerations=TOLERATING, labels=ON_DEMAND),
     ],
 )
-def test_a_preference_for_other_nodes_or_without_a_toleration_of_a_spot_taint_is_not(pod: Pod) -> None:
+def test_other_preferences_or_a_missing_spot_toleration_do_not_target_spot(pod: Pod) -> None:
     assert why_not(pod)
 
 
@@ -292,14 +292,14 @@ def test_a_preference_for_other_nodes_or_without_a_toleration_of_a_spot_taint_is
         (pod_of(), False),
     ],
 )
-def test_without_pools_a_wish_stays_a_wish_and_a_selected_pool_is_unknown(pod: Pod, expected: bool | None) -> None:  # noqa: FBT001
-    found = target(pod, view=ClusterView())
+def test_without_pools_a_requested_target_stays_and_a_selected_pool_is_unknown(pod: Pod, expected: bool | None) -> None:  # noqa: FBT001
+    answer = target(pod, view=ClusterView())
 
-    if isinstance(found, Target):
+    if isinstance(answer, Target):
         assert expected is True
-        assert (found.pools, found.nodes) == (None, ())
+        assert (answer.pools, answer.nodes) == (None, ())
     else:
-        assert found.unknown is (expected is None)
+        assert answer.unknown is (expected is None)
         assert expected is not True
 
 
@@ -311,7 +311,7 @@ def test_without_pools_a_wish_stays_a_wish_and_a_selected_pool_is_unknown(pod: P
         ("", set()),
     ],
 )
-def test_what_a_pod_keeps_is_a_list_of_words(text: str, expected: set[str]) -> None:
+def test_the_keep_annotation_is_a_list_of_words(text: str, expected: set[str]) -> None:
     pod = pod_of()
     assert kept_fields(pod) == set()
     pod.metadata.annotations = {"spotgate.dev/keep": text}
@@ -344,14 +344,14 @@ def ask(question: tuple[Pod, dict[str, str], ClusterView, tuple[str, ...], bool]
 
 
 @given(st.lists(QUESTIONS, min_size=2, max_size=6))
-def test_what_is_remembered_is_what_would_be_worked_out_anew(questions: list[Any]) -> None:
-    remembered = [ask(question) for question in questions + questions][len(questions) :]
-    for question, answer in zip(questions, remembered, strict=True):
+def test_a_cached_answer_equals_a_computed_one(questions: list[Any]) -> None:
+    cached = [ask(question) for question in questions + questions][len(questions) :]
+    for question, answer in zip(questions, cached, strict=True):
         targeting._remembered.cache_clear()
         assert ask(question) == answer
 
 
-def test_only_so_much_is_remembered() -> None:
+def test_the_cache_is_bounded() -> None:
     view = view_of(GPU_SPOT)
     memory = targeting._remembered(supply_of(view, ONLY_CKS))
     long = pod_of(labels=SPOT, selector={"example.com/x": "x" * targeting._KIND_LENGTH})

@@ -65,10 +65,7 @@ def test_the_examples_have_every_policy_kind_and_full_coverage(run: Run) -> None
     assert (done.code, done.err) == (0, "")
     assert {policy["policy"]: policy["unreached"] for policy in done.json["coverage"] if policy["unreached"]} == {}
     assert {document.kind for document in load_bundle([POLICIES]).documents} == document_kinds().keys() - {"Mode"}
-    assert {policy["kind"] for policy in done.json["coverage"]} == document_kinds().keys() - FACTS - {
-        "Exemption",
-        "Mode",
-    }
+    assert {row["kind"] for row in done.json["coverage"]} == document_kinds().keys() - FACTS - {"Exemption", "Mode"}
 
 
 # A correct text in a file, a wrong one to replace it, and the expected message.

@@ -37,9 +37,7 @@ def test_run_prints_plain_text_into_a_pipe_and_stops_the_server() -> None:
     run = subprocess.run(COMMAND, capture_output=True, text=True, check=False, env=narrow)
 
     assert (run.returncode, run.stderr) == (0, ""), run.stdout[-3000:]
-    assert all(
-        f"kubectl {'delete' if example.delete else 'apply'} -f {example.path}" in run.stdout for example in EXAMPLES
-    )
+    assert all(f"kubectl {'delete' if shown.delete else 'apply'} -f {shown.path}" in run.stdout for shown in EXAMPLES)
     assert "\x1b" not in run.stdout
     denial = next(line for line in run.stdout.splitlines() if line.startswith("Error from server (Forbidden): "))
     assert denial.endswith('(at metadata.labels["foo.coreweave.cloud/bar"]) [reserved-labels/reserved]')
