@@ -217,7 +217,7 @@ def chaos(
         happened, assigned, found = sum(events.happened.values()), checker.assigned, len(checker.violations)
         checker.longest_gate = 0.0
         work()
-        checker.wait_until_none_waits(120)
+        checker.wait_until_none_is_gated(120)
         now = sum(events.happened.values())
         return name, now - happened, checker.assigned - assigned, len(checker.violations) - found, checker.longest_gate
 

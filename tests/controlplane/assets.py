@@ -1,6 +1,6 @@
-"""Gather a control plane of another version of Kubernetes: `python -m tests.controlplane.assets 1.35.4` prints its folder.
+"""Build the control plane of another Kubernetes version: `python -m tests.controlplane.assets 1.35.4` prints its folder.
 
-The folder is for `KUBEBUILDER_ASSETS`, which `make` sets for `KUBERNETES=1.35.4`. Its kubectl is of the newest version.
+Set `KUBEBUILDER_ASSETS` to the folder; `make` does so for `KUBERNETES=1.35.4`. The folder has the newest kubectl.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def gather(version: str) -> Path:
-    """Return a folder with links to all programs, those that are missing built. Raise BinariesError."""
+    """Build the missing programs, and return a folder with links to all programs. Raise BinariesError."""
     programs = find_or_build()
     with kubernetes_module(f"v{version.removeprefix('v')}") as module:
         programs |= find_or_build(module.packages, modules=[module])
@@ -43,9 +43,9 @@ def gather(version: str) -> Path:
 
 @contextlib.contextmanager
 def kubernetes_module(version: str) -> Iterator[Module]:
-    """Yield a module that builds this version, such as v1.34.4, from what its own go.mod requires.
+    """Yield a module that builds this version, such as v1.34.4, from the requirements in its go.mod.
 
-    That names its staging modules v0.0.0; they are published as v0.34.4. Raise BinariesError.
+    That go.mod names the staging modules v0.0.0; they are published as v0.34.4. Raise BinariesError.
     """
     with tempfile.TemporaryDirectory(prefix="spotgate-") as folder:
         directory = Path(folder) / KUBERNETES.name

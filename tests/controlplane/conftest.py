@@ -1,6 +1,6 @@
-"""Control planes for the tests below this folder, which `scheduling` shares out among workers.
+"""Control planes for the tests in this folder; `scheduling` distributes the tests over workers.
 
-Tests that break their cluster take one of their own from `start_cluster`.
+Tests that break their cluster start a separate one with `start_cluster`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # What is to be without a webhook comes first: once installed, it stays.
+    # Tests without a webhook come first: once installed, it stays.
     items.sort(
         key=lambda item: (
             rank_of(item.nodeid),
@@ -47,7 +47,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(scope="session")
 def cluster(binaries: dict[str, Path]) -> Iterator[Cluster]:
-    """Yield the control plane of all tests of a worker, with the node pools and Nodes of a small CKS cluster."""
+    """Yield the control plane that a worker's tests share, with the node pools and Nodes of a small CKS cluster."""
     with start_cluster(binaries) as running:
         populate(running.kubectl)
         yield running
@@ -55,21 +55,21 @@ def cluster(binaries: dict[str, Path]) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def webhook(cluster: Cluster) -> Iterator[Webhook]:
-    """Spotgate on that control plane, installed with its own manifests, from the first test on that asks for it."""
+    """Install spotgate from its manifests on that control plane, at the first test that uses this fixture."""
     with install_webhook(cluster) as installed:
         yield installed
 
 
 @pytest.fixture(scope="session")
 def bare_cluster(binaries: dict[str, Path]) -> Iterator[Cluster]:
-    """Yield an etcd and an API server alone, with CKS' kind of node pools: tests may stop and restart both."""
+    """Yield only an etcd and an API server, with the CRD of CKS node pools: tests may stop and restart both."""
     with start_bare_cluster(binaries) as running:
         yield running
 
 
 @pytest.fixture
 def bare_pools(bare_cluster: Cluster) -> Iterator[None]:
-    """Yield the node pools of pools.yaml on that, for one test."""
+    """Create the node pools of pools.yaml on the bare cluster, for one test."""
     api = Api(bare_cluster)
     for pool in yaml.safe_load_all(POOLS.read_text()):
         assert api.create(NODE_POOLS, pool).message == ""
@@ -85,11 +85,11 @@ def kubectl(cluster: Cluster) -> Kubectl:
 
 @pytest.fixture
 def namespace(cluster: Cluster) -> Iterator[str]:
-    """Yield a namespace for one test, in which Pods can be created."""
+    """Yield a namespace for one test, which accepts Pods."""
     api = Api(cluster)
     with api.namespace("test") as name:
         yield name
-        # Their Pods at once: the next test may need the GPUs that they hold.
+        # Delete the Pods immediately: the next test may need their GPUs.
         workloads = [f"/apis/apps/v1/namespaces/{name}/deployments", f"/apis/batch/v1/namespaces/{name}/jobs"]
         for path in workloads:
             api.delete(f"{path}?propagationPolicy=Foreground")
@@ -98,12 +98,12 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def alice(cluster: Cluster) -> Kubectl:
-    """Return the kubectl of a user who may do everything, and is in no group that a policy names."""
+    """Return the kubectl of a user with all permissions who is in no group that a policy names."""
     cluster.kubectl("create", "clusterrolebinding", "platform", "--clusterrole=cluster-admin", "--group=platform")
     return cluster.as_user("alice", "platform")
 
 
 @pytest.fixture
 def team(alice: Kubectl, namespace: str) -> Kubectl:
-    """Return the same in the namespace of this test."""
+    """Return alice's kubectl in the namespace of this test."""
     return replace(alice, namespace=namespace)

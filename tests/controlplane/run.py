@@ -1,4 +1,4 @@
-"""A small CKS cluster with spotgate in it to try things on, until Ctrl-C.
+"""Run a small CKS cluster with spotgate to experiment with, until Ctrl-C.
 
 `python -m tests.controlplane.run [POLICIES]`: POLICIES is a folder of your own policies, in addition to the shipped ones.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.controlplane.harness.webhook import Webhook
 
-# What `make run` has as files, so that the same examples have the same outcome.
+# The state of `make run`, so that the examples have the same outcome.
 STATE = Path(__file__).parents[2] / "examples" / "state"
 
 
@@ -31,7 +31,7 @@ ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> None:
-    """Start everything, say how to use it, and wait."""
+    """Start everything, print how to use it, and wait."""
     for number in ENDS:
         signal.signal(number, end)
     try:
@@ -50,14 +50,14 @@ def main() -> None:
 
 
 def end(_number: int, _frame: FrameType | None) -> None:
-    """Tidy up, which whoever is impatient can't interrupt."""
+    """Clean up, and ignore further signals."""
     for number in ENDS:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def how_to_use(webhook: Webhook) -> str:
-    """Return what to type to get at the cluster, in the folder of the project."""
+    """Return commands that use the cluster, for the project's folder."""
     kubectl = webhook.cluster.kubectl
     pools = kubectl("get", "nodepools.compute.coreweave.com")
     return f"""\

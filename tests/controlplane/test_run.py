@@ -1,4 +1,4 @@
-"""`make cluster`: what it prints and what the pages show can be typed and has that outcome, and Ctrl-C leaves nothing."""
+"""`make cluster`: the printed commands and the pages' commands work as shown, and Ctrl-C leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 WRITTEN = re.compile(r"`([\w./-]+)`[^`]*\n\n```yaml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-"""A file that the tutorial tells the reader to create."""
+"""A file that the reader of the tutorial creates."""
 STEP = re.compile(r"(`[\w./-]+`[^`]*\n\n```yaml\n.*?^```$|^```console\n.*?^```$)", re.DOTALL | re.MULTILINE)
 
 PAGES = ("README.md", "docs/control-plane.md")
@@ -33,7 +33,7 @@ LAST_LINE = "Ctrl-C ends and deletes it all.\n"
 
 @dataclass
 class Running:
-    """The program, and what it has printed so far."""
+    """The program, and its output so far."""
 
     program: subprocess.Popen[str]
     folder: Path
@@ -41,18 +41,18 @@ class Running:
 
     @property
     def commands(self) -> list[str]:
-        """Those that it offers to type."""
+        """The commands in the output."""
         return [line.strip() for line in self.printed if line.startswith("    ")]
 
     @property
     def tutorial(self) -> Path:
-        """Return the folder in which the reader of the tutorial works."""
+        """The working folder of the tutorial's reader."""
         return self.folder / "tutorial"
 
     def typed(self, command: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
-        """Return a command, in a terminal in which the exports that it offers have been typed."""
+        """Run a command after the exports from the output, and return the result."""
         exports = "\n".join(line for line in self.commands if line.startswith("export "))
-        program = f"{Path(sys.executable).parent}/spotgate"  # where `make cluster` has put it
+        program = f"{Path(sys.executable).parent}/spotgate"  # installed by `make cluster`
         own = {"KUBECACHEDIR": str(self.folder), "KUBERC": str(self.folder / ".kube" / "kuberc")}
         return subprocess.run(
             ["/bin/sh", "-c", f"{exports}\n{command.replace('.venv/bin/spotgate', program)}"],
@@ -67,12 +67,12 @@ class Running:
 
 @pytest.fixture(scope="module")
 def running(binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Yield the program, which finds the binaries where the tests do."""
+    """Start the program, which uses the same binaries as the tests."""
     assert binaries
     folder = tmp_path_factory.mktemp("run")
     (folder / "tutorial" / "team").mkdir(parents=True)
     write_preferences(folder)
-    # The server starts with these two; the tutorial's reader has written them before.
+    # The server starts with these two files, which the tutorial's reader wrote earlier.
     for name in ("team/shutdown.yaml", "team/owner.yaml"):
         (folder / "tutorial" / name).write_text(dict(WRITTEN.findall(TUTORIAL.read_text()))[name])
     with subprocess.Popen(
@@ -96,7 +96,7 @@ def running(binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 def nothing_left(running: Running) -> Iterator[None]:
-    """Delete what a test has applied."""
+    """Delete the objects that a test applied."""
     yield
     delete = "kubectl delete --ignore-not-found --cascade=foreground"
     done = running.typed(f"{delete} -f examples/web-on-spot.yaml && {delete} pod/patient")
@@ -104,7 +104,7 @@ def nothing_left(running: Running) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("nothing_left")
-def test_what_it_prints_can_be_typed(running: Running) -> None:
+def test_the_printed_commands_work(running: Running) -> None:
     denied, placed, kept, checked = (each for each in running.commands if not each.startswith("export "))
     assert running.typed(denied).returncode == 1
     assert "deployment.apps/storefront created" in running.typed(placed).stdout
@@ -118,19 +118,19 @@ def test_what_it_prints_can_be_typed(running: Running) -> None:
 
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("page", PAGES)
-def test_what_the_page_shows_is_what_kubectl_says(running: Running, page: str) -> None:
+def test_the_pages_show_the_output_of_kubectl(running: Running, page: str) -> None:
     blocks = BLOCK.findall((ROOT / page).read_text())
     assert blocks
     for command, shown in COMMAND.findall("".join(blocks)):
         done = running.typed(command)
-        # A page need not repeat the warnings that a policy has for the objects of another.
+        # A page may omit warnings of unrelated policies.
         said = done.stdout if done.returncode == 0 and "Warning:" not in shown else done.stderr + done.stdout
         pattern = re.escape(anywhere(shown)).replace(re.escape("...\n"), r"(?s:.*)")
         assert re.fullmatch(pattern, anywhere(said)), f"{command}\n{said}"
 
 
 @pytest.mark.timeout(480)
-def test_the_tutorial_can_be_typed_as_it_is(running: Running) -> None:
+def test_the_tutorial_works_as_written(running: Running) -> None:
     (running.tutorial / "team" / "owner.yaml").unlink()
     (running.tutorial / "team" / "tests").mkdir()
     shutil.copytree(ROOT / "examples" / "state", running.tutorial / "cluster")
@@ -147,13 +147,13 @@ def test_the_tutorial_can_be_typed_as_it_is(running: Running) -> None:
 
 
 def anywhere(said: str) -> str:
-    """Without the numbers of Nodes: the scheduler chooses one."""
+    """Return the text without the numbers of Nodes, which the scheduler chooses."""
     return re.sub(r"cpu-spot-\d", "cpu-spot-N", said)
 
 
-def test_ctrl_c_leaves_nothing(running: Running) -> None:
+def test_ctrl_c_leaves_nothing_behind(running: Running) -> None:
     running.program.send_signal(signal.SIGINT)
-    running.program.send_signal(signal.SIGINT)  # whoever is impatient
+    running.program.send_signal(signal.SIGINT)  # an impatient user
     _, errors = running.program.communicate(timeout=60)
     assert running.program.returncode == 0
     assert re.fullmatch(r"spotgate: starting .*\nspotgate: the cluster is gone\n", errors)

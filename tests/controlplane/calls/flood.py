@@ -1,8 +1,8 @@
-"""Floods a webhook from one address, for so many seconds: half-sent bodies, large Pods in a loop, handshakes.
+"""Flood a webhook from one address for SECONDS: half-sent bodies, large Pods in a loop, handshakes.
 
 python -m tests.controlplane.calls.flood PORT SECONDS [SOURCE]
 
-Ends by itself, and prints what it got through as JSON.
+Exits after SECONDS, and prints the number of completed actions as JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HALF_SENT = 2000
 LOOPING = 8
 HANDSHAKING = 4
 ANNOTATION = 282 * 1024
-"""Bytes of the looped Pod's annotation, which nobody looks into."""
+"""Bytes of the looped Pod's annotation, which no policy reads."""
 
 _HEAD = "POST /{} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n"
 
@@ -49,7 +49,7 @@ def large_review() -> bytes:
 
 
 class Flood:
-    """What is sent, and what came of it."""
+    """A flood of connections and requests, with the counts of what completed."""
 
     def __init__(self, port: int, seconds: float, source: str) -> None:
         self._port = port
@@ -61,7 +61,7 @@ class Flood:
         self._tls.verify_mode = ssl.CERT_NONE
 
     async def run(self) -> None:
-        """Send everything at once, until the time is over."""
+        """Send everything at once, until the time is up."""
         body = large_review()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(asyncio.get_running_loop().time() + self._end - monotonic()):
@@ -83,7 +83,7 @@ class Flood:
             raise
 
     async def _half_send(self, body: bytes, promised: int) -> None:
-        await asyncio.sleep(1)  # the others come first: who has no connection yet would hardly get one
+        await asyncio.sleep(1)  # the other clients connect first: later, few connections succeed
         while monotonic() < self._end:
             with contextlib.suppress(OSError):
                 reader, writer = await self._connect()

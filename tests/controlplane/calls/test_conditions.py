@@ -1,8 +1,7 @@
 """The match conditions of the configurations, evaluated by the API server itself.
 
-Another webhook stands where spotgate does, and writes down what it is asked about: what is asked is the question here,
-and not what is answered. That all which spotgate speaks about is asked about is in `test_parity.py`: the same objects,
-with the same answers as without an API server.
+Another webhook takes spotgate's place and records the reviews that the API server sends: these tests check which
+requests arrive, not the answers. `test_parity.py` checks that the API server sends every request that spotgate judges.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ TRIES = 100
 
 
 class Asking:
-    """What the API server asks about in one namespace: by the names of webhooks."""
+    """The calls of the API server for one namespace, by the names of webhooks."""
 
     def __init__(self, cluster: Cluster, other: OtherWebhook, namespace: str) -> None:
         self.api = Api(cluster)
@@ -46,15 +45,15 @@ class Asking:
         self._other = other
 
     def seen(self) -> list[JSON]:
-        """Return what was asked since it was called last."""
+        """Return the requests since the last call of this method."""
         found, self._other.seen[:] = list(self._other.seen), []
         return found
 
     def about(self, path: str, thing: JSON) -> set[str]:
-        """Return the webhooks that are asked when it is created, for a dry run."""
+        """Create the object in a dry run, and return the webhooks that the API server calls."""
         self.seen()
         answer = self.api.create(path, thing, dry_run=True)
-        assert answer.status in {201, 422}, answer.message  # what is too large is refused after all
+        assert answer.status in {201, 422}, answer.message  # 422: too large, checked after admission
         return {each["webhook"] for each in self.seen()}
 
 
@@ -116,11 +115,11 @@ def affinity(terms: int, requirements: int) -> JSON:
         pytest.param({}, {"nodeSelector": many(1000)}, id="1,000 selectors"),
     ],
 )
-def test_a_pod_of_any_size_is_asked_about(labels: JSON, spec: JSON, asking: Asking) -> None:
+def test_a_pod_of_any_size_is_sent(labels: JSON, spec: JSON, asking: Asking) -> None:
     assert "workloads" in asking.about(pods_in(asking.namespace), saying(pod("hostile", **spec), labels))
 
 
-def test_a_pod_that_the_api_server_is_to_refuse_is_asked_about_before(asking: Asking) -> None:
+def test_an_invalid_pod_is_sent_before_the_api_server_rejects_it(asking: Asking) -> None:
     for spec in ({"nodeSelector": {LONG: "v"}}, {"affinity": affinity(0, 0)}):
         thing = saying(pod("hostile", **spec), SPOT)
         assert "mutate" in asking.about(pods_in(asking.namespace), thing)
@@ -150,8 +149,8 @@ CUSTOM = {
 }
 
 
-def test_a_built_in_workload_of_any_size_is_asked_about(asking: Asking) -> None:
-    """Each place that is searched in a CronJob is as costly as can be, and the label is in the last."""
+def test_a_built_in_workload_of_any_size_is_sent(asking: Asking) -> None:
+    """Make each searched place of a CronJob as costly as possible, with the label in the last place."""
     last = COSTLY | {"metadata": COSTLY["metadata"] | {"labels": dict(list(LONGEST.items())[1:]) | RESERVED}}
     cron_job = {
         "metadata": COSTLY["metadata"] | {"name": "hostile"},
@@ -161,14 +160,14 @@ def test_a_built_in_workload_of_any_size_is_asked_about(asking: Asking) -> None:
 
 
 @pytest.mark.parametrize("name", CUSTOM)
-def test_a_custom_resource_of_any_size_and_types_is_asked_about(name: str, asking: Asking) -> None:
+def test_a_custom_resource_of_any_size_and_types_is_sent(name: str, asking: Asking) -> None:
     cluster = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "hostile"}, "spec": CUSTOM[name]}
     path = f"/apis/ray.io/v1/namespaces/{asking.namespace}/rayclusters"
     assert asking.about(path, cluster) == {"workloads"}
 
 
-def test_what_ordinary_workloads_do_is_not_asked_about(asking: Asking, kubectl: Kubectl) -> None:
-    """Ten minutes of a cluster: create 10, scale to 30, roll out, a Job, and a node that is cordoned."""
+def test_requests_of_ordinary_workloads_are_not_sent(asking: Asking, kubectl: Kubectl) -> None:
+    """Replay ten minutes of a cluster: create 10 replicas, scale to 30, roll out, run a Job, cordon a node."""
     here = f"--namespace={asking.namespace}"
     asking.seen()
     thing = deployment("web", 10)
@@ -189,11 +188,11 @@ def test_what_ordinary_workloads_do_is_not_asked_about(asking: Asking, kubectl: 
     assert asking.seen() == []
 
 
-def test_a_namespace_with_a_capacity_label_is_asked_about_once_for_each_pod(asking: Asking, kubectl: Kubectl) -> None:
+def test_each_pod_in_a_namespace_with_a_capacity_label_is_sent_once(asking: Asking, kubectl: Kubectl) -> None:
     path = pods_in(asking.namespace)
     kubectl("label", "namespace", asking.namespace, "spotgate.dev/capacity=spot")
     try:
-        for _ in range(TRIES):  # until the API server has seen the label, too
+        for _ in range(TRIES):  # until the API server has seen the label
             if found := asking.about(path, pod("plain")):
                 break
         assert found == {"mutate-spot-namespaces", "spot-namespaces"}
@@ -202,7 +201,7 @@ def test_a_namespace_with_a_capacity_label_is_asked_about_once_for_each_pod(aski
         kubectl("label", "namespace", asking.namespace, "spotgate.dev/capacity-")
 
 
-def test_a_namespace_can_not_exclude_itself(asking: Asking) -> None:
+def test_a_namespace_cannot_exclude_itself(asking: Asking) -> None:
     for thing in (
         {"metadata": {"name": "cw-mine"}},
         {"metadata": {"name": "mine", "labels": {"ns.coreweave.cloud/org": "control-plane"}}},
@@ -211,6 +210,6 @@ def test_a_namespace_can_not_exclude_itself(asking: Asking) -> None:
         assert asking.about("/api/v1/namespaces", thing) == {"namespaces"}
 
 
-def test_a_field_that_is_empty_concerns_nobody(asking: Asking) -> None:
+def test_a_pod_with_empty_fields_is_not_sent(asking: Asking) -> None:
     thing = pod("plain") | {"spec": pod_spec(nodeSelector={}, affinity={}, tolerations=[])}
     assert asking.about(pods_in(asking.namespace), thing) == set()

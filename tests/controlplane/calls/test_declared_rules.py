@@ -1,6 +1,6 @@
-"""Every rule of the installed webhook configurations is one that the API server acts on, and so is every exclusion.
+"""The API server acts on every rule and every exclusion of the installed webhook configurations.
 
-A rule with a misspelt resource is accepted and never fires: nothing but a request shows it (I10).
+The API server accepts a rule with a misspelt resource, which never fires: only a request shows the mistake (I10).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from tests.controlplane.harness.webhook import Webhook
 
 FIELDS = Path(__file__).parents[2] / "policy" / "workload_fields.yaml"
-# Controllers write Pods, ReplicaSets and Nodes at any time, and are counted too: then once more.
+# Controllers write Pods, ReplicaSets, and Nodes at any time, and the counters include their requests: then try again.
 TRIES = 5
 
 LABELS = {"app": "declared"}
-# As restricted Pod Security wants it, which the namespace of the webhook enforces, and of no interest to the scheduler.
+# Meets restricted Pod Security, which the webhook's namespace enforces. The scheduler ignores these Pods.
 POD_SPEC = {
     "schedulerName": "nobody",
     "nodeSelector": {"example.com/nowhere": "true"},
@@ -48,7 +48,7 @@ ON_DEMAND = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["
 TEMPLATE = {"metadata": {"labels": LABELS}, "spec": POD_SPEC}
 JOB = {"suspend": True, "template": {"spec": POD_SPEC | {"restartPolicy": "Never"}}}
 SELECTED = {"selector": {"matchLabels": LABELS}, "template": TEMPLATE}
-# What is valid, and makes no controller create anything; custom resources take any spec.
+# Valid objects for which no controller creates anything; custom resources accept any spec.
 BODIES: Mapping[tuple[str, str], dict[str, Any]] = {
     ("", "nodes"): {"spec": {"unschedulable": True}},
     ("", "pods"): {"spec": POD_SPEC},
@@ -71,7 +71,7 @@ BODIES: Mapping[tuple[str, str], dict[str, Any]] = {
         "spec": {"replicas": 2, "template": {"spec": {"nodeClassRef": NODE_CLASS, "requirements": [ON_DEMAND]}}}
     },
 }
-# What concerns a policy, and is no more than warned of; of Namespaces it is denied to users, and the platform is exempt.
+# Metadata that policies only warn about. On Namespaces they deny it to users, and exempt the platform.
 OWN_KEY = {"labels": {"spotgate.dev/declared": "rule"}}
 CONCERNS: Mapping[tuple[str, str], dict[str, Any]] = {
     ("", "namespaces"): {"labels": {"x.coreweave.cloud/declared": "rule"}}
@@ -81,7 +81,7 @@ TARGET = {"target": {"kind": "Node", "name": "nowhere"}}
 
 @pytest.fixture(scope="module", autouse=True)
 def workload_kinds(cluster: Cluster) -> Iterator[None]:
-    """Serve the kinds of workloads that no other test needs, by the names that their own projects give them."""
+    """Serve the workload kinds that only this file needs, under the names that their projects use."""
     there = {each["metadata"]["name"] for each in cluster.kubectl.get("customresourcedefinitions")["items"]}
     crds = [each for each in map(definition, *_kinds()) if each["metadata"]["name"] not in there]
     cluster.kubectl.apply(*crds)
@@ -97,7 +97,7 @@ def _kinds() -> tuple[Iterable[str], Iterable[dict[str, Any]]]:
 
 
 def definition(name: str, kind: dict[str, Any]) -> dict[str, Any]:
-    """Return a CRD of a kind, such as `CloneSet.apps.kruise.io`, whose objects may have any fields."""
+    """Return the CRD of a kind, such as `CloneSet.apps.kruise.io`, that accepts any fields."""
     title, _, group = name.partition(".")
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     return {
@@ -118,7 +118,7 @@ def definition(name: str, kind: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Rule:
-    """One request that a configuration declares: `resource` is `nodepools` or `nodepools/scale`."""
+    """A request that a configuration declares; `resource` is `nodepools` or `nodepools/scale`."""
 
     phase: str
     group: str
@@ -128,20 +128,20 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """How the API server serves a resource."""
+    """A resource as the API server serves it."""
 
     group_version: str
     kind: str
     namespaced: bool
 
     def path(self, plural: str, namespace: str) -> str:
-        """Return the collection."""
+        """Return the path of the collection."""
         base = f"/apis/{self.group_version}" if "/" in self.group_version else f"/api/{self.group_version}"
         return f"{base}/namespaces/{namespace}/{plural}" if self.namespaced else f"{base}/{plural}"
 
 
 def declared(entries: list[dict[str, Any]]) -> list[Rule]:
-    """Their rules, one by one."""
+    """Return the rules of these entries, one for each request."""
     return sorted(
         {
             Rule(entry["clientConfig"]["service"]["path"].strip("/"), group, resource, operation)
@@ -155,10 +155,10 @@ def declared(entries: list[dict[str, Any]]) -> list[Rule]:
 
 
 def discover(api: Api) -> dict[tuple[str, str], Served]:
-    """Return what can be requested, by group and resource, each in its preferred version."""
+    """Return all resources of the API server by group and plural, each in its preferred version."""
     lists = [("", api.get("/api/v1"))]
     for group in api.get("/apis")["groups"]:
-        # The preferred version last, where it counts: there are resources that it does not have.
+        # The last version wins, so the preferred one comes last. It doesn't serve all resources.
         versions = reversed([version["groupVersion"] for version in group["versions"]])
         lists += [(group["name"], api.get(f"/apis/{version}")) for version in versions]
     return {
@@ -169,11 +169,11 @@ def discover(api: Api) -> dict[tuple[str, str], Served]:
 
 
 Counts = dict[tuple[str, str], int]
-"""Requests by phase and resource."""
+"""Numbers of requests by phase and resource."""
 
 
 def expected(rules: Iterable[Rule], times: int = 1) -> Counts:
-    """Return what spotgate counts if each rule fires so many times."""
+    """Return spotgate's counts for rules that each fire this many times."""
     counts: Counts = {}
     for rule in rules:
         counts[rule.phase, rule.resource] = counts.get((rule.phase, rule.resource), 0) + times
@@ -181,7 +181,7 @@ def expected(rules: Iterable[Rule], times: int = 1) -> Counts:
 
 
 def moved(webhook: Webhook, sends: Iterable[Callable[[], Answer]], wanted: Counts) -> Counts:
-    """Send requests, and return what spotgate counts of what is wanted."""
+    """Send requests, and return how far the expected counters move."""
     sends = list(sends)
     for _ in range(TRIES):
         before = decisions(webhook)
@@ -196,7 +196,7 @@ def moved(webhook: Webhook, sends: Iterable[Callable[[], Answer]], wanted: Count
 
 
 def decisions(webhook: Webhook) -> Counter[tuple[str, str]]:
-    """Return what spotgate has counted so far."""
+    """Return spotgate's counts so far."""
     counts: Counter[tuple[str, str]] = Counter()
     for labels, value in webhook.samples("spotgate_decisions_total"):
         counts[labels["phase"], labels["resource"]] += int(value)
@@ -204,7 +204,7 @@ def decisions(webhook: Webhook) -> Counter[tuple[str, str]]:
 
 
 class Requests:
-    """Requests as rules declare them, all for a dry run; what they change is made when first asked for."""
+    """Dry-run requests as rules declare them; an object that they change is created on first use."""
 
     def __init__(self, api: Api, namespace: str, made: contextlib.ExitStack) -> None:
         self.api = api
@@ -214,11 +214,11 @@ class Requests:
         self._names: dict[str, str] = {}
 
     def of_all(self, rules: Iterable[Rule]) -> Iterator[Callable[[], Answer]]:
-        """Yield what sends the requests of these rules, once for both phases."""
+        """Yield a sender for each request of these rules, one for both phases."""
         return (self.of(rule) for rule in {replace(each, phase="") for each in rules})
 
-    def of(self, rule: Rule) -> Callable[[], Answer]:  # noqa: PLR0911 - one for each way to ask
-        """Return what sends one."""
+    def of(self, rule: Rule) -> Callable[[], Answer]:  # noqa: PLR0911 - one for each kind of request
+        """Return a function that sends the request of a rule."""
         plural, _, subresource = rule.resource.partition("/")
         served = self.served[rule.group, plural]
         path = served.path(plural, self.namespace)
@@ -256,7 +256,7 @@ class Requests:
         raise NotImplementedError(f"{rule}: say here how it is requested")
 
     def _name(self, path: str, thing: dict[str, Any]) -> str:
-        """Return the name of one that is there."""
+        """Return the name of an existing object."""
         if path not in self._names:
             self._names[path] = self._made.enter_context(self.api.made(path, thing))["metadata"]["name"]
         return self._names[path]
@@ -269,7 +269,7 @@ def api(cluster: Cluster) -> Api:
 
 @pytest.fixture(scope="module")
 def requests(api: Api) -> Iterator[Requests]:
-    """In a namespace like any other."""
+    """Yield requests in an ordinary namespace."""
     with contextlib.ExitStack() as made:
         yield Requests(api, made.enter_context(api.namespace("declared")), made)
 
@@ -290,7 +290,7 @@ def test_I10_every_declared_rule_fires(webhook: Webhook, requests: Requests) -> 
 
 
 @pytest.mark.parametrize("name", ["kube-system", "kube-node-lease", "spotgate-system"])
-def test_nothing_in_a_system_namespace_reaches_spotgate(name: str, webhook: Webhook, requests: Requests) -> None:
+def test_requests_in_a_system_namespace_do_not_reach_spotgate(name: str, webhook: Webhook, requests: Requests) -> None:
     with contextlib.ExitStack() as made:
         there = Requests(requests.api, name, made)
         rules = [
@@ -304,7 +304,7 @@ def test_nothing_in_a_system_namespace_reaches_spotgate(name: str, webhook: Webh
 
 
 @pytest.mark.parametrize(("groups", "times"), [(("system:nodes", "system:masters"), 0), (("system:masters",), 1)])
-def test_a_mirror_pod_reaches_spotgate_unless_a_node_makes_it(
+def test_a_mirror_pod_reaches_spotgate_unless_a_node_creates_it(
     groups: tuple[str, ...], times: int, webhook: Webhook, requests: Requests
 ) -> None:
     mirror = {

@@ -1,4 +1,4 @@
-"""Who may ask the webhook, and what strangers can do to it: at a real API server, whose calls must all be right."""
+"""Access to the webhook, and attacks by strangers, while a real API server must get the right verdict for every call."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 HOST = f"{SERVICE}.{NAMESPACE}.svc"
 CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 RATE = 20
-"""Writes in a second."""
+"""Writes per second."""
 
 SECONDS = 5
-"""Of the flood."""
+"""Duration of the flood."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """A bare cluster whose Pods in namespace default are judged by spotgate, or not stored."""
+    """A bare cluster that stores Pods in namespace default only after spotgate has judged them."""
 
     api: Api
     webhook: Webhook
     port: int
 
     def create(self, *, labelled: bool) -> str:
-        """Try to create a Pod, and return what came of it: ``denied``, ``allowed``, or what went wrong."""
+        """Try to create a Pod, and return the outcome: ``denied``, ``allowed``, or the error."""
         pod: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -60,13 +60,13 @@ class Guarded:
             return "allowed"
         return "denied" if "denied the request" in answer.message else answer.message
 
-    def is_asked(self) -> bool:
+    def is_called(self) -> bool:
         return (self.create(labelled=True), self.create(labelled=False)) == ("denied", "allowed")
 
 
 @pytest.fixture
 def guard(bare_cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Guarded]]:
-    """Start spotgate with further flags, on a cluster that asks it about Pods and stores none without its answer."""
+    """Return a function that starts spotgate with more flags and makes the cluster depend on it for Pods."""
     with contextlib.ExitStack() as stack:
 
         def start(pair: KeyPair, ca_pem: bytes, *flags: str) -> Guarded:
@@ -121,7 +121,7 @@ def configuration(port: int, ca_pem: bytes) -> dict[str, Any]:
 
 
 def certificate() -> tuple[bytes, KeyPair]:
-    """Return a CA, and a certificate of it for the Service."""
+    """Return a CA, and a certificate for the Service that it signed."""
     authority = create_authority(utc_now())
     return authority.certificate_pem, issue_leaf(authority, names=[HOST], ips=[], now=utc_now())
 
@@ -135,7 +135,7 @@ def write_pair(folder: Path, pair: KeyPair) -> None:
 def test_S4_a_flood_from_another_address_costs_the_api_server_no_call(guard: Callable[..., Guarded]) -> None:
     ca_pem, pair = certificate()
     guarded = guard(pair, ca_pem)
-    guarded.webhook.wait(guarded.is_asked, "the API server asks")
+    guarded.webhook.wait(guarded.is_called, "the API server asks")
     command = [sys.executable, "-m", "tests.controlplane.calls.flood", str(guarded.port), str(SECONDS + 3)]
     flood = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -154,11 +154,11 @@ def test_S4_a_flood_from_another_address_costs_the_api_server_no_call(guard: Cal
     assert got_through["half sent"] > 500
     assert got_through["answered 200"] > 10
     assert guarded.webhook.count("spotgate_connections_cut_total") > 0
-    # The API server keeps some of its own.
-    guarded.webhook.wait(lambda: guarded.webhook.count("spotgate_connections") < 50, "nothing is left of it")
+    # The API server keeps some connections open.
+    guarded.webhook.wait(lambda: guarded.webhook.count("spotgate_connections") < 50, "the flood is over")
 
 
-def test_S4_with_a_client_CA_the_api_server_is_asked_for_its_certificate(
+def test_S4_with_a_client_CA_spotgate_requires_the_api_servers_certificate(
     guard: Callable[..., Guarded], bare_cluster: Cluster, tmp_path: Path
 ) -> None:
     ca = trustme.CA()
@@ -167,14 +167,14 @@ def test_S4_with_a_client_CA_the_api_server_is_asked_for_its_certificate(
     name = "kube-apiserver.kube-system"
     guarded = guard(pair, ca_pem, f"--client-ca={tmp_path / 'client-ca.crt'}", f"--client-name={name}")
 
-    def is_turned_away() -> bool:
+    def is_rejected() -> bool:
         return "failed calling webhook" in guarded.create(labelled=False)
 
-    guarded.webhook.wait(is_turned_away, "the API server is turned away")
+    guarded.webhook.wait(is_rejected, "the API server is turned away")
     assert guarded.webhook.count("spotgate_connections_cut_total", reason="client certificate") > 0
     assert guarded.webhook.count("spotgate_decisions_total") == 0
 
-    # The files that docs/securing.md shows; a port other than 443 is part of the name.
+    # The files from docs/securing.md; a port other than 443 is part of the name.
     client = ca.issue_cert(name)
     client.cert_chain_pems[0].write_to_path(tmp_path / "client.crt")
     client.private_key_pem.write_to_path(tmp_path / "client.key")
@@ -199,7 +199,7 @@ def test_S4_with_a_client_CA_the_api_server_is_asked_for_its_certificate(
     server.command = [*as_it_was, f"--admission-control-config-file={tmp_path / 'admission.json'}"]
     try:
         bare_cluster.restart("kube-apiserver")
-        guarded.webhook.wait(guarded.is_asked, "the API server asks")
+        guarded.webhook.wait(guarded.is_called, "the API server asks")
     finally:
         server.command = as_it_was
         bare_cluster.restart("kube-apiserver")

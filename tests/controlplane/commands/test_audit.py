@@ -1,4 +1,4 @@
-"""`spotgate audit` on a real API server: what it says, what it reads, and what it may write."""
+"""`spotgate audit` on a real API server: its output, its reads, and its permitted writes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ASKS = {"spotgate.dev/capacity": "spot"}
 
 
 class Audited(NamedTuple):
-    """The exit code, the JSON on standard output, and what was said on standard error."""
+    """The exit code, the JSON from standard output, and the text from standard error."""
 
     code: int
     report: Any
@@ -39,12 +39,12 @@ class Audited(NamedTuple):
 
     @property
     def denied(self) -> list[str]:
-        """The places of all denials."""
+        """The objects of all denials."""
         return [each["file"] for each in self.report["results"] if each["outcome"] == "deny"]
 
     @property
     def at_risk(self) -> dict[str, list[str]]:
-        """The names of workloads on spot Nodes, each with the ids of the reasons."""
+        """The ids of the findings by the names of workloads on spot Nodes."""
         return {each["name"]: [reason["id"] for reason in each["reasons"]] for each in self.report["onSpot"]}
 
 
@@ -56,7 +56,7 @@ def audit(kubeconfig: Path, *flags: str) -> Audited:
 
 
 def running(name: str, owner: tuple[str, str, str] | None, node: str, **spec: Any) -> dict[str, Any]:
-    """Return a Pod that runs on a Node. Its owner is given by apiVersion, kind and name."""
+    """Return a Pod that runs on a Node; its owner is an apiVersion, a kind, and a name."""
     thing = pod(name, nodeName=node, **spec)
     return owned(thing, *owner) if owner is not None else thing
 
@@ -67,7 +67,7 @@ def owned(thing: dict[str, Any], api_version: str, kind: str, name: str) -> dict
 
 
 def made_of(thing: dict[str, Any], nodes: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield a Deployment, its ReplicaSet and its Pods, without a controller."""
+    """Yield a Deployment, its ReplicaSet, and its Pods, as controllers would create them."""
     name = thing["metadata"]["name"]
     spec = thing["spec"]
     replica_set = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": f"{name}-1"}, "spec": spec}
@@ -80,14 +80,14 @@ def made_of(thing: dict[str, Any], nodes: list[str]) -> Iterator[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def own(binaries: dict[str, Path]) -> Iterator[Cluster]:
-    """Yield a control plane of its own: everything in it is judged, and what was made is never quite gone."""
+    """Yield a separate control plane, because the audit judges everything in it and deleted objects linger."""
     with start_bare_cluster(binaries) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def things(own: Cluster) -> Cluster:
-    """Return a cluster with workloads on spot Nodes and elsewhere, which no webhook has kept from being stored."""
+    """Return a cluster with workloads on spot Nodes and elsewhere, created without a webhook."""
     kubectl = own.kubectl
     pools = [each for each in yaml.safe_load_all(POOLS.read_text()) if each["metadata"]["name"] != "h100"]
     kubectl.apply(*pools, *(node for each in pools for node in nodes_of(each)))
@@ -116,7 +116,7 @@ def things(own: Cluster) -> Cluster:
 DENIED = ["Pod/default/x-0", "Pod/default/x-1", "Pod/shop/probe", "Deployment/default/patient", "NodePool/h100-spot"]
 
 
-def test_what_exists_is_judged_page_by_page_and_what_a_workload_owns_with_it_alone(
+def test_audit_reads_pages_and_judges_owned_objects_only_with_their_workload(
     things: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = audit(admin(things))
@@ -124,24 +124,24 @@ def test_what_exists_is_judged_page_by_page_and_what_a_workload_owns_with_it_alo
     assert whole.denied == DENIED
     assert {each["line"] for each in whole.report["results"]} == {0}
     found = things.kubectl.get("namespaces")["items"]
-    there = [each["metadata"] for each in found if "deletionTimestamp" not in each["metadata"]]  # of tests before
+    there = [each["metadata"] for each in found if "deletionTimestamp" not in each["metadata"]]  # by earlier tests
     system = ("kube-system", "kube-node-lease", "spotgate-system")
     namespaces = [each for each in there if each["name"] not in system and not each["name"].startswith("cw-")]
-    # Deployments, Pods that no workload owns, and node pools.
+    # Deployments, Pods without an owning workload, and node pools.
     assert whole.report["summary"]["documents"] == 3 + 4 + 3 + len(namespaces)
     monkeypatch.setattr(source, "PAGE", 2)
     assert audit(admin(things)).report == whole.report
 
 
-def test_workloads_on_spot_nodes_are_told_why_they_would_not_survive(things: Cluster) -> None:
+def test_audit_reports_why_workloads_on_spot_nodes_would_not_survive(things: Cluster) -> None:
     found = audit(admin(things)).at_risk
-    assert set(found) == {"patient", "web", "bare"}  # neither the DaemonSet, nor what runs elsewhere
+    assert set(found) == {"patient", "web", "bare"}  # without the DaemonSet and the Pods on other Nodes
     assert found["patient"][0] == "graceful-termination/over-budget"
     assert "spot-suitability/few-replicas" in found["web"]
     assert {"spot-suitability/bare-pod", "on-demand-fallback/missing"} <= set(found["bare"])
 
 
-def test_one_namespace_alone_can_be_judged(things: Cluster) -> None:
+def test_audit_can_be_limited_to_one_namespace(things: Cluster) -> None:
     assert audit(admin(things), "-n", "shop").denied == ["Pod/shop/probe"]
     missing = audit(admin(things), "-n", "shpo")
     assert (missing.code, missing.report) == (2, None)
@@ -150,7 +150,7 @@ def test_one_namespace_alone_can_be_judged(things: Cluster) -> None:
 
 @pytest.fixture
 def auditor(things: Cluster) -> Iterator[Path]:
-    """Yield the kubeconfig of the ServiceAccount of the component, after its CronJob was made under restricted Pod Security."""
+    """Create the component's CronJob under restricted Pod Security, and yield the kubeconfig of its ServiceAccount."""
     kubectl = things.kubectl
     kubectl("label", "namespace", "spotgate-system", "pod-security.kubernetes.io/warn=restricted", "--overwrite")
     program = [str(kubectl.program), "kustomize", str(ROOT / "manifests" / "components" / "audit-reports")]
@@ -158,12 +158,12 @@ def auditor(things: Cluster) -> Iterator[Path]:
     rendered = subprocess.run(program, env=env, capture_output=True, text=True, check=True).stdout
     documents = rendered.replace('image: ""', "image: registry.example.com/spotgate@sha256:" + "0" * 64)
     applied = kubectl.run("apply", "--filename=-", documents=documents)
-    assert (applied.returncode, applied.stderr) == (0, "")  # no warning: it is restricted enough
+    assert (applied.returncode, applied.stderr) == (0, "")  # no warning: it meets restricted Pod Security
     yield things.as_service_account("spotgate-system", "spotgate-audit").kubeconfig
     kubectl("delete", "--filename=-", documents=documents)
 
 
-def test_the_component_may_read_what_it_needs_and_what_it_may_not_read_is_named(things: Cluster, auditor: Path) -> None:
+def test_the_component_may_read_what_it_needs_and_forbidden_reads_are_reported(things: Cluster, auditor: Path) -> None:
     kubectl = things.kubectl
     assert audit(auditor).denied == DENIED
     allowed = kubectl.run(
@@ -175,13 +175,13 @@ def test_the_component_may_read_what_it_needs_and_what_it_may_not_read_is_named(
     without = json.loads(json.dumps(everything["rules"]).replace('"statefulsets"', '"replicasets"'))
     kubectl.apply({**everything, "rules": without, "metadata": {"name": "spotgate-audit"}})
     partial = audit(auditor)
-    assert (partial.code, partial.denied) == (2, DENIED)  # the rest is judged all the same
+    assert (partial.code, partial.denied) == (2, DENIED)  # the audit still judges the rest
     assert set(partial.at_risk) == {"patient", "web", "bare"}
     assert "statefulsets.apps can't be read: 403 Forbidden" in partial.said
     assert "- apiGroups: [apps]\n  resources: [statefulsets]\n  verbs: [list]" in partial.said
 
 
-def test_reports_are_written_pruned_and_never_taken_from_others(things: Cluster, auditor: Path) -> None:
+def test_reports_are_written_and_pruned_but_never_taken_from_other_managers(things: Cluster, auditor: Path) -> None:
     kubectl = things.kubectl
     absent = audit(auditor, "--write-reports")
     assert (absent.code, absent.report) == (2, None)

@@ -1,4 +1,4 @@
-"""`spotgate check --kubeconfig` on a real API server: the verdict that applying would have, and nothing is written."""
+"""`spotgate check --kubeconfig` on a real API server: it gives the verdict of an apply, and writes nothing."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ RESERVED = {"foo.coreweave.cloud/bar": "x"}
 SPOT = {"spotgate.dev/capacity": "spot"}
 
 
-# What is there
+# The state of the cluster
 
 
 @pytest.mark.usefixtures("bare_pools")
-def test_the_pools_of_the_cluster_and_the_objects_given_are_what_there_is(bare_cluster: Cluster) -> None:
+def test_check_sees_the_pools_of_the_cluster_and_the_given_objects(bare_cluster: Cluster) -> None:
     another = node_pool("h200-spot", computeClass="spot", instanceType="gd-8xh200ib-i128")
     assert check(admin(bare_cluster), another).code == 0
     bare_cluster.kubectl("delete", "nodepools.compute.coreweave.com", "h100")
@@ -46,7 +46,7 @@ def test_a_pod_is_placed_on_the_spot_pools_of_the_cluster(bare_cluster: Cluster)
 
 
 @pytest.mark.usefixtures("bare_pools")
-def test_versions_are_those_of_the_cluster(bare_cluster: Cluster) -> None:
+def test_check_uses_the_versions_of_the_cluster(bare_cluster: Cluster) -> None:
     (node,) = nodes_of(node_pool("cpu", targetNodes=1))
     bare_cluster.kubectl.apply(node)
     without_native_sleep = ("--kubernetes-version=1.25",)
@@ -58,7 +58,7 @@ def test_versions_are_those_of_the_cluster(bare_cluster: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("bare_pools")
-def test_labels_of_the_namespace_are_those_it_has(bare_cluster: Cluster) -> None:
+def test_check_uses_the_labels_of_the_clusters_namespace(bare_cluster: Cluster) -> None:
     bare_cluster.kubectl("create", "namespace", "on-spot")
     bare_cluster.kubectl("label", "namespace", "on-spot", "spotgate.dev/capacity=spot")
     there = pod("web")
@@ -72,7 +72,7 @@ def test_labels_of_the_namespace_are_those_it_has(bare_cluster: Cluster) -> None
 
 @pytest.fixture
 def two_contexts(bare_cluster: Cluster, tmp_path: Path) -> Path:
-    """Return a kubeconfig whose current context leads nowhere, and whose other one names a namespace."""
+    """Return a kubeconfig with a broken current context, and another context that sets a namespace."""
     file = tmp_path / "kubeconfig"
     content = yaml.safe_load(admin(bare_cluster).read_text())
     (context,) = content["contexts"]
@@ -84,27 +84,25 @@ def two_contexts(bare_cluster: Cluster, tmp_path: Path) -> Path:
     return file
 
 
-def test_another_context_can_be_chosen_whose_namespace_objects_go_to(two_contexts: Path) -> None:
+def test_context_selects_another_context_and_its_namespace(two_contexts: Path) -> None:
     checked = check(two_contexts, saying(pod("web"), RESERVED), node_pool("h100"), flags=("--context=spotgate",))
     assert checked.code == 1
     assert [result["namespace"] for result in checked.report["results"]] == ["team"]
 
 
-# What is asked of the API server
+# Requests to the API server
 
 
 @pytest.fixture
 def stored(bare_cluster: Cluster) -> Iterator[dict[str, Any]]:
-    """Yield a Deployment with a reserved label on its Pods, which nobody has kept from being stored."""
+    """Store a Deployment with a reserved label on its Pods, without a webhook, and yield it."""
     web = saying(deployment("web", 1), RESERVED)
     bare_cluster.kubectl.apply(web)
     yield web
     bare_cluster.kubectl("delete", "deployment", "web")
 
 
-def test_what_is_there_already_is_updated_as_it_would_be_when_it_is_applied(
-    bare_cluster: Cluster, stored: dict[str, Any]
-) -> None:
+def test_an_object_that_exists_is_judged_as_an_update(bare_cluster: Cluster, stored: dict[str, Any]) -> None:
     assert check(admin(bare_cluster), stored).code == 0
     created = check(admin(bare_cluster), stored, flags=("--operation=CREATE",))
     assert (created.code, len(created.reasons())) == (1, 1)
@@ -114,13 +112,13 @@ def test_what_is_there_already_is_updated_as_it_would_be_when_it_is_applied(
     ]
 
 
-def test_one_that_is_there_and_one_that_is_not_are_told_apart(bare_cluster: Cluster, stored: dict[str, Any]) -> None:
+def test_existing_objects_are_updates_and_others_are_creations(bare_cluster: Cluster, stored: dict[str, Any]) -> None:
     checked = check(admin(bare_cluster), stored, saying(deployment("other", 1), RESERVED))
     assert [result["name"] for result in checked.report["results"]] == ["other"]
 
 
 @pytest.mark.usefixtures("bare_pools")
-def test_what_is_deleted_is_what_is_there_and_not_what_the_file_says(bare_cluster: Cluster) -> None:
+def test_a_deletion_judges_the_stored_object_and_not_the_file(bare_cluster: Cluster) -> None:
     as_in_the_file = node_pool("h100", computeClass="spot")
     deleted = check(admin(bare_cluster), as_in_the_file, flags=("--operation=DELETE",))
     assert deleted.code == 1
@@ -133,7 +131,7 @@ def test_what_is_deleted_is_what_is_there_and_not_what_the_file_says(bare_cluste
 
 @pytest.fixture
 def guest(bare_cluster: Cluster) -> Iterator[Path]:
-    """Yield the kubeconfig of somebody who may read Namespaces, and Pods of the namespace default."""
+    """Yield the kubeconfig of a user who may read only Namespaces, and Pods in namespace default."""
     kubectl = bare_cluster.kubectl
     kubectl("create", "serviceaccount", "guest")
     kubectl("create", "clusterrole", "guest", "--verb=list", "--resource=namespaces")
@@ -145,7 +143,7 @@ def guest(bare_cluster: Cluster) -> Iterator[Path]:
         kubectl("delete", kind, "guest")
 
 
-def test_what_may_not_be_read_is_named_and_makes_what_needs_it_indeterminate(guest: Path) -> None:
+def test_forbidden_reads_are_reported_and_make_dependent_findings_indeterminate(guest: Path) -> None:
     checked = check(guest, node_pool("h200-spot", computeClass="spot"), saying(pod("web"), RESERVED))
     assert checked.code == 2
     forbidden = 'is forbidden: User "system:serviceaccount:default:guest" cannot list resource'
@@ -157,13 +155,13 @@ def test_what_may_not_be_read_is_named_and_makes_what_needs_it_indeterminate(gue
     assert checked.reasons() == ["label foo.coreweave.cloud/bar is in the reserved domain coreweave.cloud"]
 
 
-def test_nothing_is_asked_about_objects_that_no_policy_looks_at(guest: Path) -> None:
+def test_objects_that_no_policy_matches_are_not_read_from_the_cluster(guest: Path) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "password"}}
     assert "what the cluster has of this object" not in check(guest, secret).said
 
 
 @pytest.mark.usefixtures("bare_pools")
-def test_nothing_is_written(bare_cluster: Cluster) -> None:
+def test_check_writes_nothing(bare_cluster: Cluster) -> None:
     check(admin(bare_cluster), saying(pod("web"), SPOT), node_pool("h100"))
     check(admin(bare_cluster), node_pool("h100"), flags=("--operation=DELETE",))
     assert not [each for each in bare_cluster.audit_events() if each.get("userAgent", "").startswith("spotgate/")]

@@ -1,6 +1,6 @@
-"""`spotgate doctor` on a real control plane: a healthy installation, and what only a real API server shows.
+"""`spotgate doctor` on a real control plane: a healthy installation, and checks that need a real API server.
 
-Each line that doctor may print is tested in tests/cli/doctor/, by answers that are recorded here.
+tests/cli/doctor/ tests every line that doctor may print, with the answers that these tests record.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COMPONENT = BASE.parent / "components" / "self-managed" / "rbac.yaml"
 
 @pytest.fixture(scope="module")
 def proxy(webhook: Webhook) -> Iterator[PodProxy]:
-    """Yield the API server, with the Pods of the installation behind it: each is the one process."""
+    """Yield a proxy to the API server that sends requests for any Pod of the installation to the one process."""
     webhook.cluster.kubectl("rollout", "status", "deployment/spotgate", f"--namespace={NAMESPACE}", "--timeout=60s")
     with serve_pod_proxy(webhook.cluster, webhook.ops) as running:
         yield running
@@ -56,7 +56,7 @@ def doctor(kubeconfig: Path, *flags: str) -> subprocess.CompletedProcess[str]:
 
 
 def found(kubeconfig: Path) -> dict[str, list[str]]:
-    """Return what is not ok, as `state: what`, by check. Each that failed or is to be looked at names a fix."""
+    """Return the problems as `state: what`, by check. Each failure and each warning must name a fix."""
     done = doctor(kubeconfig, "-o", "json")
     assert done.stderr == ""
     checks = json.loads(done.stdout)["checks"]
@@ -69,15 +69,15 @@ def found(kubeconfig: Path) -> dict[str, list[str]]:
     return result
 
 
-def test_a_healthy_installation_has_no_problem_and_nothing_is_written(
+def test_a_healthy_installation_has_no_problem_and_doctor_writes_nothing(
     proxy: PodProxy, kubeconfig: Path, tmp_path: Path
 ) -> None:
-    # The API server is to forget the calls that earlier tests had fail.
+    # Hide the calls that failed in earlier tests.
     counts = r"apiserver_admission_webhook_(fail_open|rejection)_count\{.*\n"
     proxy.changed["/metrics"] = lambda text: re.sub(counts, "", text)
     before = len(proxy.cluster.audit_events())
     commands = re.findall(r"^\$ (spotgate doctor.*)$", PAGE, re.MULTILINE)
-    assert commands == ["spotgate doctor", "spotgate doctor -o json"]  # the tests below run the other
+    assert commands == ["spotgate doctor", "spotgate doctor -o json"]  # the tests below run the second one
     env = os.environ | {"KUBECONFIG": str(kubeconfig), "PATH": f"{SPOTGATE.parent}:{os.environ['PATH']}"}
     done = subprocess.run(["/bin/sh", "-c", commands[0]], env=env, capture_output=True, text=True, check=False)
     proxy.changed.clear()
@@ -99,12 +99,12 @@ def test_a_healthy_installation_has_no_problem_and_nothing_is_written(
 
 
 def _shape(answers: dict[str, Any]) -> list[tuple[str, int]]:
-    """Return what was asked, and with which status it was answered. Pods have another name each time."""
+    """Return each request with the status of its answer. Pod names differ between runs."""
     return sorted((re.sub("/pods/spotgate-[^:]+", "", key), each["status"]) for key, each in answers.items())
 
 
-def test_what_somebody_broke_is_told_as_the_api_server_acts_on_it(webhook: Webhook, kubeconfig: Path) -> None:
-    """Break in one installation what different lines tell of, and mend it."""
+def test_doctor_reports_what_is_broken_as_the_api_server_acts_on_it(webhook: Webhook, kubeconfig: Path) -> None:
+    """Break everything that doctor checks in one installation, and restore it."""
     kubectl = webhook.cluster.kubectl
     stranger = base64.b64encode(create_authority(datetime.now(UTC)).certificate_pem).decode()
     with serve() as other:
@@ -136,12 +136,12 @@ def test_what_somebody_broke_is_told_as_the_api_server_acts_on_it(webhook: Webho
             patch(webhook, VALIDATING, changes)
             problems: dict[str, list[str]] = {}
 
-            def told() -> bool:  # the API server acts a moment later on what is written
+            def reported() -> bool:  # the API server acts on a write a moment later
                 problems.clear()
                 problems.update(found(kubeconfig))
                 return {"probe SpotPlacement", "probe OnDemandFallback", "failed calls"} <= problems.keys()
 
-            webhook.wait(told, "all is told of")
+            webhook.wait(reported, "doctor reports every problem")
         finally:
             kubectl("delete", f"{MUTATING},{VALIDATING}", "spotgate", "zz-undo", "--ignore-not-found")
             kubectl("apply", f"--filename={BASE / 'rbac.yaml'}", f"--namespace={NAMESPACE}")
@@ -156,7 +156,7 @@ def test_what_somebody_broke_is_told_as_the_api_server_acts_on_it(webhook: Webho
     assert difference.startswith(f"{said}admissionsenforcer (20")
     (failed,) = problems.pop("failed calls")
     assert re.search(r"workloads\.spotgate\.dev failed open \d", failed)
-    of_replicas = {name for name in problems if name.startswith("replica ")}  # of those that have looked meanwhile
+    of_replicas = {name for name in problems if name.startswith("replica ")}  # only replicas that already looked
     assert {text.partition(" by ")[0] for name in of_replicas for text in problems.pop(name)} <= {
         "warn: its certificate is not trusted"
     }
@@ -177,8 +177,8 @@ def patch(webhook: Webhook, kind: str, changes: Any, *flags: str) -> None:
     webhook.cluster.kubectl("patch", kind, "spotgate", "--type=json", f"--patch={json.dumps(changes)}", *flags)
 
 
-def test_permissions_are_told_as_they_are_granted(webhook: Webhook, proxy: PodProxy, tmp_path: Path) -> None:
-    """Ask with few permissions of one's own, and of a ServiceAccount that lacks or has those of the component."""
+def test_doctor_reports_missing_permissions_until_granted(webhook: Webhook, proxy: PodProxy, tmp_path: Path) -> None:
+    """Run doctor with few permissions, on a ServiceAccount without and then with those of the component."""
     kubectl = webhook.cluster.kubectl
 
     def may(verb: str, resource: str) -> bool:
@@ -200,7 +200,7 @@ def test_permissions_are_told_as_they_are_granted(webhook: Webhook, proxy: PodPr
         of = "--serviceaccount=default:little"
         kubectl("create", "rolebinding", "little", f"--namespace={NAMESPACE}", "--role=little", of)
         kubectl("create", "clusterrolebinding", "little", "--clusterrole=little", of)
-        # As with the component, whose permissions are given in between.
+        # As with the component, whose permissions the test grants in between.
         proxy.changed["/deployments/spotgate"] = lambda text: text.replace(
             '"serve",', '"serve","--tls-secret=$(POD_NAMESPACE)/spotgate-certificates",'
         )

@@ -1,7 +1,7 @@
-"""What the API server does with webhook configurations themselves. Each test names the case that it ports.
+"""How the API server treats webhook configurations. Each test names the upstream case that it ports.
 
-The entries lead to spotgate's own process, which counts what reaches it, and name what spotgate's configurations leave out:
-ConfigMaps, of one namespace.
+The entries send ConfigMaps of one namespace, which spotgate's configurations don't match, to spotgate's process, which
+counts the calls.
 
 Upstream: https://github.com/kubernetes/kubernetes/blob/v1.37.2/test/e2e/apimachinery/webhook.go (docs/webhook-contract.md)
 """
@@ -47,21 +47,21 @@ def api(cluster: Cluster) -> Api:
 
 @pytest.fixture(scope="module")
 def own(api: Api) -> Iterator[str]:
-    """Yield a namespace of these tests."""
+    """Yield a namespace for these tests."""
     with api.namespace("configurations") as name:
         yield name
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigMaps:
-    """What becomes of ConfigMaps in a namespace."""
+    """The ConfigMaps of a namespace, and the calls that they cause."""
 
     webhook: Webhook
     api: Api
     namespace: str
 
     def calls(self, name: str = "probe") -> float:
-        """How often spotgate is called for one that is created."""
+        """Create a ConfigMap in a dry run, and return how often the API server calls spotgate."""
         before = self.webhook.count("spotgate_decisions_total", resource="configmaps")
         answer = self.api.create(
             f"/api/v1/namespaces/{self.namespace}/configmaps", {"metadata": {"name": name}}, dry_run=True
@@ -70,7 +70,7 @@ class ConfigMaps:
         return self.webhook.count("spotgate_decisions_total", resource="configmaps") - before
 
     def wait_for(self, calls: int) -> None:
-        """Wait until the API server has learned of a change."""
+        """Wait until the API server applies a change, and calls spotgate this often."""
         self.webhook.wait(lambda: self.calls() == calls, f"{calls} calls for one ConfigMap")
 
 
@@ -82,7 +82,7 @@ def config_maps(webhook: Webhook, api: Api, own: str) -> ConfigMaps:
 # should include webhook resources in discovery documents
 
 
-def test_include_webhook_resources_in_discovery_documents__what_is_shipped_is_what_is_served(api: Api) -> None:
+def test_include_webhook_resources_in_discovery_documents__the_shipped_version_is_served(api: Api) -> None:
     groups = {group["name"]: group["versions"] for group in api.get("/apis")["groups"]}
     assert "v1" in [version["version"] for version in groups["admissionregistration.k8s.io"]]
     resources = {resource["name"]: resource["kind"] for resource in api.get(ADMISSION)["resources"]}
@@ -93,10 +93,10 @@ def test_include_webhook_resources_in_discovery_documents__what_is_shipped_is_wh
 # should not be able to mutate or prevent deletion of webhook configuration objects
 
 
-def test_not_be_able_to_mutate_or_prevent_deletion_of_webhook_configuration_objects__the_way_out_is_always_open(
+def test_not_be_able_to_mutate_or_prevent_deletion_of_webhook_configuration_objects__spotgate_can_always_be_removed(
     webhook: Webhook, api: Api, own: str
 ) -> None:
-    """No webhook, whoever's, keeps spotgate's configurations from being changed and deleted."""
+    """Check that no webhook can block changes and deletions of spotgate's configurations."""
 
     def entries(to: dict[str, str]) -> list[dict[str, Any]]:
         rule = {"apiGroups": ["admissionregistration.k8s.io"], "apiVersions": ["*"], "operations": ["*"]}
@@ -131,7 +131,7 @@ def test_not_be_able_to_mutate_or_prevent_deletion_of_webhook_configuration_obje
 
 
 @both_kinds
-def test_patching_and_updating_a_webhook_should_work__the_api_server_calls_as_it_is_told_last(
+def test_patching_and_updating_a_webhook_should_work__the_last_change_applies(
     kind: str, phase: str, api: Api, own: str, config_maps: ConfigMaps
 ) -> None:
     with api.made(kind, configuration(own, entry(client(api, phase), own, "configmaps"))) as stored:
@@ -152,7 +152,7 @@ def test_patching_and_updating_a_webhook_should_work__the_api_server_calls_as_it
 
 
 @both_kinds
-def test_listing_webhooks_should_work__and_deleting_all_of_a_label(
+def test_listing_webhooks_should_work__and_deletion_by_label(
     kind: str, phase: str, api: Api, own: str, config_maps: ConfigMaps
 ) -> None:
     size, chosen = 10, f"{kind}?labelSelector=set%3D{own}"
@@ -171,7 +171,7 @@ def test_listing_webhooks_should_work__and_deleting_all_of_a_label(
 
 
 @both_kinds
-def test_create_and_update_webhook_configurations_with_match_conditions__they_are_stored_as_given(
+def test_create_and_update_webhook_configurations_with_match_conditions__conditions_are_stored_unchanged(
     kind: str, phase: str, api: Api, own: str
 ) -> None:
     one = {"name": "expression-1", "expression": "object.metadata.namespace == 'production'"}
@@ -188,7 +188,7 @@ def test_create_and_update_webhook_configurations_with_match_conditions__they_ar
 
 
 @both_kinds
-def test_reject_webhook_configurations_with_invalid_match_conditions__so_those_shipped_are_valid(
+def test_reject_webhook_configurations_with_invalid_match_conditions__the_shipped_conditions_are_valid(
     kind: str, phase: str, api: Api, own: str
 ) -> None:
     bad = [{"name": "invalid", "expression": "... [] bad expression"}]
@@ -202,7 +202,7 @@ def test_reject_webhook_configurations_with_invalid_match_conditions__so_those_s
 
 
 @both_kinds
-def test_mutate_everything_except_skip_me_configmaps__what_a_match_condition_leaves_out_is_not_sent(
+def test_mutate_everything_except_skip_me_configmaps__excluded_requests_are_not_sent(
     kind: str, phase: str, api: Api, own: str, config_maps: ConfigMaps
 ) -> None:
     conditions = [{"name": "skip-me", "expression": "object.metadata.name != 'skip-me'"}]

@@ -1,4 +1,4 @@
-"""The API server's contract with a webhook that denies. Each test names the case of Kubernetes' own suite that it ports.
+"""The API server's contract with a webhook that denies. Each test names the upstream case that it ports.
 
 Upstream: https://github.com/kubernetes/kubernetes/blob/v1.37.2/test/e2e/apimachinery/webhook.go (docs/webhook-contract.md)
 """
@@ -38,7 +38,7 @@ def api(cluster: Cluster) -> Api:
 
 @pytest.fixture(scope="module")
 def own(api: Api) -> Iterator[str]:
-    """Yield a namespace of these tests."""
+    """Yield a namespace for these tests."""
     with api.namespace("denial") as name:
         yield name
 
@@ -46,7 +46,7 @@ def own(api: Api) -> Iterator[str]:
 # should be able to deny pod and configmap creation
 
 
-def test_deny_pod_and_configmap_creation__the_answer_is_forbidden_and_nothing_is_stored(api: Api, own: str) -> None:
+def test_deny_pod_and_configmap_creation__the_request_is_forbidden_and_stores_nothing(api: Api, own: str) -> None:
     answer = api.create(pods_in(own), a_pod(RESERVED))
     assert (answer.status, answer.body["reason"], answer.body["code"]) == (403, "Forbidden", 403)
     assert answer.message.startswith(
@@ -57,9 +57,7 @@ def test_deny_pod_and_configmap_creation__the_answer_is_forbidden_and_nothing_is
 
 
 @pytest.mark.parametrize("how", ["update", "JSON patch", "merge patch", "server-side apply"])
-def test_deny_pod_and_configmap_creation__what_is_fine_can_not_be_changed_into_what_is_denied(
-    how: str, api: Api, own: str
-) -> None:
+def test_deny_pod_and_configmap_creation__an_update_cannot_add_a_denied_label(how: str, api: Api, own: str) -> None:
     with api.made(pods_in(own), a_pod()) as stored:
         path, labelled = f"{pods_in(own)}/web", {"metadata": {"labels": RESERVED}}
         if how == "update":
@@ -76,7 +74,7 @@ def test_deny_pod_and_configmap_creation__what_is_fine_can_not_be_changed_into_w
         assert api.get(path)["metadata"]["resourceVersion"] == stored["metadata"]["resourceVersion"]
 
 
-def test_deny_pod_and_configmap_creation__an_excluded_namespace_is_let_alone(api: Api) -> None:
+def test_deny_pod_and_configmap_creation__an_excluded_namespace_is_skipped(api: Api) -> None:
     with (
         api.namespace("denial", {"ns.coreweave.cloud/org": "control-plane"}) as excluded,
         api.made(pods_in(excluded), a_pod(RESERVED)) as stored,
@@ -84,7 +82,7 @@ def test_deny_pod_and_configmap_creation__an_excluded_namespace_is_let_alone(api
         assert stored["metadata"]["labels"] == RESERVED
 
 
-def test_deny_pod_and_configmap_creation__a_webhook_that_fails_open_beside_spotgate_changes_nothing(
+def test_deny_pod_and_configmap_creation__another_webhook_that_fails_open_changes_nothing(
     webhook: Webhook, api: Api, own: str
 ) -> None:
     with other_webhook.serve() as other:
@@ -92,7 +90,7 @@ def test_deny_pod_and_configmap_creation__a_webhook_that_fails_open_beside_spotg
         with api.made(VALIDATING, configuration(f"a-{own}", failing)):
             webhook.wait(
                 lambda: api.create(pods_in(own), a_pod(), dry_run=True).status == 201 and other.seen,
-                "a Pod is created beside a webhook that fails open",
+                "a Pod is created despite a webhook that fails open",
             )
             assert api.create(pods_in(own), a_pod(RESERVED)).status == 403
 
@@ -100,7 +98,7 @@ def test_deny_pod_and_configmap_creation__a_webhook_that_fails_open_beside_spotg
 # should be able to deny custom resource creation, update and deletion
 
 
-def test_deny_custom_resource_creation_update_and_deletion__node_pools_stay_as_they_are(api: Api) -> None:
+def test_deny_custom_resource_creation_update_and_deletion__node_pools_are_unchanged(api: Api) -> None:
     before = {pool["metadata"]["name"]: pool["spec"] for pool in api.get(NODE_POOLS)["items"]}
     superchip = node_pool("denied", computeClass="spot", instanceType="gb200-4x")
     answers = {
@@ -110,7 +108,7 @@ def test_deny_custom_resource_creation_update_and_deletion__node_pools_stay_as_t
         "delete": api.delete(f"{NODE_POOLS}/h100"),
     }
     assert {how: answer.status for how, answer in answers.items()} == dict.fromkeys(answers, 403)
-    # Two webhooks deny an update of the spec, and the API server repeats the answer that comes first.
+    # Two webhooks deny an update of the spec, and the API server returns the answer that arrives first.
     by = re.compile(
         r'admission webhook "node-pool(s|-updates)\.spotgate\.dev" denied the request: \[on-demand-fallback\]'
     )
@@ -121,7 +119,9 @@ def test_deny_custom_resource_creation_update_and_deletion__node_pools_stay_as_t
 # should be able to deny attaching pod; should deny crd creation
 
 
-def test_deny_attaching_pod__a_webhook_can_and_spotgate_is_not_asked(webhook: Webhook, api: Api, own: str) -> None:
+def test_deny_attaching_pod__a_webhook_can_deny_and_spotgate_is_not_called(
+    webhook: Webhook, api: Api, own: str
+) -> None:
     with other_webhook.serve() as other, api.made(pods_in(own), a_pod()):
         other.answers["/deny"] = other_webhook.denying
         connect = entry(other.client("/deny"), own, "pods/attach", operations=["CONNECT"])
@@ -134,7 +134,7 @@ def test_deny_attaching_pod__a_webhook_can_and_spotgate_is_not_asked(webhook: We
     assert webhook.count("spotgate_decisions_total", resource="pods/attach") == 0
 
 
-def test_deny_crd_creation__spotgate_is_not_asked_about_what_it_does_not_declare(webhook: Webhook, api: Api) -> None:
+def test_deny_crd_creation__spotgate_is_called_only_for_declared_resources(webhook: Webhook, api: Api) -> None:
     crd = api.get(f"{CRDS}/rayclusters.ray.io")
     names = {"kind": "Attachment", "singular": "attachment", "plural": "attachments"}
     copy = {
@@ -149,10 +149,10 @@ def test_deny_crd_creation__spotgate_is_not_asked_about_what_it_does_not_declare
     assert operations == {"CREATE", "UPDATE", "DELETE"}
 
 
-# Beyond the upstream suite: dry runs, and objects whose name is generated
+# Beyond the upstream suite: dry runs and generated names
 
 
-def test_a_dry_run_is_answered_like_the_real_request_and_stores_nothing(api: Api, own: str) -> None:
+def test_a_dry_run_gets_the_verdict_of_the_real_request_and_stores_nothing(api: Api, own: str) -> None:
     asking = a_pod({"spotgate.dev/capacity": "spot"})
     tried, refused = (
         api.create(pods_in(own), asking, dry_run=True),
@@ -166,7 +166,7 @@ def test_a_dry_run_is_answered_like_the_real_request_and_stores_nothing(api: Api
     assert refused.message == api.create(pods_in(own), a_pod(RESERVED)).message
 
 
-def test_an_object_whose_name_is_generated_is_mutated_and_denied_like_any_other(api: Api, own: str) -> None:
+def test_an_object_with_a_generated_name_is_mutated_and_denied_like_any_other(api: Api, own: str) -> None:
     asking = {**a_pod({"spotgate.dev/capacity": "spot"}), "metadata": {"generateName": "web-", "labels": {}}}
     asking["metadata"]["labels"] = {"spotgate.dev/capacity": "spot"}
     made = api.create(pods_in(own), asking, dry_run=True)

@@ -1,4 +1,4 @@
-"""The API server's contract with a webhook that gives no answer. Each test names the case that it ports.
+"""The API server's contract with a webhook that doesn't answer. Each test names the upstream case that it ports.
 
 Upstream: https://github.com/kubernetes/kubernetes/blob/v1.37.2/test/e2e/apimachinery/webhook.go (docs/webhook-contract.md)
 """
@@ -37,7 +37,7 @@ def api(cluster: Cluster) -> Api:
 
 @pytest.fixture(scope="module")
 def own(api: Api) -> Iterator[str]:
-    """Yield a namespace of these tests."""
+    """Yield a namespace for these tests."""
     with api.namespace("failure") as name:
         yield name
 
@@ -51,7 +51,7 @@ def config_maps_in(namespace: str) -> str:
 
 @pytest.mark.parametrize("authority", ["none", "another"])
 @pytest.mark.parametrize("kind", [MUTATING, VALIDATING], ids=["mutating", "validating"])
-def test_unconditionally_reject_operations_on_fail_closed_webhook__a_server_that_nobody_vouches_for_is_not_asked(
+def test_unconditionally_reject_operations_on_fail_closed_webhook__an_untrusted_server_is_not_called(
     kind: str, authority: str, webhook: Webhook, api: Api, own: str
 ) -> None:
     reference = client(api, "validate")
@@ -82,7 +82,7 @@ def test_unconditionally_reject_operations_on_fail_closed_webhook__a_server_that
 
 @contextlib.contextmanager
 def frozen(webhook: Webhook) -> Iterator[None]:
-    """Stop the process, so that connections to it are made and nothing comes back."""
+    """Pause the process: it accepts connections and never answers."""
     os.kill(webhook.process.pid, signal.SIGSTOP)
     try:
         yield
@@ -90,7 +90,7 @@ def frozen(webhook: Webhook) -> Iterator[None]:
         os.kill(webhook.process.pid, signal.SIGCONT)
 
 
-def test_honor_timeout__all_that_is_shipped_waits_three_seconds_at_most(api: Api) -> None:
+def test_honor_timeout__the_shipped_timeouts_are_at_most_three_seconds(api: Api) -> None:
     assert {each["name"]: (each["timeoutSeconds"], each["failurePolicy"]) for each in installed(api)} == {
         "mutate.spotgate.dev": (3, "Ignore"),
         "mutate-spot-namespaces.spotgate.dev": (3, "Ignore"),
@@ -102,10 +102,8 @@ def test_honor_timeout__all_that_is_shipped_waits_three_seconds_at_most(api: Api
     }
 
 
-def test_honor_timeout__who_waits_too_long_goes_on_as_the_failure_policy_says(
-    webhook: Webhook, api: Api, own: str
-) -> None:
-    """Spotgate is frozen until its own time-outs, and those shorter than these, are over; then it answers the rest."""
+def test_honor_timeout__the_failure_policy_decides_after_a_timeout(webhook: Webhook, api: Api, own: str) -> None:
+    """Pause spotgate until the calls with short timeouts fail; then it answers the others."""
     timeouts = {"fail": ("Fail", 1), "ignore": ("Ignore", 1), "patient": ("Fail", 30), "by default": ("Fail", None)}
     reference = client(api, "validate")
     entries = [
@@ -152,6 +150,6 @@ def test_honor_timeout__who_waits_too_long_goes_on_as_the_failure_policy_says(
 
 
 def template() -> dict[str, object]:
-    """Return what spotgate would deny if it were heard; a PodTemplate is validated and nothing else."""
+    """Return a PodTemplate that spotgate denies if it can; PodTemplates are only validated."""
     labelled = pod("web") | {"metadata": {"labels": {"foo.coreweave.cloud/bar": "x"}}}
     return {"metadata": {"name": "web"}, "template": {key: labelled[key] for key in ("metadata", "spec")}}

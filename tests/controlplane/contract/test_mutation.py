@@ -1,4 +1,4 @@
-"""The API server's contract with a webhook that mutates, alone and among others. Each test names the case that it ports.
+"""The API server's contract with a webhook that mutates, alone or with others. Each test names the upstream case.
 
 Upstream: https://github.com/kubernetes/kubernetes/blob/v1.37.2/test/e2e/apimachinery/webhook.go (docs/webhook-contract.md)
 """
@@ -44,7 +44,7 @@ def api(cluster: Cluster) -> Api:
 
 @pytest.fixture(scope="module")
 def own(api: Api) -> Iterator[str]:
-    """Yield a namespace of these tests."""
+    """Yield a namespace for these tests."""
     with api.namespace("mutation") as name:
         yield name
 
@@ -56,7 +56,7 @@ def other() -> Iterator[OtherWebhook]:
 
 
 class Outcomes:
-    """What spotgate decided about Pods since this was made."""
+    """The counts of spotgate's decisions about Pods since its construction."""
 
     def __init__(self, webhook: Webhook) -> None:
         self.webhook = webhook
@@ -73,7 +73,7 @@ class Outcomes:
 # should mutate pod and apply defaults after mutation
 
 
-def test_mutate_pod_and_apply_defaults_after_mutation__what_is_injected_is_stored_and_the_rest_is_defaulted(
+def test_mutate_pod_and_apply_defaults_after_mutation__injected_fields_and_defaults_are_stored(
     api: Api, own: str
 ) -> None:
     with api.made(pods_in(own), a_pod(SPOT)) as stored:
@@ -90,31 +90,31 @@ def test_mutate_pod_and_apply_defaults_after_mutation__what_is_injected_is_store
 
 
 @contextlib.contextmanager
-def beside(spotgate: Webhook, other: OtherWebhook, own: str, *, name: str) -> Iterator[None]:
-    """Have the other webhook change Pods too; that of `name` a is called before spotgate, that of z after it."""
+def with_other_webhook(spotgate: Webhook, other: OtherWebhook, own: str, *, name: str) -> Iterator[None]:
+    """Have the other webhook change Pods too: before spotgate with `name` a, and after it with z."""
     api, entries = Api(spotgate.cluster), entry(other.client("/"), own, "pods")
     with api.made(MUTATING, configuration(f"{name}-{own}", entries)):
         spotgate.wait(lambda: api.create(pods_in(own), a_pod(), dry_run=True).status and other.seen, "it is called")
         yield
 
 
-def test_mutate_configmap__spotgate_acts_on_what_an_earlier_webhook_added(
+def test_mutate_configmap__spotgate_acts_on_the_changes_of_an_earlier_webhook(
     webhook: Webhook, api: Api, own: str, other: OtherWebhook
 ) -> None:
-    """Upstream adds a second key where a first webhook added one; here the first adds the label that asks for spot."""
+    """Upstream adds a key that depends on an earlier webhook's; here the earlier webhook adds the spot label."""
     other.answers["/"] = patching({"op": "add", "path": "/metadata/labels", "value": SPOT})
-    with beside(webhook, other, own, name="a"):
+    with with_other_webhook(webhook, other, own, name="a"):
         outcomes = Outcomes(webhook)
         made = api.create(pods_in(own), a_pod(), dry_run=True).body
     assert outcomes.since() == {"patched": 1}
     assert made["spec"]["nodeSelector"] == {"compute.coreweave.com/node-pool": "cpu-spot"}
 
 
-def test_mutate_configmap__spotgate_acts_on_what_a_later_webhook_added_when_it_is_reinvoked(
+def test_mutate_configmap__reinvoked_spotgate_acts_on_the_changes_of_a_later_webhook(
     webhook: Webhook, api: Api, own: str, other: OtherWebhook
 ) -> None:
     other.answers["/"] = patching({"op": "add", "path": "/spec/containers/-", "value": SIDECAR})
-    with beside(webhook, other, own, name="z"):
+    with with_other_webhook(webhook, other, own, name="z"):
         outcomes = Outcomes(webhook)
         made = api.create(pods_in(own), a_pod(SPOT), dry_run=True).body
     assert outcomes.since() == {"patched": 2}
@@ -124,12 +124,12 @@ def test_mutate_configmap__spotgate_acts_on_what_a_later_webhook_added_when_it_i
     assert proxy["terminationMessagePolicy"] == "File"
 
 
-def test_mutate_configmap__spotgate_repeats_nothing_when_it_is_reinvoked(
+def test_mutate_configmap__reinvoked_spotgate_repeats_nothing(
     webhook: Webhook, api: Api, own: str, other: OtherWebhook
 ) -> None:
     alone = api.create(pods_in(own), a_pod(SPOT), dry_run=True).body
     other.answers["/"] = patching({"op": "add", "path": "/spec/hostname", "value": "web"})
-    with beside(webhook, other, own, name="z"):
+    with with_other_webhook(webhook, other, own, name="z"):
         outcomes = Outcomes(webhook)
         made = api.create(pods_in(own), a_pod(SPOT), dry_run=True).body
         assert outcomes.since() == {"patched": 1, "allowed": 1}
@@ -141,17 +141,17 @@ def test_mutate_configmap__spotgate_repeats_nothing_when_it_is_reinvoked(
 
 
 def without_token(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return the spec without the volume that the API server names at random."""
+    """Return the spec without the token volume, which has a random name."""
     return {**spec, "volumes": None, "containers": [{**each, "volumeMounts": None} for each in spec["containers"]]}
 
 
 # should mutate custom resource
 
 
-def test_mutate_custom_resource__spotgate_judges_what_another_webhook_makes_of_it(
+def test_mutate_custom_resource__spotgate_judges_the_object_after_other_webhooks(
     webhook: Webhook, api: Api, own: str, other: OtherWebhook
 ) -> None:
-    """Spotgate changes no custom resource; its verdict is on the object that will be stored."""
+    """Spotgate mutates no custom resource; it judges the object that the API server would store."""
     other.answers["/"] = patching({"op": "add", "path": "/spec/computeClass", "value": "spot"})
     name = f"{own}-gold"
     only = [{"name": "own", "expression": f"object.metadata.name == '{name}'"}]
@@ -177,7 +177,7 @@ def test_mutate_custom_resource_with_different_stored_version__every_version_is_
     (v1,) = api.get(CRD)["spec"]["versions"]
     alpha = v1 | {"name": "v1alpha1"}
     try:
-        # Deleted while its version is served: what is stored in another one can't be read, nor its namespace deleted.
+        # Delete it while its version is served: otherwise the API server can neither read it nor delete its namespace.
         with api.made(clusters.format("v1"), {"apiVersion": "ray.io/v1", "kind": "RayCluster", **ray}):
             api.patch(CRD, {"spec": {"versions": [v1 | {"storage": False}, alpha]}})
             for version in ("v1", "v1alpha1"):
@@ -202,10 +202,8 @@ def is_served(api: Api, path: str) -> bool:
 # should mutate custom resource with pruning
 
 
-def test_mutate_custom_resource_with_pruning__nothing_of_what_spotgate_injects_is_pruned(
-    webhook: Webhook, api: Api, own: str
-) -> None:
-    """Were a field dropped, spotgate would inject it again: the stored Pod, sent once more, is left as it is."""
+def test_mutate_custom_resource_with_pruning__no_injected_field_is_pruned(webhook: Webhook, api: Api, own: str) -> None:
+    """Send the stored Pod again: if the API server had dropped a field, spotgate would inject it again."""
     stored = api.create(pods_in(own), a_pod(SPOT), dry_run=True).body
     outcomes = Outcomes(webhook)
     again = api.create(pods_in(own), {"metadata": a_pod(SPOT)["metadata"], "spec": stored["spec"]}, dry_run=True)
@@ -216,9 +214,9 @@ def test_mutate_custom_resource_with_pruning__nothing_of_what_spotgate_injects_i
 # Beyond the upstream suite
 
 
-def test_what_another_webhook_adds_is_judged_before_it_is_stored(
+def test_a_label_from_another_webhook_is_judged_before_it_is_stored(
     webhook: Webhook, api: Api, own: str, other: OtherWebhook
 ) -> None:
     other.answers["/"] = patching({"op": "add", "path": "/metadata/labels", "value": RESERVED})
-    with beside(webhook, other, own, name="z"):
+    with with_other_webhook(webhook, other, own, name="z"):
         assert "label foo.coreweave.cloud/bar" in api.create(pods_in(own), a_pod()).message

@@ -1,4 +1,4 @@
-"""docs/webhook-contract.md names every test of the contract, and no other."""
+"""docs/webhook-contract.md lists exactly the tests of the contract."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HERE = Path(__file__).parent
 PAGE = HERE.parents[2] / "docs" / "webhook-contract.md"
 
 
-def test_the_page_names_all_cases_and_their_tests() -> None:
+def test_the_page_lists_all_cases_and_their_tests() -> None:
     page = PAGE.read_text()
     sources = [file.read_text() for file in HERE.glob("test_*.py") if file != Path(__file__)]
     written = {name for source in sources for name in re.findall(r"^def (test_\w+)\(", source, re.MULTILINE)}

@@ -1,4 +1,4 @@
-"""Requests that policies in policies.yaml allow, warn of and deny."""
+"""Requests that the policies in policies.yaml allow, warn about, or deny."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ NAMESPACES = {
     "export-quiet": {},
 }
 EVERYTHING = "exported-policies"
-"""The group that RBAC lets do everything."""
+"""A group with all permissions in RBAC."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A request, and what comes of it."""
+    """A request, and its verdict."""
 
     name: str
     verdict: str
@@ -48,7 +48,7 @@ IMAGE = "registry.example.com/app:1"
 
 
 def labelled(thing: JSON, labels: JSON, annotations: JSON | None = None, *, where: str = "export-a") -> JSON:
-    """Return the object with these labels, in a namespace of the test."""
+    """Return the object in a test namespace, with these labels and annotations."""
     copy: JSON = json.loads(json.dumps(thing))
     copy["metadata"] |= {"namespace": where, "labels": labels, "annotations": annotations or {}}
     return copy
@@ -63,7 +63,7 @@ def templated(thing: JSON, labels: JSON, *, where: str = "export-a") -> JSON:
 
 
 def waiting(name: str = "web", **spec: Any) -> JSON:
-    """Return a Pod that no scheduler looks at."""
+    """Return a Pod that no scheduler places."""
     return pod(name, schedulerName="nobody", **spec)
 
 
@@ -78,9 +78,9 @@ OWNED = [
     Case("a label in no reserved domain", ALLOW, labelled(waiting(), {"example.com/team": "x", "plain": "y"})),
     Case("a label in a reserved domain", DENY, labelled(waiting(), RESERVED)),
     Case("in the domain itself", DENY, labelled(waiting(), {"acme.test/a": "x"})),
-    Case("a domain that only ends alike", ALLOW, labelled(waiting(), {"notacme.example/a": "x", "acme.example": "x"})),
+    Case("a domain with the same ending", ALLOW, labelled(waiting(), {"notacme.example/a": "x", "acme.example": "x"})),
     Case("an allowed label", ALLOW, labelled(waiting(), {"acme.example/team": "x", "ok.acme.example/a": "y"})),
-    Case("an allowed one and another", DENY, labelled(waiting(), {"acme.example/team": "x", "acme.example/b": "y"})),
+    Case("an allowed and a reserved one", DENY, labelled(waiting(), {"acme.example/team": "x", "acme.example/b": "y"})),
     Case("a misspelt label", DENY, labelled(waiting(), {"acme.example/taem": "x"})),
     Case("a namespace that is not included", ALLOW, labelled(waiting(), RESERVED, where="default")),
     Case("a namespace that is excluded", ALLOW, labelled(waiting(), RESERVED, where="export-sandbox")),
@@ -99,11 +99,11 @@ OWNED = [
     ),
     Case("an account of another namespace", DENY, labelled(waiting(), RESERVED), user="system:serviceaccount:dev:bot"),
     Case("exempt by its labels", ALLOW, labelled(waiting(), RESERVED | {"legacy": "yes"}), groups=("old-hands",)),
-    Case("labels of an exempt one by another", DENY, labelled(waiting(), RESERVED | {"legacy": "yes"})),
-    Case("an exemption that is over", DENY, labelled(waiting(), RESERVED), user="former"),
-    Case("an exemption that will end", ALLOW, labelled(waiting(), RESERVED), user="passing"),
+    Case("exempt labels from another user", DENY, labelled(waiting(), RESERVED | {"legacy": "yes"})),
+    Case("an expired exemption", DENY, labelled(waiting(), RESERVED), user="former"),
+    Case("an exemption before its end", ALLOW, labelled(waiting(), RESERVED), user="passing"),
     Case("break-glass", ALLOW, labelled(waiting(), RESERVED, BREAK_GLASS), groups=("firefighters",)),
-    Case("break-glass by others", DENY, labelled(waiting(), RESERVED, BREAK_GLASS)),
+    Case("break-glass by another user", DENY, labelled(waiting(), RESERVED, BREAK_GLASS)),
     Case(
         "break-glass without a reason",
         DENY,
@@ -124,7 +124,7 @@ OWNED = [
     Case("a Job", DENY, templated(job("batch"), RESERVED)),
     Case("added by an update", DENY, labelled(waiting("u1"), RESERVED), labelled(waiting("u1"), {}), "UPDATE"),
     Case(
-        "there before",
+        "present before an update",
         ALLOW,
         labelled(waiting("u2"), RESERVED | {"a": "b"}),
         labelled(waiting("u2"), RESERVED),
@@ -141,7 +141,7 @@ OWNED = [
     Case("deleted", ALLOW, labelled(waiting("u5"), RESERVED), labelled(waiting("u5"), RESERVED), "DELETE"),
     Case("added to a template", DENY, templated(idle("u6"), RESERVED), templated(idle("u6"), {}), "UPDATE"),
     Case(
-        "in a template before",
+        "present in a template before an update",
         ALLOW,
         templated(idle("u7"), RESERVED | {"a": "b"}),
         templated(idle("u7"), RESERVED),
@@ -157,7 +157,7 @@ ADVISED = [
     Case("advice for a workload", WARN, labelled(idle(), ADVICE)),
     Case("advice on another operation", ALLOW, labelled(idle("a1"), ADVICE), labelled(idle("a1"), {}), "UPDATE"),
     Case("advice that is not selected", ALLOW, labelled(waiting(), ADVICE | {"quiet": "1"})),
-    Case("advice with a value that is left out", ALLOW, labelled(waiting(), ADVICE | {"tier": "free"})),
+    Case("advice with an excluded value", ALLOW, labelled(waiting(), ADVICE | {"tier": "free"})),
     Case("advice for a template that is not selected", ALLOW, templated(idle(), ADVICE | {"quiet": "1"})),
     Case(
         "advice on an object that was selected before",
@@ -173,7 +173,7 @@ ADVISED = [
 
 
 def running(image: str, memory: str = "1Gi", count: int = 1, labels: JSON | None = None, name: str = "web") -> JSON:
-    """Return a Pod of these containers."""
+    """Return a Pod with `count` containers of this image."""
     thing = labelled(waiting(name), labels or {})
     limits = {"limits": {"memory": memory}}
     thing["spec"]["containers"] = [{"name": f"c{n}", "image": image, "resources": limits} for n in range(count)]
@@ -181,21 +181,21 @@ def running(image: str, memory: str = "1Gi", count: int = 1, labels: JSON | None
 
 
 def running_in(thing: JSON, image: str, *, labels: JSON | None = None, **of: Any) -> JSON:
-    """Return the workload with such Pods."""
+    """Return the workload with the Pods of `running`."""
     copy = templated(thing, labels or {})
     copy["spec"]["template"]["spec"]["containers"] = running(image, **of)["spec"]["containers"]
     return copy
 
 
 def scheduled(image: str) -> JSON:
-    """Return a CronJob of such Pods, without metadata of theirs."""
+    """Return a CronJob whose Pod template has no metadata."""
     work = {"template": {"spec": {**running(image)["spec"], "restartPolicy": "Never"}}}
     spec = {"schedule": "0 0 1 1 *", "suspend": True, "jobTemplate": {"spec": work}}
     return labelled({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "yearly"}, "spec": spec}, {})
 
 
 def bare_template(image: str) -> JSON:
-    """Return a PodTemplate."""
+    """Return a PodTemplate whose template has no metadata."""
     template = {"spec": running(image)["spec"]}
     return labelled({"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "one"}, "template": template}, {})
 
@@ -205,7 +205,7 @@ IMAGES = [
     Case("our image", ALLOW, running(OURS)),
     Case("another image", DENY, running(THEIRS)),
     Case("too much memory", DENY, running(OURS, "65Gi")),
-    Case("a validation that asks for pools is left to spotgate", ALLOW, running(OURS, count=2)),
+    Case("a validation that reads pools isn't exported", ALLOW, running(OURS, count=2)),
     Case("a matchCondition that is false", ALLOW, running(THEIRS, labels={"role": "system"})),
     Case("exempt by a label", ALLOW, running(THEIRS, labels={"checked": ""})),
     Case("another image in a template", DENY, running_in(idle(), THEIRS)),
@@ -221,7 +221,7 @@ IMAGES = [
     ),
     Case("a template that is exempt by a label", ALLOW, running_in(idle(), THEIRS, labels={"checked": ""})),
     Case(
-        "a template that stays as it is",
+        "an unchanged template",
         ALLOW,
         running_in(idle("i1"), THEIRS) | {"metadata": {"name": "i1", "namespace": "export-a", "labels": {"a": "b"}}},
         running_in(idle("i1"), THEIRS),
@@ -234,22 +234,22 @@ IMAGES = [
 
 
 def of_size(replicas: int, name: str = "web", annotations: JSON | None = None) -> JSON:
-    """Return a Deployment; its Pods are never scheduled."""
+    """Return a Deployment whose Pods are never scheduled."""
     return labelled(deployment(name, replicas, schedulerName="nobody"), {}, annotations)
 
 
 def scale(name: str, replicas: int) -> JSON:
-    """Return what `kubectl scale` sends."""
+    """Return the Scale that `kubectl scale` sends."""
     metadata = {"name": name, "namespace": "export-a"}
     return {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": {"replicas": replicas}}
 
 
 TOO_MANY = Case("too many", DENY, of_size(6))
 SIZED = [
-    Case("as many as may be", ALLOW, of_size(5)),
+    Case("as many as allowed", ALLOW, of_size(5)),
     TOO_MANY,
     Case("too many with an excluded name", ALLOW, of_size(6, "large")),
-    Case("more than there were", DENY, of_size(7, "s1"), of_size(0, "s1"), "UPDATE"),
+    Case("more than before", DENY, of_size(7, "s1"), of_size(0, "s1"), "UPDATE"),
     Case("too many by break-glass", ALLOW, of_size(6, "web", BREAK_GLASS), groups=("firefighters",)),
     Case("scaled up", DENY, scale("s2", 9), of_size(0, "s2"), "UPDATE", subresource="scale"),
     Case("scaled within bounds", ALLOW, scale("s3", 3), of_size(0, "s3"), "UPDATE", subresource="scale"),
@@ -263,15 +263,15 @@ def config(name: str, labels: JSON, data: JSON, annotations: JSON | None = None)
 
 
 def deleted(name: str, verdict: str, thing: JSON, **asked: Any) -> Case:
-    """Return a DELETE of the object."""
+    """Return a DELETE request for the object."""
     return Case(name, verdict, thing, thing, "DELETE", **asked)
 
 
 KEPT = [
-    deleted("nothing that is kept", ALLOW, config("d1", {}, {"never": "x"})),
+    deleted("not kept", ALLOW, config("d1", {}, {"never": "x"})),
     deleted("kept", DENY, config("d2", {"keep": ""}, {"never": "x"})),
-    deleted("deleted by whom it may not be", DENY, config("d3", {}, {"never": "x"}), user="mallory"),
-    deleted("an expression without a result", DENY, config("d4", {}, {"other": "x"})),
+    deleted("deleted by a denied user", DENY, config("d3", {}, {"never": "x"}), user="mallory"),
+    deleted("an expression that fails", DENY, config("d4", {}, {"other": "x"})),
     deleted("deleted under an exempt name", ALLOW, config("free-1", {"keep": ""}, {})),
     deleted("deleted by break-glass", ALLOW, config("d5", {"keep": ""}, {}, BREAK_GLASS), groups=("firefighters",)),
     deleted(
@@ -285,10 +285,10 @@ KEPT = [
 TWO = {"a": "x", "b": "y"}
 TIERED = [
     Case("a condition on the namespace", DENY, config("t1", {}, TWO)),
-    Case("a validation behind a condition on the namespace", ALLOW, config("t1", {}, {"a": "x"})),
+    Case("a validation after a condition on the namespace", ALLOW, config("t1", {}, {"a": "x"})),
     Case("another condition that is false", ALLOW, config("t1", {}, {})),
     Case(
-        "a condition without a result",
+        "a condition that fails",
         DENY,
         config("t1", {}, {"a": "x"}) | {"metadata": {"name": "t1", "namespace": "export-quiet"}},
     ),
@@ -305,8 +305,8 @@ def scaler(version: str, most: int) -> JSON:
 
 SCALERS = [
     Case("a version that the policy names", DENY, scaler("v1", 3)),
-    Case("a version that another policy takes", ALLOW, scaler("v2", 3)),
-    Case("a version by that other policy", DENY, scaler("v2", 10)),
+    Case("a version that another policy matches", ALLOW, scaler("v2", 3)),
+    Case("a version denied by the other policy", DENY, scaler("v2", 10)),
 ]
 
 

@@ -1,4 +1,4 @@
-"""`spotgate export map` on a real API server: each Pod becomes what the webhook makes of it, or stays as it is."""
+"""`spotgate export map` on a real API server: each Pod gets the webhook's changes, or stays unchanged."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SPOT = {"spotgate.dev/capacity": "spot"}
 PREFERRED = {"spotgate.dev/capacity": "spot-preferred"}
 SECONDS = 60.0
 COMBINATIONS = 60
-"""Of each cluster, taken at random from some 80,000, beside those of the table."""
+"""Random combinations for each cluster, out of about 80,000, in addition to the table."""
 
 EXEMPT = """\
 apiVersion: spotgate.dev/v1
@@ -92,7 +92,7 @@ POD_AFFINITY = {
 
 
 class Case(NamedTuple):
-    """A Pod, and what becomes of it: ``changed``, as the webhook does; ``unchanged`` by both; ``left`` to the webhook."""
+    """A Pod and its outcome: ``changed`` as by the webhook, ``unchanged`` by both, or ``left`` to the webhook."""
 
     name: str
     pod: JSON
@@ -112,9 +112,9 @@ TABLE = [
     Case("spot", spot()),
     Case("spot preferred", saying(pod("case"), PREFERRED)),
     Case("spot by its namespace", pod("case"), namespace="on-spot"),
-    Case("on demand in such a namespace", saying(pod("case"), {"spotgate.dev/capacity": "on-demand"}), "unchanged", "on-spot"),
-    Case("an unknown capacity in such a namespace", saying(pod("case"), {"spotgate.dev/capacity": ""}), "unchanged", "on-spot"),
-    Case("nothing about spot", pod("case"), "unchanged"),
+    Case("on demand in a spot namespace", saying(pod("case"), {"spotgate.dev/capacity": "on-demand"}), "unchanged", "on-spot"),
+    Case("an unknown capacity in a spot namespace", saying(pod("case"), {"spotgate.dev/capacity": ""}), "unchanged", "on-spot"),
+    Case("no capacity label", pod("case"), "unchanged"),
     Case("a spot pool by annotation", saying(pod("case"), {}, {"spotgate.dev/node-pool": "h100-spot"})),
     Case("another pool by annotation", saying(pod("case"), SPOT, {"spotgate.dev/node-pool": "h100"}), "unchanged"),
     Case("own toleration of the taint", spot(tolerations=[TAINTED])),
@@ -124,16 +124,16 @@ TABLE = [
     Case("own selector of a pool", of(pod("case"), nodeSelector={"compute.coreweave.com/node-pool": "cpu-spot"})),
     Case("own selector of another pool", of(pod("case"), nodeSelector={"compute.coreweave.com/node-pool": "h100"}), "unchanged"),
     Case("own selector of a platform", spot(nodeSelector={"kubernetes.io/arch": "amd64"})),
-    Case("own selector of something else", spot(nodeSelector={"example.com/a": "b"}), "left"),
-    Case("own selector of several", spot(nodeSelector={"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}), "left"),
+    Case("own selector of another label", spot(nodeSelector={"example.com/a": "b"}), "left"),
+    Case("own selector of several labels", spot(nodeSelector={"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}), "left"),
     Case("own node affinity", spot(affinity={"nodeAffinity": AFFINITY}), "left"),
     Case("an on-demand floor", saying(pod("case"), SPOT, {"spotgate.dev/on-demand-floor": "1"}), "left"),
     Case("own pod affinity", of(saying(pod("case"), PREFERRED), affinity=POD_AFFINITY)),
     Case("own operating system", spot(os={"name": "linux"}), "left"),
     Case("GPUs", spot(containers=containers(**gpus()))),
-    Case("no GPUs after all", spot(containers=containers(**gpus(0)))),
+    Case("a limit of 0 GPUs", spot(containers=containers(**gpus(0)))),
     Case("GPUs of a sidecar", spot(initContainers=[{"name": "side", "image": "i", "restartPolicy": "Always", **gpus()}])),
-    Case("GPUs of a kind that the table lacks", spot(containers=containers(resources={"limits": {"nvidia.com/mig-1g.5gb": "1"}})), "left"),
+    Case("GPUs of an unlisted kind", spot(containers=containers(resources={"limits": {"nvidia.com/mig-1g.5gb": "1"}})), "left"),
     Case("a device of a DeviceClass", spot(containers=containers(resources={"limits": {"deviceclass.resource.kubernetes.io/gpu": "1"}})), "left"),
     Case("GPUs of a training job", owned(spot(containers=containers(**gpus())), "PyTorchJob", "kubeflow.org/v1")),
     Case("init containers", spot(initContainers=[{"name": "init", "image": "i"}], containers=containers({"name": "more", "image": "i"}))),
@@ -141,9 +141,9 @@ TABLE = [
     Case("existing postStart", spot(containers=containers(lifecycle={"postStart": {"sleep": {"seconds": 1}}}))),
     Case("own grace period", spot(terminationGracePeriodSeconds=77)),
     Case("grace period over the budget", spot(terminationGracePeriodSeconds=900)),
-    Case("grace period of less than the sleep", spot(terminationGracePeriodSeconds=3)),
+    Case("grace period shorter than the sleep", spot(terminationGracePeriodSeconds=3)),
     Case("a named class", saying(pod("case"), SPOT | {"spotgate.dev/workload-class": "queue-worker"})),
-    Case("a class that is not there", saying(pod("case"), SPOT | {"spotgate.dev/workload-class": "none"})),
+    Case("an unknown class", saying(pod("case"), SPOT | {"spotgate.dev/workload-class": "none"})),
     Case("a queue worker", owned(spot(), "ReplicaSet", "apps/v1")),
     Case("a server", owned(spot(containers=containers(ports=[{"containerPort": 80}])), "ReplicaSet", "apps/v1")),
     Case("a job", owned(spot(), "Job", "batch/v1")),
@@ -151,16 +151,16 @@ TABLE = [
     Case("keep all", keeping("grace-period,pre-stop,node-selector,tolerations"), "unchanged"),
     Case("a DaemonSet's", owned(spot(), "DaemonSet", "apps/v1"), "unchanged"),
     Case("bound", spot(nodeName="cpu-spot-0"), "unchanged"),
-    Case("of a scheduler that places it", spot(schedulerName="sunk-scheduler"), "unchanged"),
+    Case("another scheduler", spot(schedulerName="sunk-scheduler"), "unchanged"),
     Case("in a system namespace", spot(), "unchanged", "kube-system"),
-    Case("exempt from termination alone", spot(), namespace="exempt"),
+    Case("exempt from graceful termination only", spot(), namespace="exempt"),
 ]  # fmt: skip
 
 NAMESPACES = {"plain": {}, "on-spot": SPOT, "exempt": {}}
 
 
 def combined(chosen: random.Random) -> Iterator[Case]:
-    """Yield Pods of arbitrary parts, which become what the webhook makes of them or stay as they are."""
+    """Yield Pods of random parts; each gets the webhook's changes or stays unchanged."""
     parts: list[list[Any]] = [
         [{}, SPOT, SPOT, PREFERRED, {"spotgate.dev/capacity": "on-demand"}],
         [{}, {}, {"spotgate.dev/node-pool": "h100-spot"}, {"spotgate.dev/keep": "node-selector"}, {"spotgate.dev/keep": "tolerations"}],
@@ -181,7 +181,7 @@ def cks() -> list[JSON]:
 
 
 def dedicated() -> list[JSON]:
-    """Return pools without a label in common, of which a team has one, and GPUs have a taint."""
+    """Return pools without a common label; one is a team's, and the GPU pools have a taint."""
     taint = {"key": "example.com/spot", "value": "true", "effect": "NoSchedule"}
     team = {"key": "team", "value": "ml", "effect": "NoSchedule"}
     guard = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
@@ -196,7 +196,7 @@ def dedicated() -> list[JSON]:
 
 
 def gke() -> list[JSON]:
-    """Return Nodes of GKE, which stand for pools, and leave a Pod 15 s."""
+    """Return Nodes of GKE, which represent pools and give a Pod 15 s to shut down."""
     labels = {"cloud.google.com/gke-nodepool": "a", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
     marked = labels | {"cloud.google.com/gke-nodepool": "b", "cloud.google.com/gke-spot": "true"}
     nodes = [("a", labels), ("b", marked)]
@@ -233,7 +233,7 @@ def create(server: Server, case: Case) -> JSON:
 
 
 def of_webhook(case: Case, admitted: JSON, bundle: Bundle, context: Context) -> JSON:
-    """Return the Pod with what the webhook injects, given the Pod as it would come to it."""
+    """Return the Pod after the webhook's mutation, given the admitted Pod with its defaults."""
     thing = {**case.pod, "spec": msgspec.json.decode(msgspec.json.encode(admitted["spec"]))}
     thing["metadata"] = {**case.pod["metadata"], "namespace": case.namespace}
     request = {
@@ -252,7 +252,7 @@ def of_webhook(case: Case, admitted: JSON, bundle: Bundle, context: Context) -> 
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
-def test_each_pod_is_that_of_the_webhook_or_left_alone(
+def test_each_pod_gets_the_webhooks_changes_or_stays_unchanged(
     name: str, server: Server, bare_cluster: Cluster, bundle: Bundle
 ) -> None:
     namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": each, "labels": labels}} for each, labels in NAMESPACES.items()]  # fmt: skip
@@ -283,7 +283,7 @@ def test_each_pod_is_that_of_the_webhook_or_left_alone(
 
 
 @pytest.mark.usefixtures("bare_pools")
-def test_the_pools_of_a_live_cluster_are_exported_or_it_is_said_what_may_not_be_read(
+def test_the_pools_of_a_live_cluster_are_exported_or_missing_permissions_are_reported(
     bare_cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kubectl = bare_cluster.kubectl

@@ -1,4 +1,4 @@
-"""`spotgate export vap` on a real API server: what it allows, warns of and denies is what spotgate does, case by case."""
+"""`spotgate export vap` on a real API server: each case gets the same verdict from Kubernetes and from spotgate."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What came of each case, by its name; and what type checking says of each policy, by its name."""
+    """The outcomes of all cases, by name, and the type-checking warnings of all policies, by name."""
 
     of_kubernetes: dict[str, str] = field(default_factory=dict)
     of_spotgate: dict[str, str] = field(default_factory=dict)
@@ -49,15 +49,15 @@ class Outcomes:
 
 @pytest.fixture(scope="module")
 def bundle() -> Bundle:
-    """Return the policies above."""
+    """Return the policies of policies.yaml."""
     return load_bundle([POLICIES])
 
 
 @pytest.fixture(scope="module")
 def outcomes(cluster: Cluster, bundle: Bundle) -> Outcomes:
-    """All of it at once: installing and removing policies takes longer than two hundred requests.
+    """Send all requests at once: installing and removing policies takes longer than two hundred requests.
 
-    The shipped policies have no shape that is not among these.
+    These policies cover every shape of the shipped ones.
     """
     kubectl = cluster.kubectl
     found = Outcomes()
@@ -80,7 +80,7 @@ def outcomes(cluster: Cluster, bundle: Bundle) -> Outcomes:
         for each in exported:
             status, body, _ = server.send("POST", _collection(server, each), each, ADMINISTRATOR)
             assert status == HTTPStatus.CREATED, body["message"]
-        _wait_until(lambda: _verdict(*_ask(server, TOO_MANY)) == DENY)  # by the last of them: then all are in force
+        _wait_until(lambda: _verdict(*_ask(server, TOO_MANY)) == DENY)  # the last policy denies it, so all are active
         for case in CASES:
             status, body, warnings = _ask(server, case)
             found.of_kubernetes[case.name] = _verdict(status, body, warnings)
@@ -111,12 +111,12 @@ def _path(server: Server, case: Case) -> str:
 
 
 def _ask(server: Server, case: Case) -> tuple[int, JSON, list[str]]:
-    """Return the request on trial."""
+    """Send the request in a dry run, and return the answer."""
     thing, path = case.object, _path(server, case)
     if case.operation == "UPDATE":
         there = server.send("GET", path, {}, ADMINISTRATOR)[1]
         thing = {**thing, "metadata": {**thing["metadata"], "resourceVersion": there["metadata"]["resourceVersion"]}}
-        if thing["kind"] == "Pod":  # of which hardly anything can be changed
+        if thing["kind"] == "Pod":  # most fields of which are immutable
             images = [each["image"] for each in thing["spec"]["containers"]]
             containers = zip(there["spec"]["containers"], images, strict=True)
             given = [{**container, "image": image} for container, image in containers]
@@ -133,7 +133,7 @@ def _verdict(status: int, body: JSON, warnings: list[str]) -> str:
 
 
 def _judged(bundle: Bundle, server: Server, case: Case, old: JSON | None) -> str:
-    """Return what spotgate says of the request as the API server would hand it on; what it lowers to a warning is allowed."""
+    """Return spotgate's verdict on the request as the API server sends it; a denial lowered to a warning counts as allowed."""
     status, admitted, _ = _ask(server, case)
     assert status < HTTPStatus.BAD_REQUEST, (case.name, admitted["message"])
     of = case.object if case.old is None else case.old
@@ -176,10 +176,10 @@ def _wait_until(holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.key for case in CASES])
-def test_kubernetes_and_spotgate_come_to_the_same_verdict(case: Case, outcomes: Outcomes) -> None:
+def test_kubernetes_and_spotgate_give_the_same_verdict(case: Case, outcomes: Outcomes) -> None:
     verdicts = (outcomes.of_spotgate[case.name], outcomes.of_kubernetes[case.name])
     assert verdicts == (case.verdict, case.verdict), outcomes.said[case.name]
 
 
-def test_kubernetes_finds_no_mistake_in_the_types_of_any_expression(outcomes: Outcomes) -> None:
+def test_kubernetes_type_checks_every_expression_without_warnings(outcomes: Outcomes) -> None:
     assert {name: warnings for name, warnings in outcomes.warnings.items() if warnings} == {}

@@ -24,7 +24,7 @@ LARGEST = 12
 
 @dataclass(slots=True)
 class Events:
-    """Workloads in one namespace, and what happens to them. Use `run`."""
+    """Workloads in one namespace, and random events for them. Use `run`."""
 
     cluster: Cluster
     namespace: str
@@ -50,12 +50,12 @@ class Events:
             assert not answer.message, answer.message
 
     def run(self, count: int, *, threads: int = 8) -> None:
-        """Let so many events happen, some at the same time."""
+        """Run this many events, some of them concurrently."""
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(self._happen, range(self.seed * 1_000_000, self.seed * 1_000_000 + count)))
 
     def run_for(self, seconds: float, *, threads: int = 4) -> int:
-        """Let events happen for so long. Return how many."""
+        """Run events for this many seconds. Return their number."""
         ends, count = time.monotonic() + seconds, 0
         while time.monotonic() < ends:
             self.run(20, threads=threads)
@@ -108,7 +108,7 @@ class Events:
         return ""
 
     def _lose_node(self, api: Api, chosen: random.Random) -> str:
-        """Delete a Node with its Pods, and give the pool a new one of the same name."""
+        """Delete a Node with its Pods, and create a new Node of the same name."""
         name = f"{chosen.choice(('cpu-spot', 'cpu-control-plane'))}-{chosen.randrange(ROOM)}"
         answer = api.send("GET", f"/api/v1/nodes/{name}")
         if answer.message:

@@ -1,9 +1,9 @@
-"""The on-demand floor on a control plane of the tests: controllers as processes, and a checker that only watches.
+"""The on-demand floor on a test control plane: controllers as processes, and a checker that only watches.
 
-The checker shares no code with the program: it follows Pods and Nodes through the API server's own watch, and works out
-itself how many Pods of a ReplicaSet are on demand. A violation is a Pod that is assigned to spot although a shortfall had
-been visible for two seconds. On a busy machine the watch of Pods is seconds behind that of Nodes, so changes of Nodes
-wait until Pods have reached their revision.
+The checker shares no code with the program: it watches Pods and Nodes through the API server, and counts the on-demand
+Pods of each ReplicaSet itself. A violation is a Pod assigned to spot although a shortfall had been visible for two
+seconds. On a busy machine the watch of Pods lags seconds behind that of Nodes, so the checker applies changes of Nodes
+only when the Pods have reached their revision.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ ANNOTATION = "spotgate.dev/on-demand-floor"
 POOL = "compute.coreweave.com/node-pool"
 VISIBLE_SECONDS = 2.0
 ROOM = 12
-"""Nodes of each pool of CPUs, so that no Pod lacks room."""
+"""Nodes of each CPU pool: enough room for all Pods."""
 
 
 @dataclass(slots=True)
 class Controllers:
-    """Two candidates, each a process with the token of the shipped ServiceAccount."""
+    """Two candidates, each a process that uses a token of the shipped ServiceAccount."""
 
     cluster: Cluster
     processes: list[Process]
 
     def start(self) -> None:
-        """Start all of them."""
+        """Start all candidates."""
         for process in self.processes:
             process.start()
 
     def leader(self) -> Process | None:
-        """Return the process that says it leads, by its metrics."""
+        """Return the process whose metrics say that it leads."""
         for process in self.processes:
-            with contextlib.suppress(OSError, IndexError):  # it does not listen yet
+            with contextlib.suppress(OSError, IndexError):  # it doesn't listen yet
                 if process.exit_code is None and self.metric(process, "spotgate_floor_leader") == 1:
                     return process
         return None
@@ -84,7 +84,7 @@ class Controllers:
 
 @contextlib.contextmanager
 def controllers(cluster: Cluster, port: int = 0) -> Iterator[Controllers]:
-    """Install the component without its Pods, and start two candidates, which reach the API server through a port."""
+    """Install the component without its Pods, and start two candidates that reach the API server through a port."""
     for name in ("rbac.yaml", "admission.yaml"):
         cluster.kubectl("apply", f"--filename={COMPONENT / name}")
     kubeconfig = cluster.as_service_account(NAMESPACE, "spotgate-on-demand-floor").kubeconfig
@@ -111,7 +111,7 @@ def controllers(cluster: Cluster, port: int = 0) -> Iterator[Controllers]:
 
 
 def make_room(kubectl: Kubectl) -> None:
-    """Give the pools of CPUs so many Nodes that no Pod lacks room."""
+    """Give the CPU pools enough Nodes for all Pods."""
     taint = {"key": "example.com/spot", "value": "true", "effect": "NoSchedule"}
     spot = {"computeClass": "spot", "nodeLabels": {"example.com/capacity": "spot"}, "nodeTaints": [taint]}
     pools = [
@@ -124,7 +124,7 @@ def make_room(kubectl: Kubectl) -> None:
 
 @dataclass(slots=True)
 class _Seen:
-    """One Pod as the watch shows it."""
+    """A Pod as the watch shows it."""
 
     owner: str
     floor: str
@@ -136,7 +136,7 @@ class _Seen:
 
 @dataclass(slots=True)
 class Checker:
-    """Follow Pods and Nodes, and note violations. Use it as a context manager."""
+    """A watcher of Pods and Nodes that records violations. Use it as a context manager."""
 
     cluster: Cluster
     violations: list[str] = field(default_factory=list)
@@ -184,7 +184,7 @@ class Checker:
                 time.sleep(0.2)
 
     def _replace(self, resource: str, items: list[JSON]) -> None:
-        """Start from a list. It doesn't tell in which order Pods were assigned since the last event: none is judged."""
+        """Start from a list. A list doesn't show the order of assignments since the last event, so judge none of them."""
         self._take_nodes(math.inf)
         if resource == "nodes":
             self._pools.clear()
@@ -196,7 +196,7 @@ class Checker:
         self._short_since.clear()
 
     def _take_nodes(self, version: float) -> None:
-        """Take the changes of Nodes up to a revision."""
+        """Apply the changes of Nodes up to a revision."""
         while self._nodes and int(self._nodes[0][1]["resourceVersion"]) <= version:
             kind, metadata = self._nodes.popleft()
             if kind == "DELETED":
@@ -236,7 +236,7 @@ class Checker:
         self._note_shortfall(owner["uid"], now)
 
     def _counts(self, owner: str) -> tuple[int, int]:
-        """Return how many Pods of a ReplicaSet are assigned or bound, and how many of them are on demand."""
+        """Return the number of assigned or bound Pods of a ReplicaSet, and how many of them are on demand."""
         pods = [pod for pod in self._pods.values() if pod.owner == owner and pod.alive and not pod.gated]
         settled = [pod for pod in pods if pod.node or pod.assigned]
         kept = [
@@ -247,7 +247,7 @@ class Checker:
         return len(settled), len(kept)
 
     def _judge(self, metadata: JSON, pod: _Seen, now: float) -> None:
-        """Note a violation if the Pod was assigned to spot while too few were on demand, for longer than visible."""
+        """Record a violation if the Pod was assigned to spot after a shortfall had been visible long enough."""
         if pod.assigned != "spot":
             return
         settled, kept = self._counts(pod.owner)
@@ -259,18 +259,18 @@ class Checker:
     def _note_shortfall(self, owner: str, now: float) -> None:
         settled, kept = self._counts(owner)
         floor = next((pod.floor for pod in self._pods.values() if pod.owner == owner), "0")
-        if kept < need(floor, settled + 1):  # so the next Pod is to be on demand
+        if kept < need(floor, settled + 1):  # so the next Pod must be on demand
             self._short_since.setdefault(owner, now)
         else:
             self._short_since.pop(owner, None)
 
     def gated(self) -> int:
-        """Return how many living Pods wait now."""
+        """Return the current number of gated Pods."""
         with self._lock:
             return sum(1 for pod in self._pods.values() if pod.gated and pod.alive)
 
     def below(self) -> dict[str, str]:
-        """Return the ReplicaSets that are below their floor now."""
+        """Return the ReplicaSets that are currently below their floor."""
         with self._lock:
             owners: dict[str, str] = defaultdict(str)
             for pod in self._pods.values():
@@ -282,7 +282,7 @@ class Checker:
                 if kept < need(owners[owner], settled)
             }
 
-    def wait_until_none_waits(self, seconds: float = 60) -> None:
+    def wait_until_none_is_gated(self, seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
         while self.gated():
             assert time.monotonic() < deadline, f"{self.gated()} Pods are still gated"
@@ -290,7 +290,7 @@ class Checker:
 
 
 def need(floor: str, count: int) -> int:
-    """Return how many of ``count`` Pods are to be on demand, worked out as the documentation says it."""
+    """Return how many of ``count`` Pods must be on demand, by the formula in the documentation."""
     numbers = [part.strip() for part in floor.split("+")]
     base = sum(int(part) for part in numbers if not part.endswith("%"))
     percent = sum(int(part[:-1]) for part in numbers if part.endswith("%"))

@@ -1,4 +1,4 @@
-"""The on-demand floor on a real API server and scheduler, while leaders die, pause, and all of them are gone."""
+"""The on-demand floor on a real API server and scheduler, while leaders die or pause, and without any leader."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EVENTS = 120
 
 @pytest.fixture(scope="module")
 def webhook(binaries: dict[str, Path]) -> Iterator[Webhook]:
-    """Yield spotgate on a cluster with room for all Pods."""
+    """Install spotgate on a cluster with room for all Pods."""
     with start_cluster(binaries) as cluster:
         populate(cluster.kubectl)
         make_room(cluster.kubectl)
@@ -46,7 +46,7 @@ def webhook(binaries: dict[str, Path]) -> Iterator[Webhook]:
 
 @pytest.fixture(scope="module")
 def running(webhook: Webhook) -> Iterator[Controllers]:
-    """Yield two candidates, of which one leads and has renewed its Lease."""
+    """Start two candidates, and yield them when the leader has renewed its Lease."""
     with controllers(webhook.cluster) as candidates:
         webhook.wait(lambda: gates(webhook, floored("probe", 1, "1")), "the webhook has seen a renewal")
         yield candidates
@@ -61,13 +61,13 @@ def checker(webhook: Webhook, running: Controllers) -> Iterator[Checker]:
 
 @pytest.fixture
 def team(webhook: Webhook, namespace: str) -> Kubectl:
-    """Return the administrator's kubectl in a namespace of this test."""
+    """Return the administrator's kubectl in the namespace of this test."""
     return replace(webhook.cluster.kubectl, namespace=namespace)
 
 
 @pytest.fixture
 def cluster(webhook: Webhook) -> Cluster:
-    """Return the cluster of these tests to the fixtures of all."""
+    """Return the cluster of this file to the shared fixtures."""
     return webhook.cluster
 
 
@@ -77,7 +77,7 @@ def floored(name: str, replicas: int, floor: str, **spec: Any) -> JSON:
 
 
 def made_pod(thing: JSON) -> JSON:
-    """Return a Pod as the controller of a ReplicaSet makes it."""
+    """Return a Pod as the ReplicaSet controller creates it."""
     template = thing["spec"]["template"]
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "1", "controller": True}
     metadata = {**template["metadata"], "name": "made", "ownerReferences": [owner]}
@@ -85,12 +85,12 @@ def made_pod(thing: JSON) -> JSON:
 
 
 def gates(webhook: Webhook, thing: JSON) -> bool:
-    """Return whether the webhook gates a Pod of this workload now."""
+    """Return whether the webhook currently gates a Pod of this workload."""
     return "schedulingGates" in webhook.try_out(made_pod(thing))["spec"]
 
 
 def split(team: Kubectl, name: str) -> dict[str, int]:
-    """Return how many Pods of a workload run on on-demand and on spot nodes."""
+    """Return the numbers of a workload's Pods on on-demand and on spot nodes."""
     nodes = {node["metadata"]["name"]: node["metadata"]["labels"][POOL] for node in team.get("nodes")["items"]}
     pods = team.get("pods", f"--selector=app={name}")["items"]
     pools = [nodes[each["spec"]["nodeName"]] for each in pods if "nodeName" in each["spec"]]
@@ -101,7 +101,7 @@ def split(team: Kubectl, name: str) -> dict[str, int]:
 
 
 @pytest.mark.usefixtures("running")
-def test_a_deployment_keeps_its_floor_when_it_is_created_scaled_and_rolled_out(team: Kubectl) -> None:
+def test_a_deployment_keeps_its_floor_through_creation_scaling_and_rollout(team: Kubectl) -> None:
     team.apply(floored("web", 10, "2 + 20%"))
     team("rollout", "status", "deployment/web", "--timeout=60s")
     assert split(team, "web") == {"on-demand": 4, "spot": 6}
@@ -121,7 +121,7 @@ def test_a_deployment_keeps_its_floor_when_it_is_created_scaled_and_rolled_out(t
 
 
 @pytest.mark.usefixtures("running")
-def test_low_ordinals_of_a_statefulset_run_on_demand_wherever_they_start(team: Kubectl) -> None:
+def test_the_lowest_ordinals_of_a_statefulset_run_on_demand(team: Kubectl) -> None:
     thing = floored("db", 4, "50%")
     spec = {**thing["spec"], "serviceName": "db", "podManagementPolicy": "Parallel", "ordinals": {"start": 7}}
     team.apply({**thing, "kind": "StatefulSet", "spec": spec})
@@ -136,7 +136,7 @@ def test_low_ordinals_of_a_statefulset_run_on_demand_wherever_they_start(team: K
 
 
 @pytest.mark.usefixtures("running")
-def test_a_rollout_without_room_on_demand_stops_as_its_warning_says_until_a_pod_may_be_missing(team: Kubectl) -> None:
+def test_a_rollout_without_on_demand_room_stops_until_max_unavailable_allows_it(team: Kubectl) -> None:
     thing = floored("gpus", 2, "1", gpus=8)  # the pool h100 has one node of 8 GPUs
     created = team.run("create", "--filename=-", documents=json.dumps(thing))
     assert "spot-placement/floor-no-room" in created.stderr, created
@@ -155,12 +155,12 @@ def test_a_rollout_without_room_on_demand_stops_as_its_warning_says_until_a_pod_
 
 
 def assert_kept(checker: Checker) -> None:
-    checker.wait_until_none_waits()
+    checker.wait_until_none_is_gated()
     assert checker.violations == []
     assert checker.longest_gate < 20
 
 
-def test_random_events_lead_to_no_violation(webhook: Webhook, namespace: str, checker: Checker) -> None:
+def test_random_events_cause_no_violation(webhook: Webhook, namespace: str, checker: Checker) -> None:
     events = Events(webhook.cluster, namespace, workloads=9)
     before = checker.assigned
     events.create()
@@ -170,7 +170,7 @@ def test_random_events_lead_to_no_violation(webhook: Webhook, namespace: str, ch
     assert checker.assigned - before > EVENTS / 2
 
 
-def test_neither_the_death_nor_the_pause_of_a_leader_leads_to_a_violation(
+def test_the_death_or_pause_of_a_leader_causes_no_violation(
     webhook: Webhook, namespace: str, running: Controllers, checker: Checker
 ) -> None:
     events = Events(webhook.cluster, namespace, workloads=6, seed=2)
@@ -204,7 +204,7 @@ def test_neither_the_death_nor_the_pause_of_a_leader_leads_to_a_violation(
 # The Lease
 
 
-def test_a_leader_that_is_stopped_gives_the_lease_to_the_next(running: Controllers) -> None:
+def test_a_stopping_leader_releases_the_lease(running: Controllers) -> None:
     leader = running.wait_for_leader()
     os.kill(leader.pid, signal.SIGTERM)
     running.wait_for_leader(leader, seconds=8)  # the Lease would end after 10 s
@@ -212,7 +212,7 @@ def test_a_leader_that_is_stopped_gives_the_lease_to_the_next(running: Controlle
     leader.start()
 
 
-def test_while_a_pod_can_not_be_released_the_webhook_gates_no_more(
+def test_the_webhook_stops_gating_while_a_pod_cannot_be_released(
     webhook: Webhook, team: Kubectl, running: Controllers
 ) -> None:
     name = f"no-{team.namespace}"
@@ -242,16 +242,16 @@ def test_while_a_pod_can_not_be_released_the_webhook_gates_no_more(
     webhook.wait(lambda: gates(webhook, thing), "the webhook gates Pods again")
 
 
-# Without controllers: these tests come last
+# Without controllers: keep these tests last
 
 
 @pytest.fixture(scope="module")
-def nobody_leads(running: Controllers) -> None:
+def no_leader(running: Controllers) -> None:
     running.kill()
 
 
-@pytest.mark.usefixtures("nobody_leads")
-def test_without_controllers_pods_are_no_longer_gated_and_those_that_wait_can_be_released(
+@pytest.mark.usefixtures("no_leader")
+def test_without_controllers_new_pods_are_not_gated_and_gated_pods_can_be_released(
     webhook: Webhook, team: Kubectl, tmp_path: Path
 ) -> None:
     thing = floored("web", 3, "1")
@@ -269,8 +269,8 @@ def test_without_controllers_pods_are_no_longer_gated_and_those_that_wait_can_be
     assert split(team, "web")["on-demand"] >= 2  # the two that preferred it
 
 
-@pytest.mark.usefixtures("nobody_leads")
-def test_the_controller_may_change_no_other_pod_and_nothing_else(webhook: Webhook, team: Kubectl) -> None:
+@pytest.mark.usefixtures("no_leader")
+def test_the_controller_may_change_only_the_pods_that_it_gates(webhook: Webhook, team: Kubectl) -> None:
     account = webhook.cluster.as_service_account(NAMESPACE, "spotgate-on-demand-floor")
     controller = replace(account, namespace=team.namespace)
     team("create", "role", "reads", "--verb=get", "--resource=pods")  # kubectl reads what it patches

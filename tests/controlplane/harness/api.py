@@ -1,4 +1,4 @@
-"""The API server as its administrator reaches it by plain HTTP: what kubectl words anew is seen as it was sent.
+"""The API server over plain HTTP, as its administrator: unlike kubectl, it returns messages unchanged.
 
 answer = Api(cluster).create("/api/v1/namespaces/team/pods", pod, dry_run=True)
 assert (answer.status, answer.warnings) == (201, [])
@@ -39,12 +39,12 @@ def pods_in(namespace: str) -> str:
 
 
 class RefusedError(Exception):
-    """The API server refused; the message is its own."""
+    """A refusal by the API server, with its message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back: an object, or a Status; `warnings` without their code."""
+    """A response: an object or a Status, and `warnings` without their code."""
 
     status: int
     body: dict[str, Any]
@@ -52,7 +52,7 @@ class Answer:
 
     @property
     def message(self) -> str:
-        """Why it was refused; empty if it was not."""
+        """The reason for a refusal, or an empty string."""
         return "" if self.status < http.client.BAD_REQUEST else str(self.body["message"])
 
     @property
@@ -63,7 +63,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One connection for each request, so that threads may share it. Refusals are answers, not exceptions."""
+    """A client with a new connection for each request, so that threads can share it. Refusals are answers, not exceptions."""
 
     cluster: Cluster
 
@@ -85,7 +85,7 @@ class Api:
             return Answer(response.status, json.loads(response.read()), unquoted)
 
     def get(self, path: str) -> dict[str, Any]:
-        """Return what is there. Raises RefusedError."""
+        """Return an object or a list. Raise RefusedError."""
         return accepted(self.send("GET", path)).body
 
     def create(self, path: str, thing: Mapping[str, Any], *, dry_run: bool = False) -> Answer:
@@ -103,7 +103,7 @@ class Api:
 
     @contextlib.contextmanager
     def made(self, path: str, thing: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the object, as stored, and deleted afterwards. Raises RefusedError."""
+        """Create an object, yield it as stored, and delete it afterwards. Raise RefusedError."""
         answer = accepted(self.create(path, thing))
         try:
             yield answer.body
@@ -112,7 +112,7 @@ class Api:
 
     @contextlib.contextmanager
     def namespace(self, prefix: str, labels: Mapping[str, str] | None = None) -> Iterator[str]:
-        """Yield a namespace in which Pods can be created."""
+        """Yield a namespace that accepts Pods."""
         name = f"{prefix}-{uuid.uuid4().hex[:8]}"
         account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
         with self.made("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels or {}}}):
@@ -120,7 +120,7 @@ class Api:
             yield name
 
     def wait(self, condition: Callable[[], object], what: str) -> None:
-        """Wait until something holds. Raise TimeoutError with what was waited for."""
+        """Wait until the condition holds. Raise TimeoutError that names it."""
         deadline = time.monotonic() + START_SECONDS
         while not condition():
             if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""`spotgate check --kubeconfig` in this process, for objects of a test."""
+"""`spotgate check --kubeconfig`, run in this process on the objects of a test."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Checked(NamedTuple):
-    """The exit code, the JSON on standard output, and what was said on standard error."""
+    """The exit code, the JSON from standard output, and the text from standard error."""
 
     code: int
     report: Any
     said: str
 
     def reasons(self, outcome: str = "deny") -> list[str]:
-        """Of all findings with this outcome."""
+        """Return the reasons of all findings with this outcome."""
         return [result["reason"] for result in self.report["results"] if result["outcome"] == outcome]
 
 

@@ -1,4 +1,4 @@
-"""Processes with another clock, by libfaketime where that is installed (Debian: `apt-get install libfaketime`)."""
+"""Processes whose clock is off, using libfaketime if it is installed (Debian: `apt-get install libfaketime`)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 def faketime() -> Path | None:
-    """Return the library that is to be preloaded, or None if it is not installed."""
+    """Return the library to preload, or None if it isn't installed."""
     return next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
 
 
 def other_clock(offset: str) -> list[str]:
-    """Return what to put before a command to have its clock off, by such as `+1h`; how fast time passes stays right."""
+    """Return the prefix for a command whose clock is off, for example by `+1h`; the monotonic clock stays right."""
     return ["/usr/bin/env", f"LD_PRELOAD={faketime()}", f"FAKETIME={offset}", "FAKETIME_DONT_FAKE_MONOTONIC=1"]

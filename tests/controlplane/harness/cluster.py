@@ -1,9 +1,9 @@
-"""A Kubernetes control plane of its own for tests: etcd and API server, on request with controllers and fake Nodes.
+"""A Kubernetes control plane for tests: etcd and API server, optionally with controllers and fake Nodes.
 
     with start_cluster(find_or_build()) as cluster:
         cluster.kubectl("get", "nodes")
 
-It ends as `webhook.rehearse.controlplane.control_plane` says.
+See `webhook.rehearse.controlplane.control_plane` for how it ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 STAGES = Path(__file__).with_name("stages.yaml")
 
-# Every write, with the annotations that webhooks leave in it; the stage RequestReceived would only repeat them.
+# Record every write with the audit annotations of webhooks, and omit the redundant stage RequestReceived.
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -36,7 +36,7 @@ AUDIT_POLICY = {
     ],
 }
 
-# As GKE has it: Pods of a critical priority class need a quota that allows them, in every namespace.
+# As on GKE: in every namespace, Pods of a critical priority class need a quota that allows them.
 ADMISSION = {
     "apiVersion": "apiserver.config.k8s.io/v1",
     "kind": "AdmissionConfiguration",
@@ -66,16 +66,16 @@ ADMISSION = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster(ControlPlane):
-    """A control plane that runs. `kubectl` is its administrator's."""
+    """A running control plane. `kubectl` is its administrator's."""
 
     kubectl: Kubectl
 
     def as_user(self, name: str, *groups: str) -> Kubectl:
-        """Return a kubectl for another user, whom the administrator impersonates; nobody has to exist."""
+        """Return a kubectl in which the administrator impersonates a user, who needn't exist."""
         return self._kubectl_of({"token": self.credentials.tokens["admin"], "as": name, "as-groups": groups})
 
     def as_service_account(self, namespace: str, name: str) -> Kubectl:
-        """Return a kubectl with a real token of this ServiceAccount, which must exist; it holds for a day."""
+        """Return a kubectl with a token of this ServiceAccount, which must exist; the token is valid for a day."""
         token = self.kubectl("create", "token", name, f"--namespace={namespace}", "--duration=24h")
         return self._kubectl_of({"token": token.strip()})
 
@@ -85,7 +85,7 @@ class Cluster(ControlPlane):
         return replace(self.kubectl, kubeconfig=kubeconfig)
 
     def restart(self, name: str) -> None:
-        """Kill a server and start it again, as it was. Raise ControlPlaneError if the API server is not ready then."""
+        """Kill a server and start it with the same flags. Raise ControlPlaneError if the API server doesn't become ready."""
         self.processes[name].kill()
         self.processes[name].start()
         self.wait_until_ready()
@@ -97,10 +97,10 @@ class Cluster(ControlPlane):
 
 @contextlib.contextmanager
 def start_cluster(binaries: Mapping[str, Path], *, controllers: bool = True) -> Iterator[Cluster]:
-    """Start a control plane and return when it is ready; without `controllers`, only etcd and the API server.
+    """Start a control plane and yield it when it is ready; without `controllers`, start only etcd and the API server.
 
-    With them ServiceAccounts are made (and demanded), workloads become Pods, and KWOK runs those in name on whatever
-    Nodes there are; at first none. Raises ControlPlaneError.
+    Controllers create ServiceAccounts (which Pods then require) and Pods of workloads, and KWOK pretends to run the Pods
+    on the Nodes; initially there are none. Raise ControlPlaneError.
     """
     with reserve_control_plane(binaries) as plane:
         kubectl = Kubectl(binaries["kubectl"], plane.credentials.kubeconfig("admin"), plane.directory)
@@ -117,11 +117,11 @@ def start_cluster(binaries: Mapping[str, Path], *, controllers: bool = True) -> 
         )
         cluster.start_etcd()
         cluster.start_api_server(*_observed(cluster.directory), *([] if controllers else [servers.NO_SERVICE_ACCOUNTS]))
-        if controllers:  # any sooner they would only take processor time from the API server
+        if controllers:  # starting them earlier would only take CPU time from the API server
             cluster.start("kube-controller-manager", servers.controller_manager(cluster.credentials))
             kubeconfig = cluster.credentials.kubeconfig("system:kube-scheduler")
             cluster.start("kube-scheduler", [f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0"])
-            leases = "--node-lease-duration-seconds=40"  # as kubelets have; without it no Node would have a Lease
+            leases = "--node-lease-duration-seconds=40"  # as kubelets do; without it no Node would have a Lease
             cluster.start("kwok", [*servers.kwok(cluster.credentials, STAGES), leases])
             timeout = f"--timeout={START_SECONDS:.0f}s"
             kubectl("wait", "--for=create", "serviceaccount/default", "--namespace=default", timeout)
@@ -129,7 +129,7 @@ def start_cluster(binaries: Mapping[str, Path], *, controllers: bool = True) -> 
 
 
 def _observed(directory: Path) -> list[str]:
-    """Return the flags of an API server whose writes can be read afterwards. Writes the files that it reads."""
+    """Return the flags of an API server that logs all writes, and write the files that it reads."""
     audit_policy, admission = directory / "audit-policy.json", directory / "admission.json"
     audit_policy.write_text(json.dumps(AUDIT_POLICY))
     admission.write_text(json.dumps(ADMISSION))

@@ -1,4 +1,4 @@
-"""Run spotgate with less time between its looks at files, so that a test waits less: the arguments are those of `spotgate`."""
+"""Run spotgate with shorter polling intervals, to speed up tests. The arguments are those of `spotgate`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from webhook.server import limits
 
 limits.LIMITS = limits.Limits(certificate_poll=0.5, certificate_settle=2, policy_poll=0.5)  # type: ignore[misc]
 
-from webhook.commands import main  # noqa: E402 - which takes the limits over
+from webhook.commands import main  # noqa: E402 - it reads the limits on import
 
 sys.exit(main())

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-# Above any `kubectl wait --timeout` of a test, so that kubectl's own message is seen.
+# Longer than any `kubectl wait --timeout` of a test, so that kubectl's own message appears.
 TIMEOUT_SECONDS = 100.0
 
 
-# Without them kubectl loads the schema of a kind each time, which takes it three times as long as all else.
+# By default kubectl loads the schema of a kind each time, which takes three times as long as everything else.
 _WITHOUT_SCHEMA = [{"name": "validate", "default": "false"}, {"name": "openapi-patch", "default": "false"}]
 PREFERENCES = {
     "apiVersion": "kubectl.config.k8s.io/v1beta1",
@@ -30,12 +30,12 @@ PREFERENCES = {
 
 
 class KubectlError(Exception):
-    """kubectl refused; the message holds the command and what it said."""
+    """A failure of kubectl, with the command and its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run of kubectl gave."""
+    """The result of a kubectl command."""
 
     returncode: int
     stdout: str
@@ -44,7 +44,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """Runs kubectl as the user of `kubeconfig`, in `namespace` if there is one. `home` is for its discovery cache."""
+    """A kubectl for the user of `kubeconfig`, optionally in `namespace`. `home` holds its discovery cache."""
 
     program: Path
     kubeconfig: Path
@@ -52,7 +52,7 @@ class Kubectl:
     namespace: str = ""
 
     def run(self, *arguments: str, documents: str = "") -> Result:
-        """Run it, whatever comes of it; `documents` is what `-f -` reads."""
+        """Run kubectl, and return its result even if it fails; `-f -` reads `documents`."""
         where = [f"--namespace={self.namespace}"] if self.namespace else []
         done = subprocess.run(
             [str(self.program), *where, *arguments],
@@ -66,28 +66,28 @@ class Kubectl:
         return Result(done.returncode, done.stdout, done.stderr)
 
     def __call__(self, *arguments: str, documents: str = "") -> str:
-        """Run it and return its output. Raises KubectlError if it fails."""
+        """Run kubectl, and return its output. Raise KubectlError if it fails."""
         result = self.run(*arguments, documents=documents)
         if result.returncode != 0:
             raise KubectlError(f"kubectl {shlex.join(arguments)}\n{result.stdout}{result.stderr}".rstrip())
         return result.stdout
 
     def get(self, *arguments: str) -> Any:
-        """Return what `kubectl get` finds: an object, or a List of them. Raises KubectlError."""
+        """Return the object or the List from `kubectl get`. Raise KubectlError."""
         return json.loads(self("get", "--output=json", *arguments))
 
     def apply(self, *objects: Mapping[str, Any], arguments: tuple[str, ...] = ()) -> str:
-        """Apply the objects. Raises KubectlError."""
+        """Apply the objects. Raise KubectlError."""
         return self("apply", *arguments, "--filename=-", documents=as_list(*objects))
 
 
 def as_list(*objects: Mapping[str, Any]) -> str:
-    """Return the objects as one document for `--filename=-`."""
+    """Return the objects as one List for `--filename=-`."""
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
 
 
 def write_preferences(home: Path) -> None:
-    """Write what makes kubectl quick for a user with this home."""
+    """Write preferences that speed kubectl up for a user with this home."""
     kuberc = home / ".kube" / "kuberc"
     kuberc.parent.mkdir()
     kuberc.write_text(json.dumps(PREFERENCES))

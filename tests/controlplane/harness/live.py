@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PROVIDERS = {"cks": load_bundle().providers["cks"]}
 PATIENCE = 30.0
-"""Seconds after which a test gives up waiting for what must happen."""
+"""Seconds that a test waits for an expected change."""
 
 HASTE = Pace(first=0.05, most=0.3, steady=1)
 
@@ -45,14 +45,14 @@ async def following(
                 await state.synced()
         yield state
     finally:
-        await api.close()  # first: a cancelled watch would take leave of the API server, and nobody would wait for that
+        await api.close()  # first: otherwise a cancelled watch says goodbye to the API server, and nothing waits for it
         run.cancel()
         await asyncio.wait([run])
 
 
 async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - what is waited for is elsewhere
+        while not condition():  # noqa: ASYNC110 - the change happens elsewhere
             await asyncio.sleep(0.02)
 
 
@@ -66,7 +66,7 @@ def names(view: ClusterView) -> list[str]:
 
 
 def elsewhere(**changes: Any) -> dict[str, Provider]:
-    """Return a provider whose pools are another resource than CKS'."""
+    """Return a provider whose pools are a different resource than those of CKS."""
     spec = yaml.safe_load((SHIPPED / "providers" / "cks.yaml").read_text())["spec"]
     spec["nodePools"][0] |= changes
     return {"cks": Provider.of("cks", CapacityProviderSpec.model_validate(spec))}

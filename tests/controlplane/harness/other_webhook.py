@@ -1,4 +1,4 @@
-"""A webhook that is not spotgate, on loopback and over TLS: it answers what a test tells it to.
+"""Another webhook than spotgate, on loopback over TLS, with the answers that a test sets.
 
 with serve() as other:
     other.answers["/label"] = patching({"op": "add", "path": "/metadata/labels", "value": {"team": "blue"}})
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Respond = Callable[[dict[str, Any]], dict[str, Any]]
-"""From the request of an AdmissionReview to its response, without the UID."""
+"""A function from the request of an AdmissionReview to its response, without the UID."""
 
 
 def patching(*operations: dict[str, Any]) -> Respond:
-    """Let everything in, changed."""
+    """Return a function that admits every request with these operations as the patch."""
     patch = base64.b64encode(orjson.dumps(operations)).decode()
     return lambda _: {"allowed": True, "patchType": "JSONPatch", "patch": patch}
 
 
 def denying(_: dict[str, Any]) -> dict[str, Any]:
-    """Let nothing in."""
+    """Deny every request."""
     return {"allowed": False, "status": {"message": "the other webhook denies everything"}}
 
 
 @dataclass(frozen=True, slots=True)
 class OtherWebhook:
-    """Its `answers` by path, which a test fills in (any other path fails), and the requests it has `seen`."""
+    """A webhook: a test sets its `answers` by path (other paths fail), and reads the requests in `seen`."""
 
     url: str
     authority: bytes
@@ -47,11 +47,11 @@ class OtherWebhook:
     seen: list[dict[str, Any]] = field(default_factory=list)
 
     def client(self, path: str) -> dict[str, str]:
-        """Return the `clientConfig` that leads there."""
+        """Return the `clientConfig` for this path."""
         return {"url": self.url + path, "caBundle": base64.b64encode(self.authority).decode()}
 
     def answer(self, path: str, body: bytes) -> bytes | None:
-        """Answer one review; None if there is no answer."""
+        """Return the answer to a review, or None without one."""
         review = orjson.loads(body)
         self.seen.append(review["request"])
         if path not in self.answers:
@@ -62,7 +62,7 @@ class OtherWebhook:
 
 @contextlib.contextmanager
 def serve() -> Iterator[OtherWebhook]:
-    """Serve in threads until the block is left."""
+    """Serve in threads until the block ends."""
     authority = trustme.CA()
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(tls)
@@ -76,11 +76,11 @@ def serve() -> Iterator[OtherWebhook]:
             self.wfile.write(answer or b"")
 
         def log_message(self, *_: object) -> None:
-            """Say nothing: tests look at `seen`."""
+            """Log nothing: tests read `seen`."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
-        server.daemon_threads = False  # then leaving the block waits for what is being answered
+        server.daemon_threads = False  # so the end of the block waits for open requests
         webhook = OtherWebhook(f"https://127.0.0.1:{server.server_port}", authority.cert_pem.bytes())
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()

@@ -1,4 +1,4 @@
-"""Run the commands of a page of docs/ as its reader would."""
+"""Run the commands of a page in docs/ as a reader would."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ TIMEOUT_SECONDS: Final = 90.0
 
 
 def sections(page: str) -> dict[str, str]:
-    """Return the sections of docs/`page` by their headings."""
+    """Return the sections of docs/`page` by heading."""
     text = (ROOT / "docs" / page).read_text()
     return dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
 
 
 def commands(section: str) -> list[str]:
-    """Return the commands that a section shows."""
+    """Return the commands in a section."""
     return re.findall(r"^\$ (.*)$", section, re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """Hold what the reader has: a cluster, a folder, and programs on the PATH, those of `folder/bin` first."""
+    """A reader's terminal: a cluster, a folder, and programs on the PATH, with `folder/bin` first."""
 
     kubectl: Kubectl
     folder: Path
 
     def run(self, *commands: str) -> str:
-        """Run commands of a page. Return what the last one prints; raise AssertionError if one fails."""
+        """Run commands of a page, and return the output of the last one. Raise AssertionError if a command fails."""
         programs = (self.folder / "bin", self.kubectl.program.parent, Path(sys.executable).parent)
         path = os.pathsep.join([*map(str, programs), os.environ["PATH"]])
         env = os.environ | {"PATH": path, "KUBECONFIG": str(self.kubectl.kubeconfig), "HOME": str(self.kubectl.home)}

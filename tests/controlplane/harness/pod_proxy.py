@@ -1,6 +1,6 @@
-"""An API server with Pods behind its proxy: it sends on what is asked of it, and /proxy/ of a Pod to a process here.
+"""A proxy to an API server that sends the /proxy/ requests for Pods to a local process.
 
-KWOK's Pods have no ports, and the real proxy refuses loopback addresses. What is answered is recorded.
+KWOK's Pods have no ports, and the API server's proxy refuses loopback addresses. This proxy records all answers.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _PROXY = re.compile(r"/api/v1/namespaces/[^/]+/pods/([^/:]+):8080/proxy(/.*)")
 
 @dataclass(slots=True)
 class PodProxy:
-    """Lead to `cluster` and to `ops`.
+    """A proxy to the API server of `cluster` and to `ops`.
 
     Attributes:
-        cluster: whose API server it is.
-        ops: address of the operators' port that every Pod has.
-        port: where it listens.
-        changed: alters answers to paths that hold a key.
-        answers: given so far, by what was asked.
+        cluster: the cluster of the API server.
+        ops: the address that serves the operators' port of every Pod.
+        port: the proxy's own port.
+        changed: functions that change the answers to paths that contain the key.
+        answers: the answers so far, by request.
     """
 
     cluster: Cluster
@@ -45,7 +45,7 @@ class PodProxy:
     answers: dict[str, Answer] = field(default_factory=dict)
 
     def kubeconfig(self, file: Path, token: str = "") -> Path:
-        """Write a kubeconfig that leads here; by default the administrator's."""
+        """Write a kubeconfig for this proxy, by default the administrator's."""
         user = {"token": token or self.cluster.credentials.tokens["admin"]}
         config = {
             "apiVersion": "v1",
@@ -61,7 +61,7 @@ class PodProxy:
     def answer(
         self, method: str, path: str, headers: dict[str, str], body: bytes
     ) -> tuple[int, list[tuple[str, str]], bytes]:
-        """Return status, headers and body of the answer."""
+        """Return the status, headers, and body of the answer."""
         if proxied := _PROXY.fullmatch(path):
             connection = http.client.HTTPConnection(self.ops, timeout=10)
             path_there = proxied[2]
@@ -85,7 +85,7 @@ class PodProxy:
 
 @contextlib.contextmanager
 def serve_pod_proxy(cluster: Cluster, ops: str) -> Iterator[PodProxy]:
-    """Serve in threads until the block is left."""
+    """Serve in threads until the block ends."""
     proxy = PodProxy(cluster, ops)
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -104,7 +104,7 @@ def serve_pod_proxy(cluster: Cluster, ops: str) -> Iterator[PodProxy]:
         do_POST = do_GET
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         proxy.port = server.server_port

@@ -1,4 +1,4 @@
-"""Make a bare control plane look like a small CKS cluster: custom resources, node pools and the Nodes of each."""
+"""Make a bare control plane look like a small CKS cluster: CRDs, node pools, and their Nodes."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ NODE_INFO = {
 
 
 def populate(kubectl: Kubectl, state: Path = POOLS) -> None:
-    """Install the custom resources, what a file or folder holds and the Nodes of its pools, and wait until all can be used.
+    """Install the CRDs, the objects of a file or folder, and the Nodes of its pools, and wait until all are usable.
 
-    Raises KubectlError, ControlPlaneError.
+    Raise KubectlError or ControlPlaneError.
     """
     kubectl("apply", f"--filename={CRDS}")
     wait_for_crds(kubectl)
     files = sorted(state.glob("*.yaml")) if state.is_dir() else [state]
     things = [thing for file in files for thing in yaml.safe_load_all(file.read_text())]
-    things = [thing for thing in things if thing["kind"] != "List"]  # of Nodes: KWOK needs more of them
+    things = [thing for thing in things if thing["kind"] != "List"]  # Nodes, which are incomplete for KWOK
     pools = [thing for thing in things if thing["kind"] == "NodePool"]
     kubectl.apply(*things, *(node for pool in pools for node in nodes_of(pool)))
     kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
@@ -54,7 +54,7 @@ def populate(kubectl: Kubectl, state: Path = POOLS) -> None:
 
 @contextlib.contextmanager
 def start_bare_cluster(binaries: Mapping[str, Path]) -> Iterator[Cluster]:
-    """Start an etcd and an API server alone, with CKS' kind of node pools and the namespace of spotgate."""
+    """Start only an etcd and an API server, with the CRD of CKS node pools and spotgate's namespace."""
     with start_cluster(binaries, controllers=False) as running:
         running.kubectl("apply", f"--filename={CRDS / 'coreweave.yaml'}")
         wait_for_crds(running.kubectl)
@@ -63,9 +63,9 @@ def start_bare_cluster(binaries: Mapping[str, Path]) -> Iterator[Cluster]:
 
 
 def wait_for_crds(kubectl: Kubectl) -> None:
-    """Wait until every custom resource there is can be used. Raises ControlPlaneError.
+    """Wait until every custom resource is usable. Raise ControlPlaneError.
 
-    `kubectl wait --for=condition=Established` can't: it fails on one that is so new that its conditions are null.
+    `kubectl wait --for=condition=Established` fails on a new CRD, whose conditions are still null.
     """
     deadline = time.monotonic() + START_SECONDS
     while waiting := [crd for crd in kubectl.get("customresourcedefinitions")["items"] if not _is_established(crd)]:
@@ -82,7 +82,7 @@ def _is_established(crd: Mapping[str, Any]) -> bool:
 
 
 def nodes_of(pool: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the Nodes that CKS would give a NodePool, named `<pool>-0`, `<pool>-1` ..., as many as it targets."""
+    """Return as many Nodes as a CKS NodePool targets, named `<pool>-0`, `<pool>-1`, and so on."""
     return [_node(pool, f"{pool['metadata']['name']}-{number}") for number in range(pool["spec"]["targetNodes"])]
 
 
@@ -97,7 +97,7 @@ def _node(pool: Mapping[str, Any], name: str) -> dict[str, Any]:
     }
     resources = {"cpu": "128", "memory": "1Ti", "ephemeral-storage": "1Ti", "pods": "110"}
     taints = spec.get("nodeTaints", [])
-    # The other automatic taint, is_cpu_compute, is left out: CKS gives every Pod without a GPU a toleration for it.
+    # Omit the other automatic taint, is_cpu_compute: CKS gives every Pod without a GPU a toleration for it.
     if spec["instanceType"].startswith("gd-"):
         resources["nvidia.com/gpu"] = str(GPUS_PER_NODE)
         taints = [*taints, {"key": "is_gpu", "value": "true", "effect": "PreferNoSchedule"}]

@@ -1,4 +1,4 @@
-"""Webhook configurations: those that are installed, and further ones that concern one namespace only."""
+"""The installed webhook configurations, and additional ones that apply to a single namespace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VALIDATING = f"{ADMISSION}/validatingwebhookconfigurations"
 
 
 def installed(api: Api) -> list[dict[str, Any]]:
-    """Return the entries of all configurations that lead to spotgate."""
+    """Return all webhook entries that call spotgate."""
     entries = [
         entry
         for kind in (MUTATING, VALIDATING)
@@ -28,7 +28,7 @@ def installed(api: Api) -> list[dict[str, Any]]:
 
 
 def client(api: Api, phase: str) -> dict[str, Any]:
-    """Return the `clientConfig` that leads to spotgate; `phase` is `mutate` or `validate`."""
+    """Return the `clientConfig` of spotgate; `phase` is `mutate` or `validate`."""
     found: list[dict[str, Any]] = [entry["clientConfig"] for entry in installed(api)]
     return next(each for each in found if each["service"]["path"] == f"/{phase}")
 
@@ -42,7 +42,7 @@ def entry(
     operations: Sequence[str] = ("CREATE",),
     **more: Any,
 ) -> dict[str, Any]:
-    """Return an entry for one resource in one namespace; `more` is added or stands for what is here by default."""
+    """Return an entry for one resource in one namespace; `more` adds fields or overrides the defaults."""
     return {
         "name": "test.example.com",
         "clientConfig": client,
@@ -57,5 +57,5 @@ def entry(
 
 
 def configuration(name: str, *entries: dict[str, Any], **labels: str) -> dict[str, Any]:
-    """Return a configuration of either kind. Mutating webhooks are called in the order of their configurations' names."""
+    """Return a configuration of either kind. The API server calls mutating webhooks in the order of configuration names."""
     return {"metadata": {"name": name, "labels": labels}, "webhooks": entries}

@@ -1,4 +1,4 @@
-"""The programs of the control plane are found or built once, or it is said why not."""
+"""The harness finds the control plane's programs or builds them once, or reports why it can't."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ETCD_AND_KWOK = ("etcd", "kwok")
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty cache, and none of this machine's programs beside it."""
+    """Return an empty cache, and hide the programs of this machine."""
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "spotgate" / "controlplane"
@@ -30,7 +30,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the lines about work that takes long, as they come."""
+    """Return the progress messages, as they arrive."""
     lines: list[str] = []
     monkeypatch.setattr(binaries, "report", lines.append)
     return lines
@@ -38,7 +38,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a `go` that says what it builds in this file, one line each."""
+    """Install a `go` that logs each program that it builds, and return the log file."""
     log = tmp_path / "calls"
     log.touch()
     install_go(
@@ -57,7 +57,7 @@ def install_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> 
     monkeypatch.setenv("PATH", str(go.parent), prepend=":")
 
 
-def test_programs_are_taken_from_kubebuilder_assets_if_all_are_there(
+def test_kubebuilder_assets_is_used_only_if_it_has_all_programs(
     cache: Path, calls: Path, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "assets").mkdir()
@@ -70,7 +70,7 @@ def test_programs_are_taken_from_kubebuilder_assets_if_all_are_there(
 
 
 @pytest.mark.usefixtures("cache")
-def test_what_is_built_is_found_from_then_on_without_go(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_built_programs_are_found_later_without_go(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built = find_or_build(ETCD_AND_KWOK)
     assert {name: path.read_text() for name, path in built.items()} == {"etcd": "program\n", "kwok": "program\n"}
     monkeypatch.setenv("PATH", "")
@@ -79,7 +79,7 @@ def test_what_is_built_is_found_from_then_on_without_go(calls: Path, monkeypatch
 
 
 @pytest.mark.usefixtures("cache")
-def test_of_several_who_need_it_at_once_one_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_of_several_concurrent_processes_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, waited_for = tmp_path / "calls", tmp_path / "waited for"
     install_go(
         tmp_path,
@@ -99,7 +99,7 @@ def test_of_several_who_need_it_at_once_one_builds(tmp_path: Path, monkeypatch: 
     assert log.read_text() == "go.etcd.io/etcd/server/v3\n"
 
 
-def test_a_failed_build_says_what_go_said_and_leaves_nothing(
+def test_a_failed_build_shows_the_output_of_go_and_leaves_nothing(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     install_go(tmp_path, monkeypatch, "echo no space left on device >&2; exit 1")
@@ -110,7 +110,7 @@ def test_a_failed_build_says_what_go_said_and_leaves_nothing(
 
 
 @pytest.mark.usefixtures("cache")
-def test_a_build_that_breaks_off_goes_on_with_what_is_not_there(
+def test_an_interrupted_build_continues_with_the_missing_programs(
     said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_go(
@@ -126,24 +126,24 @@ def test_a_build_that_breaks_off_goes_on_with_what_is_not_there(
 
 
 @pytest.mark.usefixtures("cache")
-def test_without_go_it_is_said_where_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_go_the_error_names_the_version_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(BinariesError, match=r"there is no `go`: install Go 1\.26 or newer"):
         find_or_build()
 
 
-def test_kubernetes_is_told_its_version() -> None:
+def test_the_build_sets_the_version_of_kubernetes() -> None:
     *_, ldflags = binaries.KUBERNETES.flags()
     stamps = dict(re.findall(r"-X k8s\.io/component-base/version\.(\w+)=(\S+)", ldflags))
     assert stamps == {"gitVersion": "v1.37.2", "gitMajor": "1", "gitMinor": "37"}
 
 
-def test_etcd_is_of_the_same_minor_version_whether_it_is_built_or_taken_out_of_an_image() -> None:
+def test_the_built_etcd_and_the_one_from_an_image_have_the_same_minor_version() -> None:
     assert binaries.ETCD.version.split(".")[:2] == f"v{images.ETCD_TAG}".split(".")[:2]
 
 
-def test_the_module_of_any_version_is_derived_from_its_own_requirements() -> None:
+def test_the_module_of_a_version_is_derived_from_its_go_mod() -> None:
     try:
         with kubernetes_module(binaries.KUBERNETES.version) as derived:
             required, ours = ((each.directory / "go.mod").read_text() for each in (derived, binaries.KUBERNETES))
@@ -156,7 +156,7 @@ def test_the_module_of_any_version_is_derived_from_its_own_requirements() -> Non
 
 
 @pytest.mark.parametrize(("ci", "outcome"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)])
-def test_without_the_programs_tests_are_skipped_and_in_ci_they_fail(
+def test_without_the_programs_tests_are_skipped_locally_and_fail_in_ci(
     monkeypatch: pytest.MonkeyPatch, ci: str, outcome: type[BaseException]
 ) -> None:
     monkeypatch.setenv("CI", ci)

@@ -1,4 +1,4 @@
-"""A control plane that does not start says why."""
+"""A control plane that doesn't start reports why."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_server_that_does_not_start_is_an_error_with_what_it_said(binaries: dict[str, Path], tmp_path: Path) -> None:
+def test_a_server_that_fails_to_start_raises_its_output(binaries: dict[str, Path], tmp_path: Path) -> None:
     broken = tmp_path / "kube-apiserver"
     broken.write_text("#!/bin/sh\necho no such flag\nexit 3\n")
     broken.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Programs in Go that tests and benchmarks run beside a control plane, built as its own are."""
+"""Go programs that tests and benchmarks run in addition to a control plane, built in the same way."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ KYVERNO: Final = Module(
     source="github.com/kyverno/kyverno",
     packages={"kyverno": "github.com/kyverno/kyverno/cmd/cli/kubectl-kyverno"},
 )
-PEERS: Final = (GATOR, KYVERNO)  # what `make bench-peers` measures beside spotgate
+PEERS: Final = (GATOR, KYVERNO)  # measured by `make bench-peers`
 
 
 def find_tools(names: Collection[str]) -> dict[str, Path]:
-    """Return the path of each named program; may build it, which takes minutes, once. Raises BinariesError."""
+    """Return the paths of the named programs. Build missing ones, which takes minutes, once. Raise BinariesError."""
     return find_or_build(names, modules=(*TOOLS, *PEERS))

@@ -1,11 +1,12 @@
-"""spotgate in a control plane of the tests: its manifests as they are shipped, and `spotgate serve` as a process.
+"""spotgate on a test control plane: its shipped manifests, and `spotgate serve` as a process.
 
     with install_webhook(cluster) as webhook:
         cluster.kubectl("apply", "--filename=pod.yaml")
         assert webhook.count("spotgate_decisions_total", resource="pods") == 2
 
-The process has the token of the shipped ServiceAccount, so what the manifests lack fails a test, and a copy of the shipped policies. Certificates are provided ones: the base with an image is applied, then the CA, then the rules. Two things are not as shipped, because the process is outside of the cluster: the Service is made an
-ExternalName for localhost, and the webhook configurations name the port that the process listens on.
+The process uses a token of the shipped ServiceAccount, so tests fail if the manifests lack a permission. The harness
+applies the base with an image, then the CA, then the rules. The process runs outside the cluster, so two things differ:
+the Service is an ExternalName for localhost, and the webhook configurations name the port of the process.
 """
 
 from __future__ import annotations
@@ -52,18 +53,18 @@ SERVICE = "spotgate"
 KINDS = "mutatingwebhookconfiguration,validatingwebhookconfiguration"
 FILLED = "--for=jsonpath={.webhooks[0].clientConfig.caBundle}"
 PROVIDED, SELF_MANAGED, CERT_MANAGER = "provided-certs", "self-managed", "cert-manager"
-"""The components of manifests/components for certificates: each installation has one."""
+"""The certificate components in manifests/components; each installation uses one."""
 CERTIFICATES = "spotgate-certificates"
 """The Secret of the component `self-managed`."""
 
 
 class WebhookError(Exception):
-    """The webhook did not come up; the message ends with what it logged last."""
+    """A webhook that didn't become ready; the message ends with the last lines of its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """spotgate, installed. Its policies, certificates and log are in `directory`, its operators' port is at `ops`."""
+    """An installed spotgate. `directory` has its policies, certificates, and log; `ops` is its operators' address."""
 
     cluster: Cluster
     directory: Path
@@ -72,11 +73,11 @@ class Webhook:
     ops: str
 
     def metrics(self) -> str:
-        """Return what /metrics says."""
+        """Return the text of /metrics."""
         return self._get("/metrics")[1]
 
     def samples(self, name: str) -> list[tuple[dict[str, str], float]]:
-        """Return all samples of this name in /metrics, each as labels and value."""
+        """Return all samples of this metric, each as labels and value."""
         found = re.findall(rf"^{name}(?:{{(.*)}})? (\S+)$", self.metrics(), re.MULTILINE)
         return [(dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(value)) for labels, value in found]
 
@@ -85,7 +86,7 @@ class Webhook:
         return sum(value for given, value in self.samples(name) if labels.items() <= given.items())
 
     def wait(self, condition: Callable[[], object], what: str) -> None:
-        """Wait until something holds. Raises WebhookError with what was waited for."""
+        """Wait until the condition holds. Raise WebhookError that names it."""
         deadline = time.monotonic() + START_SECONDS
         while not condition():
             if time.monotonic() > deadline:
@@ -93,11 +94,11 @@ class Webhook:
             time.sleep(POLL_SECONDS)
 
     def wait_until_ready(self) -> None:
-        """Wait until /readyz says so. Raises WebhookError, at once if the process has ended."""
+        """Wait until /readyz reports ready. Raise WebhookError, immediately if the process has ended."""
         self.wait(self._is_ready, "spotgate is ready")
 
     def wait_until_called(self) -> None:
-        """Wait until the API server's own copies of the configurations and of the Service have caught up."""
+        """Wait until the API server's caches of the configurations and the Service are current."""
         self.wait(self._is_called, "the API server calls spotgate")
 
     def _is_called(self) -> bool:
@@ -109,13 +110,13 @@ class Webhook:
         )
 
     def wait_for_pool(self, name: str) -> None:
-        """Wait until Pods can be placed on this spot pool: until the watch has told the webhook of it."""
+        """Wait until the webhook's watch has seen this spot pool, so that it places Pods there."""
         asking = pod(f"probe-{name}")
         asking["metadata"]["annotations"] = {"spotgate.dev/node-pool": name}
         self.wait(lambda: self.try_out(asking)["spec"].get("nodeSelector"), f"Pods can be placed on {name}")
 
     def try_out(self, pod: dict[str, Any], namespace: str = "default") -> dict[str, Any]:
-        """Return what would be stored if this Pod were created. Raises RefusedError."""
+        """Create the Pod in a dry run, and return the object that would be stored. Raise RefusedError."""
         path = pods_in(pod["metadata"].get("namespace", namespace))
         return accepted(Api(self.cluster).create(path, pod, dry_run=True)).body
 
@@ -134,22 +135,22 @@ class Webhook:
             return response.status, response.read().decode()
 
     def logs(self) -> str:
-        """Return the last lines of its log."""
+        """Return the last lines of the log."""
         return self.process.tail(20)
 
     def stop(self) -> None:
-        """Kill it: the API server gets no answer from now on."""
+        """Kill the process: from now on the API server gets no answer."""
         self.process.kill()
 
     def start(self) -> None:
-        """Start it again at the same addresses, and wait until it is ready."""
+        """Restart the process at the same addresses, and wait until it is ready."""
         self.process.start()
         self.wait_until_ready()
 
 
 @contextlib.contextmanager
 def install_webhook(cluster: Cluster, own: Sequence[str] = ()) -> Iterator[Webhook]:
-    """Install it, with these folders of own policies, and remove it at the end. Raise WebhookError, KubectlError."""
+    """Install spotgate with these folders of additional policies, and remove it at the end. Raise WebhookError, KubectlError."""
     directory = cluster.directory / "webhook"
     process = Process("spotgate", (), directory / "spotgate.log")
     with contextlib.ExitStack() as stack:
@@ -166,9 +167,9 @@ def install_webhook(cluster: Cluster, own: Sequence[str] = ()) -> Iterator[Webho
 
 @contextlib.contextmanager
 def apply_base(cluster: Cluster, directory: Path, *, component: str = PROVIDED) -> Iterator[list[str]]:
-    """Apply the base with a component for certificates, and delete both at the end.
+    """Apply the base with a certificate component, and delete both at the end.
 
-    Yields the flags of `spotgate serve`, whose files are in `directory`; with cert-manager the certificate is not there yet.
+    Yield the flags of `spotgate serve`, whose files are in `directory`; with cert-manager the certificate is still missing.
     """
     kubectl = cluster.kubectl
     create_certificates(directory)
@@ -195,7 +196,7 @@ def apply_base(cluster: Cluster, directory: Path, *, component: str = PROVIDED) 
 
 
 def write_overlay(directory: Path, *components: str) -> Path:
-    """Write a kustomization of the base with these components that names an image; nothing pulls it."""
+    """Write a kustomization of the base with these components and an image, which nothing pulls."""
     directory.mkdir()
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
@@ -211,7 +212,7 @@ def write_overlay(directory: Path, *components: str) -> Path:
 def apply_configurations(
     cluster: Cluster, directory: Path, port: int, *, component: str = PROVIDED, own: Sequence[str] = ()
 ) -> None:
-    """Apply the CA, then the rules, for a webhook that listens on this port."""
+    """Apply the CA and then the rules, for a webhook that listens on this port."""
     policies = directory / "policies"
     if component != SELF_MANAGED:
         authority = [f"--ca-file={directory / 'ca.crt'}"] if component == PROVIDED else []
@@ -225,7 +226,7 @@ def apply_configurations(
 
 
 def create_certificates(directory: Path) -> Path:
-    """Write tls.crt and tls.key for the Service, ca.key, and ca.crt, which is returned."""
+    """Write tls.crt and tls.key for the Service, ca.key, and ca.crt, and return the path of ca.crt."""
     directory.mkdir()
     now = datetime.now(UTC)
     authority = create_authority(now)
@@ -238,7 +239,7 @@ def create_certificates(directory: Path) -> Path:
 
 
 def write_policies(directory: Path) -> Path:
-    """Write the shipped policies, as they are in the image, so that tests can change them."""
+    """Copy the shipped policies, so that tests can change them."""
     directory.mkdir()
     for file in policy_files([SHIPPED]):
         shutil.copy(file, directory)
@@ -246,7 +247,7 @@ def write_policies(directory: Path) -> Path:
 
 
 def start_on_free_ports(process: Process, flags: list[str], port: int = 0) -> tuple[int, int]:
-    """Start it on free ports, which it keeps when it is started again. Returns the TLS and the operators' port."""
+    """Start spotgate on free ports, which it keeps after a restart. Return the TLS port and the operators' port."""
     process.command = [str(SPOTGATE), "serve", *flags, f"--listen=127.0.0.1:{port}", "--ops=127.0.0.1:0"]
     process.start()
     deadline = time.monotonic() + START_SECONDS
@@ -260,7 +261,7 @@ def start_on_free_ports(process: Process, flags: list[str], port: int = 0) -> tu
 
 
 def ports_in(log: Path) -> tuple[int, int] | None:
-    """Return the TLS and the operators' port that the log tells of; None before that."""
+    """Return the TLS port and the operators' port from the log, or None if it doesn't have them yet."""
     for line in log.read_text().splitlines():
         if line.startswith("{") and (entry := json.loads(line)).get("event") == "listening":
             return entry["port"], entry["ops_port"]
@@ -269,7 +270,7 @@ def ports_in(log: Path) -> tuple[int, int] | None:
 
 @functools.cache
 def render_configurations(policies: Path, port: int, *flags: str) -> str:
-    """Return the webhook configurations that `spotgate webhook-config` prints, for this port."""
+    """Return the output of `spotgate webhook-config`, with this port."""
     with contextlib.redirect_stdout(io.StringIO()) as rendered:
         assert main(["webhook-config", f"--policies={policies}", *flags]) == 0
     documents = list(yaml.safe_load_all(rendered.getvalue()))

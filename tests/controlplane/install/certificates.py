@@ -1,4 +1,4 @@
-"""Installations with each kind of certificates, by the commands of docs/certificates.md."""
+"""Installations with each kind of certificates, using the commands of docs/certificates.md."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def self_managed(installation: Installation) -> Iterator[Webhook]:
 
 @contextlib.contextmanager
 def provided(installation: Installation) -> Iterator[Webhook]:
-    """Call the replica when the page's commands are done: one of them writes the port of the Service, too."""
+    """Point the API server at the replica after the page's commands: one of them also writes the Service's port."""
     installation.choose("provided-certs", instead_of="self-managed")
     issued, applied = CERTIFICATE_PAGE["Provided"].split("Apply the overlay, create")
     apply, create, *others = commands(applied)

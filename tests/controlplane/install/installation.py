@@ -1,7 +1,7 @@
-"""An installation by the commands of docs/install.md, as a user has it.
+"""A user's installation, made with the commands of docs/install.md.
 
-Nothing runs in the Pods of this cluster. One replica beside it stands for them, so what is applied has a component more: the
-Service is a name of this host, and the webhooks name the port of the replica.
+Nothing runs in the Pods of this cluster; one replica outside of it replaces them. So the kustomization has an additional
+component: the Service is a name of this host, and the webhooks name the port of the replica.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ RESERVED: Final = saying(pod("labelled"), {"foo.coreweave.cloud/bar": "x"})
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What a user has: a cluster, a checkout, and programs on the PATH; and the port of the replica."""
+    """A user's cluster, checkout, and programs on the PATH, and the port of the replica."""
 
     own: Cluster
     folder: Path
     port: int
 
     def run(self, *commands: str) -> str:
-        """Run commands of a page. Return what the last one prints; raise AssertionError if one fails."""
+        """Run commands of a page, and return the output of the last one. Raise AssertionError if a command fails."""
         return Terminal(self.own.kubectl, self.folder).run(*commands)
 
     @property
@@ -47,17 +47,17 @@ class Installation:
         return self.folder / "manifests" / "overlays" / "my-cluster" / "kustomization.yaml"
 
     def copy(self, overlay: str) -> None:
-        """Copy an overlay and name the image in it, as the page says."""
+        """Copy an overlay and set its image, as the page says."""
         self.run(COPY.replace("/gke ", f"/{overlay} "), BUILD)
         (image,) = re.findall(r"^images:\n.*\n", PAGE["With kustomize"], re.MULTILINE)
         self.edit(r"^images:\n.*\n", image)
 
     def call(self) -> None:
-        """Have the kustomization point the API server at the replica outside of the cluster."""
+        """Add the component that points the API server at the replica outside of the cluster."""
         self.add("outside", outside_of_the_cluster(self.port))
 
     def add(self, name: str, component: dict[str, Any], after: str = r"^components:\n") -> None:
-        """Give the kustomization one more component, whose folder may be there already."""
+        """Add a component to the kustomization; its folder may exist already."""
         self.edit(after, rf"\g<0>  - {name}\n")
         file = self.kustomization.with_name(name) / "kustomization.yaml"
         file.parent.mkdir(exist_ok=True)
@@ -66,19 +66,19 @@ class Installation:
         )
 
     def edit(self, pattern: str, replacement: str) -> None:
-        """Replace what is in one place of the kustomization."""
+        """Replace the single match of a pattern in the kustomization."""
         text, times = re.subn(pattern, replacement, self.kustomization.read_text(), flags=re.MULTILINE)
         assert times == 1
         self.kustomization.write_text(text)
 
     def choose(self, component: str, instead_of: str) -> None:
-        """Replace the line of a component by that of another, or by none."""
+        """Replace the line of a component with the line of another one, or delete it."""
         line = "  - ../../components/"
         self.edit(rf"^{line}{instead_of}\b.*\n", f"{line}{component}\n" if component else "")
 
     @contextlib.contextmanager
     def replica(self, *certificate: str) -> Iterator[Webhook]:
-        """Run a replica as the Pods of the Deployment would run."""
+        """Run a replica with the flags of the Deployment's Pods."""
         process = Process("spotgate", (), self.folder / "spotgate.log")
         flags = [
             *self.policies(),
@@ -93,9 +93,9 @@ class Installation:
             process.kill()
 
     def policies(self, pod: dict[str, Any] | None = None) -> list[str]:
-        """Return the flags `--policies` of a Pod, by default of the Deployment's; its ConfigMaps are in folders.
+        """Return the `--policies` flags of a Pod, by default the Deployment's, with its ConfigMaps written to folders.
 
-        Raise KubectlError if one is missing, for which the kubelet would wait.
+        Raise KubectlError if a ConfigMap is missing; a kubelet would wait for it.
         """
         pod = pod or self.pod()
         container = pod["containers"][0]
@@ -120,7 +120,7 @@ class Installation:
         return spec
 
     def roll_out(self, replica: Webhook) -> None:
-        """Do what the kubelet does with a changed ConfigMap, and a rollout with a changed Deployment."""
+        """Apply a changed ConfigMap as a kubelet does, and a changed Deployment as a rollout does."""
         before, after = replica.process.command, self.policies()
         command = [*before[:2], *after, *(flag for flag in before[2:] if not flag.startswith("--policies="))]
         if command != before:
@@ -129,11 +129,11 @@ class Installation:
             replica.start()
 
     def ask(self) -> Answer:
-        """Create a Pod with a reserved label, on trial."""
+        """Create a Pod with a reserved label in a dry run."""
         return Api(self.own).create(pods_in("default"), RESERVED, dry_run=True)
 
     def wait_for(self, said: str, replica: Webhook) -> None:
-        """Wait until the API server says so of that Pod, in a warning or as it refuses it."""
+        """Wait until a warning or a denial for that Pod contains this text."""
 
         def is_said() -> bool:
             answer = self.ask()
@@ -142,7 +142,7 @@ class Installation:
         replica.wait(is_said, said)
 
     def wait_for_audit(self, replica: Webhook) -> None:
-        """Wait until that Pod is audited, without a word."""
+        """Wait until that Pod causes an audit finding, without a warning."""
 
         def is_audited() -> bool:
             answer = self.ask()
@@ -152,16 +152,16 @@ class Installation:
         replica.wait(is_audited, "a finding is audited")
 
     def failure_policies(self) -> set[str]:
-        """Return which validating webhooks reject what spotgate does not answer."""
+        """Return the names of the validating webhooks that fail closed."""
         stored = self.own.kubectl.get("validatingwebhookconfiguration", "spotgate")["webhooks"]
         return {each["name"].partition(".")[0] for each in stored if each["failurePolicy"] == "Fail"}
 
     def is_removed(self) -> bool:
-        """Wait for the namespace to go; return whether no object of any kind has our label or name."""
+        """Wait until the namespace is gone, and return whether no object of any kind has spotgate's label or name."""
         self.own.kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=60s")
         kinds = self.own.kubectl("api-resources", "--verbs=list", "--output=name").split()
         listed = self.own.kubectl("get", ",".join(kinds), "--all-namespaces", "--ignore-not-found", "--output=name")
-        assert len(listed.split()) > 50  # of Kubernetes itself
+        assert len(listed.split()) > 50  # Kubernetes' own objects
         return not [name for name in listed.split() if "spotgate" in name]
 
 

@@ -1,4 +1,4 @@
-"""`make chaos` in short: faults that make no verdict wrong, and without a webhook it sees that verdicts are."""
+"""A short `make chaos`: ordinary faults cause no wrong verdict, and an outage of all replicas does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEAD = "all replicas killed, back after 2 s"
 KILLED = "a replica killed"
 LATE = "etcd stopped for 3 s"
 SECONDS = 300
-"""The faults take their time: 100 s where nothing else runs."""
+"""The faults take 100 s on an idle machine."""
 
 
 @pytest.mark.alone
@@ -49,7 +49,7 @@ def test_wrong_verdicts_are_counted_by_kind() -> None:
     for name, counts in found.items():
         if name == DEAD:
             assert all(counts[each] for each in ("let in", "unchanged", "failed")), found
-        elif name == KILLED:  # what it was answering gets no answer: a few of twenty a second, and none is denied
+        elif name == KILLED:  # its open calls get no answer: a few of twenty a second, and none is denied
             assert not counts["denied"], found
             assert sum(counts[each] for each in WRONG) < 10, found
         else:

@@ -1,4 +1,4 @@
-"""What an installation is: what survives being applied again, and what it is allowed to do."""
+"""The installed objects: they survive repeated applies, and have only the permissions they need."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def by_a_gitops_controller(webhook: Webhook) -> None:
 @pytest.mark.parametrize(
     "way", [with_the_ca_apart, without_server_side, with_the_ca_among_the_rules, by_a_gitops_controller]
 )
-def test_S2_applied_again_and_again_it_still_enforces(way: Any, webhook: Webhook, team: Kubectl) -> None:
+def test_S2_repeated_applies_keep_enforcement(way: Any, webhook: Webhook, team: Kubectl) -> None:
     authority = base64.b64encode((webhook.directory / "ca.crt").read_bytes()).decode()
     for number in range(2):
         way(webhook)
@@ -75,7 +75,7 @@ def test_S2_applied_again_and_again_it_still_enforces(way: Any, webhook: Webhook
         assert placed["spec"]["nodeSelector"]
 
 
-def test_a_ca_that_is_applied_alone_asks_about_nothing(kubectl: Kubectl, webhook: Webhook) -> None:
+def test_configurations_with_only_the_ca_match_no_requests(kubectl: Kubectl, webhook: Webhook) -> None:
     of_ca = of_rules(webhook, f"--ca-file={webhook.directory / 'ca.crt'}", "--ca-only")
     inert = [each | {"metadata": {"name": "inert"}} for each in yaml.safe_load_all(of_ca)]
     kubectl("apply", *OF_CA, "--filename=-", documents=as_list(*inert))
@@ -87,11 +87,11 @@ def test_a_ca_that_is_applied_alone_asks_about_nothing(kubectl: Kubectl, webhook
         kubectl("delete", KINDS, "inert")
 
 
-# What was installed
+# The installed objects
 
 
 @pytest.mark.usefixtures("webhook")
-def test_its_pods_are_admitted_under_restricted_pod_security_and_each_has_a_node_of_its_own(kubectl: Kubectl) -> None:
+def test_its_pods_meet_restricted_pod_security_and_run_on_different_nodes(kubectl: Kubectl) -> None:
     labels = kubectl.get("namespace", NAMESPACE)["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
     kubectl("rollout", "status", "deployment/spotgate", f"--namespace={NAMESPACE}", "--timeout=60s")
@@ -102,14 +102,14 @@ def test_its_pods_are_admitted_under_restricted_pod_security_and_each_has_a_node
 
 
 @pytest.mark.usefixtures("webhook")
-def test_a_rollout_needs_no_node_more_than_there_are_replicas(kubectl: Kubectl) -> None:
+def test_a_rollout_needs_only_as_many_nodes_as_replicas(kubectl: Kubectl) -> None:
     for verb in ("restart", "status"):
         timeout = ["--timeout=60s"] if verb == "status" else []
         kubectl("rollout", verb, "deployment/spotgate", f"--namespace={NAMESPACE}", *timeout)
 
 
-def test_S13_pods_of_a_critical_class_need_the_quota(kubectl: Kubectl, namespace: str) -> None:
-    """As on GKE; `ADMISSION` of the control plane says so."""
+def test_S13_pods_of_a_critical_priority_class_need_the_quota(kubectl: Kubectl, namespace: str) -> None:
+    """Check the behavior of GKE, which `ADMISSION` of the control plane configures."""
     critical = pod("critical", priorityClassName="system-cluster-critical")
     done = kubectl.run("create", "--filename=-", f"--namespace={namespace}", documents=as_list(critical))
     assert "insufficient quota to match these scopes" in done.stderr
@@ -123,7 +123,7 @@ def test_its_pods_can_be_drained_one_at_a_time(kubectl: Kubectl) -> None:
 
 
 @pytest.mark.usefixtures("webhook")
-def test_the_api_server_has_the_configurations_as_they_are_shipped(kubectl: Kubectl) -> None:
+def test_the_api_server_stores_the_shipped_configurations_unchanged(kubectl: Kubectl) -> None:
     for shipped in yaml.safe_load_all(CONFIGURATIONS.read_text()):
         stored = kubectl.get(shipped["kind"], shipped["metadata"]["name"])
         assert [without_address(each) for each in stored["webhooks"]] == [
@@ -132,12 +132,12 @@ def test_the_api_server_has_the_configurations_as_they_are_shipped(kubectl: Kube
 
 
 def defaulted(webhook: dict[str, Any]) -> dict[str, Any]:
-    """With what the API server fills in."""
+    """Return the webhook with the API server's defaults."""
     return {"namespaceSelector": {}, "objectSelector": {}} | webhook
 
 
 def without_address(webhook: dict[str, Any]) -> dict[str, Any]:
-    """Without the CA and the port, which are those of the process outside of the cluster."""
+    """Return the webhook without the CA and the port of the process outside of the cluster."""
     service = {name: value for name, value in webhook["clientConfig"]["service"].items() if name != "port"}
     return webhook | {"clientConfig": {"service": service}}
 
@@ -164,9 +164,7 @@ def without_address(webhook: dict[str, Any]) -> dict[str, Any]:
         ("impersonate users", "no"),
     ],
 )
-def test_its_service_account_may_read_what_rules_must_know_and_nothing_else(
-    command: str, answer: str, cluster: Cluster
-) -> None:
+def test_its_service_account_may_read_only_what_the_rules_need(command: str, answer: str, cluster: Cluster) -> None:
     account = f"system:serviceaccount:{NAMESPACE}:spotgate"
     said = cluster.kubectl.run("auth", "can-i", *command.split(), f"--as={account}")
     assert said.stdout == f"{answer}\n"

@@ -1,4 +1,4 @@
-"""docs/install.md, certificates.md and operate.md, command by command: from nothing to a denied `kubectl apply`, and to nothing again."""
+"""docs/install.md, certificates.md, and operate.md, command by command: from an empty cluster to a denied `kubectl apply`, and back."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ CALLS: Final = {
     "apiserver_admission_webhook_admission_duration_seconds_bucket": r'(?=.*le="1")',
     "apiserver_admission_webhook_admission_duration_seconds_count": "",
 }
-"""What the alerts and the board ask of the API server's metrics, and labels."""
+"""The API server's metrics and labels that the alerts and the dashboard use."""
 TEAM: Final = """
 apiVersion: spotgate.dev/v1
 kind: ReservedLabels
@@ -70,7 +70,7 @@ OPERATOR: Final = ("github.com/prometheus-operator/prometheus-operator", "v0.85.
 
 @pytest.fixture(scope="module")
 def empty(binaries: dict[str, Path]) -> Iterator[Cluster]:
-    """Yield a cluster with node pools and without a Node."""
+    """Yield a cluster with node pools but no Nodes."""
     with start_cluster(binaries) as running:
         running.kubectl("apply", f"--filename={CRDS}")
         wait_for_crds(running.kubectl)
@@ -98,7 +98,7 @@ def operator_crds(own: Cluster) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a checkout. There is no registry: `docker` does nothing."""
+    """Return a checkout with a `docker` that does nothing, because there is no registry."""
     for name in ("manifests", "policies"):
         shutil.copytree(ROOT / name, tmp_path / name, symlinks=True)
     docker = tmp_path / "bin" / "docker"
@@ -115,7 +115,7 @@ def folder(tmp_path: Path) -> Path:
 def installation(own: Cluster, folder: Path) -> Iterator[Installation]:
     with (
         socket.socket() as reserved
-    ):  # bound, and never listening: nobody else gets the port, and the server may bind it
+    ):  # bound but not listening: this reserves the port, and the server can still bind it
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reserved.bind(("127.0.0.1", 0))
         yield Installation(own, folder, reserved.getsockname()[1])
@@ -127,8 +127,8 @@ def remove(installation: Installation) -> None:
     installation.own.kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=60s")
 
 
-def test_the_commands_for_emergencies_work_where_the_page_says_so(empty: Cluster) -> None:
-    """Spotgate needs a Node, and does not keep the autoscaler from adding the first one."""
+def test_the_emergency_commands_of_the_page_work(empty: Cluster) -> None:
+    """Check that spotgate, which needs a Node, doesn't block an autoscaler from adding the first one."""
     kubectl = empty.kubectl
     pools = "nodepools.compute.coreweave.com"
     with install_webhook(empty) as spotgate:
@@ -161,12 +161,12 @@ def test_the_commands_for_emergencies_work_where_the_page_says_so(empty: Cluster
 
 
 @pytest.mark.usefixtures("operator_crds")
-def test_gke_from_nothing_through_every_mode_to_nothing(installation: Installation) -> None:
-    """The overlay that the page shows, with certificates that the replicas manage, and with monitoring."""
+def test_gke_install_every_mode_and_remove(installation: Installation) -> None:
+    """Install the page's overlay, with self-managed certificates and monitoring."""
     installation.copy("gke")
     installation.call()
     installation.run(APPLY, ROLLED_OUT)
-    assert installation.ask().message == ""  # nobody answers, and nothing is held up
+    assert installation.ask().message == ""  # spotgate doesn't answer, and no request is blocked
     with installation.replica(MANAGED) as replica:
         apply, *others = commands(CERTIFICATE_PAGE["Self-managed"])
         installation.run(*others)
@@ -181,13 +181,13 @@ def test_gke_from_nothing_through_every_mode_to_nothing(installation: Installati
             installation.roll_out(replica)
             installation.wait_for(answer, replica)
         assert installation.failure_policies() == {"node-pools"}
-        # The probes and the configurations are fine; the Pods of this cluster answer nothing.
+        # The probes and the configurations are fine; the Pods of this cluster don't answer.
         checks = [line.split() for line in installation.run(f"{DOCTOR} | cat").splitlines()]
         assert {each[0] for each in checks if each[1] in {"MutatingWebhookConfiguration", "probe"}} == {"ok"}
         component, patches = re.findall(r"```yaml\n(.*?)```", MONITORING["With the Prometheus operator"], re.DOTALL)
         installation.edit(r"^components:\n", component)
         installation.edit(r"\Z", patches)
-        # With --secret a command is for other ways of certificates.
+        # Commands with --secret are for other kinds of certificates.
         installation.run(APPLY, *(each for each in commands(OPERATE["Certificate"]) if "--secret" not in each))
         kinds = "podmonitors,prometheusrules"
         monitored = installation.own.kubectl.get(kinds, f"--namespace={NAMESPACE}", "--selector=release")
@@ -200,7 +200,7 @@ def test_gke_from_nothing_through_every_mode_to_nothing(installation: Installati
 def enforced(
     installation: Installation, certificates: Callable[[Installation], AbstractContextManager[Webhook]], mode: str = ""
 ) -> Iterator[Webhook]:
-    """Apply a kustomization twice, and wait until a Pod is denied; in the end remove it."""
+    """Apply a kustomization twice, wait until a Pod is denied, and remove it at the end."""
     installation.choose(mode, instead_of="audit-only")
     with certificates(installation) as replica:
         assert_unchanged(installation.run(f"{APPLY} --validate=strict"))
@@ -210,14 +210,14 @@ def enforced(
 
 
 def assert_unchanged(applied: str) -> None:
-    # Of a PodDisruptionBudget kubectl sends the selector each time, also where it is the same.
+    # kubectl sends the selector of a PodDisruptionBudget each time, even if it is unchanged.
     assert {line for line in applied.splitlines() if not line.endswith(" unchanged")} <= {
         "poddisruptionbudget.policy/spotgate configured"
     }
 
 
-def test_cks_with_provided_certificates_from_nothing_to_nothing(installation: Installation) -> None:
-    """On the on-demand pool that is named in the kustomization, which has two hosts here."""
+def test_cks_with_provided_certificates_install_and_remove(installation: Installation) -> None:
+    """Install on the on-demand pool that the kustomization names, which has two hosts here."""
     installation.copy("cks")
     installation.edit(r"replace this with your on-demand pool \(docs/install.md\)", "cpu-control-plane")
     (two_hosts,) = re.findall(r"`(replicas: .*)`", PAGE["With kustomize"])
@@ -230,8 +230,8 @@ def test_cks_with_provided_certificates_from_nothing_to_nothing(installation: In
         assert {each["spec"]["nodeName"] for each in pods} == {"cpu-control-plane-0", "cpu-control-plane-1"}
 
 
-def test_aks_with_cert_manager_from_nothing_to_nothing(installation: Installation) -> None:
-    """With the annotation that has its admissions enforcer leave the webhooks alone."""
+def test_aks_with_cert_manager_install_and_remove(installation: Installation) -> None:
+    """Install with the annotation that makes AKS' admissions enforcer leave the webhooks alone."""
     try:
         find_tools(["cert-manager"])
     except BinariesError as error:
@@ -242,7 +242,7 @@ def test_aks_with_cert_manager_from_nothing_to_nothing(installation: Installatio
         assert [each["admissions.enforcer/disabled"] for each in annotations] == ["true", "true"]
 
 
-def test_eks_in_the_mode_strict_from_nothing_to_nothing(installation: Installation) -> None:
+def test_eks_in_strict_mode_install_and_remove(installation: Installation) -> None:
     installation.copy("eks")
     with enforced(installation, self_managed, "strict") as replica:
         assert installation.failure_policies() == {"node-pools", "namespaces", "workloads", "spot-namespaces"}
@@ -252,8 +252,8 @@ def test_eks_in_the_mode_strict_from_nothing_to_nothing(installation: Installati
         assert installation.ask().message == ""
 
 
-def test_eks_with_an_overlay_cni_from_nothing_to_nothing(installation: Installation) -> None:
-    """On the network of the hosts, where Pods are not restricted and have one port on each; with a policy of one's own."""
+def test_eks_with_an_overlay_cni_install_and_remove(installation: Installation) -> None:
+    """Install on the host network, without restricted Pod Security and with one port per host, and with a custom policy."""
     installation.copy("eks-overlay-cni")
     own = {"metadata": {"name": "ours"}, "spec": {"domains": ["example.com"]}}
     policy = {"apiVersion": "spotgate.dev/v1", "kind": "ReservedLabels", **own}
@@ -276,7 +276,7 @@ def test_eks_with_an_overlay_cni_from_nothing_to_nothing(installation: Installat
         )
 
 
-def test_the_chart_from_nothing_through_every_mode_to_nothing(installation: Installation, helm: Path) -> None:
+def test_the_chart_install_every_mode_and_remove(installation: Installation, helm: Path) -> None:
     (installation.folder / "bin" / "helm").symlink_to(helm)
     namespace, install, rolled_out = commands(PAGE["With Helm"])
     installation.run(namespace, install, rolled_out)
@@ -286,7 +286,7 @@ def test_the_chart_from_nothing_through_every_mode_to_nothing(installation: Inst
         kubectl("patch", "service", "spotgate", f"--namespace={NAMESPACE}", f"--patch={external}")
         rendered = CONFIGURATIONS.read_text().replace("port: 443", f"port: {replica.port}")
         (installation.folder / "webhooks.yaml").write_text(rendered)
-        old = ("configmap", "spotgate-policies", f"--namespace={NAMESPACE}")  # as the version before has left it
+        old = ("configmap", "spotgate-policies", f"--namespace={NAMESPACE}")  # as the previous version left it
         kubectl("create", *old, "--from-literal=team.yaml=x")
         kubectl("label", *old, "app.kubernetes.io/managed-by=Helm")
         owner = ("meta.helm.sh/release-name=spotgate", f"meta.helm.sh/release-namespace={NAMESPACE}")
@@ -303,12 +303,12 @@ def test_the_chart_from_nothing_through_every_mode_to_nothing(installation: Inst
             {"team.yaml": "x"},
             "keep",
         )
-        kubectl.get("configmap", "spotgate-own-policies", f"--namespace={NAMESPACE}")  # old replicas mount it
+        kubectl.get("configmap", "spotgate-own-policies", f"--namespace={NAMESPACE}")  # old replicas still mount it
         kubectl("delete", *old)
         installation.run(upgrade)
         assert kubectl.run("get", *old).returncode == 1
         assert installation.failure_policies() == {"node-pools"}
-        # What `helm template` prints is the same again.
+        # `helm template` prints the same objects.
         image = re.findall(r"image\.repository=\S+", install)[0]
         values = f"--set {image},platform=gke,enforcement=deny --set-file webhooks=webhooks.yaml"
         template = f"helm template spotgate manifests/chart -n {NAMESPACE} {values}"
@@ -319,8 +319,8 @@ def test_the_chart_from_nothing_through_every_mode_to_nothing(installation: Inst
     assert installation.is_removed()
 
 
-def test_pods_of_the_version_before_can_start_again_until_an_upgrade_is_through(installation: Installation) -> None:
-    """Apply the upgrade, undo it as if its rollout were stuck, and apply it again: from a ConfigMap to the image's policies."""
+def test_pods_of_the_previous_version_can_restart_until_an_upgrade_completes(installation: Installation) -> None:
+    """Apply the upgrade from a ConfigMap to the image's policies, undo it as if its rollout were stuck, and apply it again."""
     installation.copy("gke")
     installation.choose("", instead_of="audit-only")
     for name in ("old", "new"):
@@ -349,7 +349,7 @@ def test_pods_of_the_version_before_can_start_again_until_an_upgrade_is_through(
     remove(installation)
 
 
-def test_the_gate_of_an_upgrade_stops_policies_that_change_a_verdict(installation: Installation) -> None:
+def test_the_upgrade_gate_rejects_policies_that_change_a_verdict(installation: Installation) -> None:
     gate, *_ = commands(OPERATE["Upgrade"])
     warning = {"metadata": {"name": "reserved-labels"}, "spec": {"enforcement": "warn", "domains": ["coreweave.cloud"]}}
     own = installation.kustomization.with_name("own")
@@ -360,7 +360,7 @@ def test_the_gate_of_an_upgrade_stops_policies_that_change_a_verdict(installatio
         installation.run(gate)
 
 
-def test_an_image_or_a_pool_that_nobody_named_and_two_modes_are_refused_aloud(installation: Installation) -> None:
+def test_a_missing_image_a_missing_pool_and_two_modes_are_rejected(installation: Installation) -> None:
     kubectl = installation.own.kubectl
     kubectl("create", "namespace", NAMESPACE)
     try:

@@ -1,6 +1,6 @@
-"""Certificates that replicas manage by themselves, at a real API server, with the permissions of the shipped component.
+"""Self-managed certificates on a real API server, with the permissions of the shipped component.
 
-Throughout each test, whatever a replica serves is held against the caBundles in force.
+Every test continuously verifies the served certificates of the replicas against the current caBundles.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SECONDS = 5.0
 
 @pytest.fixture(scope="module")
 def account(bare_cluster: Cluster) -> Path:
-    """Return the kubeconfig of spotgate's ServiceAccount, which may do what base and component allow."""
+    """Return the kubeconfig of spotgate's ServiceAccount, with the permissions of the base and the component."""
     documents = [MANIFESTS / "base" / "rbac.yaml", MANIFESTS / "components" / "self-managed" / "rbac.yaml"]
     for each in documents:
         bare_cluster.kubectl("apply", "--namespace=spotgate-system", f"--filename={each}")
@@ -55,18 +55,18 @@ def account(bare_cluster: Cluster) -> Path:
 
 @pytest.fixture(scope="module")
 def configurations(bare_cluster: Cluster) -> Iterator[None]:
-    """Both configurations as shipped, without caBundles; taken away after all tests."""
+    """Apply both shipped configurations, without caBundles, and delete them after all tests."""
     bare_cluster.kubectl("apply", CONFIGURATIONS)
     yield
     bare_cluster.kubectl("delete", CONFIGURATIONS)
 
 
-class Killed(Exception):  # noqa: N818 - a fate
-    """A replica's process is gone."""
+class Killed(Exception):  # noqa: N818 - an event, not an error
+    """The end of a replica's process."""
 
 
 class Mortal:
-    """An API connection of a replica that is killed before it writes once more."""
+    """An API connection that kills its replica after a number of writes."""
 
     def __init__(self, api: Api, writes: int) -> None:
         self._api = api
@@ -100,7 +100,7 @@ class Replica:
 
 
 class Installation:
-    """Replicas, and an administrator who watches that whatever they serve is trusted."""
+    """Replicas, and an administrator who checks that the caBundles trust their certificates."""
 
     def __init__(self, administrator: Api, account: Path) -> None:
         self.api = administrator
@@ -135,7 +135,7 @@ class Installation:
         return Issued.from_data((await read_secret(self.api, *SECRET, SECONDS)).data, now=datetime.now(UTC))
 
     async def at_rest(self) -> bool:
-        """Return whether all replicas serve the Secret's leaf and say so, and the caBundles trust its CA."""
+        """Return whether all replicas serve the Secret's leaf and report it, and the caBundles trust its CA."""
         data = (await read_secret(self.api, *SECRET, SECONDS)).data
         try:
             issued = Issued.from_data(data, now=datetime.now(UTC))
@@ -151,7 +151,7 @@ class Installation:
         )
 
     async def alone(self) -> None:
-        """Wait until the caBundles trust one CA."""
+        """Wait until the caBundles trust a single CA."""
         async with asyncio.timeout(PATIENCE):
             while {ca(await self.issued())} != {*(await ca_bundles(self.api, SECONDS)).values()}:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
@@ -173,7 +173,7 @@ class Installation:
         await self.api.write("DELETE", f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET_NAME}", {}, SECONDS)
 
     async def close(self) -> None:
-        """End everything, and leave neither caBundles nor Secret to the next test."""
+        """Stop everything, and delete the caBundles and the Secret before the next test."""
         for each in self.replicas:
             await each.kill()
         for api in self._connections:
@@ -202,7 +202,7 @@ async def installed(cluster: Cluster, account: Path, replicas: int = 2) -> Async
             await watching
         await installation.close()
         await administrator.close()
-        await asyncio.sleep(0.1)  # the connections of requests that were cancelled take leave of the API server
+        await asyncio.sleep(0.1)  # the connections of cancelled requests close
 
 
 def ca(issued: Issued) -> bytes:
@@ -210,16 +210,16 @@ def ca(issued: Issued) -> bytes:
 
 
 def certs(cluster: Cluster, *arguments: str) -> tuple[int, str, str]:
-    """Run the command in this process. Return its exit code, and what it prints to stdout and stderr."""
+    """Run `spotgate certs` in this process. Return its exit code, stdout, and stderr."""
     with redirect_stdout(io.StringIO()) as output, redirect_stderr(io.StringIO()) as errors:
         code = main(["certs", *arguments, f"--kubeconfig={admin(cluster)}"])
     return code, output.getvalue(), errors.getvalue()
 
 
-# Without configurations, before the first test that has them applied.
+# Without configurations: before the first test that applies them.
 
 
-def test_the_command_says_what_an_installation_lacks(bare_cluster: Cluster) -> None:
+def test_the_command_reports_what_an_installation_lacks(bare_cluster: Cluster) -> None:
     code, shown, _ = certs(bare_cluster, "check", "-o", "json")
     assert code == 1
     assert [each["problem"] for each in json.loads(shown)["items"]] == ["it does not exist", "none is named spotgate"]
@@ -228,7 +228,7 @@ def test_the_command_says_what_an_installation_lacks(bare_cluster: Cluster) -> N
     assert "nothing to rotate" in errors
 
 
-async def test_without_configurations_a_replica_is_ready_and_fills_them_once_they_come(
+async def test_a_replica_is_ready_without_configurations_and_fills_them_once_they_exist(
     bare_cluster: Cluster, account: Path
 ) -> None:
     async with installed(bare_cluster, account, replicas=1) as installation:
@@ -240,7 +240,7 @@ async def test_without_configurations_a_replica_is_ready_and_fills_them_once_the
 
 
 @pytest.mark.usefixtures("configurations")
-async def test_replicas_that_start_at_once_serve_one_leaf_that_the_ca_bundles_trust(
+async def test_replicas_that_start_together_serve_one_leaf_that_the_ca_bundles_trust(
     bare_cluster: Cluster, account: Path
 ) -> None:
     async with installed(bare_cluster, account, replicas=3) as installation:
@@ -256,7 +256,7 @@ async def test_replicas_that_start_at_once_serve_one_leaf_that_the_ca_bundles_tr
 
 
 @pytest.mark.usefixtures("configurations")
-async def test_a_ca_past_half_of_its_life_is_replaced_while_replicas_serve(
+async def test_a_ca_past_half_of_its_lifetime_is_replaced_while_replicas_serve(
     bare_cluster: Cluster, account: Path
 ) -> None:
     async with installed(bare_cluster, account) as installation:
@@ -269,11 +269,11 @@ async def test_a_ca_past_half_of_its_life_is_replaced_while_replicas_serve(
 
 
 @pytest.mark.usefixtures("configurations")
-async def test_five_rotations_in_a_row_by_hand(bare_cluster: Cluster, account: Path) -> None:
+async def test_five_manual_rotations_in_a_row_succeed(bare_cluster: Cluster, account: Path) -> None:
     async with installed(bare_cluster, account) as installation:
         for _ in range(4):
             await installation.store(issue(NAMES, now=datetime.now(UTC)).to_data())
-            await asyncio.sleep(SETTLE)  # the one before may not be through
+            await asyncio.sleep(SETTLE)  # the previous rotation may be unfinished
         last = issue(NAMES, now=datetime.now(UTC))
         await installation.store(last.to_data())
         assert await installation.settled(lambda issued: ca(issued) == ca(last)) == last
@@ -281,14 +281,14 @@ async def test_five_rotations_in_a_row_by_hand(bare_cluster: Cluster, account: P
 
 @pytest.mark.usefixtures("configurations")
 @pytest.mark.parametrize("writes", [0, 1, 2, 4])
-async def test_another_replica_goes_on_wherever_one_was_killed(
+async def test_another_replica_continues_after_one_was_killed(
     bare_cluster: Cluster, account: Path, writes: int
 ) -> None:
     old = issue(NAMES, now=datetime.now(UTC) - timedelta(days=200))
     async with installed(bare_cluster, account, replicas=0) as installation:
         await write_secret(installation.api, *SECRET, old.to_data(), SECONDS, "")
         first = await installation.start("first", writes=writes)
-        await asyncio.wait([first.task], timeout=1)  # all of its writes may be enough
+        await asyncio.wait([first.task], timeout=1)  # it may finish with these writes
         await first.kill()
         await installation.start("second")
         await installation.settled(lambda issued: ca(issued) != ca(old))
@@ -300,7 +300,7 @@ async def test_another_replica_goes_on_wherever_one_was_killed(
 async def test_a_clock_that_is_an_hour_off_is_tolerated(
     bare_cluster: Cluster, account: Path, tmp_path: Path, clock: str
 ) -> None:
-    """Have a process whose clock is ahead issue what others serve, and one whose clock is behind serve what they issue."""
+    """Have a process with a fast clock issue what others serve, and one with a slow clock serve what they issue."""
     policies = f"--policies={MANIFESTS.parent / 'policies'}"
     flags = [f"--tls-secret={'/'.join(SECRET)}", f"--tls-name={NAMES[0]}", policies, f"--kubeconfig={account}"]
     process = service.Replica(0, tmp_path, flags, clock, hasty=True)
@@ -327,7 +327,7 @@ BROKEN: dict[str, dict[str, bytes | None]] = {
 
 
 @pytest.mark.usefixtures("configurations")
-async def test_a_secret_that_somebody_breaks_is_mended_again_and_again(bare_cluster: Cluster, account: Path) -> None:
+async def test_a_broken_secret_is_repaired_every_time(bare_cluster: Cluster, account: Path) -> None:
     async with installed(bare_cluster, account) as installation:
         for data in BROKEN.values():
             await installation.store(data)
@@ -337,18 +337,16 @@ async def test_a_secret_that_somebody_breaks_is_mended_again_and_again(bare_clus
 
 
 @pytest.mark.usefixtures("configurations")
-async def test_ca_bundles_that_somebody_empties_are_filled_again(bare_cluster: Cluster, account: Path) -> None:
+async def test_emptied_ca_bundles_are_filled_again(bare_cluster: Cluster, account: Path) -> None:
     async with installed(bare_cluster, account) as installation:
         before = await installation.issued()
         await installation.empty_ca_bundles()
         assert await installation.settled() == before
-        installation.untrusted.clear()  # nothing trusts a replica until one of them has looked
+        installation.untrusted.clear()  # no caBundle trusts a replica until one of them has looked
 
 
 @pytest.mark.usefixtures("configurations")
-async def test_applying_the_configurations_again_leaves_the_ca_bundles_alone(
-    bare_cluster: Cluster, account: Path
-) -> None:
+async def test_applying_the_configurations_again_keeps_the_ca_bundles(bare_cluster: Cluster, account: Path) -> None:
     async with installed(bare_cluster, account) as installation:
         before = await ca_bundles(installation.api, SECONDS)
         for how in ([], ["--server-side", "--force-conflicts"]):
@@ -357,7 +355,7 @@ async def test_applying_the_configurations_again_leaves_the_ca_bundles_alone(
 
 
 @pytest.mark.usefixtures("configurations")
-async def test_a_ca_that_somebody_else_provided_goes_after_the_retention(bare_cluster: Cluster, account: Path) -> None:
+async def test_a_ca_from_another_source_is_removed_after_the_retention(bare_cluster: Cluster, account: Path) -> None:
     stranger = issue(NAMES, now=datetime.now(UTC))
     for resource in ("mutating", "validating"):
         found = json.loads(bare_cluster.kubectl("get", f"{resource}webhookconfiguration", "spotgate", "--output=json"))
@@ -365,7 +363,7 @@ async def test_a_ca_that_somebody_else_provided_goes_after_the_retention(bare_cl
             each["clientConfig"]["caBundle"] = base64.b64encode(ca(stranger)).decode()
         bare_cluster.kubectl("replace", "--filename=-", documents=json.dumps(found))
     async with installed(bare_cluster, account) as installation:
-        installation.untrusted.clear()  # the CA of somebody else trusts no replica until one of them has looked
+        installation.untrusted.clear()  # the stranger's CA trusts no replica until one of them has looked
         await installation.alone()
 
 

@@ -1,4 +1,4 @@
-"""Ways around the policies that one tenant has, tried with kubectl: each was open."""
+"""Ways to bypass the policies as a tenant with kubectl; each of them worked in the past."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ def denied(result: Result, *texts: str) -> bool:
 @pytest.mark.parametrize(
     ("name", "labels"), [("cw-mine", {}), ("mine-labelled", {"ns.coreweave.cloud/org": "control-plane"})]
 )
-def test_nobody_makes_a_namespace_that_would_be_left_alone(alice: Kubectl, name: str, labels: dict[str, str]) -> None:
+def test_a_user_cannot_create_a_namespace_that_policies_skip(alice: Kubectl, name: str, labels: dict[str, str]) -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
     assert denied(alice.run("create", "--filename=-", documents=json.dumps(namespace)), "[reserved-namespaces]")
 
 
 @pytest.mark.parametrize("arguments", [(), ("--subresource=status",)])
-def test_nobody_turns_a_namespace_into_one(alice: Kubectl, namespace: str, arguments: tuple[str, ...]) -> None:
+def test_a_user_cannot_exempt_a_namespace(alice: Kubectl, namespace: str, arguments: tuple[str, ...]) -> None:
     labels = {"ns.coreweave.cloud/org": "control-plane"}
     assert denied(patch(alice, f"namespace/{namespace}", {"labels": labels}, *arguments), "[reserved-namespaces]")
     assert patch(alice, f"namespace/{namespace}", {"labels": {"spotgate.dev/capacity": "spot"}}).returncode == 0
 
 
-def test_nobody_gets_past_as_a_mirror_pod(team: Kubectl) -> None:
+def test_a_user_cannot_bypass_policies_with_a_mirror_pod(team: Kubectl) -> None:
     mirror = saying(pod("mirror", nodeName="cpu-0"), RESERVED, {"kubernetes.io/config.mirror": "x"})
     assert denied(team.run("create", "--filename=-", documents=json.dumps(mirror)), "[reserved-labels]")
 
 
-def test_neither_status_nor_binding_puts_a_label_on_a_pod(team: Kubectl, namespace: str) -> None:
+def test_status_and_binding_cannot_add_a_reserved_label(team: Kubectl, namespace: str) -> None:
     team("create", "--filename=-", documents=json.dumps(pod("waiting", schedulerName="nobody")))
     assert denied(patch(team, "pod/waiting", {"labels": RESERVED}, "--subresource=status"), "[reserved-labels]")
     mirror = {"kubernetes.io/config.mirror": "x"}
@@ -70,15 +70,15 @@ def test_neither_status_nor_binding_puts_a_label_on_a_pod(team: Kubectl, namespa
     assert RESERVED.keys().isdisjoint(team.get("pod", "waiting")["metadata"].get("labels", {}))
 
 
-def test_who_names_a_node_by_hand_is_told(team: Kubectl) -> None:
+def test_a_pod_with_a_node_name_gets_a_warning(team: Kubectl) -> None:
     bound = json.dumps(pod("bound", nodeName="cpu-0"))
     said = team.run("create", "--dry-run=server", "--filename=-", documents=bound)
     assert said.returncode == 0
     assert "Warning: [spot-placement] spec.nodeName binds the Pod to a node" in said.stderr
 
 
-def test_a_reserved_label_is_denied_in_a_pod_that_is_too_large_to_be_judged(team: Kubectl) -> None:
-    selector = {f"key-{number}": "" for number in range(115_000)}  # 1.7 MiB of JSON, and less than etcd takes
+def test_a_reserved_label_is_denied_on_a_pod_that_is_too_large_to_judge(team: Kubectl) -> None:
+    selector = {f"key-{number}": "" for number in range(115_000)}  # 1.7 MiB of JSON, which etcd still accepts
     large = saying(pod("large", nodeSelector=selector), RESERVED)
     result = team.run("create", "--filename=-", documents=json.dumps(large))
     assert result.returncode == 1
@@ -89,14 +89,14 @@ def test_a_reserved_label_is_denied_in_a_pod_that_is_too_large_to_be_judged(team
 
 @pytest.fixture
 def fallbacks(kubectl: Kubectl) -> Iterator[list[str]]:
-    """Yield the two on-demand pools that h100-spot can fall back on; what becomes of them is mended afterwards."""
+    """Yield the two on-demand pools that h100-spot can fall back on, and restore them afterwards."""
     kubectl.apply(node_pool("h100-too", targetNodes=1))
     yield ["h100", "h100-too"]
     kubectl("apply", f"--filename={POOLS}")
     kubectl("delete", NODE_POOLS, "h100-too", "--ignore-not-found")
 
 
-def test_of_two_last_fallbacks_deleted_at_once_one_stays(
+def test_one_of_two_last_fallbacks_survives_concurrent_deletion(
     alice: Kubectl, kubectl: Kubectl, fallbacks: list[str]
 ) -> None:
     for _ in range(6):
@@ -109,7 +109,7 @@ def test_of_two_last_fallbacks_deleted_at_once_one_stays(
         kubectl.apply(node_pool(gone, targetNodes=1))
 
 
-def test_the_last_fallback_gets_no_owner(alice: Kubectl, kubectl: Kubectl, fallbacks: list[str]) -> None:
+def test_the_last_fallback_cannot_get_an_owner(alice: Kubectl, kubectl: Kubectl, fallbacks: list[str]) -> None:
     one, two = fallbacks
     kubectl("delete", NODE_POOLS, two)
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "0d5a1b3e-0000-4000-8000-000000000000"}
@@ -117,7 +117,7 @@ def test_the_last_fallback_gets_no_owner(alice: Kubectl, kubectl: Kubectl, fallb
     assert denied(patch(alice, pool, {"ownerReferences": [owner]}), "garbage collector")
 
 
-def test_break_glass_is_for_the_groups_of_the_policy_and_always_in_the_audit_log(
+def test_break_glass_works_only_for_the_policys_groups_and_is_always_audited(
     cluster: Cluster, alice: Kubectl, kubectl: Kubectl, fallbacks: list[str]
 ) -> None:
     one, two = fallbacks

@@ -1,4 +1,4 @@
-"""What GitOps controllers compare: fields that the webhook has added are nobody's, so a server-side apply takes them for no difference."""
+"""The comparison of GitOps controllers: the webhook's fields have no manager, so a server-side apply sees no difference."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ ADDED = {"f:nodeSelector", "f:tolerations", "f:lifecycle"}
 
 
 def owned(value: Any) -> set[str]:
-    """Every field name in managed fields."""
+    """Return every field name in managed fields."""
     if not isinstance(value, dict):
         return set()
     return set(value) | {name for each in value.values() for name in owned(each)}
 
 
 @pytest.mark.parametrize("arguments", [SERVER_SIDE, ()], ids=["server-side", "client-side"])
-def test_what_the_webhook_adds_has_no_field_manager(team: Kubectl, arguments: tuple[str, ...]) -> None:
+def test_fields_from_the_webhook_have_no_field_manager(team: Kubectl, arguments: tuple[str, ...]) -> None:
     team.apply(saying(pod("web"), {"spotgate.dev/capacity": "spot"}), arguments=arguments)
 
     stored = team.get("pod", "web", "--show-managed-fields")
@@ -36,7 +36,7 @@ def test_what_the_webhook_adds_has_no_field_manager(team: Kubectl, arguments: tu
         assert not owned(manager["fieldsV1"]) & ADDED
 
 
-def test_a_server_side_apply_of_the_same_again_is_predicted_to_change_nothing(team: Kubectl) -> None:
+def test_a_repeated_server_side_apply_predicts_no_change(team: Kubectl) -> None:
     thing = saying(pod("web"), {"spotgate.dev/capacity": "spot"})
     team.apply(thing, arguments=SERVER_SIDE)
     before = team.get("pod", "web")["spec"]

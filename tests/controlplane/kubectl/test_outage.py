@@ -1,4 +1,4 @@
-"""The webhook is down: what still works, what does not, and what is said."""
+"""An outage of the webhook: the requests that still work, and the errors of the others."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MACHINES = {
     "sku": "Standard_D4s_v5",
     "resources": [{"kind": "ManagedClustersAgentPool", "spec": {"vmSize": "Standard_D4s_v5"}}],
 }
-"""What any of them says; each reads its own fields."""
+"""The spec of every infrastructure machine pool; each kind reads its own fields."""
 GROUP = "infrastructure.cluster.x-k8s.io"
 PROVIDER_IDS = '{"spec":{"providerIDList":["aws:///eu-west-1a/i-1"]}}'
 ON_DEMAND = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
@@ -70,7 +70,7 @@ THERE: tuple[dict[str, Any], ...] = (
     ),
 )
 LONG_PREFIX = ".".join(["x"] * (KEY_LENGTH_AT_MOST // 4))
-"""With the rest of the key that has `KEY_LENGTH_AT_MOST`: 63, a slash, and 63."""
+"""With the rest of the key, the length is `KEY_LENGTH_AT_MOST`: 63, a slash, and 63."""
 ANNOTATED = node_pool("annotated", instanceType="turin-gp")
 ANNOTATED["metadata"]["annotations"] = {f"{LONG_PREFIX}/{number:063}": "" for number in range(ANNOTATIONS_AT_MOST)}
 FAILED = re.compile(
@@ -82,7 +82,7 @@ FAILED = re.compile(
 
 @pytest.fixture(scope="module")
 def outage(webhook: Webhook) -> Iterator[None]:
-    """Keep the webhook from answering until the last tests of this file; there are pools of several kinds."""
+    """Create pools of several kinds, and stop the webhook until the last tests of this file."""
     kubectl = webhook.cluster.kubectl
     kubectl("create", "namespace", HELD)
     kubectl.apply(*THERE)
@@ -101,7 +101,7 @@ def outage(webhook: Webhook) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("outage")
-def test_pods_start_as_they_are_and_without_a_word(team: Kubectl) -> None:
+def test_pods_start_unchanged_and_without_warnings(team: Kubectl) -> None:
     things = (saying(pod("labelled"), SPOT | RESERVED), deployment("web", 2), saying(deployment("worker", 0), RESERVED))
     result = team.run("apply", "--filename=-", documents=as_list(*things))
     assert (result.returncode, result.stderr) == (0, "")
@@ -114,7 +114,7 @@ def test_pods_start_as_they_are_and_without_a_word(team: Kubectl) -> None:
 
 
 @pytest.mark.usefixtures("outage")
-def test_node_pools_can_not_be_changed_and_it_is_said_who_did_not_answer(alice: Kubectl) -> None:
+def test_node_pools_cannot_be_changed_and_the_error_names_the_webhook(alice: Kubectl) -> None:
     before = alice.get(KIND)["items"]
     for result in (
         alice.run("apply", "--filename=-", documents=as_list(POOL)),
@@ -170,7 +170,7 @@ def test_node_pools_can_not_be_changed_and_it_is_said_who_did_not_answer(alice: 
         pytest.param(("delete", "namespace", HELD, "--timeout=90s"), id="namespace with a pool"),
     ],
 )
-def test_what_takes_no_fallback_away_is_done_while_it_is_down(command: tuple[str, ...], alice: Kubectl) -> None:
+def test_changes_that_remove_no_fallback_work_during_the_outage(command: tuple[str, ...], alice: Kubectl) -> None:
     if command[0] == "patch":
         verb, thing, patch, *flags = command
         command = (verb, thing, "--type=merge", f"--patch={patch}", *flags)
@@ -179,7 +179,7 @@ def test_what_takes_no_fallback_away_is_done_while_it_is_down(command: tuple[str
 
 
 @pytest.mark.usefixtures("outage")
-def test_a_node_pool_does_not_shrink_while_it_is_down(alice: Kubectl) -> None:
+def test_a_node_pool_cannot_shrink_during_the_outage(alice: Kubectl) -> None:
     for command in (
         ("scale", f"{KIND}/growing", "--replicas=1"),
         ("patch", f"{KIND}/growing", "--type=merge", '--patch={"spec":{"computeClass":"spot"}}'),
@@ -200,7 +200,7 @@ def back(outage: None, webhook: Webhook) -> None:
 
 
 @pytest.mark.usefixtures("back")
-def test_when_it_is_back_everything_is_as_before(alice: Kubectl, team: Kubectl) -> None:
+def test_everything_works_again_after_the_outage(alice: Kubectl, team: Kubectl) -> None:
     team.apply(saying(pod("after"), SPOT))
     assert "nodeSelector" in team.get("pod", "after")["spec"]
     denied = team.run("apply", "--filename=-", documents=as_list(saying(pod("denied"), RESERVED)))

@@ -1,4 +1,4 @@
-"""Where Pods end up: applied with kubectl, changed by the webhook, placed by the real scheduler."""
+"""Placement of Pods: applied with kubectl, mutated by the webhook, and bound by the real scheduler."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ POOL = "compute.coreweave.com/node-pool"
 
 
 def pools_of(team: Kubectl, selector: str) -> set[str]:
-    """Return the pools on whose Nodes these Pods run; each runs, if it is not on its way out."""
+    """Return the pools on whose Nodes these Pods run; assert that all run, except terminating ones."""
     found = team.get("pods", f"--selector={selector}", "--field-selector=status.phase!=Succeeded")["items"]
     pods = [each for each in found if "deletionTimestamp" not in each["metadata"]]
     assert {each["status"]["phase"] for each in pods} == {"Running"}
@@ -33,7 +33,7 @@ def pools_of(team: Kubectl, selector: str) -> set[str]:
 
 @contextmanager
 def reclaimed(kubectl: Kubectl, name: str) -> Iterator[None]:
-    """Take all Nodes of a pool away, as its provider does, and later give new ones."""
+    """Delete all Nodes of a pool, as its provider does, and create new ones afterwards."""
     kubectl("delete", "nodes", f"--selector={POOL}={name}")
     try:
         yield
@@ -42,7 +42,7 @@ def reclaimed(kubectl: Kubectl, name: str) -> Iterator[None]:
         kubectl("wait", "--for=condition=Ready", "nodes", f"--selector={POOL}={name}", "--timeout=60s")
 
 
-def test_scaling_and_rolling_out_keep_to_spot(team: Kubectl) -> None:
+def test_scaling_and_rollouts_stay_on_spot(team: Kubectl) -> None:
     team.apply(saying(deployment("web", 1), SPOT))
     team("scale", "deployment/web", "--replicas=4")
     team("rollout", "restart", "deployment/web")
@@ -50,7 +50,7 @@ def test_scaling_and_rolling_out_keep_to_spot(team: Kubectl) -> None:
     assert pools_of(team, "app=web") == {"cpu-spot"}
 
 
-def test_a_workload_that_is_moved_to_on_demand_leaves_spot(team: Kubectl) -> None:
+def test_a_workload_that_switches_to_on_demand_leaves_spot(team: Kubectl) -> None:
     team.apply(saying(deployment("web", 2), SPOT))
     team("rollout", "status", "deployment/web", "--timeout=60s")
     assert pools_of(team, "app=web") == {"cpu-spot"}
@@ -60,7 +60,7 @@ def test_a_workload_that_is_moved_to_on_demand_leaves_spot(team: Kubectl) -> Non
     assert pools_of(team, "app=web") <= {"cpu-control-plane", "h100"}
 
 
-def test_without_spot_nodes_spot_preferred_falls_back_to_on_demand_and_spot_waits(team: Kubectl) -> None:
+def test_without_spot_nodes_spot_preferred_pods_run_on_demand_and_spot_pods_wait(team: Kubectl) -> None:
     with reclaimed(team, "h100-spot"):
         team.apply(
             saying(deployment("flexible", 1, gpus=8), SPOT_PREFERRED), saying(deployment("strict", 1, gpus=8), SPOT)
@@ -77,7 +77,7 @@ def test_without_spot_nodes_spot_preferred_falls_back_to_on_demand_and_spot_wait
 
 
 def test_a_spot_node_is_drained_within_the_providers_timeline(team: Kubectl) -> None:
-    ours = {"drill": team.namespace}  # Pods of earlier tests may still be on their way out
+    ours = {"drill": team.namespace}  # Pods of earlier tests may still be terminating
     web = deployment("web", 4)
     web["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"containerPort": 8080}]
     team.apply(*(saying(each, SPOT | ours) for each in (web, deployment("worker", 2), pod("bare"))))
@@ -86,7 +86,7 @@ def test_a_spot_node_is_drained_within_the_providers_timeline(team: Kubectl) -> 
     team("wait", "--for=condition=Ready", "pod/bare", "--timeout=60s")
     node = team.get("pod", "bare")["spec"]["nodeName"]
     here = team.get("pods", f"--field-selector=spec.nodeName={node}")["items"]
-    # CKS drains a reclaimed node 120 s after the notice and removes it after 420 s. All its Pods are told to stop at once.
+    # CKS drains a reclaimed node 120 s after the notice and removes it after 420 s. The drain evicts all Pods at once.
     assert {each["spec"]["terminationGracePeriodSeconds"] for each in here} <= {60, 120}
     assert all(120 + each["spec"]["terminationGracePeriodSeconds"] <= 420 for each in here)
     try:

@@ -1,4 +1,4 @@
-"""Pods on spot, as somebody with kubectl meets them: what is stored, and what the cluster's own changes make of it."""
+"""Pods on spot through kubectl: the stored objects, and the effect of changes in the cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_BUDGET = "[spot-suitability] no PodDisruptionBudget covers its Pods"
 
 
 @pytest.mark.parametrize("how", [(), ("--server-side",)], ids=["client-side", "server-side"])
-def test_applying_the_same_again_changes_nothing(how: tuple[str, ...], team: Kubectl) -> None:
+def test_a_repeated_apply_changes_nothing(how: tuple[str, ...], team: Kubectl) -> None:
     things = (saying(pod("batch"), SPOT), saying(deployment("batch", 0), SPOT))
     team.apply(*things, arguments=how)
     team("wait", "--for=condition=Ready", "pod/batch", "--timeout=60s")
@@ -32,7 +32,7 @@ def test_applying_the_same_again_changes_nothing(how: tuple[str, ...], team: Kub
     assert after == before
 
 
-def test_a_namespace_speaks_for_its_pods_until_one_speaks_for_itself(team: Kubectl, webhook: Webhook) -> None:
+def test_a_namespace_label_applies_to_pods_without_their_own_label(team: Kubectl, webhook: Webhook) -> None:
     def pool(thing: dict[str, Any]) -> Any:
         return webhook.try_out(thing, team.namespace)["spec"].get("nodeSelector")
 
@@ -54,7 +54,7 @@ def budget(**bound: int | str) -> dict[str, Any]:
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"}, "spec": spec}
 
 
-def test_a_service_on_spot_is_told_what_it_lacks_until_it_has_it(team: Kubectl, webhook: Webhook) -> None:
+def test_a_service_on_spot_gets_warnings_until_it_has_a_budget(team: Kubectl, webhook: Webhook) -> None:
     def said() -> str:
         asked = team.run("create", "--dry-run=server", "--filename=-", documents=as_list(service(3)))
         assert asked.returncode == 0
@@ -69,7 +69,7 @@ def test_a_service_on_spot_is_told_what_it_lacks_until_it_has_it(team: Kubectl, 
     webhook.wait(lambda: NO_BUDGET in said(), "the budget is gone")
 
 
-def test_its_replicasets_and_pods_are_not_told_again(team: Kubectl, webhook: Webhook) -> None:
+def test_warnings_are_not_repeated_for_its_replicasets_and_pods(team: Kubectl, webhook: Webhook) -> None:
     count = webhook.count("spotgate_findings_total", policy="spot-suitability")
     team.apply(service(3))
     team("wait", "--for=create", "pods", "--selector=app=web", "--timeout=60s")

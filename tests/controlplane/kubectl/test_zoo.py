@@ -1,4 +1,4 @@
-"""The Pods of the zoo run on the Nodes where they should, and on no others: kube-scheduler decides."""
+"""kube-scheduler binds the Pods of the zoo to exactly the expected Nodes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from tests.zoo.clusters import JSON
 
 NODE = "zoo.example/node"
-"""A label with a value of its own on every Node of the zoo: all clusters are there at the same time, and each Pod is
-tried on certain Nodes of one."""
+"""A label with a unique value on every Node of the zoo: all its clusters exist at the same time, and each trial selects
+certain Nodes of one."""
 
 PATIENCE_SECONDS = 60.0
 
 
-def test_the_pods_of_the_zoo_run_where_they_should_and_nowhere_else(
+def test_the_pods_of_the_zoo_run_only_on_the_expected_nodes(
     cluster: Cluster, kubectl: Kubectl, namespace: str, tmp_path: Path
 ) -> None:
     trials = {name: trial for zoo in CLUSTERS for name, trial in trials_of(zoo, tmp_path / "workloads.yaml")}
@@ -39,11 +39,11 @@ def test_the_pods_of_the_zoo_run_where_they_should_and_nowhere_else(
         kubectl.apply(*(node for zoo in CLUSTERS for node in nodes_to_apply(zoo)))
         wait_until_ready(kubectl)
         pods = as_list(*(pod for pod, _ in trials.values()))
-        with paused(cluster, "kwok", "kube-controller-manager"):  # they would only take processor time
+        with paused(cluster, "kwok", "kube-controller-manager"):  # they would only take CPU time
             kubectl("create", "--filename=-", f"--namespace={namespace}", documents=pods)
             try:
                 assert misplaced(kubectl, namespace, expected) == {}
-            finally:  # each in one request: kubectl deletes what a selector finds one by one
+            finally:  # a single request: with a selector, kubectl deletes objects one by one
                 kubectl("delete", f"--raw=/api/v1/namespaces/{namespace}/pods?gracePeriodSeconds=0")
     finally:
         kubectl("delete", f"--raw=/api/v1/nodes?labelSelector={NODE}")
@@ -51,7 +51,7 @@ def test_the_pods_of_the_zoo_run_where_they_should_and_nowhere_else(
 
 @contextlib.contextmanager
 def paused(cluster: Cluster, *servers: str) -> Iterator[None]:
-    """Stop servers of the control plane for a while."""
+    """Pause servers of the control plane."""
     pids = [cluster.processes[name].pid for name in servers]
     for pid in pids:
         os.killpg(pid, signal.SIGSTOP)
@@ -63,10 +63,10 @@ def paused(cluster: Cluster, *servers: str) -> Iterator[None]:
 
 
 def trials_of(cluster: str, file: Path) -> Iterator[tuple[str, tuple[JSON, str]]]:
-    """Yield names of trials, each with a Pod and the Node on which it is to run; none where it is to wait.
+    """Yield the names of trials, each with a Pod and its expected Node, which is empty if the Pod must stay pending.
 
-    A Pod is tried on each Node where it should run, and once on all others of the cluster. Workloads whose Pods differ in
-    nothing that decides it are tried once.
+    A Pod has one trial for each expected Node, and one for all other Nodes of the cluster. Workloads whose Pods are alike
+    for the scheduler share trials.
     """
     every = [node["metadata"]["name"] for node in nodes_of(cluster)]
     tried = set()
@@ -85,7 +85,7 @@ def trials_of(cluster: str, file: Path) -> Iterator[tuple[str, tuple[JSON, str]]
 
 
 def _spec(cluster: str, workload: JSON) -> JSON:
-    """Return of a Pod what kube-scheduler goes by: with what the provider adds, and one container."""
+    """Return the parts of a Pod's spec that matter to kube-scheduler, with the provider's additions and one container."""
     spec = template_of(workload)["spec"]
     tolerations = list(spec.get("tolerations", []))
     if (adds := CLUSTERS[cluster][1].provider_adds) and adds.holds_for(spec):
@@ -108,7 +108,7 @@ def _pod(name: str, spec: JSON, nodes: list[str]) -> JSON:
 
 
 def nodes_to_apply(cluster: str) -> Iterator[JSON]:
-    """Yield the Nodes of a cluster under names of their own, with accelerators for all Pods that are tried there."""
+    """Yield the Nodes of a cluster under unique names, with enough accelerators for all trials."""
     for node in nodes_of(cluster):
         name = f"{cluster}.{node['metadata']['name']}"
         node["metadata"] |= {"name": name, "labels": node["metadata"]["labels"] | {NODE: name}}
@@ -120,7 +120,7 @@ def nodes_to_apply(cluster: str) -> Iterator[JSON]:
 
 
 def wait_until_ready(kubectl: Kubectl) -> None:
-    """Wait until the Nodes are ready and lack the taints that they have until then."""
+    """Wait until the Nodes are ready and have lost their not-ready taints."""
     kubectl("wait", "--for=condition=Ready", "nodes", f"--selector={NODE}", "--timeout=60s")
     deadline = time.monotonic() + PATIENCE_SECONDS
     while "node.kubernetes.io/not-ready" in kubectl("get", "nodes", f"--selector={NODE}", "--output=yaml"):
@@ -129,17 +129,17 @@ def wait_until_ready(kubectl: Kubectl) -> None:
 
 
 def misplaced(kubectl: Kubectl, namespace: str, expected: dict[str, str]) -> dict[str, str]:
-    """Return the Pods that kube-scheduler does not put where they should be, with what it does. Wait a while for none."""
+    """Wait until all Pods are where they should be, and return the others with their Node after the timeout."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         found = {pod["metadata"]["name"]: pod for pod in kubectl.get("pods", f"--namespace={namespace}")["items"]}
         wrong = {name: became for name, node in expected.items() if (became := _placed(found[name])) != node}
         if not wrong or time.monotonic() > deadline:
             return wrong
-        time.sleep(1)  # hundreds of Pods are much to read
+        time.sleep(1)  # listing hundreds of Pods takes time
 
 
 def _placed(pod: JSON) -> str:
-    """Return the Node of a Pod; nothing where kube-scheduler has found none."""
+    """Return the Node of a Pod, an empty string if kube-scheduler found none, or ``not tried``."""
     tried = any(each["type"] == "PodScheduled" for each in pod["status"].get("conditions", []))
     return pod["spec"].get("nodeName", "") if tried else "not tried"

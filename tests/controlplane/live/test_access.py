@@ -1,4 +1,4 @@
-"""How `LiveState` reaches a real API server, and what is known when it does not: permissions, credentials, failures."""
+"""Access of `LiveState` to a real API server, and its state on missing permissions, bad credentials, and failures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RBAC = Path(__file__).parents[3] / "manifests" / "base" / "rbac.yaml"
 
 
 def account(bare_cluster: Cluster, name: str, *verbs: str) -> Path:
-    """Return the kubeconfig of a new ServiceAccount that may read Namespaces and Nodes, and NodePools with these verbs."""
+    """Return the kubeconfig of a new ServiceAccount that may read Namespaces and Nodes, and has these verbs for NodePools."""
     bare_cluster.kubectl("create", "serviceaccount", name, "--namespace=spotgate-system")
     bare_cluster.kubectl("create", "clusterrole", name, "--verb=list,watch", "--resource=namespaces,nodes")
     bare_cluster.kubectl(
@@ -57,7 +57,7 @@ def grant(bare_cluster: Cluster, name: str, *verbs: str) -> None:
 
 @pytest.mark.usefixtures("bare_pools")
 @pytest.mark.parametrize(("given", "lacking"), [(["watch"], "list"), (["list"], "watch")])
-async def test_a_verb_that_is_not_permitted_makes_the_pools_unknown_until_it_is(
+async def test_pools_are_unknown_until_all_verbs_are_permitted(
     bare_cluster: Cluster, given: list[str], lacking: str
 ) -> None:
     name = f"without-{lacking}"
@@ -80,7 +80,7 @@ async def test_a_verb_that_is_not_permitted_makes_the_pools_unknown_until_it_is(
 
 
 @pytest.mark.usefixtures("bare_pools")
-async def test_a_permission_that_is_taken_away_makes_fresh_pools_unknown(bare_cluster: Cluster) -> None:
+async def test_a_revoked_permission_makes_fresh_pools_unknown(bare_cluster: Cluster) -> None:
     async with following(account(bare_cluster, "demoted", "list", "watch")) as state:
         grant(bare_cluster, "demoted", "get")
         who = "--as=system:serviceaccount:spotgate-system:demoted"
@@ -93,14 +93,14 @@ async def test_a_permission_that_is_taken_away_makes_fresh_pools_unknown(bare_cl
         assert "spotgate-system" in view.namespaces
 
 
-async def test_what_is_not_there_need_not_be_permitted(bare_cluster: Cluster) -> None:
+async def test_resources_that_the_cluster_lacks_need_no_permission(bare_cluster: Cluster) -> None:
     providers = elsewhere(group="compute.coreweave.com", resource="otherpools")
     async with following(account(bare_cluster, "frugal"), providers) as state:
         assert names(state.view()) == names(await state.fresh()) == []
 
 
 @pytest.mark.usefixtures("bare_pools")
-async def test_the_shipped_cluster_role_is_enough(bare_cluster: Cluster) -> None:
+async def test_the_shipped_cluster_role_is_sufficient(bare_cluster: Cluster) -> None:
     bare_cluster.kubectl("apply", f"--filename={RBAC}", "--namespace=spotgate-system")
     user = bare_cluster.as_service_account("spotgate-system", "spotgate")
     async with following(user.kubeconfig, load_bundle().providers) as state:
@@ -124,7 +124,7 @@ def test_the_shipped_cluster_role_names_every_node_pool_that_the_shipped_policie
 
 
 @pytest.mark.usefixtures("bare_pools")
-async def test_while_an_api_server_starts_and_forbids_everything_what_was_known_stays_known(
+async def test_known_state_survives_a_starting_api_server_that_forbids_everything(
     bare_cluster: Cluster,
 ) -> None:
     async with following(account(bare_cluster, "restarted", "list", "watch")) as state:
@@ -139,7 +139,7 @@ async def test_while_an_api_server_starts_and_forbids_everything_what_was_known_
                 await asyncio.sleep(0.005)
 
         watching = asyncio.create_task(watch())
-        for _ in range(5):  # the moment is short, and not every look falls into it
+        for _ in range(5):  # the moment is short, and not every attempt hits it
             bare_cluster.processes["kube-apiserver"].kill()
             bare_cluster.processes["kube-apiserver"].start()
             await until(lambda: any(mirror.problem is not None for mirror in mirrors))
@@ -147,7 +147,7 @@ async def test_while_an_api_server_starts_and_forbids_everything_what_was_known_
             if http.client.FORBIDDEN in seen:
                 break
         watching.cancel()
-        with pytest.raises(asyncio.CancelledError):  # and not AssertionError
+        with pytest.raises(asyncio.CancelledError):  # not AssertionError
             await watching
         assert http.client.FORBIDDEN in seen, "the API server never forbade what it permits"
 
@@ -156,9 +156,7 @@ async def test_while_an_api_server_starts_and_forbids_everything_what_was_known_
 
 
 @pytest.mark.usefixtures("bare_pools")
-async def test_credentials_that_are_exchanged_for_better_ones_are_taken_up(
-    bare_cluster: Cluster, tmp_path: Path
-) -> None:
+async def test_replaced_credentials_are_used(bare_cluster: Cluster, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     bare_cluster.credentials.write_kubeconfig(kubeconfig, {"token": "expired"})
     async with following(kubeconfig, synced=False) as state:
@@ -172,7 +170,7 @@ async def test_credentials_that_are_exchanged_for_better_ones_are_taken_up(
 
 
 @pytest.mark.usefixtures("bare_pools")
-async def test_in_a_cluster_the_service_account_of_the_pod_is_used(
+async def test_in_a_cluster_the_pods_service_account_is_used(
     bare_cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
@@ -184,17 +182,17 @@ async def test_in_a_cluster_the_service_account_of_the_pod_is_used(
         assert "h100" in names(state.view())
 
 
-async def test_outside_of_a_cluster_there_is_no_service_account(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_outside_of_a_cluster_no_service_account_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(UnusableCredentialsError, match=r"^the Pod's ServiceAccount: can't be used .* not set"):
         await Api.connect(None)
 
 
-# The API server goes away
+# Outages of the API server
 
 
 def etcd(bare_cluster: Cluster, call: str, **body: object) -> Any:
-    """Call etcd itself, as if it happened while no API server looks."""
+    """Change etcd directly, behind the API server's back."""
     url = next(flag for flag in bare_cluster.processes["etcd"].command if flag.startswith("--listen-client-urls="))
     connection = http.client.HTTPConnection(url.partition("://")[2], timeout=10)
     connection.request("POST", f"/v3/kv/{call}", json.dumps(body))
@@ -204,7 +202,7 @@ def etcd(bare_cluster: Cluster, call: str, **body: object) -> Any:
 
 
 @pytest.mark.usefixtures("bare_pools")
-async def test_while_the_api_server_is_away_the_last_copy_holds_and_afterwards_what_was_missed_is_seen(
+async def test_an_outage_keeps_the_last_copy_and_missed_changes_appear_afterwards(
     bare_cluster: Cluster,
 ) -> None:
     async with following(admin(bare_cluster)) as state:
@@ -218,7 +216,7 @@ async def test_while_the_api_server_is_away_the_last_copy_holds_and_afterwards_w
             assert newcomer.view().pools is None
             assert "h100" in names(state.view())
 
-            # A pool vanishes, and etcd forgets that it did: no watch can go on from what it saw last.
+            # Delete a pool and compact etcd: no watch can resume from its last revision.
             key = base64.b64encode(b"/registry/compute.coreweave.com/nodepools/h100").decode()
             gone = etcd(bare_cluster, "deleterange", key=key)
             assert gone["deleted"] == "1"
@@ -232,10 +230,10 @@ async def test_while_the_api_server_is_away_the_last_copy_holds_and_afterwards_w
 
 
 @pytest.mark.usefixtures("bare_pools")
-async def test_a_copy_from_which_the_api_server_can_not_go_on_is_made_anew(bare_cluster: Cluster) -> None:
+async def test_a_watch_that_cannot_resume_starts_again_with_a_list(bare_cluster: Cluster) -> None:
     api = await Api.connect(admin(bare_cluster))
     (mirror,) = LiveState(api, PROVIDERS, HASTE)._pools
-    # What the API server remembers of NodePools begins with their CRD, long after its first revision.
+    # The API server's history of NodePools begins with their CRD, long after the first revision.
     mirror._version, mirror._resource_version = "v1alpha1", "1"
     with pytest.raises(ApiError, match=r"^410 Gone: .*too old") as caught:
         await mirror._follow()

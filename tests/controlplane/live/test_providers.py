@@ -1,4 +1,4 @@
-"""Node pools of every kind that the shipped policies read, in a real cluster: the same as from files."""
+"""Node pools of every supported kind: a real cluster and files give the same pools."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROVIDERS = load_bundle().providers
 
 
 def node_pools() -> list[dict[str, Any]]:
-    """Return the pools of the golden reviews' clusters, and what says their size, in the versions that the CRDs have."""
+    """Return the pools of the golden reviews' clusters and the objects with their sizes, in the versions of the CRDs."""
     documents = [
         document
         for name in ("karpenter.yaml", "fleet.yaml")
@@ -71,7 +71,7 @@ async def test_pools_of_every_kind_are_the_same_as_from_files(every_kind: Cluste
         assert state.view().providers == from_files.providers == {"karpenter"}
 
 
-async def test_a_machine_pool_that_is_scaled_resizes_its_pool(every_kind: Cluster) -> None:
+async def test_scaling_a_machine_pool_resizes_its_pool(every_kind: Cluster) -> None:
     def desired(view: ClusterView) -> int | None:
         return next(pool.desired for pool in view.pools or () if pool.kind == "AWSManagedMachinePool")
 
@@ -84,7 +84,7 @@ async def test_a_machine_pool_that_is_scaled_resizes_its_pool(every_kind: Cluste
         await until(lambda: desired(state.view()) == 0)
 
 
-async def test_a_machine_deployment_has_the_machines_of_its_template_once_that_is_there(every_kind: Cluster) -> None:
+async def test_a_machine_deployment_has_its_templates_machines_once_the_template_exists(every_kind: Cluster) -> None:
     metadata = {"name": "web", "namespace": "fleet"}
     deployment = {
         "apiVersion": "cluster.x-k8s.io/v1beta1",

@@ -1,4 +1,4 @@
-"""`spotgate serve --kubeconfig` in front of a real API server: ready when it knows the cluster, and right to the moment."""
+"""`spotgate serve --kubeconfig` with a real API server: ready when it knows the cluster, and always current."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def spawn(bare_cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Process]]:
-    """Start `spotgate serve` on the cluster, with the shipped policies."""
+    """Return a function that starts `spotgate serve` on the cluster, with the shipped policies."""
     started: list[Process] = []
 
     def start_one(*, ready: bool = True, **changes: Any) -> Process:
@@ -38,7 +38,7 @@ def spawn(bare_cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Proce
 
 
 def answer(serving: Process, pool: dict[str, Any]) -> Any:
-    """Return what it says to the deletion of a node pool."""
+    """Return spotgate's answer to the deletion of a node pool."""
     return serving.post(deletion(pool)).json["response"]
 
 
@@ -56,7 +56,7 @@ def deletion(pool: dict[str, Any]) -> bytes:
 
 
 @pytest.mark.usefixtures("bare_pools")
-def test_without_its_api_server_it_runs_and_is_ready_when_that_has_come(
+def test_it_starts_without_an_api_server_and_becomes_ready_with_it(
     bare_cluster: Cluster, spawn: Callable[..., Process]
 ) -> None:
     fallback = bare_cluster.kubectl.get("nodepools.compute.coreweave.com", "h100")
@@ -71,7 +71,7 @@ def test_without_its_api_server_it_runs_and_is_ready_when_that_has_come(
     bare_cluster.restart("kube-apiserver")
     eventually(lambda: serving.ops("/readyz").status == http.HTTPStatus.OK)
 
-    # Once ready it stays so: every replica loses the API server at once.
+    # It stays ready, because every replica loses the API server at the same time.
     bare_cluster.processes["kube-apiserver"].kill()
     refused = answer(serving, fallback)
     assert not refused["allowed"]

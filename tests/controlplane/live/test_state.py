@@ -1,4 +1,4 @@
-"""What `LiveState` knows of a real cluster, as that changes."""
+"""The view of `LiveState` as a real cluster changes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from tests.controlplane.harness.cluster import Cluster
 
 
-# What is there
+# The contents of a view
 
 
 @pytest.mark.usefixtures("bare_pools")
-async def test_everything_that_is_there_is_known_once_it_is_synced(bare_cluster: Cluster) -> None:
+async def test_a_synced_view_has_every_object_of_the_cluster(bare_cluster: Cluster) -> None:
     async with following(admin(bare_cluster)) as state:
         assert state.why_not_synced() == ""
         assert names(state.view()) == ["cpu-control-plane", "cpu-spot", "h100", "h100-spot"]
@@ -31,7 +31,7 @@ async def test_everything_that_is_there_is_known_once_it_is_synced(bare_cluster:
         assert state.silence() < 30
 
 
-async def test_a_pool_appears_changes_and_vanishes(bare_cluster: Cluster) -> None:
+async def test_a_view_follows_a_pool_from_creation_to_deletion(bare_cluster: Cluster) -> None:
     async with following(admin(bare_cluster)) as state:
         assert names(state.view()) == []
         bare_cluster.kubectl.apply(node_pool("blue"))
@@ -42,8 +42,8 @@ async def test_a_pool_appears_changes_and_vanishes(bare_cluster: Cluster) -> Non
         await until(lambda: names(state.view()) == [])
 
 
-async def test_a_namespace_appears_changes_and_vanishes(bare_cluster: Cluster) -> None:
-    # Without controllers nobody would finish its deletion.
+async def test_a_view_follows_a_namespace_from_creation_to_deletion(bare_cluster: Cluster) -> None:
+    # Without controllers its deletion would never finish.
     bare = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "blue"}}
     async with following(admin(bare_cluster)) as state:
         bare_cluster.kubectl.apply(bare)
@@ -56,8 +56,8 @@ async def test_a_namespace_appears_changes_and_vanishes(bare_cluster: Cluster) -
         await until(lambda: "blue" not in state.view().namespaces)
 
 
-async def test_the_same_pools_stay_the_same_tuple_while_other_things_change(bare_cluster: Cluster) -> None:
-    # Rules remember by it what they have worked out.
+async def test_unchanged_pools_stay_the_same_tuple_while_other_objects_change(bare_cluster: Cluster) -> None:
+    # Rules cache their results by this tuple.
     bare_cluster.kubectl.apply(node_pool("blue"))
     async with following(admin(bare_cluster)) as state:
         before = state.view()
@@ -68,7 +68,7 @@ async def test_the_same_pools_stay_the_same_tuple_while_other_things_change(bare
     bare_cluster.kubectl("delete", "nodepools.compute.coreweave.com", "blue")
 
 
-async def test_nodes_show_their_provider_and_the_oldest_kubelet_and_the_api_server_its_version(
+async def test_a_view_has_the_providers_the_oldest_kubelet_and_the_server_version(
     bare_cluster: Cluster,
 ) -> None:
     def node(name: str, kubelet: str, **labels: str) -> dict[str, Any]:
@@ -112,7 +112,7 @@ async def test_nodes_show_their_provider_and_the_oldest_kubelet_and_the_api_serv
 
 
 @pytest.mark.usefixtures("bare_pools")
-async def test_a_fresh_view_lacks_what_was_just_deleted_when_the_copy_still_has_it(bare_cluster: Cluster) -> None:
+async def test_a_fresh_view_lacks_a_deleted_pool_that_the_copy_still_has(bare_cluster: Cluster) -> None:
     async with following(admin(bare_cluster)) as state:
         bare_cluster.kubectl("delete", "nodepools.compute.coreweave.com", "h100")
         assert "h100" in names(state.view())
@@ -122,7 +122,7 @@ async def test_a_fresh_view_lacks_what_was_just_deleted_when_the_copy_still_has_
 
 
 @pytest.mark.usefixtures("bare_pools")
-async def test_a_fresh_view_needs_no_copy(bare_cluster: Cluster) -> None:
+async def test_a_fresh_view_works_without_a_copy(bare_cluster: Cluster) -> None:
     api = await Api.connect(admin(bare_cluster))
     state = LiveState(api, PROVIDERS, HASTE)
     assert state.view().pools is None
@@ -143,7 +143,7 @@ def machine_pools() -> dict[str, Any]:
     return crd
 
 
-async def test_a_resource_that_the_cluster_lacks_has_no_pools_and_is_found_when_it_is_installed(
+async def test_a_missing_resource_has_no_pools_until_it_is_installed(
     bare_cluster: Cluster,
 ) -> None:
     providers = elsewhere(group="example.com", resource="machinepools", kind="MachinePool", versions=["v2", "v1"])

@@ -1,4 +1,4 @@
-"""The same request to the API server and to `spotgate check`, and what came of it in the same words."""
+"""The same request to the API server and to `spotgate check`, with answers in a common form."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TIMEOUT_SECONDS = 30.0
 METHODS = {"CREATE": "POST", "UPDATE": "PUT", "DELETE": "DELETE"}
 DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 EVERYBODY = "system:authenticated"
-"""The group that the API server adds."""
+"""The group that the API server adds to every user."""
 
 WARNING = re.compile(r'299 - "((?:[^"\\]|\\.)*)"')
 DENIAL = re.compile(r'admission webhook "[a-z-]+\.spotgate\.dev" denied the request: (.*)', re.DOTALL)
@@ -44,7 +44,7 @@ DENIAL = re.compile(r'admission webhook "[a-z-]+\.spotgate\.dev" denied the requ
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asks. The API server lets the administrator act as anybody."""
+    """The sender of a request. The administrator impersonates every other user."""
 
     user: str
     groups: tuple[str, ...]
@@ -55,12 +55,12 @@ ADMINISTRATOR = Identity("admin", ("system:masters",))
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a request.
+    """The outcome of an admitted or denied request.
 
     Attributes:
-        denial: why spotgate refused it; empty: it did not.
-        warnings: line by line, those of spotgate.
-        object: as it would be created; None where it was refused, or was there already.
+        denial: spotgate's reason for a denial, or an empty string.
+        warnings: spotgate's warnings, line by line.
+        object: the object after the request; None after a denial or a deletion.
     """
 
     denial: str
@@ -70,24 +70,24 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Refused for other reasons than a policy's: by the API server itself, or as unreadable by `check`."""
+    """A refusal that no policy caused: by the API server itself, or by `check` because it can't read the object."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The API server, over one connection that is kept."""
+    """The API server, over a persistent connection."""
 
     cluster: Cluster
     connection: http.client.HTTPSConnection
     collections: dict[tuple[str, str], str]
-    """The path of the collection by apiVersion and kind; for the namespace, if any, it has `{}`."""
+    """Paths of collections by apiVersion and kind, with `{}` for the namespace of namespaced kinds."""
 
     def ask(
         self, thing: JSON, identity: Identity, operation: str = "CREATE", *, store: bool = False
     ) -> Answer | Refusal:
-        """Create, update or delete it; only on trial unless it is to be stored."""
+        """Create, update, or delete an object, in a dry run unless `store`."""
         metadata = thing["metadata"]
         path = self.collections[thing["apiVersion"], thing["kind"]].format(metadata.get("namespace", DEFAULT_NAMESPACE))
         path += "" if operation == "CREATE" else f"/{metadata['name']}"
@@ -102,18 +102,18 @@ class Server:
         return Answer(denial[1], ours, None) if denial else Refusal(body["message"])
 
     def serves(self, thing: JSON) -> bool:
-        """Return whether it knows the kind."""
+        """Return whether the API server knows the object's kind."""
         return (thing["apiVersion"], thing["kind"]) in self.collections
 
     def _version(self, thing: JSON, path: str) -> str:
-        """Which version is updated: of a custom resource it has to be said; else nothing, for whichever is there."""
+        """Return the resourceVersion for an update: custom resources require it, other objects don't."""
         if resource_of(thing["apiVersion"].rpartition("/")[0], thing["kind"]) is not None:
             return ""
         version: str = self.send("GET", path, {}, ADMINISTRATOR)[1]["metadata"]["resourceVersion"]
         return version
 
     def send(self, method: str, path: str, body: JSON, identity: Identity) -> tuple[int, JSON, list[str]]:
-        """Any request: its status, what came back, and the warnings, line by line."""
+        """Send a request, and return the status, the body, and the warnings, line by line."""
         self.connection.putrequest(method, path)
         content = b"" if method in {"DELETE", "GET"} else json.dumps(body).encode()
         headers = [
@@ -159,11 +159,11 @@ def _collections(connection: http.client.HTTPSConnection, token: str) -> Iterato
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What `check` said.
+    """The verdict of `check`.
 
     Attributes:
-        answer: as the API server would have to give it.
-        written: the object with the patch that `check` shows; None: it shows none.
+        answer: the answer that the API server should give.
+        written: the object after the patch in the report; None without a patch.
     """
 
     answer: Answer
@@ -172,12 +172,12 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Offline:
-    """`spotgate check` with these flags.
+    """The command `spotgate check` with these flags.
 
     Attributes:
-        directory: for the objects that it reads.
-        state: the folder that the flags name as the cluster's state.
-        flags: beside those that say what is asked.
+        directory: the folder for the objects to check.
+        state: the folder with the cluster's state, which `flags` names.
+        flags: the flags in addition to those of a request.
     """
 
     directory: Path
@@ -185,7 +185,7 @@ class Offline:
     flags: tuple[str, ...]
 
     def check(self, thing: JSON, identity: Identity, operation: str = "CREATE") -> Checked | Refusal:
-        """Judge it from a file."""
+        """Write the object to a file, and check it."""
         file = self.directory / "object.json"
         file.write_text(json.dumps(thing))
         groups = (f"--group={group}" for group in (*identity.groups, EVERYBODY))
@@ -201,17 +201,17 @@ class Offline:
         response = orjson.loads(respond("", Decision(findings=findings), Phase.VALIDATE))["response"]
         assert code == (0 if response["allowed"] else 1)
         (written,) = [jsonpatch.apply_patch(thing, each["patch"]) for each in report["patches"]] or [None]
-        # Pods are changed; of workloads the template is judged as it will be, and stays as it is.
+        # Only Pods are mutated. The patch of a template is what its Pods will get; the workload stays unchanged.
         stored = written if written is not None and thing["kind"] == "Pod" else thing
         answer = Answer(
             denial=response["status"]["message"] if "status" in response else "",
-            warnings=tuple(dict.fromkeys(response.get("warnings", ()))),  # the API server says nothing twice
+            warnings=tuple(dict.fromkeys(response.get("warnings", ()))),  # the API server drops duplicates
             object=self.defaulted(stored) if operation != "DELETE" and response["allowed"] else None,
         )
         return Checked(answer, written)
 
     def defaulted(self, thing: JSON) -> JSON:
-        """Return the object with the defaults that `check` knows."""
+        """Return the object with the defaults that `check` fills in."""
         file = self.directory / "defaulted.json"
         file.write_text(json.dumps(thing))
         (manifest,) = read_manifests([file]).objects

@@ -1,4 +1,4 @@
-"""What is in the cluster already, and hypothesis strategies for changes of it."""
+"""Existing objects of the cluster, and hypothesis strategies that change them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.controlplane.parity.workloads import SCALE, SELECTOR, node_pools
 
 JSON = dict[str, Any]
 
-# As people write it: with members that are empty, false or zero, which the API server does not keep.
+# As people write it: with empty, false, or zero members, which the API server drops.
 TEMPLATE: JSON = {
     "metadata": {"labels": {"app": "x", "spotgate.dev/capacity": "spot", RESERVED: "x"}, "annotations": {}},
     "spec": {
@@ -29,7 +29,7 @@ TEMPLATE: JSON = {
             }
         ],
         "hostNetwork": False,
-        "nodeSelector": {"compute.coreweave.com/node-pool": "p2"},  # on demand: a contradiction, and a warning
+        "nodeSelector": {"compute.coreweave.com/node-pool": "p2"},  # an on-demand pool, which causes a warning
         "terminationGracePeriodSeconds": 600,
         "tolerations": [{"key": "example.com/team", "operator": "Exists", "effect": "", "value": ""}],
         "volumes": None,
@@ -94,7 +94,7 @@ def relabelled(draw: st.DrawFn, thing: JSON) -> JSON:
 
 @st.composite
 def deployments(draw: st.DrawFn) -> JSON:
-    """DEPLOYMENT, changed here and there, or not at all."""
+    """Draw DEPLOYMENT with some changes or none."""
     changed = _copy(DEPLOYMENT)
     spec = changed["spec"]
     _relabel_some(draw, changed, spec["template"])
@@ -104,7 +104,7 @@ def deployments(draw: st.DrawFn) -> JSON:
 
 @st.composite
 def ray_clusters(draw: st.DrawFn) -> JSON:
-    """RAY_CLUSTER, with groups changed, moved or left out."""
+    """Draw RAY_CLUSTER with groups changed, moved, or removed."""
     changed = _copy(RAY_CLUSTER)
     spec = changed["spec"]
     groups = spec["workerGroupSpecs"]
@@ -115,7 +115,7 @@ def ray_clusters(draw: st.DrawFn) -> JSON:
 
 @st.composite
 def pools(draw: st.DrawFn) -> JSON:
-    """Another spec for a pool that is there."""
+    """Draw a different spec for an existing pool."""
     pool = draw(_pools)
     pool["metadata"]["name"] = draw(_names)
     return pool

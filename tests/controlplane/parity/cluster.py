@@ -1,4 +1,4 @@
-"""What the corpus finds in the cluster, and what controllers make of it."""
+"""The cluster around the corpus, and the Pods that controllers create."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NODE_POOLS = "nodepools.compute.coreweave.com"
 
 @contextlib.contextmanager
 def populated(webhook: Webhook, namespaces: list[JSON]) -> Iterator[Live]:
-    """Put the places of the corpus into the cluster, tell the webhook, and yield them by kind and name."""
+    """Create the namespaces and pools of the corpus, wait for the webhook, and yield the objects by kind and name."""
     kubectl = webhook.cluster.kubectl
     names = [each["metadata"]["name"] for each in yaml.safe_load_all(POOLS.read_text())]
     kubectl("apply", f"--filename={POOLS}")
@@ -46,7 +46,7 @@ def populated(webhook: Webhook, namespaces: list[JSON]) -> Iterator[Live]:
     with connect(webhook.cluster) as server:
         covered = deployment("x", 3) | {"metadata": {"name": "x", "namespace": SPOT}}
         webhook.wait(lambda: "PodDisruptionBudget covers" not in str(server.ask(covered, ALICE)), "the budget is known")
-        for thing in (POD, DEPLOYMENT, RAY_CLUSTER):  # nothing is denied to a built-in controller
+        for thing in (POD, DEPLOYMENT, RAY_CLUSTER):  # policies exempt built-in controllers
             assert isinstance(server.ask(thing, REPLICASET_CONTROLLER, store=True), Answer)
     found = [
         *kubectl.get(f"nodes,namespaces,{NODE_POOLS}")["items"],
@@ -61,18 +61,18 @@ def populated(webhook: Webhook, namespaces: list[JSON]) -> Iterator[Live]:
 
 
 def there(thing: JSON, live: Live) -> bool:
-    """Return whether an object of that kind and name is in the cluster."""
+    """Return whether the cluster has an object of that kind and name."""
     found = live.get((thing["kind"], thing["metadata"].get("name", "")))
     return found is not None and found["apiVersion"] == thing["apiVersion"]
 
 
 @contextlib.contextmanager
 def having(thing: JSON, parity: Parity, live: Live) -> Iterator[None]:
-    """Put the object into the cluster, and tell `check` so."""
+    """Store the object in the cluster, and add it to the state of `check`."""
     if there(thing, live):
         yield
         return
-    made = parity.server.ask(thing, NAMESPACE_CONTROLLER, store=True)  # to whom nothing is denied
+    made = parity.server.ask(thing, NAMESPACE_CONTROLLER, store=True)  # whom policies exempt
     assert isinstance(made, Answer), made.message
     told = parity.offline.state / "more.json"
     told.write_text(json.dumps(made.object))
@@ -84,16 +84,16 @@ def having(thing: JSON, parity: Parity, live: Live) -> Iterator[None]:
 
 
 def runnable(thing: JSON, name: str) -> JSON:
-    """Return the workload with one Pod, which bears its name as a label."""
+    """Return the workload with one Pod, labelled with the workload's name."""
     spec, template = thing["spec"], thing["spec"]["template"]
-    template["metadata"]["annotations"].pop("kubernetes.io/config.mirror", None)  # only kubelets make such Pods
+    template["metadata"]["annotations"].pop("kubernetes.io/config.mirror", None)  # only kubelets create mirror Pods
     template["metadata"]["labels"]["app"] = name
     kept = {"selector": {"matchLabels": {"app": name}}, "replicas": 1} if "selector" in spec else {}
     return {**thing, "metadata": {**thing["metadata"], "name": name}, "spec": {**kept, "template": template}}
 
 
 def pods_of(kubectl: Kubectl, names: Collection[str]) -> dict[str, JSON]:
-    """Wait for the Pods of these workloads."""
+    """Wait for the Pods of these workloads, and return them by workload."""
     deadline = time.monotonic() + START_SECONDS
     while True:
         items = kubectl.get("pods", "--all-namespaces", "--selector=app")["items"]

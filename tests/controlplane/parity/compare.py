@@ -1,8 +1,8 @@
-"""One object, judged by `spotgate check` and by the API server: the same verdict, findings and final object.
+"""Compare `spotgate check` with the API server: both give the same verdict, findings, and final object.
 
     Parity(server, offline).of(thing, ALICE)  # raises AssertionError with a diff where they differ
 
-What the API server refuses on its own is no concern of policies, and only counted.
+Requests that the API server itself refuses don't concern policies; they are only counted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ JSON = dict[str, Any]
 UNREADABLE = "the pod template can't be read and was not judged"
 
 UNTOUCHED = ("kube-system", "spotgate-system")
-"""Namespaces for which the webhook is not called."""
+"""Namespaces that the webhook configurations exclude."""
 
 _KEPT = "the API server keeps it when it stores an object"
 _PLUGIN = "an admission plugin fills it in, and no policy reads it"
@@ -87,17 +87,17 @@ OF_MADE_PODS = {
     "spec/subdomain": _MADE,
     "spec/nodeName": "the scheduler's answer",
 }
-"""What is not compared, by path, and why: an object has it through the API server, and no manifest could.
+"""Fields that aren't compared, by path, with the reason: the API server sets them.
 
-Beside these: members of a manifest that are zero or empty, of which the API server leaves out most; the volume of the
-ServiceAccount's token and its mounts; the name where it is to be made up; and the order of tolerations (those of the API
-server come before ours, unless ours are in the file already).
+Other exceptions: zero or empty members of a manifest, most of which the API server drops; the volume of the
+ServiceAccount's token and its mounts; generated names; and the order of tolerations (those of the API server come
+before ours, unless the file has ours already).
 """
 
 
 @dataclass(slots=True)
 class Parity:
-    """Both sides, how many objects came out how, and why the API server refused some."""
+    """Both sides, the numbers of objects by outcome, and the API server's refusals."""
 
     server: Server
     offline: Offline
@@ -105,17 +105,17 @@ class Parity:
     refusals: list[str] = field(default_factory=list)
 
     def of(self, thing: JSON, identity: Identity, operation: str = "CREATE") -> None:
-        """Compare what both say of a request. Raises AssertionError."""
+        """Compare both verdicts on a request. Raise AssertionError if they differ."""
         self.seen["all"] += 1
         if thing["kind"] == "NodePool" and identity.user in NEVER_DENIED:
-            return  # not asked about: a stopped webhook must not stop those who clean up
+            return  # not sent: an unavailable webhook must not block deletions
         online = self.server.ask(thing, identity, operation)
         checked = self.offline.check(thing, identity, operation)
         if isinstance(online, Refusal):
             self._refused(thing, identity, operation, online)
             return
         if isinstance(checked, Refusal):
-            # Of a custom resource nobody but its own controller reads the pod template; `check` says so at once.
+            # Only its controller reads the pod template of a custom resource; `check` reports a bad one itself.
             assert any(UNREADABLE in line for line in online.warnings), f"{checked.message}\n{shown(thing)}"
             return
         self.seen["denied"] += bool(online.denial)
@@ -126,7 +126,7 @@ class Parity:
             self._written(thing, checked.written, checked.answer, identity)
 
     def _refused(self, thing: JSON, identity: Identity, operation: str, refusal: Refusal) -> None:
-        """Check that it is not our patch that makes an object invalid."""
+        """Check that the object is also invalid without our patch."""
         self.refusals.append(refusal.message)
         namespace = thing["metadata"].get("namespace")
         if operation == "CREATE" and namespace and namespace not in UNTOUCHED:
@@ -135,7 +135,7 @@ class Parity:
             assert isinstance(unpatched, Refusal), f"{refusal.message}\n{shown(thing)}"
 
     def _written(self, thing: JSON, written: JSON, answer: Answer, identity: Identity) -> None:
-        """Check that what `check` shows, written into the file, leaves the webhook nothing to do."""
+        """Check that the webhook changes nothing in the object with the patch from `check`."""
         again = self.offline.check(written, identity)
         assert not isinstance(again, Refusal), again.message
         assert again.written is None, f"not all at once:\n{shown(thing)}"
@@ -146,7 +146,7 @@ class Parity:
 
 
 def assert_alike(thing: JSON, online: Answer, offline: Answer) -> None:
-    """Raise AssertionError with what is different."""
+    """Raise AssertionError if the answers differ."""
     generated = thing["metadata"].get("generateName", "")
     assert_equal(_said(online, generated), _said(offline, generated), thing)
     assert (online.object is None) == (offline.object is None), shown(thing)
@@ -156,18 +156,18 @@ def assert_alike(thing: JSON, online: Answer, offline: Answer) -> None:
 
 
 def assert_same_pod(made: JSON, expected: JSON) -> None:
-    """Raise AssertionError where the Pod that a controller made is not the one that its template leads to."""
+    """Raise AssertionError if a controller's Pod differs from the Pod of its template."""
     assert_same(made, expected, {**EVERY, **OF_KIND["Pod"], **OF_MADE_PODS})
 
 
 def assert_same(online: JSON, offline: JSON, ignored: dict[str, str]) -> None:
-    """Raise AssertionError where the object of the API server is not that of `check`."""
+    """Raise AssertionError if the API server's object differs from that of `check`."""
     real, shown_one = (_essence(each, ignored) for each in (online, offline))
     assert_equal(real, _kept(shown_one, real), offline)
 
 
 def assert_equal(online: JSON, offline: JSON, thing: JSON) -> None:
-    """Raise AssertionError with the object and a readable difference."""
+    """Raise AssertionError with the object and a readable diff, if they differ."""
     if online != offline:
         lines = shown(online).splitlines(), shown(offline).splitlines()
         difference = difflib.unified_diff(*lines, "API server", "check", n=6, lineterm="")
@@ -175,7 +175,7 @@ def assert_equal(online: JSON, offline: JSON, thing: JSON) -> None:
 
 
 def _said(answer: Answer, generated: str) -> JSON:
-    """Denial and warnings. Names that are made up have different lengths on both sides, and lines end elsewhere then."""
+    """Return the denial and the warnings, without generated names and line breaks, which differ between the sides."""
     if not generated:
         return {"denial": answer.denial, "warnings": list(answer.warnings)}
     base = generated.removesuffix("-")
@@ -185,7 +185,7 @@ def _said(answer: Answer, generated: str) -> JSON:
 
 
 def _essence(thing: JSON, ignored: dict[str, str]) -> JSON:
-    """Return the object without what is ignored."""
+    """Return the object without the ignored fields."""
     essence: JSON = _without(thing, tuple(ignored), "")
     if thing["kind"] == "Pod":
         essence["spec"].get("tolerations", []).sort(key=_order)
@@ -211,12 +211,12 @@ def _without(value: Any, ignored: tuple[str, ...], path: str) -> Any:
 
 
 def _is_token(value: Any) -> bool:
-    """Return whether it is the volume that the ServiceAccount plugin adds, or a mount of it."""
+    """Return whether the value is the volume from the ServiceAccount plugin, or a mount of it."""
     return isinstance(value, dict) and str(value.get("name", "")).startswith("kube-api-access-")
 
 
 def _kept(value: Any, online: Any) -> Any:
-    """Return what is written, without the members that are zero or empty and that the API server leaves out."""
+    """Return the written value without the zero or empty members that the API server drops."""
     if isinstance(value, list) and isinstance(online, list) and len(value) == len(online):
         return [_kept(each, there) for each, there in zip(value, online, strict=True)]
     if not isinstance(value, dict) or not isinstance(online, dict):
@@ -229,10 +229,10 @@ def _kept(value: Any, online: Any) -> Any:
 
 
 def _is_nothing(value: Any) -> bool:
-    """Return whether it is zero or empty, or made of nothing else."""
+    """Return whether the value is zero or empty, or has only such members."""
     return all(map(_is_nothing, value.values())) if isinstance(value, dict) else not value
 
 
 def shown(value: JSON) -> str:
-    """For people."""
+    """Return the value in a readable form."""
     return yaml.safe_dump(value, allow_unicode=True)

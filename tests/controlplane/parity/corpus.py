@@ -1,4 +1,4 @@
-"""What is sent both ways: the examples and the objects of the golden reviews; who sends it, and where to."""
+"""The objects to compare, from the examples and the golden reviews, with their users and namespaces."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 REVIEWS = Path(__file__).parents[2] / "golden" / "reviews"
 
 KEPT = ("creationTimestamp", "generation", "managedFields", "resourceVersion", "uid")
-"""Metadata that the API server writes."""
+"""Metadata that the API server sets."""
 
-# The group of all identities, which RBAC lets do everything. Beside it only the one on call is in one that policies name.
+# The group of all identities, with all permissions in RBAC. Only ON_CALL is also in a group that policies name.
 PLATFORM = "platform"
 ALICE = Identity("alice", (PLATFORM,))
 ON_CALL = Identity("omar", (PLATFORM, "system:masters"))
@@ -31,7 +31,7 @@ REPLICASET_CONTROLLER = Identity("system:serviceaccount:kube-system:replicaset-c
 NAMESPACE_CONTROLLER = Identity("system:serviceaccount:kube-system:namespace-controller", (PLATFORM,))
 identities = st.sampled_from((ALICE, ALICE, ALICE, ON_CALL, REPLICASET_CONTROLLER, NAMESPACE_CONTROLLER))
 
-# Where generated objects are: in a namespace that says nothing, one that targets spot, and one of CoreWeave's.
+# The namespaces of generated objects: one without labels, one that targets spot, and one of CoreWeave.
 PLAIN, SPOT, SYSTEM = "shop", "batch", "hpc-verification"
 LABELS = {SPOT: {"spotgate.dev/capacity": "spot"}, SYSTEM: {"ns.coreweave.cloud/org": "control-plane"}}
 ALWAYS_THERE = {"default", "kube-system", "spotgate-system"}
@@ -39,7 +39,7 @@ namespaces = st.sampled_from((PLAIN, PLAIN, PLAIN, SPOT, SPOT, SYSTEM))
 
 
 def examples() -> Iterator[tuple[str, JSON]]:
-    """Yield the objects of examples/, named after their files and themselves."""
+    """Yield the objects of examples/, with names from the file, the kind, and the object."""
     for file in sorted(EXAMPLES.glob("*.yaml")):
         for thing in yaml.safe_load_all(file.read_text()):
             yield f"{file.stem}-{thing['kind']}-{thing['metadata']['name']}", thing
@@ -47,7 +47,7 @@ def examples() -> Iterator[tuple[str, JSON]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Golden:
-    """What a golden review asks for: of `thing`, where `old` is there already; None: nothing is."""
+    """The request of a golden review for `thing`, which replaces `old`; None if nothing exists yet."""
 
     name: str
     thing: JSON
@@ -57,7 +57,7 @@ class Golden:
 
 
 def golden() -> Iterator[Golden]:
-    """Yield the golden reviews that can be sent once more: of an object as a whole, and not while it is being deleted."""
+    """Yield the golden reviews that can be sent again: for whole objects that aren't being deleted."""
     for file in sorted(REVIEWS.glob("*.json")):
         request = json.loads(file.read_bytes())["request"]
         old, new = (_sendable(request[member]) for member in ("oldObject", "object"))
@@ -71,7 +71,7 @@ def golden() -> Iterator[Golden]:
 
 
 def _sendable(thing: JSON | None) -> JSON | None:
-    """Return the object without what an API server alone may write."""
+    """Return the object without the fields that only an API server may write."""
     if thing is None:
         return None
     metadata = {key: each for key, each in thing["metadata"].items() if key not in KEPT}

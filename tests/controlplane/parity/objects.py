@@ -1,4 +1,4 @@
-"""The objects of objects.yaml, in their namespace."""
+"""The objects of objects.yaml, each in its namespace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OBJECTS = Path(__file__).with_name("objects.yaml")
 
 
 def objects() -> Iterator[JSON]:
-    """One of each kind, by the name `defaulted`; those without a namespace are cluster-scoped."""
+    """Yield an object of each kind, named `defaulted`; cluster-scoped ones have no namespace."""
     cluster_scoped = {"ClusterRoleBinding", "CSIDriver", "IngressClass", "Namespace", "PersistentVolume"}
     cluster_scoped |= {"PriorityClass", "RuntimeClass", "StorageClass"}
     for thing in yaml.safe_load_all(_OBJECTS.read_text()):

@@ -1,7 +1,7 @@
-"""Hypothesis strategies for Pods that an API server accepts, as people write them.
+"""Hypothesis strategies for Pods as people write them, which an API server accepts.
 
-Those of tests/strategies.py are odd in what rules care about; here is what API servers fill in, and what they refuse is
-taken out.
+tests/strategies.py varies the fields that rules read; this module adds the fields that API servers default, and removes
+the values that they reject.
 """
 
 from __future__ import annotations
@@ -89,12 +89,12 @@ ANNOTATIONS: dict[str, st.SearchStrategy[str | None]] = {
 
 @st.composite
 def few(draw: st.DrawFn, members: dict[str, st.SearchStrategy[Any]], most: int) -> JSON:
-    """Return a mapping with some of these members, mostly without."""
+    """Draw a mapping with at most `most` of these members."""
     names = draw(st.lists(st.sampled_from(sorted(members)), max_size=most, unique=True))
     return {name: draw(members[name]) for name in names}
 
 
-# Made once: to make a strategy takes longer than to draw from it.
+# Built once: building a strategy takes longer than drawing from it.
 _pods = strategies.pods(labels={}, annotations={})
 _placements: st.SearchStrategy[JSON] = st.one_of(st.just({}), strategies.placements())
 _labels = few(LABELS, 1)
@@ -107,7 +107,7 @@ _rarely = st.integers(0, 7).map(lambda number: number == 0)
 
 @st.composite
 def pods(draw: st.DrawFn) -> JSON:
-    """Return a Pod that an API server accepts, as a person may write it: with nulls, and mostly with a wish about capacity."""
+    """Draw a Pod that an API server accepts, as people write it: with nulls, and mostly with a capacity label."""
     pod = draw(_pods)
     metadata, spec = pod["metadata"], pod["spec"]
     metadata["namespace"] = draw(namespaces)
@@ -124,7 +124,7 @@ def pods(draw: st.DrawFn) -> JSON:
 
 
 def everything() -> JSON:
-    """Return a Pod with each of the volumes, variables, ports and probes above, and of what has defaults."""
+    """Return a Pod with all volumes, variables, ports, and probes above, and all fields that have defaults."""
     main = {"name": "main", "image": "app", "env": [*VARIABLES], "ports": [*PORTS]}
     probed = [
         {
@@ -150,7 +150,7 @@ def everything() -> JSON:
 
 
 def valid(pod: JSON) -> JSON:
-    """Return the Pod, without what an API server refuses."""
+    """Return the Pod without the values that an API server rejects."""
     metadata, spec = pod["metadata"], pod["spec"]
     for owner in metadata.get("ownerReferences", ()):
         owner["uid"] = "705ab4f5-6393-11e8-b7cc-42010a800002"
@@ -167,7 +167,7 @@ def valid(pod: JSON) -> JSON:
         _valid_container(container, spec, 30 if grace is None else max(grace, 1))
     for container in spec.get("initContainers") or ():
         _valid_container(container, spec, 30 if grace is None else max(grace, 1))
-        if container.get("restartPolicy") != "Always":  # no sidecar
+        if container.get("restartPolicy") != "Always":  # not a sidecar
             for name in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
                 container.pop(name, None)
     return pod
@@ -186,7 +186,7 @@ def _valid_container(container: JSON, spec: JSON, grace: int) -> None:
 
 
 def _agree(resources: JSON) -> None:
-    """No request above its limit; extended resources can't be overcommitted at all."""
+    """Set each request to its limit: a request must not exceed it, and extended resources must have equal ones."""
     limits, requests = resources.get("limits", {}), resources.get("requests", {})
     if extended := {name: amount for name, amount in requests.items() if "/" in name}:
         resources["limits"] = limits = {**limits, **extended}

@@ -1,6 +1,6 @@
-"""The promise of the product: what `spotgate check` says of an object is what comes of it in the cluster.
+"""The main promise of the product: `spotgate check` predicts the outcome in the cluster.
 
-Verdict, findings and final object of the same request are compared, offline and through the API server.
+The tests compare verdict, findings, and final object of the same request, offline and through the API server.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ REFUSED_AT_MOST = 0.2
 
 @pytest.fixture(scope="module")
 def live(webhook: Webhook, alice: Kubectl) -> Iterator[Live]:
-    del alice  # whose group may do everything
+    del alice  # creates the group with all permissions
     with populated(webhook, namespaces_of([*EXAMPLES.values(), *(each.thing for each in GOLDEN)])) as things:
         yield things
 
@@ -58,7 +58,7 @@ def both(webhook: Webhook, live: Live, tmp_path_factory: pytest.TempPathFactory)
     bundle = load_bundle([webhook.directory / "policies"])
     flags = (f"--state={state}", f"--kubernetes-version={VERSION}")
     with pytest.MonkeyPatch.context() as patch, connect(webhook.cluster) as server:
-        patch.setattr("webhook.offline.session.read_policies", lambda _, **__: bundle)  # once, and not for each object
+        patch.setattr("webhook.offline.session.read_policies", lambda _, **__: bundle)  # load them only once
         yield Parity(server, Offline(directory, state, flags))
 
 
@@ -70,7 +70,7 @@ def parity(both: Parity) -> Parity:
 
 
 def for_each(things: st.SearchStrategy[JSON], count: int, compare: Any) -> None:
-    """Compare generated objects, always the same ones, each as asked for by one of the identities."""
+    """Compare generated objects, the same ones in every run, each sent by one of the identities."""
 
     @settings(max_examples=count, phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck))
     @given(things, identities)
@@ -89,13 +89,13 @@ def skip_unserved(thing: JSON, parity: Parity) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example(name: str, parity: Parity) -> None:
+def test_an_example_gets_the_same_verdict(name: str, parity: Parity) -> None:
     parity.of(EXAMPLES[name], ALICE)
     assert not parity.refusals
 
 
 @pytest.mark.parametrize("review", [each for each in GOLDEN if each.old is None], ids=attrgetter("name"))
-def test_the_creation_of_a_golden_review(review: Golden, parity: Parity, live: Live) -> None:
+def test_a_golden_creation_gets_the_same_verdict(review: Golden, parity: Parity, live: Live) -> None:
     thing = review.thing
     skip_unserved(thing, parity)
     if there(thing, live):
@@ -110,7 +110,7 @@ def test_defaults(kind: str, parity: Parity) -> None:
 
 
 @pytest.mark.parametrize("thing", list(objects()), ids="{apiVersion} {kind}".format_map)
-def test_defaults_of_what_has_no_pods(thing: JSON, parity: Parity) -> None:
+def test_defaults_of_kinds_without_pods(thing: JSON, parity: Parity) -> None:
     parity.of(thing, ALICE)
     assert not parity.refusals
 
@@ -158,7 +158,7 @@ def test_changes_of_a_running_pod(parity: Parity, live: Live) -> None:
 
 
 @pytest.mark.parametrize("identity", [ALICE, ON_CALL], ids=lambda identity: identity.user)
-def test_deletion_of_each_node_pool(identity: Identity, parity: Parity, live: Live) -> None:
+def test_deletion_of_every_node_pool(identity: Identity, parity: Parity, live: Live) -> None:
     for (kind, _), thing in live.items():
         if kind == "NodePool":
             parity.of(thing, identity, "DELETE")
@@ -166,10 +166,10 @@ def test_deletion_of_each_node_pool(identity: Identity, parity: Parity, live: Li
     assert not parity.refusals
 
 
-# What controllers make of it
+# Pods from controllers
 
 
-def test_the_pods_of_workloads_are_those_that_check_showed(parity: Parity) -> None:
+def test_the_pods_of_workloads_are_as_check_predicts(parity: Parity) -> None:
     expected: dict[str, JSON] = {}
 
     def create(thing: JSON, _: Identity) -> None:
@@ -192,13 +192,13 @@ def test_the_pods_of_workloads_are_those_that_check_showed(parity: Parity) -> No
         assert_same_pod(made, expected[name])
 
 
-# The golden reviews that change something; last, since the webhook needs a moment to forget their node pools.
+# Golden reviews of changes; last, because the webhook needs a moment to forget their node pools.
 
 
 @pytest.mark.parametrize(
     ("review", "old"), [(each, each.old) for each in GOLDEN if each.old], ids=lambda each: getattr(each, "name", "")
 )
-def test_the_change_of_a_golden_review(review: Golden, old: JSON, parity: Parity, live: Live) -> None:
+def test_a_golden_change_gets_the_same_verdict(review: Golden, old: JSON, parity: Parity, live: Live) -> None:
     skip_unserved(old, parity)
     with having(old, parity, live):
         parity.of(review.thing, review.identity, review.operation)

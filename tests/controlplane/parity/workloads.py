@@ -1,4 +1,4 @@
-"""Hypothesis strategies for workloads around the Pods of `pods`, and for node pools."""
+"""Hypothesis strategies for workloads with the Pods of `pods`, and for node pools."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ JOB = st.one_of(
 )
 CRON_JOB = few({"concurrencyPolicy": st.sampled_from(("", "Forbid")), "suspend": st.booleans()}, 2)
 
-# apiVersion, and what goes around a template, of which the strategy makes all the rest.
+# The apiVersion, and a strategy for the spec without the template.
 BUILT_IN: dict[str, tuple[str, st.SearchStrategy[JSON]]] = {
     "Deployment": ("apps/v1", DEPLOYMENT),
     "ReplicaSet": ("apps/v1", few(SCALE, 2)),
@@ -80,7 +80,7 @@ BUILT_IN: dict[str, tuple[str, st.SearchStrategy[JSON]]] = {
 }
 INSTANCE_TYPES = ("gd-8xh100ib-i128", "gd-8xl40-i128", "turin-gp", "gb200-4x", "something-new")
 
-# Made once: to make a strategy takes longer than to draw from it.
+# Built once: building a strategy takes longer than drawing from it.
 _metadata = few({"labels": few(LABELS, 1), "annotations": few(ANNOTATIONS, 1)}, 1)
 _pods = pods()
 _pools = strategies.node_pool_named("new")
@@ -93,13 +93,13 @@ _rarely = st.integers(0, 4).map(lambda number: number == 0)
 
 @st.composite
 def metadata(draw: st.DrawFn) -> JSON:
-    """Return the metadata of a workload."""
+    """Draw the metadata of a workload."""
     return {"name": "new", "namespace": draw(namespaces), **draw(_metadata)}
 
 
 @st.composite
 def templates(draw: st.DrawFn) -> JSON:
-    """Return a pod template that SELECTOR selects."""
+    """Draw a pod template that SELECTOR selects."""
     pod = draw(_pods)
     labels = {**pod["metadata"]["labels"], "app": "x"}
     return {"metadata": {"labels": labels, "annotations": pod["metadata"]["annotations"]}, "spec": pod["spec"]}
@@ -107,7 +107,7 @@ def templates(draw: st.DrawFn) -> JSON:
 
 @st.composite
 def built_in_workloads(draw: st.DrawFn, kinds: tuple[str, ...] = (*["Deployment"] * 8, *BUILT_IN)) -> JSON:
-    """Return a workload of one of these kinds."""
+    """Draw a workload of one of these kinds."""
     kind = draw(st.sampled_from(kinds))
     template, spec = draw(templates()), draw(BUILT_IN[kind][1])
     if kind == "CronJob":
@@ -130,7 +130,7 @@ def workload(kind: str, about: JSON, template: JSON, spec: JSON) -> JSON:
 
 
 def everything(kind: str) -> JSON:
-    """Return a workload of this kind with all that has defaults."""
+    """Return a workload of this kind with all fields that have defaults."""
     pod = pod_with_everything()
     template = {"metadata": {"labels": {"app": "x"}}, "spec": pod["spec"]}
     spec: dict[str, JSON] = {
@@ -162,7 +162,7 @@ CUSTOM = {
 
 @st.composite
 def custom_workloads(draw: st.DrawFn) -> JSON:
-    """Return a custom resource with a pod template, which stays as it is written: nobody fills anything in."""
+    """Draw a custom resource with a pod template, which gets no defaults."""
     api_version, kind = draw(st.sampled_from(sorted(CUSTOM)))
     spec = CUSTOM[api_version, kind](draw(templates()))
     return {"apiVersion": api_version, "kind": kind, "metadata": draw(metadata()), "spec": spec}
@@ -170,7 +170,7 @@ def custom_workloads(draw: st.DrawFn) -> JSON:
 
 @st.composite
 def node_pools(draw: st.DrawFn) -> JSON:
-    """Return a node pool; one in a few has something of a wrong type in its spec, which its API server accepts."""
+    """Draw a node pool; a few have a wrong type in the spec, which the API server accepts."""
     pool = draw(_pools)
     spec = {**pool["spec"], "instanceType": draw(_instance_types), **draw(_nulls)}
     if reserved := draw(_reserved):
