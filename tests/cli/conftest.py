@@ -1,4 +1,4 @@
-"""The command line in this process, and manifests to give it."""
+"""The command line in this process, and manifests for it."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ spec:
 
 @dataclass(frozen=True)
 class Done:
-    """A command that has ended."""
+    """The result of a finished command."""
 
     code: int
     out: str
@@ -105,12 +105,12 @@ class Done:
 
     @property
     def outcomes(self) -> list[tuple[str, str]]:
-        """(policy, outcome) of each result."""
+        """Return the policy and outcome of each result."""
         return [(result["policy"], result["outcome"]) for result in self.json["results"]]
 
 
 class Run(Protocol):
-    """Runs one command line."""
+    """A runner of one command line."""
 
     def __call__(self, *arguments: str | Path, stdin: bytes = b"") -> Done: ...
 
@@ -129,7 +129,7 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Write a file below a temporary folder, which is also the working directory; return its path from there."""
+    """Write a file in the temporary working directory; return its relative path."""
     monkeypatch.chdir(tmp_path)
 
     def write(name: str, text: str | bytes) -> Path:
@@ -143,7 +143,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 @pytest.fixture
 def policies(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with one policy of each of three kinds, called labels, fallback and termination."""
+    """Return a folder with three policies of different kinds: labels, fallback, and termination."""
     folder = tmp_path_factory.mktemp("policies")
     (folder / "policies.yaml").write_text(POLICIES)
     return folder
@@ -151,7 +151,7 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def check(run: Run, policies: Path) -> Check:
-    """Judge files, or what is read from standard input, by these policies."""
+    """Judge files or standard input by these policies."""
 
     def check(*arguments: str | Path, stdin: str = "") -> Done:
         return run("check", "-o", "json", "--policies", policies, *arguments, stdin=stdin.encode())

@@ -1,4 +1,4 @@
-"""A policy set is the same one for every command and for the server: the shipped policies, and a team's own."""
+"""Every command and the server load the same policy set: the shipped policies and those of a team."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ REVIEW: dict[str, Any] = {
 
 
 def serve(own: Path) -> str:
-    """Return what the server says of these policies next to the shipped ones."""
+    """Return the server's errors for these policies next to the shipped ones."""
     anywhere = Address("127.0.0.1", 0)
     try:
         build_snapshot(ServeOptions(listen=anywhere, ops=anywhere, policies=(SHIPPED, own)))
@@ -71,7 +71,7 @@ def serve(own: Path) -> str:
 
 @pytest.fixture
 def loaded(run: Run, write: Write) -> Callable[[str, Path], str]:
-    """Say what a command has against the policies in a folder next to the shipped ones; empty if nothing."""
+    """Return a command's errors for the policies in a folder next to the shipped ones."""
 
     def loaded(command: str, own: Path) -> str:
         if command == "serve":
@@ -87,7 +87,7 @@ def loaded(run: Run, write: Write) -> Callable[[str, Path], str]:
 
 
 @pytest.mark.parametrize("command", [*list(COMMANDS)[:-2], "serve"])
-def test_a_document_of_a_shipped_name_replaces_it_for_every_command(
+def test_every_command_replaces_a_shipped_policy_of_the_same_name(
     loaded: Callable[[str, Path], str], write: Write, command: str
 ) -> None:
     write("own/termination.yaml", TERMINATION)
@@ -97,9 +97,7 @@ def test_a_document_of_a_shipped_name_replaces_it_for_every_command(
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "serve"])
-def test_two_documents_of_one_name_are_an_error_that_names_both_for_every_command(
-    loaded: Callable[[str, Path], str], write: Write, command: str
-) -> None:
+def test_every_command_reports_duplicate_names(loaded: Callable[[str, Path], str], write: Write, command: str) -> None:
     write("own/a.yaml", TERMINATION)
     said = loaded(command, write("own/b.yaml", f"\n{TERMINATION}").parent)
     assert (
@@ -108,7 +106,7 @@ def test_two_documents_of_one_name_are_an_error_that_names_both_for_every_comman
     ) in said
 
 
-def test_the_replacing_document_is_the_one_that_judges(run: Run, write: Write) -> None:
+def test_the_replacing_policy_is_evaluated(run: Run, write: Write) -> None:
     write("own/termination.yaml", TERMINATION)
     pod = SPOT_POD.replace("spec:", "spec:\n  terminationGracePeriodSeconds: 900")
     done = run(
@@ -118,7 +116,7 @@ def test_the_replacing_document_is_the_one_that_judges(run: Run, write: Write) -
     assert ("graceful-termination", "warn") not in done.outcomes
 
 
-def test_a_bundle_says_which_of_its_documents_replace_a_shipped_one(write: Write) -> None:
+def test_a_bundle_lists_the_shipped_policies_it_replaces(write: Write) -> None:
     own = write("own/termination.yaml", TERMINATION).parent
     write("own/gke.yaml", (SHIPPED / "providers" / "gke.yaml").read_text())
     for paths, kinds in ((SHIPPED, own), {"GracefulTermination", "CapacityProvider"}), ((own,), {"CapacityProvider"}):
@@ -128,8 +126,8 @@ def test_a_bundle_says_which_of_its_documents_replace_a_shipped_one(write: Write
     assert load_bundle().replacing == ()
 
 
-def test_tests_load_what_a_cluster_has_and_judge_by_what_is_theirs(run: Run, write: Write) -> None:
-    """A Pod that the shipped policies have something against is allowed by the team's own."""
+def test_policy_tests_load_the_shipped_policies_and_judge_by_their_own(run: Run, write: Write) -> None:
+    """The team's policies allow a Pod that the shipped ones deny."""
     test = (
         "{user: a, state: {}, object: {apiVersion: v1, kind: Pod, metadata: {name: p, namespace: team, labels: "
         "{qos.coreweave.cloud/x: z}}, spec: {containers: [{name: a, image: b}]}}, cases: [{name: a, expect: {outcome: allowed}}"
@@ -145,7 +143,7 @@ def test_tests_load_what_a_cluster_has_and_judge_by_what_is_theirs(run: Run, wri
     assert "own/again.yaml:3:12: metadata.name: 'node-pool-rules' is also the name of NodePoolRules at " in done.err
 
 
-def test_explain_says_which_policy_decides_and_which_replaces_a_shipped_one(run: Run, write: Write) -> None:
+def test_explain_names_the_deciding_policy_and_whether_it_replaces_one(run: Run, write: Write) -> None:
     write("own/a.yaml", HEAD.format("GracefulTermination", "team", "{overrides: [graceful-termination]}"))
     write("own/b.yaml", HEAD.format("SpotPlacement", "spot-placement", "{}"))
     write("pod.yaml", f"{SPOT_POD}---\n{SPOT_POOL}")

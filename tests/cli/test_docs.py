@@ -1,4 +1,4 @@
-"""The examples in docs/cli/ and docs/platforms/ run, and print what the pages say."""
+"""The examples in docs/cli/ and docs/platforms/ print what the pages show."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EXAMPLES: Final = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Make a folder with the files that the pages show, and the program."""
+    """Create a folder with the files that the pages show, and the program."""
     for before, body in (each for page in PAGES for each in _FILE.findall(page.read_text())):
         name = _NAME.search(before)
         assert name is not None, before
@@ -52,14 +52,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_command_that_ends_has_an_example() -> None:
+def test_every_command_without_a_cluster_has_an_example() -> None:
     needing_a_cluster = {"serve", "controller", "audit", "certs", "doctor", "rehearse"}
     run = {command.split()[1] for command, _ in EXAMPLES if command.startswith("spotgate ")}
     assert run == {*COMMANDS} - needing_a_cluster
 
 
 @pytest.mark.parametrize(("command", "expected"), EXAMPLES, ids=[command for command, _ in EXAMPLES])
-def test_example_prints_what_the_page_says(
+def test_example_prints_what_the_page_shows(
     folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch, command: str, expected: str
 ) -> None:
     monkeypatch.chdir(folder)
@@ -86,7 +86,7 @@ ON_POLICY_PAGES: Final = [(page, *example) for page in POLICY_PAGES for example 
 @pytest.mark.parametrize(
     ("page", "command", "expected"), ON_POLICY_PAGES, ids=[command for _, command, _ in ON_POLICY_PAGES]
 )
-def test_example_on_a_page_about_policies_prints_what_the_page_says(
+def test_policy_page_example_prints_what_the_page_shows(
     run: Run, write: Write, page: Path, command: str, expected: str
 ) -> None:
     for name, text in FILE.findall(page.read_text()):

@@ -1,4 +1,4 @@
-"""What all commands have in common: help, exit codes, output that ends early, and what is imported."""
+"""Behavior that all commands share: help, exit codes, closed pipes, and imports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROGRAM = [sys.executable, "-c", "import sys; from webhook.commands import main;
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_of_each_command_says_what_it_is_for_how_it_is_used_and_how_it_ends(run: Run, command: str) -> None:
+def test_help_states_purpose_usage_and_exit_codes(run: Run, command: str) -> None:
     done = run(command, "--help")
     assert (done.code, done.err) == (0, "")
     assert f"usage: spotgate {command}" in done.out
@@ -35,20 +35,18 @@ def test_help_of_each_command_says_what_it_is_for_how_it_is_used_and_how_it_ends
     assert "exit codes:\n  0  " in done.out
 
 
-def test_program_without_a_command_lists_all_of_them(run: Run) -> None:
+def test_program_without_a_command_lists_the_commands(run: Run) -> None:
     done = run()
     assert done.code == 0
     assert all(command in done.out for command in COMMANDS)
 
 
-def test_version_is_the_packages(run: Run) -> None:
+def test_version_is_that_of_the_package(run: Run) -> None:
     assert run("--version").out == f"spotgate {__version__}\n"
 
 
 @pytest.mark.parametrize("command", ["audit", "certs check", "doctor"])
-def test_without_a_kubeconfig_the_file_that_is_not_there_is_named(
-    run: Run, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
+def test_a_missing_kubeconfig_is_named(run: Run, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("KUBECONFIG", "nowhere")
     done = run(*command.split())
@@ -56,13 +54,13 @@ def test_without_a_kubeconfig_the_file_that_is_not_there_is_named(
     assert done.err.endswith(": nowhere: can't be used to reach an API server: No such file or directory\n")
 
 
-def test_as_a_kubectl_plugin_it_calls_itself_by_that_name(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kubectl_plugin_uses_its_plugin_name(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/usr/local/bin/kubectl-spotgate", "check"])
     assert "usage: kubectl spotgate check" in run("check", "--help").out
     assert "usage: kubectl spotgate [-h]" in run("--help").out
 
 
-def test_interrupt_ends_it_as_shells_expect(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_exits_as_shells_expect(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_: object) -> int:
         raise KeyboardInterrupt
 
@@ -70,12 +68,14 @@ def test_interrupt_ends_it_as_shells_expect(run: Run, monkeypatch: pytest.Monkey
     assert run("check", "x.yaml").code == 130
 
 
-def test_garbage_is_looked_for_again_once_a_command_is_imported(run: Run) -> None:
+def test_garbage_collection_resumes_after_the_imports(run: Run) -> None:
     assert run("check", "--help").code == 0
     assert gc.isenabled()
 
 
-def test_bug_is_never_taken_for_findings(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_has_a_different_exit_code_than_findings(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(_: object) -> int:
         raise ZeroDivisionError
 
@@ -84,7 +84,7 @@ def test_bug_is_never_taken_for_findings(capsys: pytest.CaptureFixture[str], mon
     assert "this is a bug in spotgate" in capsys.readouterr().err
 
 
-def test_reader_that_goes_away_is_no_traceback(write: Callable[[str, str], Path], policies: Path) -> None:
+def test_a_closed_pipe_causes_no_traceback(write: Callable[[str, str], Path], policies: Path) -> None:
     pods = "---\n".join(
         f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p{number}, labels: {{example.com/a: b}}}}\n"
         for number in range(2000)
@@ -104,7 +104,7 @@ def test_reader_that_goes_away_is_no_traceback(write: Callable[[str, str], Path]
     assert (process.wait(), stderr) == (2, b"")
 
 
-def test_checking_a_file_imports_nothing_that_only_other_commands_need(write: Callable[[str, str], Path]) -> None:
+def test_check_imports_no_modules_of_other_commands(write: Callable[[str, str], Path]) -> None:
     write("namespace.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a}\n")
     code = """
 import sys
@@ -128,7 +128,7 @@ sys.exit(", ".join(sorted(heavy & set(sys.modules))) or None)
         ("spotgate check --fail-on ", {"deny", "warn", "indeterminate"}),
     ],
 )
-def test_a_shell_is_told_what_may_follow(line: str, offered: set[str], tmp_path: Path) -> None:
+def test_shell_completion_lists_candidates(line: str, offered: set[str], tmp_path: Path) -> None:
     file = tmp_path / "offered"
     asked = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": "\n"}
     environment = os.environ | asked | {"_ARGCOMPLETE_STDOUT_FILENAME": str(file)}
@@ -137,7 +137,7 @@ def test_a_shell_is_told_what_may_follow(line: str, offered: set[str], tmp_path:
     assert {each.strip() for each in file.read_text().split("\n")} >= offered
 
 
-# Lines that are shown
+# Printed lines
 
 
 @pytest.mark.parametrize(
@@ -149,17 +149,17 @@ def test_a_shell_is_told_what_may_follow(line: str, offered: set[str], tmp_path:
         ("a: ::warning::", "a: ::warning::"),
     ],
 )
-def test_plain_lines_hold_neither_control_characters_nor_commands(text: str, shown: str) -> None:
+def test_plain_lines_have_no_control_characters_or_runner_commands(text: str, shown: str) -> None:
     assert plain([[(text, "bold")]]) == shown
 
 
-def test_lines_in_colour_hold_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+def test_colored_lines_have_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     show_in_colour([[("a\x1b[2J\nb", "")]])
     assert capsys.readouterr().out == "a [2J b\n"
 
 
 @pytest.mark.parametrize("command", ["check", "explain", "fix", "test"])
-def test_nor_do_the_errors_of_policies(run: Run, write: Write, command: str) -> None:
+def test_policy_errors_have_no_control_characters(run: Run, write: Write, command: str) -> None:
     key = json.dumps("a\n::error title=x::injected \u202e\x1b[31m")
     write("p.yaml", f"apiVersion: spotgate.dev/v1\nkind: ReservedLabels\nmetadata: {{name: a}}\nspec: {{{key}: 1}}\n")
     done = run(command, "--policies", "p.yaml", "p.yaml")

@@ -1,4 +1,4 @@
-"""Readers of files: policies, state, recorded reviews, golden files and a kubeconfig never wait, and never read for ever."""
+"""File readers never block and never read without a limit: policies, state, reviews, golden files, kubeconfig."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ spec:
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("kind", ODD)
-def test_no_reader_waits_or_reads_without_a_bound(run: Run, write: Write, kind: str, reader: str) -> None:
+def test_no_reader_blocks_or_reads_without_a_limit(run: Run, write: Write, kind: str, reader: str) -> None:
     make, says = ODD[kind]
     make()  # type: ignore[no-untyped-call]
     write("pod.yaml", POD)
@@ -56,7 +56,7 @@ def test_no_reader_waits_or_reads_without_a_bound(run: Run, write: Write, kind: 
         assert says in done.err
 
 
-def test_a_folder_with_too_many_files_is_no_folder_of_policies(
+def test_a_policy_folder_with_too_many_files_is_rejected(
     run: Run, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(document, "_WALKED_AT_MOST", 3)

@@ -1,7 +1,7 @@
-"""Plays what scenarios/*.yaml write down: files, a command line, and what comes of it.
+"""Run scenarios/*.yaml: files, a command line, and the expected result.
 
-In an expected text `…` stands for any text. A content of a file is a text, the name of a manifest, a manifest with some of
-its text replaced, as in `POD: {web: shop}`, or a list of these: the documents of the file.
+In an expected text, `…` matches any text. File content is a text, the name of a manifest, a manifest with some of
+its text replaced, as in `POD: {web: shop}`, or a list of these, one for each document.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ Content = str | list[Any] | dict[str, dict[str, str]]
 
 
 class Step(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What happens to the files, one command, and what is expected of it.
+    """One command with its files and expected result.
 
     Attributes:
-        files: the contents to write.
-        edit: texts to replace, by file.
-        sh: shell commands that run before.
-        folder: the working directory from here on.
-        env: environment variables from here on.
+        files: contents of the files to write.
+        edit: replacements of text by file.
+        sh: shell commands to run first.
+        folder: the working directory for this and later steps.
+        env: environment variables for this and later steps.
         check: arguments of `spotgate check -o json` with the policies of tests/cli/conftest.py.
-        run: the arguments of another command.
-        stdin: the text that the command reads, as a content of a file.
-        code: the exit code, else 1 where something is denied, and 0 elsewhere.
+        run: arguments of another command.
+        stdin: standard input, as file content.
+        code: the exit code; by default 1 if an object is denied, and 0 otherwise.
         outcomes: "policy outcome" of each result.
         results: fields of each result.
         unreadable: fields of each file that can't be judged.
-        patches: names of the objects that are changed.
+        patches: names of the changed objects.
         summary: fields of the summary.
-        out: the standard output, or texts that are in it.
-        err: the standard error, or texts that are in it; none if it isn't given.
-        lacks: texts that are in neither.
-        after: the contents of files at the end.
+        out: the standard output, or texts in it.
+        err: the standard error, or texts in it; empty by default.
+        lacks: texts in neither of them.
+        after: contents of files at the end.
     """
 
     files: dict[str, Content] = {}
@@ -72,14 +72,14 @@ class Step(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Scenario(Step, kw_only=True):
-    """The first step of a scenario, and the steps that follow in the same folder."""
+    """The first step of a scenario, and later steps in the same folder."""
 
     name: str
     then: list[Step] = []
 
 
 class Scenarios(msgspec.Struct, forbid_unknown_fields=True):
-    """A file of scenarios, the manifests that it names, and the files that are there in all of them."""
+    """A file of scenarios with named manifests and common files."""
 
     scenarios: list[Scenario]
     manifests: dict[str, Content] = {}
@@ -185,7 +185,7 @@ def _assert_equal(expected: object, value: object) -> None:
 
 
 def _assert_said(expected: str | list[str], text: str) -> None:
-    """Assert that a text is the expected one, or holds all of these."""
+    """Assert that a text equals the expected one, or contains all of a list."""
     if isinstance(expected, list):
         assert [each for each in expected if not re.search(_pattern(each), text, re.DOTALL)] == [], text
     else:

@@ -1,4 +1,4 @@
-"""What an audit reads, and what of it becomes a report in the cluster."""
+"""The requests of an audit, and the reports that it writes to the cluster."""
 
 from __future__ import annotations
 
@@ -77,18 +77,18 @@ def everything(tmp_path: Path) -> Bundle:
     return load_bundle([tmp_path])
 
 
-def test_neither_secrets_nor_configmaps_are_read_whatever_a_policy_matches(everything: Bundle) -> None:
+def test_secrets_and_configmaps_are_never_read(everything: Bundle) -> None:
     found = keys(everything)
-    assert found[:3] == [("", "pods"), ("apps", "replicasets"), ("batch", "jobs")]  # what is owned, before its owners
+    assert found[:3] == [("", "pods"), ("apps", "replicasets"), ("batch", "jobs")]  # owned objects before their owners
     assert set(found[3:]) == {("apps", "deployments"), ("", "nodes")}
     assert ("", "nodes") not in keys(everything, cluster_scoped=False)
 
 
-def test_only_what_a_policy_looks_at_is_read() -> None:
+def test_only_resources_that_a_policy_matches_are_read() -> None:
     assert keys(BUNDLE) == [("", "pods"), ("apps", "replicasets"), ("batch", "jobs"), ("apps", "deployments")]
 
 
-def test_of_what_is_judged_by_its_labels_only_the_metadata_is_read(tmp_path: Path) -> None:
+def test_only_metadata_is_read_of_objects_judged_by_labels(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(LABELS_ONLY)
     found = listed_resources(load_bundle([tmp_path]).index, [*SERVED, served("", "services")], cluster_scoped=True)
     assert {each.key: each.metadata_only for each in found}[("", "services")]
@@ -121,7 +121,7 @@ def test_the_component_may_list_what_the_shipped_policies_need_and_do_nothing_el
         ("shop", {"ns.coreweave.cloud/org": "ac3e77", "a.coreweave.cloud/b": "c"}, ["shop"]),
     ],
 )
-def test_what_the_platform_wrote_on_namespaces_is_not_held_against_them(
+def test_labels_that_the_platform_sets_on_namespaces_are_no_finding(
     name: str, labels: dict[str, str], denied: list[str]
 ) -> None:
     view = ClusterView(pools=(), providers=frozenset({"cks"}), namespaces={name: labels})
@@ -161,7 +161,7 @@ def report(*results: Result, fail_on: str = "deny") -> Report:
     return Report(objects=objects, fail_on=fail_on)
 
 
-def test_only_namespaces_where_something_fails_get_a_report() -> None:
+def test_only_namespaces_with_failures_get_a_report() -> None:
     found = report(result(1), result(2, "warn"), result(3, "warn", "other"), result(4, namespace=""))
     assert {name: len(each["results"]) for name, each in reports_of(found)} == {"shop": 1, "": 1}
     on_warnings = msgspec.structs.replace(found, fail_on="warn")
@@ -170,7 +170,7 @@ def test_only_namespaces_where_something_fails_get_a_report() -> None:
     assert shown["shop"]["summary"] == {"pass": 0, "fail": 1, "warn": 1, "error": 0, "skip": 0}
 
 
-def test_a_report_stays_small_and_counts_what_it_leaves_out() -> None:
+def test_a_report_is_bounded_and_counts_omitted_results() -> None:
     ((_, fields),) = reports_of(report(*(result(number) for number in range(AT_MOST + 5))))
     assert len(fields["results"]) == AT_MOST
     assert fields["summary"]["fail"] == AT_MOST + 5
@@ -186,13 +186,13 @@ def test_a_report_stays_small_and_counts_what_it_leaves_out() -> None:
         ([("wgpolicyk8s.io", "policyreports"), ("wgpolicyk8s.io", "clusterpolicyreports")], "wgpolicyk8s.io"),
     ],
 )
-def test_reports_are_of_the_kind_that_the_cluster_has(resources: list[tuple[str, str]], group: str) -> None:
+def test_reports_use_the_crd_that_the_cluster_has(resources: list[tuple[str, str]], group: str) -> None:
     assert report_kinds([served(*each) for each in resources]).namespaced.resource.group == group
     with pytest.raises(CannotJudgeError, match="serves neither PolicyReports"):
         report_kinds([served(*each) for each in resources[:1]])
 
 
-def test_a_workload_without_a_reason_is_not_called_a_survivor() -> None:
+def test_a_workload_without_a_reason_is_not_a_survivor() -> None:
     risk = ReclaimRisk(
         api_version="v1", kind="Pod", namespace="shop", name="web", pods=1, pools=["gpu-spot"], reasons=[]
     )
@@ -209,7 +209,7 @@ def node(name: str, **labels: str) -> NodeFacts:
     return node_facts(labels, Node(), BUNDLE.providers.values(), name)
 
 
-def test_spot_nodes_are_known_by_their_label_or_by_their_pool() -> None:
+def test_spot_nodes_are_recognized_by_label_or_pool() -> None:
     pools = (
         pool_of("a", pool_name="a"),
         pool_of("b", CapacityType.ON_DEMAND, pool_name="b"),

@@ -1,4 +1,4 @@
-"""How ``check`` judges: requests, state, patches, findings' places, exit codes."""
+"""Judging by ``check``: requests, state, patches, positions of findings, exit codes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENDED = "the exemption ended on {last} (migration); remove it, or extend it\n"
 
 
 @pytest.mark.parametrize(("days", "says"), [(0, ENDS), (14, ENDS), (15, ""), (-1, ENDED)])
-def test_exemption_that_ends_soon_or_has_ended_is_called_to_mind(
+def test_an_expired_or_soon_expiring_exemption_is_a_warning(
     run: Run, write: Write, monkeypatch: pytest.MonkeyPatch, days: int, says: str
 ) -> None:
     monkeypatch.setattr(options, "utc_now", lambda: datetime.combine(TODAY, time.max, tzinfo=UTC))
@@ -90,11 +90,9 @@ spec:
         "apiVersion: v1\nkind: List\nitems:\n- " + "\n  ".join(DEPLOYMENT.splitlines()) + "\n",
         json.dumps(yaml.safe_load(SPOT_POD)),
     ],
-    ids=["as it is", "null lifecycle", "null preStop", "nulls", "template", "in a list", "JSON"],
+    ids=["unchanged", "null lifecycle", "null preStop", "nulls", "template", "in a list", "JSON"],
 )
-def test_patch_applies_to_the_document_as_it_is_written_and_leaves_nothing_to_patch(
-    run: Run, write: Write, text: str
-) -> None:
+def test_patch_applies_to_the_document_as_written_and_is_complete(run: Run, write: Write, text: str) -> None:
     policies = """\
 apiVersion: spotgate.dev/v1
 kind: SpotPlacement
@@ -148,10 +146,10 @@ metadata: {name: termination}
         ("spec.requirements[?key=='x'].values", ("spec", "requirements")),
     ],
 )
-def test_field_of_a_finding_is_a_path_as_far_as_it_goes(field: str, path: tuple[str | int, ...]) -> None:
+def test_field_of_a_finding_is_the_longest_path_that_exists(field: str, path: tuple[str | int, ...]) -> None:
     assert parse_field_path(field) == path
 
 
 @pytest.mark.parametrize("path", [("a", 0, "b/c", 12), ("x.y",), ("q\"'\\", "z"), ("", "ü"), ("$a_b",)])
-def test_path_survives_being_written_as_a_field(path: tuple[str | int, ...]) -> None:
+def test_path_round_trips_through_a_field(path: tuple[str | int, ...]) -> None:
     assert parse_field_path(field_path(path)) == path

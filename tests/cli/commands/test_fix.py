@@ -1,4 +1,4 @@
-"""``spotgate fix``: what the webhook would inject, in the files, and not a byte else."""
+"""``spotgate fix`` writes what the webhook would inject into the files and changes no other byte."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def state(write: Write) -> None:
 
 
 @pytest.mark.parametrize("text", [POD, POD.removesuffix("\n"), POD.replace("\n", "\r\n")])
-def test_the_difference_is_one_that_git_applies(text: str, run: Run, write: Write) -> None:
+def test_git_applies_the_diff(text: str, run: Run, write: Write) -> None:
     file = write("pod.yaml", text.encode())
     difference = run("fix", "--diff", "--state", "state.yaml", file).out
 
@@ -83,7 +83,7 @@ def test_the_difference_is_one_that_git_applies(text: str, run: Run, write: Writ
 @pytest.mark.parametrize(
     "written",
     [
-        pytest.param(POD.replace("\n", "\r\n").encode(), id="the line ends of Windows"),
+        pytest.param(POD.replace("\n", "\r\n").encode(), id="Windows line endings"),
         pytest.param(b"\xef\xbb\xbf" + POD.encode(), id="a byte order mark"),
         pytest.param(f"{POD}---\n# nothing\n---\na: {{b: c}} # no object\n".encode(), id="other documents"),
         pytest.param(
@@ -91,7 +91,7 @@ def test_the_difference_is_one_that_git_applies(text: str, run: Run, write: Writ
         ),
     ],
 )
-def test_every_byte_that_was_there_still_is(written: bytes, run: Run, write: Write) -> None:
+def test_every_original_byte_is_preserved(written: bytes, run: Run, write: Write) -> None:
     file = write("dir/file.yaml", written)
 
     assert run("fix", "--state", "state.yaml", "dir").code == 0
@@ -122,7 +122,7 @@ def test_json_stays_json(indent: int | None, run: Run, write: Write) -> None:
         assert json.dumps(changed, indent=indent) == file.read_text()
 
 
-def test_the_examples_once_fixed_need_no_patch(run: Run, tmp_path: Path) -> None:
+def test_fixed_examples_need_no_patch(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "examples"
     shutil.copytree(EXAMPLES, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     before = {file: file.read_text() for file in folder.rglob("*.yaml")}
@@ -137,9 +137,7 @@ def test_the_examples_once_fixed_need_no_patch(run: Run, tmp_path: Path) -> None
     assert run("check", "-o", "json", folder).json["patches"] == []
 
 
-def test_what_another_process_adds_meanwhile_is_not_lost(
-    run: Run, write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_concurrent_edits_of_a_file_are_kept(run: Run, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write("d/pod.yaml", POD)
     fsync = os.fsync
 
@@ -155,7 +153,7 @@ def test_what_another_process_adds_meanwhile_is_not_lost(
     assert [each.name for each in file.parent.iterdir()] == ["pod.yaml"]
 
 
-def test_json_that_is_no_yaml_is_changed_too(run: Run, write: Write) -> None:
+def test_json_that_is_not_yaml_is_fixed(run: Run, write: Write) -> None:
     annotations = {"C:\\uda": "b", "\x7f\ufffe\x9f": "\U0001f680"}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "annotations": annotations}, "spec": {}}
     pod["spec"] = {
@@ -179,13 +177,11 @@ def test_json_that_is_no_yaml_is_changed_too(run: Run, write: Write) -> None:
         ("# the trainer\n", "# the\r# trainer\n"),
     ],
 )
-def test_the_difference_has_the_lines_that_git_has(old: str, new: str, run: Run, write: Write) -> None:
-    test_the_difference_is_one_that_git_applies(POD.replace(old, new), run, write)
+def test_the_diff_splits_lines_as_git_does(old: str, new: str, run: Run, write: Write) -> None:
+    test_git_applies_the_diff(POD.replace(old, new), run, write)
 
 
-def test_a_file_that_becomes_unreadable_meanwhile_is_left_alone(
-    run: Run, write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_becomes_unreadable_is_not_written(run: Run, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write("pod.yaml", POD)
     fine = write("z.yaml", POD)
 
@@ -200,7 +196,7 @@ def test_a_file_that_becomes_unreadable_meanwhile_is_left_alone(
     assert (file.read_bytes(), fine.read_text()) == (b"\xff", FIXED)
 
 
-def test_the_owner_stays(run: Run, write: Write) -> None:
+def test_the_file_owner_is_preserved(run: Run, write: Write) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root may give files away")
     file = write("pod.yaml", POD)
@@ -231,7 +227,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("case", ODD)
-def test_odd_styles_are_changed_in_place(case: str, run: Run, write: Write) -> None:
+def test_unusual_yaml_styles_are_edited_in_place(case: str, run: Run, write: Write) -> None:
     old, new = ODD[case]
     assert old in POD
     text = POD.replace(old, new).encode()

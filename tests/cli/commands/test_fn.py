@@ -1,4 +1,4 @@
-"""``fn``: what it changes in a ResourceList, and what check says of the same; scenarios/fn.yaml has the rest."""
+"""Changes by ``fn`` to a ResourceList, compared with ``check``; scenarios/fn.yaml has the other cases."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INJECTED = ["spec.tolerations", "spec.terminationGracePeriodSeconds", "spec.cont
 
 
 def resource_list(*manifests: str, **data: Any) -> bytes:
-    """As kustomize writes it: the items not indented."""
+    """Return a ResourceList as kustomize writes it, with the items not indented."""
     config = f"functionConfig: {json.dumps({'apiVersion': 'v1', 'kind': 'ConfigMap', 'data': data})}\n" if data else ""
     items = "".join(f"- {each.rstrip()}\n".replace("\n", "\n  ").rstrip() + "\n" for each in manifests)
     return f"apiVersion: config.kubernetes.io/v1\nkind: ResourceList\n{config}items:\n{items or '  []'}".encode()
@@ -37,7 +37,7 @@ def state(write: Write) -> None:
     write("state/pools.yaml", f"{TAINTED}---\n{ON_DEMAND_POOL}")
 
 
-def test_what_the_webhook_would_inject_is_in_the_items_and_nothing_else_changes(run: Run) -> None:
+def test_items_get_exactly_what_the_webhook_injects(run: Run) -> None:
     given = resource_list(
         "# the trainer\n" + SPOT_POD.replace("busybox", "'busybox'  # small"), state="state", mode="mutate"
     )
@@ -55,7 +55,7 @@ def test_what_the_webhook_would_inject_is_in_the_items_and_nothing_else_changes(
     assert sorted(each["field"]["path"] for each in yaml.safe_load(f"results:{rest}")["results"]) == sorted(INJECTED)
 
 
-def test_verdict_and_patch_are_those_of_check(run: Run, write: Write, policies: Path) -> None:
+def test_verdict_and_patch_match_check(run: Run, write: Write, policies: Path) -> None:
     pods = (SPOT_POD.replace("metadata:\n", "metadata:\n  labels: {example.com/team: a}\n"), POD)
     write("deploy/pods.yaml", "---\n".join(pods))
 
@@ -74,7 +74,7 @@ def test_verdict_and_patch_are_those_of_check(run: Run, write: Write, policies: 
     assert injected
 
 
-def test_a_further_item_of_a_list_is_named_as_check_does(run: Run) -> None:
+def test_list_items_are_named_as_check_names_them(run: Run) -> None:
     pod = SPOT_POD.replace("spec:\n", "spec:\n  tolerations: [{key: own, operator: Exists}]\n")
     done = run("fn", stdin=resource_list(pod, mode="mutate", state="state"))
     field = {
@@ -84,7 +84,7 @@ def test_a_further_item_of_a_list_is_named_as_check_does(run: Run) -> None:
     assert field in [each["field"] for each in results(done)]
 
 
-def test_a_second_run_changes_nothing_more(run: Run) -> None:
+def test_a_second_run_changes_nothing(run: Run) -> None:
     once = run("fn", stdin=resource_list(SPOT_POD, state="state")).out
     again = run("fn", stdin=once.encode())
     assert yaml.safe_load(again.out)["items"] == yaml.safe_load(once)["items"]

@@ -1,4 +1,4 @@
-"""What ``review`` reads and refuses; that it answers as the server does is shown by the golden cases."""
+"""Input that ``review`` accepts and rejects; the golden cases show that it answers as the server does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DENIED = review(POD, "pods")
 WITHOUT_FALLBACK = review(SPOT_POOL, "compute.coreweave.com/nodepools")
 
 
-def test_validating_is_the_default_and_a_denial_is_no_failure(run: Run, write: Write, policies: Path) -> None:
+def test_the_default_phase_is_validating_and_a_denial_exits_with_0(run: Run, write: Write, policies: Path) -> None:
     done = run("review", write("review.json", DENIED), "--policies", policies)
     assert (done.code, done.json["response"]["allowed"]) == (0, False)
 
@@ -35,7 +35,7 @@ def test_review_is_read_from_standard_input(run: Run, policies: Path) -> None:
     assert done.json["response"]["uid"] == "705ab4f5-6393-11e8-b7cc-42010a800002"
 
 
-def test_unknown_pools_are_what_they_are_to_the_server(run: Run, write: Write, policies: Path) -> None:
+def test_unknown_pools_are_treated_as_the_server_treats_them(run: Run, write: Write, policies: Path) -> None:
     pool = write("review.json", WITHOUT_FALLBACK)
     done = run("review", pool, "--policies", policies)
     assert "the node pools are unknown" in done.json["response"]["status"]["message"]
@@ -77,14 +77,14 @@ def test_patch_follows_the_kubernetes_version(run: Run, write: Write) -> None:
         (DENIED.replace(b'"userInfo"', b'\n "userInfo"').replace(b'"jane"', b"5"), "2:15", "userInfo.username`"),
     ],
 )  # fmt: skip
-def test_what_is_no_review_is_exit_code_2(run: Run, write: Write, body: bytes, position: str, says: str) -> None:
+def test_an_invalid_review_exits_with_2(run: Run, write: Write, body: bytes, position: str, says: str) -> None:
     done = run("review", write("review.json", body))
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"review.json:{position}: ")
     assert says in done.err
 
 
-def test_state_that_cannot_be_read_is_exit_code_2(run: Run, write: Write, policies: Path) -> None:
+def test_unreadable_state_exits_with_2(run: Run, write: Write, policies: Path) -> None:
     body = write("review.json", DENIED)
     done = run("review", body, "--policies", policies, "--state", write("bad.yaml", "a: {"), "--state", "nowhere")
     assert (done.code, done.out) == (2, "")

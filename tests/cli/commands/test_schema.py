@@ -60,7 +60,7 @@ def test_shipped_policies_validate(validator: Draft7Validator, file: Path) -> No
     assert [error.message for each in documents(file) for error in validator.iter_errors(each)] == []
 
 
-def test_every_kind_has_a_branch_of_its_own() -> None:
+def test_every_kind_has_its_own_branch() -> None:
     definitions = editor_schema()["definitions"]
     branches = [definitions[each["$ref"].rpartition("/")[2]] for each in editor_schema()["oneOf"]]
     assert {branch["properties"]["kind"]["const"] for branch in branches} == {*document_kinds(), "PolicyTest"}
@@ -78,7 +78,7 @@ def test_every_kind_has_a_branch_of_its_own() -> None:
         ("GracefulTermination", ("spec", "classes"), {"web": {"graceSeconds": 60}}),
     ],
 )
-def test_mistake_is_found_by_the_schema_as_by_the_loader(
+def test_the_schema_and_the_loader_find_the_same_mistakes(
     validator: Draft7Validator, tmp_path: Path, kind: str, field: tuple[str | int, ...], value: Any
 ) -> None:
     document = shipped(kind)
@@ -94,9 +94,9 @@ def test_mistake_is_found_by_the_schema_as_by_the_loader(
 
 
 @pytest.mark.parametrize("word", ["off", "'off'", "no", "false"])
-def test_a_policy_is_switched_off_by_either_yaml(validator: Draft7Validator, tmp_path: Path, word: str) -> None:
+def test_yaml_1_1_and_1_2_both_disable_a_policy(validator: Draft7Validator, tmp_path: Path, word: str) -> None:
     document = shipped("ReservedLabels")
-    document["spec"]["enforcement"] = "off"  # by YAML 1.2, as editors read it
+    document["spec"]["enforcement"] = "off"  # in YAML 1.2, which editors use
     assert validator.is_valid(document)
     document["spec"]["enforcement"] = False
     file = tmp_path / "policy.yaml"
@@ -123,7 +123,7 @@ def test_every_kind_is_explained() -> None:
     }
 
 
-def test_there_are_no_titles_that_only_repeat_a_name() -> None:
+def test_no_title_only_repeats_a_name() -> None:
     titles = [
         schema["title"]
         for definition in editor_schema()["definitions"].values()
@@ -143,7 +143,7 @@ def test_there_are_no_titles_that_only_repeat_a_name() -> None:
         ("EvictionStrategy", "sunkNodes", ["named", "all"]),
     ],
 )
-def test_words_have_their_meanings(kind: str, field: str, words: list[str]) -> None:
+def test_enum_values_are_described(kind: str, field: str, words: list[str]) -> None:
     definitions = editor_schema()["definitions"]
     spec = resolved(definitions[kind]["properties"]["spec"], definitions)
     choice = resolved(spec["properties"][field], definitions)
@@ -152,8 +152,8 @@ def test_words_have_their_meanings(kind: str, field: str, words: list[str]) -> N
     assert all(choice["enumDescriptions"])
 
 
-def test_no_default_would_be_inserted_as_yaml_of_another_meaning() -> None:
-    """Editors write a default as text: of a list of globs `- *cache*`, which is an alias."""
+def test_every_default_keeps_its_meaning_as_yaml() -> None:
+    """Editors insert a default as text; an unquoted glob such as `- *cache*` would be an alias."""
     defaults = [
         field["default"]
         for definition in editor_schema()["definitions"].values()
@@ -167,18 +167,18 @@ def test_no_default_would_be_inserted_as_yaml_of_another_meaning() -> None:
 COMMITTED = SHIPPED / "schema.json"
 
 
-def test_the_committed_schema_is_what_the_command_prints(run: Run) -> None:
+def test_the_committed_schema_is_current(run: Run) -> None:
     assert run("schema").out == COMMITTED.read_text(), "run `make golden`"
 
 
 @pytest.mark.parametrize("file", SHIPPED_FILES, ids=lambda file: str(file.relative_to(SHIPPED)))
-def test_every_shipped_file_tells_editors_where_its_schema_is(file: Path) -> None:
+def test_every_shipped_file_names_its_schema(file: Path) -> None:
     line = file.read_text().partition("\n")[0]
     assert line.startswith("# yaml-language-server: $schema=")
     assert (file.parent / line.partition("=")[2]).resolve() == COMMITTED.resolve()
 
 
-def test_a_schema_beside_policies_is_no_policy(tmp_path: Path) -> None:
+def test_a_schema_in_a_policy_folder_is_not_a_policy(tmp_path: Path) -> None:
     (tmp_path / "schema.json").write_bytes(COMMITTED.read_bytes())
     (tmp_path / "policy.yaml").write_text(yaml.safe_dump(shipped("ReservedLabels")))
     assert policy_files([tmp_path]) == [tmp_path / "policy.yaml"]
@@ -191,7 +191,7 @@ KINDS = sorted(spec_models())
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_example_of_every_kind_is_the_one_on_its_page(run: Run, kind: str) -> None:
+def test_new_prints_the_example_from_the_page_of_the_kind(run: Run, kind: str) -> None:
     file = example_files()[kind].relative_to(ROOT)
     assert file.exists(), f"write {file}, the example of {kind}"
     done = run("new", kind)
@@ -200,8 +200,8 @@ def test_the_example_of_every_kind_is_the_one_on_its_page(run: Run, kind: str) -
 
 
 @pytest.mark.parametrize("kind", ["GracefulTermination", "SpotPlacement"])
-def test_the_example_of_a_kind_that_decides_has_the_values_of_the_shipped_policy(run: Run, kind: str) -> None:
-    """`overrides` inherits nothing: who starts from the example changes only what they edit."""
+def test_examples_use_the_values_of_the_shipped_policies(run: Run, kind: str) -> None:
+    """`overrides` inherits nothing, so the example must repeat the values of the shipped policy."""
     example = yaml.safe_load(run("new", kind).out)
     (shipped,) = (each for each in load_bundle().documents if each.kind == kind)
     assert example["spec"].pop("overrides") == [shipped.name]

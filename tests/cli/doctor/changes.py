@@ -1,4 +1,4 @@
-"""Changes of the recorded answers, and what doctor then says: as in cases.yaml, for answers that a program changes."""
+"""Programmatic changes to the recorded answers, with the output of doctor; cases.yaml has the static ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ IN_AN_HOUR = format_datetime(NOW + timedelta(hours=1), usegmt=True)
 
 
 def own(document: str) -> dict[str, Any]:
-    """Return the changes by which the Deployment mounts this policy beside the shipped ones."""
+    """Return the changes for a Deployment that mounts this policy in addition to the shipped ones."""
     mounts = '"volumeMounts": [{"name": "own-policies", "mountPath": "/etc/spotgate/own"}]'
     deployment = {
         '"--policies=shipped"': '"--policies=shipped", "--policies=/etc/spotgate/own"',
@@ -50,7 +50,7 @@ def leaf(name: str = HOST, *, days_ago: int = 0, authority: KeyPair | None = Non
 
 
 def serving(pair: KeyPair) -> Mapping[str, str]:
-    """Return the change by which replicas serve another certificate."""
+    """Return the change for replicas that serve another certificate."""
     return {
         '"certificate": "[^"]*"': f'"certificate": {json.dumps(pair.certificate_pem.decode())}'.replace("\\", r"\\")
     }
@@ -63,14 +63,14 @@ def secret(pair: KeyPair) -> Answer:
 
 
 def mutating(*names: str) -> Answer:
-    """Return configurations of these names, each with a webhook that is asked about Pods."""
+    """Return configurations of these names, each with a webhook for Pods."""
     rule = {"apiGroups": [""], "resources": ["pods"], "operations": ["CREATE"]}
     items = [{"metadata": {"name": name}, "webhooks": [{"name": "it", "rules": [rule]}]} for name in names]
     return Answer(200, json.dumps({"items": items}))
 
 
 def assigned(*costs: str) -> Answer:
-    """Return Pods on on-demand nodes, with these deletion costs; empty: it has none."""
+    """Return Pods on on-demand nodes with these deletion costs; an empty string sets none."""
     key = "controller.kubernetes.io/pod-deletion-cost"
     items = [{"metadata": {"annotations": {key: cost} if cost else {}}} for cost in costs]
     return Answer(200, json.dumps({"items": items}))
@@ -82,7 +82,7 @@ def counted(metric: str, **labels: str) -> Answer:
 
 
 def changed(path: str, change: Any) -> Answer:
-    """Return a configuration after `change` was given its webhooks."""
+    """Return a configuration after `change` modified its webhooks."""
     (body,) = (json.loads(answer.body) for key, answer in recorded().items() if key.endswith(path))
     change(body["webhooks"])
     return Answer(200, json.dumps(body))
@@ -93,7 +93,7 @@ def mutated(change: Any) -> Answer:
 
 
 def narrow(webhooks: Any) -> None:
-    """Take the rules about the resource nodepools out of the webhook about node pools, and a condition."""
+    """Remove the rules for nodepools and one condition from the webhook for node pools."""
     pools = next(webhook for webhook in webhooks if webhook["name"] == "node-pools.spotgate.dev")
     pools["rules"] = [rule for rule in pools["rules"] if "nodepools" not in rule["resources"]]
     pools["matchConditions"] = [each for each in pools["matchConditions"] if each["name"] != "scaled-down"]
@@ -109,7 +109,7 @@ def divide(webhooks: Any) -> None:
 SILENT = "unknown: its state can't be read: 503 Service Unavailable: error trying to reach service"
 WHY = "; the replicas' certificates can't be read: 503"
 CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
-    # What each says of itself
+    # Replicas
     "another version": (
         {REPLICA: {'"version": "[^"]*"': '"version": "0.0.1"'}},
         {"replica": f"warn: it is version 0.0.1, this program {__version__}"},

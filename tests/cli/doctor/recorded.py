@@ -1,7 +1,7 @@
-"""What a real API server answers `spotgate doctor` at a healthy installation, recorded, and given again with changes.
+"""Recorded answers of a real API server to `spotgate doctor` for a healthy installation, replayed with changes.
 
-tests/controlplane/commands/test_doctor.py records it, and fails with the file to put here if doctor asks something else. Left out
-of the file, and filled in when it is given again, is what depends on policies, version and date.
+tests/controlplane/commands/test_doctor.py records them, and fails with the new file if doctor sends other requests. The file
+omits data that depends on policies, version, and date; replaying fills it in.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _COUNTS = re.compile(r"(apiserver_admission_webhook_(fail_open|rejection)_count|
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Status, body, warnings and date of an answer."""
+    """The status, body, warnings, and date of an answer."""
 
     status: int
     body: str
@@ -80,7 +80,7 @@ class Answer:
 
 
 def key_of(method: str, path: str, body: Mapping[str, Any] | None) -> str:
-    """Return what tells a request from others: who may do what is asked again and again, and answered alike."""
+    """Return the key of a request; repeated access reviews with equal answers share one."""
     about = (body or {}).get("spec", {}) if "pools" in path else (body or {}).get("metadata", {}).get("labels")
     return f"{method} {path.removesuffix('?resourceVersion=0')}" + (
         f" {json.dumps(about, sort_keys=True)}" if body and about else ""
@@ -88,14 +88,14 @@ def key_of(method: str, path: str, body: Mapping[str, Any] | None) -> str:
 
 
 def reduced(answers: Iterable[tuple[str, Answer]]) -> dict[str, dict[str, Any]]:
-    """Return the answers as they are recorded, by request: without what nobody looks at, and what is filled in."""
-    # What is not recorded is not there: most kinds of node pools, of which each new provider adds some.
+    """Return the answers to record by request, without unused data and data that replaying fills in."""
+    # A resource without a record doesn't exist. New providers add many kinds of node pools.
     there = ((key, _reduced(key, answer)) for key, answer in sorted(answers, key=lambda each: each[0]))
     return {key: each for key, each in there if each["status"] != NOT_FOUND and each.get("json", {}).get("items") != []}
 
 
 def file_of(answers: dict[str, dict[str, Any]]) -> str:
-    """Return the file that holds these answers, each in a line."""
+    """Return the file content for these answers, one per line."""
     lines = (f"{json.dumps(key)}: {json.dumps(answer)}" for key, answer in answers.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
@@ -136,7 +136,7 @@ def _without_unused(value: Any) -> Any:
 
 @cache
 def certificates(name: str = HOST) -> tuple[KeyPair, KeyPair]:
-    """Return a CA and a certificate of it for this name."""
+    """Return a CA and a certificate that it issued for this name."""
     now = datetime.now(UTC)
     authority = create_authority(now)
     return authority, issue_leaf(authority, names=[name], ips=[], now=now)
@@ -144,7 +144,7 @@ def certificates(name: str = HOST) -> tuple[KeyPair, KeyPair]:
 
 @cache
 def recorded() -> dict[str, Answer]:
-    """Return the answers at a healthy installation of the shipped policies."""
+    """Return the answers for a healthy installation of the shipped policies."""
     bundle = load_bundle(own_namespace=NAMESPACE)
     authority, leaf = certificates()
     client = {"service": {"name": "spotgate", "namespace": NAMESPACE}, "caBundle": _base64(authority.certificate_pem)}
@@ -165,14 +165,14 @@ def recorded() -> dict[str, Answer]:
 
 
 class RecordedApi(Api):
-    """An API server that answers as recorded, but for what `changed` names.
+    """An API server that replays recorded answers, except those in `changed`.
 
     Attributes:
-        reviewed: what was asked about.
+        reviewed: the reviews that it received.
 
     Args:
-        changed: by a part of a request's key (with $, its end), what replaces what in the answer, or the answer.
-        denied: what nobody may, as `create pods`.
+        changed: replacements in an answer, or the answer, by part of the request's key (with $, its end).
+        denied: actions that access reviews deny, such as `create pods`.
     """
 
     def __init__(self, changed: Mapping[str, Answer | Mapping[str, str]] | None = None, denied: str = "") -> None:
@@ -213,7 +213,7 @@ class RecordedApi(Api):
 
 
 class _Response:
-    """As much of a response as doctor looks at."""
+    """The part of a response that doctor reads."""
 
     def __init__(self, answer: Answer) -> None:
         self.headers = CIMultiDict([("Date", answer.date), *(("Warning", each) for each in answer.warnings)])

@@ -1,4 +1,4 @@
-"""Every line that `spotgate doctor` may print, by answers of a real API server, each case with some of them changed."""
+"""Every line that `spotgate doctor` can print. Each case changes some recorded answers of a real API server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True, scope="module")
 def _rendered_once() -> Iterator[None]:
-    """Render the configurations of the same policies once: each case needs them."""
+    """Cache the rendered configurations, which every case needs."""
     rendered: dict[str, list[dict[str, Any]]] = {}
     render = vars(check)["configurations"]
 
@@ -52,7 +52,7 @@ def _rendered_once() -> Iterator[None]:
 
 
 async def found(api: RecordedApi) -> dict[str, list[str]]:
-    """Return what is not ok, as `state: what`, by check; what replicas have in common once. All but `ok` need a fix."""
+    """Return the problems as `state: text` by check, once for all replicas. Each problem must have a fix."""
     diagnoses = await examine(api, NAMESPACE)
     assert [each.name for each in diagnoses if not each.fix and each.state in {"warn", "fail"}] == []
     result: dict[str, list[str]] = {}
@@ -85,7 +85,7 @@ async def test_a_healthy_installation_has_no_problem() -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_what_is_not_as_it_should_be_is_one_line(case: str) -> None:
+async def test_each_problem_is_one_line(case: str) -> None:
     changed, said = CASES[case]
     problems = await found(RecordedApi(changed))
     assert problems.keys() == said.keys()
@@ -116,7 +116,7 @@ ACCOUNT = "ServiceAccount spotgate"
         ),
     ],
 )
-async def test_what_may_not_be_done_is_named(changed: Mapping[str, Any], denied: str, said: Mapping[str, str]) -> None:
+async def test_a_missing_permission_is_named(changed: Mapping[str, Any], denied: str, said: Mapping[str, str]) -> None:
     problems = await found(RecordedApi(changed, denied))
     assert problems == {name: [text] for name, text in said.items()}
 
@@ -124,13 +124,13 @@ async def test_what_may_not_be_done_is_named(changed: Mapping[str, Any], denied:
 @pytest.mark.parametrize(
     ("answer", "fix"), [(FORBIDDEN, "allow `list nodes`"), (Answer(504, '{"message": "slow"}'), ""), (NOTHING, "")]
 )
-async def test_the_permission_to_list_nodes_is_asked_for_only_where_it_lacks(answer: Answer, fix: str) -> None:
+async def test_the_permission_to_list_nodes_is_suggested_only_when_missing(answer: Answer, fix: str) -> None:
     (kubelets,) = [each for each in await examine(RecordedApi({NODES: answer}), NAMESPACE) if each.name == "kubelets"]
     assert (kubelets.state, kubelets.fix) == ("unknown", fix)
 
 
 @pytest.mark.parametrize("secret_answer", [GONE, FORBIDDEN])
-async def test_an_emptied_ca_bundle_is_told_where_nothing_else_can_be_read(secret_answer: Answer) -> None:
+async def test_an_empty_ca_bundle_is_reported_when_nothing_else_is_readable(secret_answer: Answer) -> None:
     emptied: Mapping[str, str] = {'"caBundle": "[^"]*"': '"caBundle": ""'}
     changed: Mapping[str, Any] = {
         CONFIGMAP: GONE,
@@ -143,7 +143,7 @@ async def test_an_emptied_ca_bundle_is_told_where_nothing_else_can_be_read(secre
     assert any("it has no certificate, so every call fails" in each for each in problems["caBundles"])
 
 
-async def test_only_replicas_that_manage_certificates_need_to_write() -> None:
+async def test_only_self_managed_replicas_need_write_access() -> None:
     plain, managing = RecordedApi(), RecordedApi({DEPLOYMENT: SELF_MANAGED})
     await found(plain)
     await found(managing)
@@ -153,7 +153,7 @@ async def test_only_replicas_that_manage_certificates_need_to_write() -> None:
     ]
 
 
-async def test_fixes_tell_a_network_that_is_closed_from_a_permission_that_lacks() -> None:
+async def test_fixes_distinguish_a_blocked_network_from_a_missing_permission() -> None:
     refused = Answer(503, '{"message": "dial tcp 10.1.2.3:8080: connect: connection refused"}')
     for answer, fix in (
         (UNREACHABLE, "NetworkPolicy spotgate"),
@@ -166,14 +166,14 @@ async def test_fixes_tell_a_network_that_is_closed_from_a_permission_that_lacks(
         assert all(fix in each for each in fixes)
 
 
-async def test_where_nothing_is_installed_the_fix_is_to_install_it() -> None:
+async def test_the_fix_for_a_missing_installation_is_to_install() -> None:
     gone = dict.fromkeys((DEPLOYMENT, CONFIGMAP, MUTATING, VALIDATING), GONE)
     diagnoses = await examine(RecordedApi({**gone, PODS: NOTHING}), NAMESPACE)
     fixes = {each.fix for each in diagnoses if each.state == "fail"}
     assert fixes == {"install it (docs/install.md), or name another --namespace"}
 
 
-async def test_what_all_ca_bundles_lack_is_said_once() -> None:
+async def test_a_problem_of_all_ca_bundles_is_reported_once() -> None:
     empty = {'"caBundle": "[^"]*"': '"caBundle": ""'}
     problems = await found(RecordedApi({MUTATING: empty, VALIDATING: empty}))
     assert len(problems["certificate of"]) == 1

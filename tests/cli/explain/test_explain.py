@@ -1,4 +1,4 @@
-"""Pages, colours, and the texts of findings that ``spotgate explain`` prints; scenarios/explain.yaml has what it says."""
+"""Pages, colors, and finding texts of ``spotgate explain``; scenarios/explain.yaml covers its other output."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def explain(run: Run, *arguments: str | Path) -> str:
     return done.out
 
 
-def test_page_has_the_reasons_the_patch_and_the_timeline_and_needs_nothing_from_outside(run: Run) -> None:
+def test_page_is_self_contained_and_has_reasons_patch_and_timeline(run: Run) -> None:
     html = explain(run, "--state", "state.yaml", "-o", "html", "job.yaml", "pod.yaml")
     page = Page(html)
 
@@ -73,7 +73,7 @@ def test_page_has_the_reasons_the_patch_and_the_timeline_and_needs_nothing_from_
     assert "prefers-color-scheme: dark" in html
 
 
-def test_page_shows_what_users_write_and_does_not_run_it(run: Run, write: Write) -> None:
+def test_page_escapes_user_text(run: Run, write: Write) -> None:
     text = "<script>alert(1)</script>"
     file = write(
         "pod.yaml",
@@ -83,7 +83,7 @@ def test_page_shows_what_users_write_and_does_not_run_it(run: Run, write: Write)
     assert "script" not in Page(html).elements
 
 
-def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_terminals_get_colors(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [[("denies", "bold red"), ("  why", "dim")]]
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -96,7 +96,7 @@ def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert capsys.readouterr().out == "denies  why\n"
 
 
-def test_a_pipe_does_not_wait_for_rich() -> None:
+def test_a_pipe_does_not_import_rich() -> None:
     code = (
         "import sys; from webhook.commands import main; main(['explain', 'pod.yaml']); assert 'rich' not in sys.modules"
     )
@@ -111,7 +111,7 @@ def test_a_pipe_does_not_wait_for_rich() -> None:
 
 
 @pytest.mark.parametrize("finding_id", sorted(finding_texts()))
-def test_the_text_of_a_finding_is_told_by_its_id(run: Run, finding_id: str) -> None:
+def test_a_finding_id_is_explained(run: Run, finding_id: str) -> None:
     done = run("explain", finding_id)
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith(f"{finding_id}\n{finding_texts()[finding_id].means}\n")

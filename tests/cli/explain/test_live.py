@@ -1,4 +1,4 @@
-"""``spotgate explain`` of what a cluster has, of a kind or policy by name, and of a pool by your own reader."""
+"""``spotgate explain`` for a live object, for a kind or policy by name, and for a pool with a custom reader."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ApiServer(http.server.BaseHTTPRequestHandler):
     """An API server with one Pod; lists are empty."""
 
     def do_GET(self) -> None:
-        """Answer."""
+        """Answer with the Pod or an empty list."""
         path = self.path.partition("?")[0]
         last = path.rpartition("/")[2]
         empty = {"metadata": {"resourceVersion": "1"}, "items": []} if last != "nothing" else None
@@ -48,12 +48,12 @@ class ApiServer(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Suppress the log."""
 
 
 @pytest.fixture
 def cluster(write: Write) -> Iterator[None]:
-    """Write a kubeconfig of a cluster on loopback."""
+    """Write a kubeconfig for a cluster on loopback."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), ApiServer) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         write("kubeconfig", kubeconfig(f"http://127.0.0.1:{server.server_port}"))
@@ -63,7 +63,7 @@ def cluster(write: Write) -> Iterator[None]:
 
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize("word", ["pod/web", "Pods/web"])
-def test_an_object_of_a_cluster_is_explained_as_it_is_there(run: Run, word: str) -> None:
+def test_a_live_object_is_explained(run: Run, word: str) -> None:
     done = run("explain", word, "-n", "shop", "--kubeconfig", "kubeconfig")
     assert (done.code, done.err) == (0, "")
     assert "Pod" in done.out
@@ -79,13 +79,13 @@ def test_an_object_of_a_cluster_is_explained_as_it_is_there(run: Run, word: str)
         ("pod/nothing", "error: pods nothing in namespace shop can't be read: 404"),
     ],
 )
-def test_an_object_that_is_not_there_is_one_line(run: Run, word: str, problem: str) -> None:
+def test_a_missing_object_is_a_one_line_error(run: Run, word: str, problem: str) -> None:
     done = run("explain", word, "-n", "shop", "--kubeconfig", "kubeconfig")
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(problem)
 
 
-def test_a_wrong_path_in_a_reader_of_ones_own_is_seen(run: Run, write: Write, tmp_path: Path) -> None:
+def test_a_wrong_path_in_a_custom_reader_is_shown(run: Run, write: Write, tmp_path: Path) -> None:
     shutil.copytree(SHIPPED, tmp_path / "policies", ignore=shutil.ignore_patterns("tests"))
     cks = tmp_path / "policies" / "providers" / "cks.yaml"
     cks.write_text(cks.read_text().replace("from: spec.computeClass", "from: spec.class"))

@@ -1,4 +1,4 @@
-"""The timeline of a reclaim: its numbers, and how it is drawn in characters and as SVG."""
+"""The timeline of a reclaim: its numbers, and its drawings in text and SVG."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_on_cks_a_drain_after_two_minutes_leaves_five() -> None:
     assert drawn.verdict == "fits: 240 s are left as margin"
 
 
-def test_every_moment_says_which_field_it_comes_from() -> None:
+def test_every_event_names_its_source_field() -> None:
     drawn = timeline(pod_of(container(pre_stop=sleep(5)), grace=60))
     assert [event.source for event in drawn.events] == [
         "",
@@ -112,12 +112,12 @@ def test_every_moment_says_which_field_it_comes_from() -> None:
         (480, False, "does not fit: SIGKILL comes 180 s early, and unsaved work is lost"),
     ],
 )
-def test_how_it_ends_is_said(grace: int, fits: bool, verdict: str) -> None:  # noqa: FBT001
+def test_the_outcome_is_described(grace: int, fits: bool, verdict: str) -> None:  # noqa: FBT001
     drawn = timeline(pod_of(grace=grace))
     assert (drawn.fits, drawn.verdict) == (fits, verdict)
 
 
-def test_what_does_not_fit_is_cut_off_where_the_window_ends() -> None:
+def test_the_timeline_is_cut_at_the_end_of_the_window() -> None:
     drawn = timeline(pod_of(grace=480))
 
     assert spans(drawn)[1:] == [("shutdown", 120, 420), ("lost", 420, 600)]
@@ -130,14 +130,14 @@ def test_what_does_not_fit_is_cut_off_where_the_window_ends() -> None:
     )
 
 
-def test_on_gke_the_time_of_ordinary_pods_is_up_before_the_node_is_gone() -> None:
+def test_on_gke_ordinary_pods_stop_before_the_node_does() -> None:
     drawn = timeline(pod_of(grace=10), provider="gke")
     assert happenings(drawn)[-3:] == [(10, "SIGKILL"), (15, "time up"), (30, "removal")]
     assert spans(drawn) == [("shutdown", 0, 10), ("margin", 10, 15)]
 
 
 @pytest.mark.parametrize(("limit", "removal"), [(60, 420), (600, 720)])
-def test_a_pools_own_limit_is_its_window(limit: int, removal: int) -> None:
+def test_a_pool_limit_overrides_the_window(limit: int, removal: int) -> None:
     pool = pool_of("p", gpu=Gpu.NO, grace_seconds=limit)
     drawn = timeline(pod_of(grace=30), pool=pool, budget=GraceBudget(limit, 0, "the pool says so"))
 
@@ -145,7 +145,7 @@ def test_a_pools_own_limit_is_its_window(limit: int, removal: int) -> None:
     assert "NodePool p" in {event.source for event in drawn.events}
 
 
-def test_containers_that_stop_apart_have_lanes_of_their_own() -> None:
+def test_containers_that_stop_separately_have_separate_lanes() -> None:
     drawn = timeline(pod_of(container("a", sleep(5)), container("b"), container("c", sleep(5)), grace=60))
 
     assert [lane.name for lane in drawn.lanes] == ["b", "a, c"]
@@ -161,7 +161,7 @@ def test_a_hook_of_unknown_length_shares_the_grace_period_with_sigterm() -> None
     assert "SIGTERM" not in {event.name for event in drawn.events}
 
 
-def test_a_sleep_as_long_as_the_grace_period_leaves_nothing_to_shut_down_in() -> None:
+def test_a_sleep_as_long_as_the_grace_period_leaves_no_shutdown_time() -> None:
     drawn = timeline(pod_of(container(pre_stop=sleep(30)), grace=30))
     assert [name for name, _, _ in spans(drawn)] == ["running", "preStop", "margin"]
     assert "too late to shut down: main" in {event.text for event in drawn.events}
@@ -169,7 +169,7 @@ def test_a_sleep_as_long_as_the_grace_period_leaves_nothing_to_shut_down_in() ->
     assert drawn.verdict == "leaves no time to shut down (main): SIGKILL comes no later than SIGTERM"
 
 
-def test_a_grace_period_of_zero_does_not_fit_and_names_the_field_that_says_so() -> None:
+def test_a_grace_period_of_zero_does_not_fit_and_names_its_field() -> None:
     drawn = timeline(pod_of(container("a"), container("b", {"exec": {"command": ["/drain"]}}), grace=0))
     assert drawn.verdict.startswith("leaves no time to shut down (a, b): ")
     late = {event.text: event.source for event in drawn.events if event.name == "SIGTERM"}
@@ -204,7 +204,7 @@ SHELL = ["sh", "-c"]
         ([*SHELL, "nginx -s quit"], "a hook, then SIGTERM: main", [("hook", 120, 180)]),
     ],
 )
-def test_a_sleep_is_all_that_a_hook_takes_only_where_it_does_nothing_else(
+def test_a_sleep_is_a_hooks_duration_only_if_it_only_sleeps(
     command: list[str], said: str, shown: list[tuple[str, int, int]]
 ) -> None:
     drawn = timeline(pod_of(container(pre_stop={"exec": {"command": command}}), grace=60))
@@ -216,7 +216,7 @@ def test_a_sleep_is_all_that_a_hook_takes_only_where_it_does_nothing_else(
     ("value", "said"),
     [("true", "it skips the Pod"), ("30m", "it skips the Pod for its first 30m"), ("yes", None), ("0s", None)],
 )
-def test_a_pod_that_the_drain_skips_ends_with_the_node(value: str, said: str | None) -> None:
+def test_a_pod_that_the_drain_skips_stops_with_the_node(value: str, said: str | None) -> None:
     pod = pod_of(container(pre_stop=sleep(5)), grace=60)
     pod.metadata.annotations = {"karpenter.sh/do-not-disrupt": value}
     limited = pool_of("p", CapacityType.UNKNOWN, provider="karpenter", grace_seconds=60, safety_margin_seconds=0)
@@ -234,7 +234,7 @@ def test_a_pod_that_the_drain_skips_ends_with_the_node(value: str, said: str | N
         assert not other.unevicted
 
 
-def test_the_pod_as_it_is_written_is_drawn_where_injection_changes_how_it_stops() -> None:
+def test_the_original_pod_is_drawn_when_injection_changes_its_shutdown() -> None:
     written, injected = pod_of(grace=30), pod_of(container(pre_stop=sleep(5)), grace=60)
 
     drawn = timeline(injected, written=written)
@@ -243,7 +243,7 @@ def test_the_pod_as_it_is_written_is_drawn_where_injection_changes_how_it_stops(
     assert [lane.name for lane in timeline(written).lanes] == ["main"]
 
 
-def test_volumes_that_go_with_the_node_are_named() -> None:
+def test_volumes_lost_with_the_node_are_named() -> None:
     mounted = {**container(), "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}]}
     drawn = timeline(pod_of(mounted, volumes=[{"name": "scratch", "emptyDir": {}}]))
     assert drawn.gone == ("scratch",)
@@ -251,7 +251,7 @@ def test_volumes_that_go_with_the_node_are_named() -> None:
     assert "volume scratch" in svg.render([("web", drawn)])
 
 
-def test_a_grace_period_of_a_day_is_not_drawn_to_its_end() -> None:
+def test_a_grace_period_of_a_day_is_cut_off() -> None:
     drawn = timeline(pod_of(grace=86400), provider="gke")
     assert drawn.end == 60
     assert drawn.margin == 15 - 86400
@@ -263,7 +263,7 @@ def test_a_grace_period_of_a_day_is_not_drawn_to_its_end() -> None:
     assert "lost 86385 s, up to 1440:00" in {each.text for each in picture.iter(f"{SVG}text")}
 
 
-def test_what_is_drawn_to_its_end_has_no_mark_of_a_cut() -> None:
+def test_a_complete_drawing_has_no_cut_mark() -> None:
     drawn = timeline(pod_of(grace=480))
     assert "»" not in plain(timeline_lines(drawn))
     assert "polygon" not in svg.render([("web", drawn)])
@@ -276,7 +276,7 @@ def test_what_is_drawn_to_its_end_has_no_mark_of_a_cut() -> None:
     reclaim=st.tuples(st.integers(0, 60), st.integers(0, 600), st.integers(1, 600)),
     limit=st.integers(1, 3600),
 )
-def test_spans_have_no_gaps_and_every_drawing_stays_within_its_bounds(
+def test_spans_have_no_gaps_and_drawings_stay_in_bounds(
     grace: int, written: int, sleeps: list[int], reclaim: tuple[int, int, int], limit: int
 ) -> None:
     cordon, later, rest = reclaim
@@ -302,7 +302,7 @@ def test_spans_have_no_gaps_and_every_drawing_stays_within_its_bounds(
     assert max(map(len, plain(timeline_lines(drawn)).splitlines()[: 2 + len(drawn.lanes)])) <= 92
 
 
-def test_a_picture_shows_the_seconds_in_proportion() -> None:
+def test_the_svg_is_to_scale() -> None:
     root = parsed(svg.render([("Pod web", timeline(pod_of(container(pre_stop=sleep(60)), grace=180)))]))
 
     widths = {
@@ -316,7 +316,7 @@ def test_a_picture_shows_the_seconds_in_proportion() -> None:
     assert next(each.text for each in root.iter(f"{SVG}title")) == "Pod web: it fits: 120 s are left as margin"
 
 
-def test_a_picture_needs_nothing_from_outside_and_shows_names_as_text() -> None:
+def test_the_svg_is_self_contained_and_escapes_names() -> None:
     text = svg.render([("<Pod> \x1b[2J & co", timeline(pod_of(container('"a"<script>'))))])
 
     assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
@@ -326,19 +326,19 @@ def test_a_picture_needs_nothing_from_outside_and_shows_names_as_text() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (5, "0:05"), (125, "2:05"), (3600, "60:00")])
-def test_a_clock_counts_minutes_and_seconds(seconds: int, text: str) -> None:
+def test_times_are_in_minutes_and_seconds(seconds: int, text: str) -> None:
     assert clock(seconds) == text
 
 
 @given(st.integers(1, 10**6))
-def test_an_axis_has_a_few_marks_from_zero_on(end: int) -> None:
+def test_an_axis_has_few_ticks_and_starts_at_zero(end: int) -> None:
     marks = list(ticks(end))
     assert marks[0] == 0
     assert 2 <= len(marks) <= 9
     assert marks[-1] <= end
 
 
-def test_the_signal_that_stops_a_container_is_its_own() -> None:
+def test_the_stop_signal_is_read_per_container() -> None:
     containers: list[dict[str, Any]] = [{"name": "web", "lifecycle": {"stopSignal": "SIGQUIT"}}, {"name": "log"}]
     drawn = timeline(pod_of(*containers, grace=60))
     found = {event.name: event.text for event in drawn.events if event.name.startswith("SIG")}

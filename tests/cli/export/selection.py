@@ -1,6 +1,6 @@
-"""Which webhooks of the shipped configurations the API server would call: their match conditions, evaluated here.
+"""The shipped webhooks that the API server would call, by their match conditions.
 
-The real API server is the judge (`tests/controlplane/calls/test_conditions.py`); this one is quick.
+`tests/controlplane/calls/test_conditions.py` asks a real API server; this evaluation is faster.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _LANGUAGE: Final = Language()
 
 @cache
 def _compiled(text: str) -> Expression:
-    with mock.patch.object(library, "LENGTH_AT_MOST", 100_000):  # of a policy; the API server has no such limit
+    with mock.patch.object(library, "LENGTH_AT_MOST", 100_000):  # for policies; the API server has no such limit
         return _LANGUAGE.compile(text, bool, {})
 
 
 def called(request: JSON, namespace_labels: Mapping[str, str] | None = None) -> list[str]:
-    """Return the webhooks that are called for the request of an AdmissionReview.
+    """Return the webhooks that the API server calls for the request of an AdmissionReview.
 
     Raises:
-        EvaluationError: a condition fails, which it never may.
+        EvaluationError: a condition fails, which must never happen.
     """
     values = {
         "object": request["object"],

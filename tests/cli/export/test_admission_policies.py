@@ -1,6 +1,6 @@
-"""What is exported as CEL says what spotgate says: evaluated here, object by object.
+"""Exported CEL gives the same verdicts as spotgate, object by object.
 
-tests/controlplane/exported/test_policies.py has the API server evaluate it.
+tests/controlplane/exported/test_policies.py evaluates it in the API server.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ JSON = dict[str, Any]
 
 @cache
 def compiled(text: str, variables: tuple[tuple[str, str], ...]) -> Expression:
-    """Return a Boolean expression with the variables that it reads."""
+    """Compile a Boolean expression that reads these variables."""
     texts = {name: Text(each) for name, each in variables}
     read = set(Text(text).variables)
     for name in reversed(texts):
@@ -40,7 +40,7 @@ def compiled(text: str, variables: tuple[tuple[str, str], ...]) -> Expression:
 
 
 def evaluated(text: str, variables: Mapping[str, str], value: JSON, old: JSON | None = None) -> bool:
-    """Return what a Boolean expression comes to. Raises EvaluationError."""
+    """Evaluate a Boolean expression. Raises EvaluationError."""
     shown = {"object": value, "oldObject": old, "request": {"operation": "CREATE"}}
     result = compiled(text, tuple(variables.items())).evaluate(language().values(shown))
     assert isinstance(result, bool)
@@ -55,12 +55,12 @@ GLOBS = st.text("ab-[]!*?.^\\", min_size=1, max_size=6).filter(
 
 
 @given(st.lists(GLOBS, min_size=1, max_size=3), st.text("ab-[]!.^\\\n", max_size=6))
-def test_a_glob_names_in_cel_what_it_names_in_spotgate(globs: list[str], text: str) -> None:
+def test_a_glob_matches_the_same_names_in_cel(globs: list[str], text: str) -> None:
     assert evaluated(any_glob_matches(quoted(text), globs), {}, {}) == Globs(globs).match(text)
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
-def test_a_string_stays_what_it_is(text: str) -> None:
+def test_a_string_round_trips(text: str) -> None:
     assert evaluated(f"object.text == {quoted(text)}", {}, {"text": text})
 
 
@@ -72,7 +72,7 @@ JSON_VALUES = st.recursive(
 
 
 @given(JSON_VALUES)
-def test_a_literal_is_the_value(value: Any) -> None:
+def test_a_literal_evaluates_to_its_value(value: Any) -> None:
     assert evaluated(f"object.value == dyn({literal(value)})", {}, {"value": value})
 
 
@@ -108,7 +108,7 @@ def test_a_selector_selects_the_same(equal: JSON, requirements: list[JSON], labe
         max_leaves=10,
     ),
 )
-def test_the_map_at_a_path_is_that_which_spotgate_finds(path: str, value: Any) -> None:
+def test_a_path_reads_the_map_that_spotgate_reads(path: str, value: Any) -> None:
     fields = Fields()
     found = next((each.value for each in TemplatePath(path).find({"a": value})), {})
     text = f"{fields.map(path.split('.'))} == object.found"

@@ -1,4 +1,4 @@
-"""The match conditions: what concerns a policy is asked about, what concerns none is not, and none of them fails."""
+"""The match conditions select exactly the requests that concern a policy, and never fail."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def pods(draw: st.DrawFn) -> JSON:
 
 
 def number(text: str) -> int | float:
-    """Return an integer as the API server decodes it: what does not fit into 64 bits becomes a float."""
+    """Return an integer as the API server decodes it: as a float if it exceeds 64 bits."""
     value = int(text)
     return value if -(2**63) <= value < 2**63 else float(text)
 
@@ -76,12 +76,12 @@ def request_of(body: bytes) -> JSON:
     return request
 
 
-# That nobody judged it: what concerns no policy need not be judged.
+# For objects that no policy judged: these need no judgment.
 NOT_JUDGED = {"object/unreadable", "object/template-unreadable", "object/too-large"}
 
 
 def speaks(body: bytes, phase: Phase, view: ClusterView) -> bool:
-    """Return whether `decide` says anything of what it judges."""
+    """Return whether `decide` finds or changes anything."""
     decision = decided(body, phase, view)
     said = [each for each in decision.findings if each.id not in NOT_JUDGED]
     return bool(said or decision.patch)
@@ -100,20 +100,18 @@ views = strategies.node_pools()
 
 
 @given(pods(), views, namespaces)
-def test_every_pod_that_a_policy_speaks_about_is_asked_about(pod: JSON, pools: list[JSON], labels: JSON) -> None:
+def test_every_pod_with_a_decision_is_sent(pod: JSON, pools: list[JSON], labels: JSON) -> None:
     assert_asked(review(defaulted(pod)), cluster(pools, labels), labels)
 
 
 @given(pods(), pods(), views, namespaces)
-def test_every_update_of_a_pod_that_a_policy_speaks_about_is_asked_about(
-    pod: JSON, other: JSON, pools: list[JSON], labels: JSON
-) -> None:
+def test_every_pod_update_with_a_decision_is_sent(pod: JSON, other: JSON, pools: list[JSON], labels: JSON) -> None:
     old = {**pod, "metadata": pod["metadata"] | {"labels": other["metadata"]["labels"]}}
     assert_asked(review(pod, operation="UPDATE", old=old), cluster(pools, labels), labels)
 
 
 @given(st.sampled_from(PATHS), pods(), some, some, views, namespaces, st.integers(0, 4))
-def test_every_workload_that_a_policy_speaks_about_is_asked_about(
+def test_every_workload_with_a_decision_is_sent(
     place: tuple[str, str], pod: JSON, labels: JSON, annotations: JSON, pools: list[JSON], namespace: JSON, count: int
 ) -> None:
     resource, path = place
@@ -131,7 +129,7 @@ def _with_replicas(thing: JSON, count: int) -> JSON:
     return {**thing, "spec": thing["spec"] | {"replicas": count}} if "spec" in thing else thing
 
 
-# The API server has refused wrong types of its own kinds before it asks.
+# The API server rejects wrong types in built-in kinds before it calls webhooks.
 CUSTOM = [
     place
     for place in PATHS
@@ -145,7 +143,7 @@ CUSTOM = [
     strategies.json_values(),
     st.sampled_from(("CREATE", "UPDATE")),
 )
-def test_no_condition_fails_whatever_a_custom_resource_holds(
+def test_no_condition_fails_on_any_custom_resource(
     place: tuple[str, str], pod: JSON, value: Any, operation: str
 ) -> None:
     resource, path = place
@@ -158,15 +156,13 @@ pool = strategies.node_pool_named("p0")
 
 
 @given(new=pool, old=pool, pools=views, alike=st.booleans())
-def test_every_change_of_a_pool_that_a_policy_speaks_about_is_asked_about(
-    *, new: JSON, old: JSON, pools: list[JSON], alike: bool
-) -> None:
+def test_every_pool_change_with_a_decision_is_sent(*, new: JSON, old: JSON, pools: list[JSON], alike: bool) -> None:
     if alike:
         old = copy.deepcopy(new) | {"spec": new["spec"] | {"targetNodes": old["spec"]["targetNodes"]}}
     assert_asked(review(new, CKS_POOLS, operation="UPDATE", old=old), cluster([old, *pools[1:]], {}), {})
 
 
-# What is not asked about
+# Requests that are not sent
 
 
 PLAIN: JSON = {
@@ -195,7 +191,7 @@ def asked(value: Any, resource: str = "pods", **more: Any) -> list[str]:
         *(pytest.param(embedded(path, PLAIN), resource, {}, id=f"{resource} {path}") for resource, path in TESTED),
     ],
 )
-def test_what_concerns_no_policy_is_not_asked_about(value: JSON, resource: str, more: JSON) -> None:
+def test_requests_that_concern_no_policy_are_not_sent(value: JSON, resource: str, more: JSON) -> None:
     assert asked(value, resource, **more) == []
     assert asked(value, resource, operation="UPDATE", old=value) == []
 
@@ -210,14 +206,12 @@ SPOT: JSON = {
     ("change", "expected"),
     [({}, False), ({"replicas": 2}, True), ({"template": SPOT["spec"]["template"] | {"spec": {"priority": 1}}}, True)],
 )
-def test_an_update_of_a_workload_on_spot_is_asked_about_where_it_may_say_something_new(
-    change: JSON, *, expected: bool
-) -> None:
+def test_an_update_of_a_spot_workload_is_sent_if_the_verdict_may_change(change: JSON, *, expected: bool) -> None:
     new = {**SPOT, "spec": {**SPOT["spec"], **change}}
     assert bool(asked(new, "apps/deployments", operation="UPDATE", old=SPOT)) is expected
 
 
-def test_a_revision_that_a_controller_writes_is_not_asked_about() -> None:
+def test_a_revision_written_by_a_controller_is_not_sent() -> None:
     new = {**SPOT, "metadata": {"name": "x", "annotations": {"deployment.kubernetes.io/revision": "2"}}}
     assert asked(new, "apps/deployments", operation="UPDATE", old=SPOT) == []
 
@@ -235,7 +229,7 @@ GUARDED, OPEN = "node-pools", "node-pool-updates"
 @pytest.mark.parametrize(
     ("resource", "old", "new", "expected"),
     [
-        # size field of each reader: growing passes while nobody answers, shrinking does not
+        # size field of each reader: without a webhook, growing passes and shrinking doesn't
         (CKS_POOLS, {"targetNodes": 1}, {"targetNodes": 2}, [OPEN]),
         (CKS_POOLS, {"targetNodes": 2}, {"targetNodes": 1}, [GUARDED, OPEN]),
         (CKS_POOLS, {"targetNodes": 1, "maxNodes": 3}, {"targetNodes": 2, "maxNodes": 2}, [GUARDED, OPEN]),
@@ -253,7 +247,9 @@ GUARDED, OPEN = "node-pools", "node-pool-updates"
         ("eks.services.k8s.aws/nodegroups", {"scalingConfig": {"desiredSize": 1, "minSize": 1}}, {"scalingConfig": {"desiredSize": 2, "minSize": 0}}, [GUARDED, OPEN]),
     ],
 )  # fmt: skip
-def test_a_pool_is_guarded_unless_it_only_grows(resource: str, old: JSON, new: JSON, expected: list[str]) -> None:
+def test_a_pool_update_is_guarded_unless_the_pool_only_grows(
+    resource: str, old: JSON, new: JSON, expected: list[str]
+) -> None:
     assert asked(manifest_of(new), resource, operation="UPDATE", old=manifest_of(old)) == expected
 
 
@@ -278,13 +274,13 @@ READ = {"cnrm.cloud.google.com/remove-default-node-pool": "true"}
         ({}, {"managedFields": [{"manager": "x"}], "resourceVersion": "2"}, []),
     ],
 )  # fmt: skip
-def test_of_the_metadata_of_a_pool_what_is_read_is_guarded(old: JSON, new: JSON, expected: list[str]) -> None:
+def test_only_the_pool_metadata_that_is_read_is_guarded(old: JSON, new: JSON, expected: list[str]) -> None:
     for resource in (CKS_POOLS, "karpenter.sh/nodepools", "container.cnrm.cloud.google.com/containerclusters"):
         values = [{**manifest_of({"targetNodes": 1}, **each), "status": {"n": n}} for n, each in enumerate((new, old))]
         assert asked(values[0], resource, operation="UPDATE", old=values[1]) == expected
 
 
-def test_a_pool_that_is_made_or_deleted_is_guarded_and_not_from_those_who_clean_up() -> None:
+def test_pool_creation_and_deletion_are_guarded_except_from_cleanup() -> None:
     gone = manifest_of({"targetNodes": 1})
     assert asked(gone, CKS_POOLS) == [GUARDED]
     assert asked(None, CKS_POOLS, operation="DELETE", old=gone) == [GUARDED]
@@ -301,7 +297,7 @@ def test_scaling_down_is_guarded(old: int | None, new: int | None, expected: lis
     assert asked(scales[0], CKS_POOLS, operation="UPDATE", old=scales[1], subresource="scale") == expected
 
 
-# Fields of node pools that are never asked about
+# Excluded fields of node pools
 
 AWS = ("infrastructure.cluster.x-k8s.io", "awsmanagedmachinepools")
 POOL = next(each for each in shipped_provider("eks").readers if (each.group, each.resource) == AWS)
@@ -311,27 +307,27 @@ SCALING = {"scaling": {"maxSize": ExcludedField.SIZE}}
 @pytest.mark.parametrize(
     ("changed", "fields"),
     [
-        pytest.param({}, {"providerIDList": ExcludedField.CONTROLLERS}, id="nobody reads it"),
-        pytest.param({"zones": Query("spec.providerIDList")}, {}, id="the reader reads it"),
-        pytest.param({"zones": Query("[spec][?providerIDList].zone")}, {}, id="a condition reads it"),
-        pytest.param({"controller_fields": (("spec", "scaling"),)}, {}, id="what is below it is read"),
-        pytest.param({"controller_fields": (("spec", "taints", "x"),)}, {}, id="what it is in is read"),
+        pytest.param({}, {"providerIDList": ExcludedField.CONTROLLERS}, id="not read"),
+        pytest.param({"zones": Query("spec.providerIDList")}, {}, id="read by the reader"),
+        pytest.param({"zones": Query("[spec][?providerIDList].zone")}, {}, id="read by a condition"),
+        pytest.param({"controller_fields": (("spec", "scaling"),)}, {}, id="a descendant is read"),
+        pytest.param({"controller_fields": (("spec", "taints", "x"),)}, {}, id="an ancestor is read"),
     ],
 )
-def test_a_controllers_field_is_asked_about_only_where_it_is_read(
+def test_a_change_of_a_controllers_field_is_sent_only_if_the_field_is_read(
     changed: dict[str, Any], fields: dict[str, ExcludedField]
 ) -> None:
     provider = with_fields(shipped_provider("eks"), readers=(with_fields(POOL, **changed),))
     assert unasked_fields([provider])[AWS] == {"spec": SCALING | fields}
 
 
-def test_a_field_that_another_providers_reader_reads_is_asked_about() -> None:
+def test_a_change_of_a_field_that_another_provider_reads_is_sent() -> None:
     other = with_fields(POOL, zones=Query("spec.providerIDList"), controller_fields=())
     providers = [with_fields(shipped_provider("eks"), readers=(each,)) for each in (POOL, other)]
     assert unasked_fields(providers)[AWS] == {"spec": SCALING}
 
 
-def test_shipped_machine_pools_get_their_nodes_ids_unasked() -> None:
+def test_provider_ids_of_shipped_machine_pools_are_not_sent() -> None:
     unasked = unasked_fields(BUNDLE.providers.values())
     machine_pools = {resource: tree for (_, resource), tree in unasked.items() if resource.endswith("machinepools")}
     assert len(machine_pools) == 7

@@ -1,4 +1,4 @@
-"""`spotgate export vap`: what is printed, and what is said to be left out."""
+"""`spotgate export vap`: its output, and its report of omissions."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ JSON = dict[str, Any]
 
 
 def policies(text: str) -> dict[str, JSON]:
-    """Return the spec of every policy, by its name without the end that all have."""
+    """Return the spec of every policy, by its name without the common suffix."""
     documents = [each for each in yaml.load_all(text, yaml.CSafeLoader) if each["kind"] == POLICY]
     return {each["metadata"]["name"].removesuffix(".spotgate.dev"): each["spec"] for each in documents}
 
 
 def conditions(spec: JSON) -> dict[str, str]:
-    """Its match conditions, by the end of their names."""
+    """Return the match conditions by the suffix of their names."""
     return {each["name"].rpartition("/")[2]: each["expression"] for each in spec["matchConditions"]}
 
 
@@ -41,7 +41,7 @@ def document(kind: str, name: str, spec: str) -> str:
 
 @pytest.fixture
 def exported(run: Run, write: Write) -> Callable[..., tuple[dict[str, JSON], str]]:
-    """Return what is exported of documents, and what standard error says."""
+    """Return the export of documents, and the standard error."""
 
     def export(*documents: str) -> tuple[dict[str, JSON], str]:
         file = write("policies.yaml", "".join(documents))
@@ -52,7 +52,7 @@ def exported(run: Run, write: Write) -> Callable[..., tuple[dict[str, JSON], str
     return export
 
 
-def test_what_is_left_out_is_said_in_one_line_whatever_is_written_in_several(exported: Callable[..., Any]) -> None:
+def test_an_omission_is_one_line_even_if_its_source_is_multiline(exported: Callable[..., Any]) -> None:
     shipped = (ROOT / "policies" / "providers" / "cks.yaml").read_text()
     provider = shipped.replace("labels: spec.nodeLabels", 'labels: "merge(spec.nodeLabels,\\nspec.more)"')
     rules = "[{apiGroups: [compute.coreweave.com], resources: [nodepools], operations: [CREATE]}]"
@@ -62,7 +62,7 @@ def test_what_is_left_out_is_said_in_one_line_whatever_is_written_in_several(exp
     assert "give their nodes: merge(spec.nodeLabels, spec.more) is no plain field\n" in said
 
 
-def test_every_policy_has_its_binding_and_a_name_of_its_own(run: Run) -> None:
+def test_every_policy_has_a_binding_and_a_unique_name(run: Run) -> None:
     done = run("export", "vap")
     documents = list(yaml.load_all(done.out, yaml.CSafeLoader))
     assert done.code == 0
@@ -73,7 +73,7 @@ def test_every_policy_has_its_binding_and_a_name_of_its_own(run: Run) -> None:
     assert all(re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", name) for name in names)
 
 
-def test_what_is_left_out_of_the_shipped_policies_is_said_with_its_place_and_in_the_head(run: Run) -> None:
+def test_omissions_of_the_shipped_policies_are_located_and_in_the_header(run: Run) -> None:
     done = run("export", "vap")
     said = re.findall(r"^.*/policies/[\w-]+\.yaml:\d+:\d+: (.*)$", done.err, re.MULTILINE)
     assert len(said) == len(done.err.splitlines())
@@ -92,7 +92,7 @@ def test_what_is_left_out_of_the_shipped_policies_is_said_with_its_place_and_in_
     }
     head = re.findall(r"^# Not as the webhook has it: ([^:]+: .*?)(?: \((spec\..*)\))?$", done.out, re.MULTILINE)
     assert [": ".join(filter(None, (field, text))) for text, field in head] == said
-    assert "eksctl.io" not in done.out  # its groups are in files, and in no API server
+    assert "eksctl.io" not in done.out  # its groups are in files, not in an API server
 
 
 ROLES = (
@@ -106,11 +106,11 @@ def test_enforcement_becomes_the_action_of_the_binding(enforcement: str, action:
     done = run("export", "vap", "--policies", str(file))
     bindings = [each for each in yaml.load_all(done.out, yaml.CSafeLoader) if each["kind"] == BINDING]
     assert {tuple(each["spec"]["validationActions"]) for each in bindings} == {(action,)}
-    # Only of a denial spotgate makes less for controllers.
+    # For controllers, spotgate weakens only denials.
     assert ("no-controllers" in conditions(policies(done.out)["a.pods"])) == (enforcement == "deny")
 
 
-def test_a_policy_that_is_off_is_not_exported(exported: Callable[..., tuple[dict[str, JSON], str]]) -> None:
+def test_a_disabled_policy_is_not_exported(exported: Callable[..., tuple[dict[str, JSON], str]]) -> None:
     on, off = (
         document("ReservedLabels", name, ROLES.format(name, "domains: [a.example]")) for name in ("warn", '"off"')
     )
@@ -143,7 +143,7 @@ RIGHT = "object.spec.containers.size() < 9"
         ("request.namespace != 'x' || oldObject == null", {"a.objects", "a.templates"}, "pod templates of rayclusters"),
     ],
 )
-def test_a_validation_is_exported_as_far_as_it_needs_no_look_up(
+def test_a_validation_is_exported_unless_it_needs_a_lookup(
     expression: str, names: set[str], said: str, exported: Callable[..., tuple[dict[str, JSON], str]]
 ) -> None:
     found, left_out = exported(document("Validation", "a", VALIDATION.format(expression)))
@@ -169,7 +169,7 @@ def test_match_conditions_are_part_of_each_validation(exported: Callable[..., tu
     spec = found["a.objects"]
     assert conditions(spec).keys() == {"no-system-namespaces", "no-mirror-pods", "no-controllers"}
     guard = many.replace(" params.most &&", " variables.params.most &&").removesuffix("// many")
-    # Not `||`, with which a condition without a result would be none where the validation is true.
+    # Not `||`, which would hide a failing condition if the validation is true.
     assert spec["validations"] == [
         {
             "expression": f"({guard}) && (has(object.spec.x)) ? (variables.count < variables.params.most ) : true",
@@ -189,7 +189,7 @@ def scalers(name: str, versions: str, more: str = "") -> str:
     return document("Validation", name, f"{{match: {match}, validations: [{{expression: has(object.spec)}}]}}")
 
 
-def test_versions_that_may_be_shown_to_other_policies_are_not_converted(
+def test_versions_that_other_policies_may_see_are_not_converted(
     exported: Callable[..., tuple[dict[str, JSON], str]],
 ) -> None:
     found, said = exported(scalers("a", "apiVersions: [v1],"), scalers("all", ""))
@@ -198,7 +198,7 @@ def test_versions_that_may_be_shown_to_other_policies_are_not_converted(
     assert "a: requests in other `apiVersions` are not converted, and admitted" in said
 
 
-def test_what_is_excluded_is_in_all_versions(exported: Callable[..., tuple[dict[str, JSON], str]]) -> None:
+def test_exclusions_apply_to_all_versions(exported: Callable[..., tuple[dict[str, JSON], str]]) -> None:
     excluding = scalers("a", "apiVersions: [v2],", "excludeResourceRules: [{}]").replace("[v2]", "[v1]", 2)
     found, _ = exported(excluding.replace("[v1]", "[v2]", 1), scalers("b", ""))
     constraints = found["a.objects"]["matchConstraints"]
@@ -207,21 +207,21 @@ def test_what_is_excluded_is_in_all_versions(exported: Callable[..., tuple[dict[
     assert [each["apiVersions"] for each in constraints["excludeResourceRules"]] == [["*"]]
 
 
-def test_what_kubernetes_would_refuse_or_read_otherwise_is_written_so_that_it_does_not(run: Run, write: Write) -> None:
+def test_the_output_is_read_by_kubernetes_as_intended(run: Run, write: Write) -> None:
     rule = '{apiGroups: [""], resources: [pods], operations: [CREATE], resourceNames: [a, a]}'
     labels = {"y": "n", "short": "1e3", "octal": "0o7"}
     match = f"{{resourceRules: [{rule}], objectSelector: {{matchLabels: {json.dumps(labels)}}}}}"
     spec = f"{{match: {match}, validations: [{{expression: has(object.spec)}}]}}"
     done = run("export", "vap", "--policies", str(write("policies.yaml", document("Validation", "a", spec))))
     assert done.code == 0, done.err
-    # As kubectl reads it, for which `y` is true and `1e3` a number.
+    # As kubectl parses it: `y` is true and `1e3` is a number.
     values = [each.value for each in read_documents(done.out.encode(), "exported.yaml")]
     constraints = cast("JSON", values[0])["spec"]["matchConstraints"]
     assert constraints["objectSelector"] == {"matchLabels": labels}
     assert constraints["resourceRules"][0]["resourceNames"] == ["a"]
 
 
-def test_namespaces_whose_name_is_yet_to_be_made_are_let_through(
+def test_namespaces_with_generated_names_are_admitted(
     exported: Callable[..., tuple[dict[str, JSON], str]],
 ) -> None:
     rule = PODS.replace("pods", "namespaces")
@@ -231,7 +231,7 @@ def test_namespaces_whose_name_is_yet_to_be_made_are_let_through(
     )
 
 
-def test_exemptions_that_have_ended_are_not_exported_and_those_that_will_end_are_named(
+def test_expired_exemptions_are_dropped_and_expiring_ones_reported(
     exported: Callable[..., tuple[dict[str, JSON], str]],
 ) -> None:
     exempt = """
@@ -247,7 +247,7 @@ def test_exemptions_that_have_ended_are_not_exported_and_those_that_will_end_are
     assert "spec.expires: a: the exemption holds after 2999-02-01, too" in said
 
 
-def test_exemptions_hold_for_service_accounts_of_two_parts_and_by_labels_for_objects_alone(
+def test_service_account_and_label_exemptions_are_exported(
     exported: Callable[..., tuple[dict[str, JSON], str]],
 ) -> None:
     entries = (

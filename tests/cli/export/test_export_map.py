@@ -1,4 +1,4 @@
-"""`spotgate export map`: what is printed, and why something is not; tests/controlplane has an API server evaluate it."""
+"""`spotgate export map`: its output and its errors; tests/controlplane evaluates the output in an API server."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ def policy(kind: str, name: str, spec: str = "{}") -> str:
     return f"apiVersion: spotgate.dev/v1\nkind: {kind}\nmetadata: {{name: {name}}}\nspec: {spec}\n---\n"
 
 
-def test_the_example_of_the_page_prints_what_the_page_says(
-    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_example_prints_what_the_page_shows(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     _, pool = blocks(PAGE, "yaml")
     _, (command, expected) = commands(PAGE)
     monkeypatch.chdir(tmp_path)
@@ -53,7 +51,7 @@ def test_the_example_of_the_page_prints_what_the_page_says(
         ),
     ],
 )
-def test_what_can_t_be_exported_is_a_plain_error(
+def test_an_unexportable_policy_is_a_plain_error(
     policies: str, problem: str, run: Run, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write("policies.yaml", policy("SpotPlacement", "a") + policies)
@@ -64,7 +62,7 @@ def test_what_can_t_be_exported_is_a_plain_error(
     assert problem in done.err
 
 
-def test_the_table_stays_below_what_kubernetes_parses(run: Run, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_stays_below_the_kubernetes_limit(run: Run, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shapes, "ANSWERS_AT_MOST", 20_000)
     done = run("export", "map", "--state", str(write("pools.yaml", POOLS)))
     assert re.search(r"# Left to the webhook: Pods of \d+ rare kinds", done.out)

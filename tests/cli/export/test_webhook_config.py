@@ -1,4 +1,4 @@
-"""The webhook configurations name what may concern a policy, and can't stop a cluster."""
+"""The webhook configurations match what may concern a policy, and can't stop a cluster."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ MUTATING, VALIDATING = "MutatingWebhookConfiguration", "ValidatingWebhookConfigu
 
 
 def webhooks(text: str) -> dict[str, dict[str, Any]]:
-    """Every webhook of the printed configurations, by name."""
+    """Return the webhooks of the printed configurations by name."""
     configurations = yaml.load_all(text, yaml.CSafeLoader)
     return {each["name"]: each for configuration in configurations for each in configuration["webhooks"]}
 
 
 def rules(webhook: dict[str, Any]) -> set[tuple[str, str, str]]:
-    """(operation, group, resource) of each rule."""
+    """Return the operation, group, and resource of each rule."""
     return {
         (operation, group, resource)
         for rule in webhook["rules"]
@@ -42,14 +42,14 @@ def rules(webhook: dict[str, Any]) -> set[tuple[str, str, str]]:
 
 @pytest.fixture(scope="module")
 def shipped() -> dict[str, dict[str, Any]]:
-    """Return what is printed for the shipped policies; tests/manifests/test_manifests.py compares the file with the command."""
+    """Return the output for the shipped policies; tests/manifests/test_manifests.py compares it with the file."""
     text = RENDERED.read_text()
     kinds = [(each["apiVersion"], each["kind"]) for each in yaml.load_all(text, yaml.CSafeLoader)]
     assert kinds == [("admissionregistration.k8s.io/v1", kind) for kind in (MUTATING, VALIDATING)]
     return webhooks(text)
 
 
-def test_only_what_takes_a_fallback_away_is_refused_without_us(shipped: dict[str, Any]) -> None:
+def test_only_requests_that_remove_a_fallback_fail_closed(shipped: dict[str, Any]) -> None:
     assert {
         name: (each["failurePolicy"], each["clientConfig"]["service"]["path"]) for name, each in shipped.items()
     } == {
@@ -63,7 +63,7 @@ def test_only_what_takes_a_fallback_away_is_refused_without_us(shipped: dict[str
     }
 
 
-def test_G_every_webhook_is_quick_free_of_side_effects_and_sees_equivalent_versions(shipped: dict[str, Any]) -> None:
+def test_G_webhooks_are_quick_without_side_effects_and_match_equivalent(shipped: dict[str, Any]) -> None:
     for webhook in shipped.values():
         assert 1 <= webhook["timeoutSeconds"] <= 3
         assert webhook["sideEffects"] == "None"
@@ -87,11 +87,11 @@ def test_validating_webhooks_share_no_resource(shipped: dict[str, Any]) -> None:
     assert {("", "pods"), ("apps", "deployments"), ("ray.io", "rayclusters")} <= workloads
 
 
-def test_scaling_a_pool_goes_no_way_round(shipped: dict[str, Any]) -> None:
+def test_scaling_a_pool_is_not_a_bypass(shipped: dict[str, Any]) -> None:
     assert ("UPDATE", "compute.coreweave.com", "nodepools/scale") in rules(shipped["node-pools.spotgate.dev"])
 
 
-def test_I10_every_rule_is_for_requests_that_a_policy_looks_at(shipped: dict[str, Any]) -> None:
+def test_I10_every_rule_matches_requests_that_a_policy_evaluates(shipped: dict[str, Any]) -> None:
     index = BUNDLE.index
     for name, webhook in shipped.items():
         for operation, group, path in rules(webhook):
@@ -107,17 +107,17 @@ def test_I10_every_rule_is_for_requests_that_a_policy_looks_at(shipped: dict[str
             assert index.route(phase, request) is not None
 
 
-def test_never_are_we_called_for_everything_or_for_what_keeps_a_cluster_alive(shipped: dict[str, Any]) -> None:
+def test_no_rule_matches_everything_or_resources_that_keep_a_cluster_alive(shipped: dict[str, Any]) -> None:
     resources = {(group, resource) for webhook in shipped.values() for _, group, resource in rules(webhook)}
     assert not [each for each in resources if "*" in "".join(each)]
     assert not resources & {("coordination.k8s.io", "leases"), ("", "events"), ("events.k8s.io", "events")}
 
 
-def test_G_system_namespaces_are_left_out_by_name_and_those_of_providers_are_not(run: Run) -> None:
+def test_G_system_namespaces_are_excluded_and_provider_namespaces_are_not(run: Run) -> None:
     essential = ["kube-system", "kube-node-lease", "platform"]
     found = webhooks(run("webhook-config", "--namespace", "platform").out)
     namespaces = found.pop("namespaces.spotgate.dev")
-    assert "namespaceSelector" not in namespaces  # it would go by the labels of the Namespace, which anybody may set
+    assert "namespaceSelector" not in namespaces  # a selector would depend on Namespace labels, which users can set
     assert str(essential) in namespaces["matchConditions"][0]["expression"]
     for webhook in found.values():
         selector = {each["key"]: each for each in webhook["namespaceSelector"]["matchExpressions"]}
@@ -130,13 +130,13 @@ def test_G_system_namespaces_are_left_out_by_name_and_those_of_providers_are_not
         assert not any("cw-" in each["expression"] for each in webhook["matchConditions"])
 
 
-def test_every_namespace_is_asked_about_by_one_webhook_of_each_phase(shipped: dict[str, Any]) -> None:
+def test_every_namespace_matches_one_webhook_of_each_phase(shipped: dict[str, Any]) -> None:
     for one, other in (("mutate", "mutate-spot-namespaces"), ("workloads", "spot-namespaces")):
         pair = [shipped[f"{name}.spotgate.dev"] for name in (one, other)]
         (key,) = {(each["namespaceSelector"]["matchExpressions"][1]["key"]) for each in pair}
         operators = [each["namespaceSelector"]["matchExpressions"][1]["operator"] for each in pair]
         assert (key, operators) == ("spotgate.dev/capacity", ["DoesNotExist", "Exists"])
-        # What is in no namespace is selected by both.
+        # Both select cluster-scoped objects.
         assert {rule.get("scope", "*") for rule in pair[0]["rules"]} == {"*"}
         assert {rule["scope"] for rule in pair[1]["rules"]} == {"Namespaced"}
 
@@ -145,7 +145,7 @@ def test_the_configurations_fit_into_an_annotation_of_kubectl(run: Run) -> None:
     assert len(run("webhook-config").out) < 256 * 1024 / 3
 
 
-def test_G_mirror_pods_are_left_out_where_objects_may_be_pods(shipped: dict[str, Any]) -> None:
+def test_G_mirror_pods_are_excluded_where_objects_may_be_pods(shipped: dict[str, Any]) -> None:
     conditions = {name: {each["name"] for each in webhook["matchConditions"]} for name, webhook in shipped.items()}
     assert {name for name, names in conditions.items() if "no-mirror-pods" in names} == {
         "mutate.spotgate.dev",
@@ -155,14 +155,14 @@ def test_G_mirror_pods_are_left_out_where_objects_may_be_pods(shipped: dict[str,
     }
 
 
-def test_service_is_the_one_that_is_named(run: Run) -> None:
+def test_the_named_service_is_used(run: Run) -> None:
     printed = webhooks(run("webhook-config", "--service-name", "gate", "--namespace", "platform").out)
     services = [webhook["clientConfig"]["service"] for webhook in printed.values()]
     assert {(each["name"], each["namespace"], each["port"]) for each in services} == {("gate", "platform", 443)}
     assert not any("caBundle" in webhook["clientConfig"] for webhook in printed.values())
 
 
-def test_ca_bundle_holds_the_certificates_of_the_file_and_never_a_key(run: Run, write: Write) -> None:
+def test_ca_bundle_holds_the_certificates_of_the_file_but_no_key(run: Run, write: Write) -> None:
     authority = create_authority(datetime.now(tz=UTC))
     file = write("ca.pem", authority.key_pem + authority.certificate_pem + authority.certificate_pem)
     for webhook in webhooks(run("webhook-config", "--ca-file", file).out).values():
@@ -170,13 +170,13 @@ def test_ca_bundle_holds_the_certificates_of_the_file_and_never_a_key(run: Run, 
         assert bundle == authority.certificate_pem * 2
 
 
-def test_a_key_is_no_ca_file(run: Run, write: Write) -> None:
+def test_a_key_is_not_accepted_as_a_ca_file(run: Run, write: Write) -> None:
     done = run("webhook-config", "--ca-file", write("ca.pem", create_authority(datetime.now(tz=UTC)).key_pem))
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("ca.pem: holds no certificate that can be read")
 
 
-def test_the_ca_alone_is_a_configuration_that_asks_about_nothing(run: Run, write: Write) -> None:
+def test_a_configuration_for_the_ca_alone_matches_nothing(run: Run, write: Write) -> None:
     authority = create_authority(datetime.now(tz=UTC))
     done = run("webhook-config", "--ca-only", "--ca-file", write("ca.pem", authority.certificate_pem))
     printed, rendered = webhooks(done.out), webhooks(run("webhook-config").out)
@@ -187,7 +187,7 @@ def test_the_ca_alone_is_a_configuration_that_asks_about_nothing(run: Run, write
         assert webhook.items() <= rendered[name].items()
 
 
-def test_without_a_ca_file_replicas_have_a_place_for_their_own_ca(run: Run) -> None:
+def test_without_a_ca_file_replicas_can_publish_their_own_ca(run: Run) -> None:
     for webhook in webhooks(run("webhook-config", "--ca-only").out).values():
         assert set(webhook) == {"name", "clientConfig", "sideEffects", "admissionReviewVersions"}
         assert set(webhook["clientConfig"]) == {"service"}
@@ -237,7 +237,7 @@ spec:
         ),
     ],
 )
-def test_wildcards_of_groups_operations_and_subresources_are_kept_apart(
+def test_wildcards_of_groups_operations_and_subresources_stay_separate(
     run: Run, write: Write, rule: str, rendered: dict[str, list[Any]]
 ) -> None:
     printed = webhooks(run("webhook-config", "--policies", write("policy.yaml", f"{POLICY}      - {rule}\n")).out)

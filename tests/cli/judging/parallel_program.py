@@ -1,7 +1,7 @@
-"""Judge as the command line does, in a process without threads, and print what is reported and how many were forked.
+"""Judge as the command line does, in a process without threads; print the report and the number of forks.
 
-The arguments are those of ``check``; one that is ``+`` begins those of another run. ``PROCESSES`` are the counts of cores
-for each run, ``DO`` what happens while an object is reported: ``die``, or ``wait`` for as many ``SECONDS``.
+The arguments are those of ``check``; ``+`` separates runs. ``PROCESSES`` lists the number of cores
+for each run; ``DO`` is the action during a report: ``die``, or ``wait`` for ``SECONDS``.
 """
 
 import json
@@ -35,7 +35,7 @@ def report(manifest: Manifest, judgement: Judgement) -> str:
 
 
 def run(arguments: list[str], cores: int) -> None:
-    """Print what is reported, and how many processes were started."""
+    """Print the report and the number of started processes."""
     os.sched_getaffinity = lambda _: set(range(cores))
     started.clear()
     options = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""What ``check`` makes of files: which it reads, which it skips, and which it can't judge."""
+"""Files that ``check`` reads, skips, and can't judge."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_unreadable_folder_is_an_error(check: Check, write: Write, monkeypatch: 
 @pytest.mark.parametrize(
     "text", ['{"apiVersion' + '\\"' * 300_000, '{"apiVersion":' + "/*" * 300_000, '{"kind' * 90_000]
 )
-def test_a_text_that_is_made_to_be_read_often_is_read_once(text: str) -> None:
+def test_text_with_many_aliases_is_parsed_once(text: str) -> None:
     assert not names_object(text.encode())
 
 
@@ -80,7 +80,7 @@ def test_objects_of_all_files_are_bounded(check: Check, write: Write, monkeypatc
 
 @pytest.mark.parametrize("glob", ["testdata", "a/b", "./a/b/", "a/*/testdata", "?"])
 @pytest.mark.parametrize("given", ["a/b/testdata/t.yaml", "./a/b/testdata", "a/x/../b/testdata/t.yaml"])
-def test_what_is_in_an_ignored_folder_is_left_out_where_it_is_named_too(
+def test_files_in_an_ignored_folder_are_skipped_even_if_named(
     check: Check, write: Write, glob: str, given: str
 ) -> None:
     write("a/b/testdata/t.yaml", "a: {")
@@ -90,7 +90,7 @@ def test_what_is_in_an_ignored_folder_is_left_out_where_it_is_named_too(
         assert check(path, pod, "--ignore", glob).code == 0
 
 
-def test_name_of_a_file_need_not_be_text(check: Check, write: Write) -> None:
+def test_file_names_may_be_undecodable(check: Check, write: Write) -> None:
     write(os.fsdecode(b"d/p\xff.yaml"), POD)
     write(os.fsdecode(b"d/q\xff.yaml"), BROKEN)
     done = check("d")
@@ -98,7 +98,7 @@ def test_name_of_a_file_need_not_be_text(check: Check, write: Write) -> None:
     assert done.err.startswith("d/q\\udcff.yaml:4:1: ")
 
 
-def test_file_that_vanishes_is_an_error_and_the_rest_is_judged(
+def test_a_vanished_file_is_an_error_and_the_rest_is_judged(
     check: Check, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = write("d/gone.yaml", POD)
@@ -117,7 +117,7 @@ def test_file_that_vanishes_is_an_error_and_the_rest_is_judged(
     assert done.outcomes == [("labels", "deny")]
 
 
-def test_device_in_a_folder_is_passed_over_and_a_named_pipe_is_read(check: Check, write: Write) -> None:
+def test_devices_in_a_folder_are_skipped_and_a_named_pipe_is_read(check: Check, write: Write) -> None:
     write("d/pod.yaml", CLEAN_POD)
     Path("d/zero.yaml").symlink_to("/dev/zero")
     assert check("d").json["summary"]["documents"] == 1

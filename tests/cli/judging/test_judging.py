@@ -1,6 +1,6 @@
-"""How objects are judged one after another, each as the API server would ask about it.
+"""Objects are judged one after another, each as in a request of the API server.
 
-Whatever a Pod or a Deployment looks like: its patch applies to it as it is written, and says everything.
+The patch of any Pod or Deployment applies to the manifest as written, and is complete.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def bundle() -> Bundle:
 def judge_of(
     bundle: Bundle, there: list[dict[str, Any]], operation: str = "CREATE", *, groups: tuple[str, ...] = ()
 ) -> Judge:
-    """Judges what is asked of a cluster that has these objects and no others."""
+    """Return the judge of requests to a cluster with only these objects."""
     view = view_of(map(manifest, there), bundle.providers, complete=True)
     context = Context(phase=Phase.VALIDATE, now=datetime(2027, 1, 1, tzinfo=UTC), view=view)
     user = UserInfo("jane", groups)
@@ -68,7 +68,7 @@ def judgement_of(bundle: Bundle, value: dict[str, Any]) -> Judgement:
 
 @st.composite
 def written(draw: st.DrawFn) -> dict[str, Any]:
-    """Return a Pod or a Deployment as a person may write it: with nulls, and mostly on spot."""
+    """Return a Pod or Deployment as users write it: with nulls, and mostly on spot."""
     pod = draw(
         strategies.pods(
             labels={"spotgate.dev/capacity": st.sampled_from(("spot", "spot-preferred")), "app": st.just("x")},
@@ -87,9 +87,7 @@ def written(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(value=written())
-def test_patch_applies_to_what_is_written_and_then_nothing_is_left_to_patch(
-    bundle: Bundle, value: dict[str, Any]
-) -> None:
+def test_patch_applies_to_the_manifest_and_is_complete(bundle: Bundle, value: dict[str, Any]) -> None:
     judged = judgement_of(bundle, value)
     assert judged.problem is None
     patched = jsonpatch.apply_patch(value, list(judged.patch))
@@ -99,7 +97,7 @@ def test_patch_applies_to_what_is_written_and_then_nothing_is_left_to_patch(
 
 
 @given(value=written())
-def test_judging_leaves_the_manifest_alone_and_comes_to_the_same_again(bundle: Bundle, value: dict[str, Any]) -> None:
+def test_judging_is_repeatable_and_does_not_change_the_manifest(bundle: Bundle, value: dict[str, Any]) -> None:
     before = json.dumps(value)
     assert judgement_of(bundle, value) == judgement_of(bundle, value)
     assert json.dumps(value) == before
@@ -110,7 +108,7 @@ def test_judging_leaves_the_manifest_alone_and_comes_to_the_same_again(bundle: B
     ("labels", "fields"),
     [(None, ["spec.template."]), ({}, ["spec.template."]), ({"a.coreweave.cloud/b": "own"}, ["", "spec.template."])],
 )
-def test_a_label_that_defaulting_copies_from_the_template_is_found_where_it_is_written(
+def test_a_label_copied_from_the_template_is_located_in_the_template(
     bundle: Bundle, api_version: str, kind: str, labels: dict[str, str] | None, fields: list[str]
 ) -> None:
     template = {
@@ -125,7 +123,7 @@ def test_a_label_that_defaulting_copies_from_the_template_is_found_where_it_is_w
     assert found == [f'{field}metadata.labels["a.coreweave.cloud/b"]' for field in fields]
 
 
-def test_a_namespace_is_said_to_be_in_itself_as_the_API_server_has_it(bundle: Bundle) -> None:
+def test_a_namespace_is_its_own_namespace_as_for_the_API_server(bundle: Bundle) -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}}
     view = view_of([manifest(namespace)], bundle.providers, complete=True)
     context = Context(phase=Phase.VALIDATE, now=datetime(2027, 1, 1, tzinfo=UTC), view=view, trace=True)
@@ -155,7 +153,7 @@ DEPLOYMENT: Final[dict[str, Any]] = {
 
 
 def with_template(metadata: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
-    """DEPLOYMENT with these members in its template."""
+    """Return DEPLOYMENT with these members in its template."""
     template = {"metadata": TEMPLATE["metadata"] | metadata, "spec": TEMPLATE["spec"] | spec}
     return {**DEPLOYMENT, "spec": {"replicas": 3, "template": template}}
 
@@ -183,7 +181,7 @@ def with_template(metadata: dict[str, Any], spec: dict[str, Any]) -> dict[str, A
         "selector",
     ],
 )
-def test_an_update_that_leaves_the_pod_template_as_the_api_server_keeps_it_says_nothing_of_that(
+def test_an_update_without_a_stored_template_change_has_no_template_findings(
     bundle: Bundle, metadata: dict[str, Any], spec: dict[str, Any], *, unchanged: bool
 ) -> None:
     judged = judge_of(bundle, [*POOLS, DEPLOYMENT], "UPDATE").judge(manifest(with_template(metadata, spec)))
@@ -197,7 +195,7 @@ URGENT: Final = {"metadata": {"name": "gpu", "annotations": {"spotgate.dev/break
 
 
 def deleted(judge: Judge, *values: dict[str, Any]) -> list[list[str]]:
-    """Outcomes of deleting these one after another."""
+    """Return the outcomes of deleting these one after another."""
     return [[str(finding.outcome) for finding in judge.judge(manifest(value)).findings] for value in values]
 
 
@@ -209,15 +207,15 @@ def deleted(judge: Judge, *values: dict[str, Any]) -> list[list[str]]:
         ([FALLBACK, GPU_SPOT, FALLBACK], [["deny"], [], []]),
         ([CPU_SPOT, FALLBACK], [[], ["deny"]]),
     ],
-    ids=["the pool before its fallback", "the fallback first", "and then once more", "another pool"],
+    ids=["the pool before its fallback", "the fallback first", "then once more", "another pool"],
 )
-def test_what_is_deleted_in_one_go_is_gone_for_what_comes_after_it(
+def test_deletions_of_one_run_count_for_later_ones(
     bundle: Bundle, order: list[dict[str, Any]], outcomes: list[list[str]]
 ) -> None:
     assert deleted(judge_of(bundle, [*POOLS, FALLBACK], "DELETE"), *order) == outcomes
 
 
-def test_a_fallback_whose_deletion_is_denied_still_is_one(bundle: Bundle) -> None:
+def test_a_fallback_whose_deletion_is_denied_still_counts(bundle: Bundle) -> None:
     second = {**FALLBACK, "metadata": {"name": "gpu-2"}}
     judge = judge_of(bundle, [GPU_SPOT, FALLBACK, second], "DELETE")
     assert deleted(judge, FALLBACK, second, FALLBACK) == [[], ["deny"], []]
@@ -228,14 +226,14 @@ def test_a_fallback_whose_deletion_is_denied_still_is_one(bundle: Bundle) -> Non
     [({}, URGENT, "warn"), (URGENT, {}, "deny"), (URGENT, URGENT, "warn")],
     ids=["in the cluster", "in the file", "in both"],
 )
-def test_break_glass_for_a_deletion_is_what_the_object_in_the_cluster_says(
+def test_break_glass_for_a_deletion_is_read_from_the_live_object(
     bundle: Bundle, written: dict[str, Any], there: dict[str, Any], outcome: str
 ) -> None:
     judge = judge_of(bundle, [GPU_SPOT, FALLBACK | there], "DELETE", groups=("system:masters",))
     assert deleted(judge, FALLBACK | written) == [[outcome]]
 
 
-def test_break_glass_for_a_deletion_is_what_the_file_says_where_the_cluster_is_not_known_to_have_it(
+def test_break_glass_for_a_deletion_falls_back_to_the_file(
     bundle: Bundle,
 ) -> None:
     judge = judge_of(bundle, [GPU_SPOT], "DELETE", groups=("system:masters",))
@@ -278,8 +276,8 @@ CAPACITY: Final = 'metadata.labels["spotgate.dev/capacity"]'
             [('spec.a.metadata.annotations["spotgate.dev/node-pool"]', '["spec.a"]}')],
             id="annotation",
         ),
-        pytest.param({"a": SPOT, "b": SPOT}, [(f"spec.a.{CAPACITY}", '["spec.a"]}')], id="once an object"),
-        pytest.param({"a": {"metadata": {"labels": {"app": "web"}}, "spec": POD}}, [], id="no key of ours"),
+        pytest.param({"a": SPOT, "b": SPOT}, [(f"spec.a.{CAPACITY}", '["spec.a"]}')], id="once per object"),
+        pytest.param({"a": {"metadata": {"labels": {"app": "web"}}, "spec": POD}}, [], id="no spotgate key"),
         pytest.param({"a": {**SPOT, "spec": {"providerID": "x"}}}, [], id="not of Pods"),
         pytest.param({"a": {"metadata": [SPOT["metadata"]], "spec": POD}, "b": 7, "c": "text"}, [], id="other types"),
     ],
@@ -295,7 +293,7 @@ def test_a_pod_template_in_an_object_of_a_known_kind_is_not_noted(bundle: Bundle
     assert noted(bundle, {"cases": [SPOT]}, apiVersion="spotgate.dev/v1", kind="PolicyTest") == []
 
 
-def test_the_search_for_pod_templates_ends_in_an_object_that_refers_to_itself_many_times(bundle: Bundle) -> None:
+def test_the_search_for_pod_templates_is_bounded_by_aliases(bundle: Bundle) -> None:
     many: dict[str, Any] = {}
     for _ in range(40):
         many = {"a": many, "b": many}

@@ -1,6 +1,6 @@
-"""``spotgate check --kubeconfig`` where the cluster can't be read: said in words, in bounded time, with exit code 2.
+"""``spotgate check --kubeconfig`` for an unreadable cluster: a clear error, in bounded time, with exit code 2.
 
-What it finds in one that can be is in tests/controlplane/commands/test_check.py.
+tests/controlplane/commands/test_check.py covers readable clusters.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def kubeconfig(server: str, **user: Any) -> str:
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """Yield a port on which nobody listens, and nobody else will."""
+    """Yield a reserved port without a listener."""
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         yield reserved.getsockname()[1]
@@ -52,14 +52,14 @@ def closed_port() -> Iterator[int]:
 
 @pytest.fixture
 def silent_port() -> Iterator[int]:
-    """Yield a port that takes connections and never answers."""
+    """Yield a port that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
 
 
 @pytest.fixture
 def answering(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Yield the address of a server that gives every request the (status, body) that the test is parametrized with."""
+    """Yield the address of a server that answers every request with the parametrized (status, body)."""
     status, body = request.param
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -80,7 +80,7 @@ def answering(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def judged(run: Run, write: Write, text: str | None, *arguments: str) -> str:
-    """Return what is said on standard error; nothing was judged."""
+    """Return the standard error of a run that judges nothing."""
     write("pod.yaml", POD)
     if text is not None:
         write("kubeconfig", text)
@@ -125,14 +125,14 @@ def judged(run: Run, write: Write, text: str | None, *arguments: str) -> str:
         "no such provider",
     ],
 )
-def test_a_kubeconfig_that_can_not_be_used_is_named(run: Run, write: Write, text: str | None, why: str) -> None:
+def test_an_unusable_kubeconfig_is_named(run: Run, write: Write, text: str | None, why: str) -> None:
     said = judged(run, write, text)
     assert said.startswith("spotgate check: kubeconfig: can't be used to reach an API server: ")
     assert why in said
     assert said.count("\n") == 1
 
 
-def test_several_kubeconfigs_are_one_and_the_first_current_context_counts(
+def test_kubeconfigs_are_merged_and_the_first_current_context_wins(
     run: Run, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = json.loads(kubeconfig("https://127.0.0.1:1"))
@@ -144,12 +144,12 @@ def test_several_kubeconfigs_are_one_and_the_first_current_context_counts(
     )
 
 
-def test_a_context_that_is_not_there_is_named(run: Run, write: Write) -> None:
+def test_a_missing_context_is_named(run: Run, write: Write) -> None:
     said = judged(run, write, kubeconfig("https://127.0.0.1:1"), "--context=staging")
     assert "Expected object with name staging in kubeconfig/contexts list" in said
 
 
-def test_an_api_server_that_is_not_there_is_named(run: Run, write: Write, closed_port: int) -> None:
+def test_an_unreachable_api_server_is_named(run: Run, write: Write, closed_port: int) -> None:
     url = f"https://127.0.0.1:{closed_port}"
     said = judged(run, write, kubeconfig(url))
     assert said.startswith(f"spotgate check: the cluster at {url} can't be read: Cannot connect to host")
@@ -159,7 +159,7 @@ def test_an_api_server_that_is_not_there_is_named(run: Run, write: Write, closed
     assert done.err.startswith(f"spotgate certs: the cluster at {url} can't be read: Cannot connect to host")
 
 
-def test_an_api_server_that_never_answers_is_not_waited_for(
+def test_an_api_server_that_never_answers_times_out(
     run: Run, write: Write, silent_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_state, "_ANSWER", 0.2)
@@ -180,15 +180,13 @@ def test_an_api_server_that_never_answers_is_not_waited_for(
     indirect=["answering"],
     ids=["refusing the credentials", "a login page", "something else"],
 )
-def test_whoever_does_not_answer_as_an_api_server_does_is_named(
-    run: Run, write: Write, answering: str, why: str
-) -> None:
+def test_a_server_that_is_not_an_api_server_is_named(run: Run, write: Write, answering: str, why: str) -> None:
     said = judged(run, write, kubeconfig(answering))
     assert said.startswith(f"spotgate check: the cluster at {answering} can't be read: {why}")
 
 
 @pytest.mark.parametrize("answering", [(503, b"come back later")], indirect=True)
-def test_what_an_api_server_does_not_give_is_said_resource_by_resource(run: Run, write: Write, answering: str) -> None:
+def test_unreadable_resources_are_listed_one_by_one(run: Run, write: Write, answering: str) -> None:
     write("pod.yaml", POD)
     write("kubeconfig", kubeconfig(answering))
     done = run("check", "--kubeconfig=kubeconfig", "-o", "json", "pod.yaml")

@@ -1,4 +1,4 @@
-"""Several processes find what one finds, in the same order; and none of them outlives the command."""
+"""Several processes find what one finds, in the same order, and no worker outlives the command."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ INPUTS: Final[dict[str, dict[str, str | bytes]]] = {
 
 
 class Run(NamedTuple):
-    """What one run started and found."""
+    """The processes and findings of one run."""
 
     started: int
     lines: list[str]
@@ -74,13 +74,13 @@ def judged(*arguments: str, processes: str, stdin: bytes = b"", do: str = "") ->
 
 
 def runs(*arguments: str, processes: str, stdin: bytes = b"") -> list[Run]:
-    """Return what each run started and found."""
+    """Return the processes and findings of each run."""
     done = judged(*arguments, processes=processes, stdin=stdin)
     assert (done.returncode, done.stderr) == (0, b"")
     return [Run(**json.loads(line)) for line in done.stdout.splitlines()]
 
 
-def test_several_processes_find_what_one_finds(write: Write) -> None:
+def test_parallel_runs_find_what_one_process_finds(write: Write) -> None:
     for name, files in INPUTS.items():
         for file, text in files.items():
             write(f"{name}/{file}", text)
@@ -108,7 +108,7 @@ def test_a_small_input_starts_no_process(write: Write) -> None:
     assert run.started == 0
 
 
-def test_deletions_have_an_order_and_are_judged_by_one_process(write: Write) -> None:
+def test_deletions_are_ordered_so_one_process_judges_them(write: Write) -> None:
     write("all.yaml", MANY)
     (run,) = runs("--operation", "DELETE", "all.yaml", processes="3")
     assert run.started == 0
@@ -130,7 +130,7 @@ def test_a_process_that_dies_is_an_error(write: Write) -> None:
         pytest.param(subprocess.Popen.kill, 0.05, -signal.SIGKILL, id="killed"),
     ],
 )
-def test_no_process_outlives_the_command(
+def test_no_worker_outlives_the_command(
     write: Write, end: Callable[[subprocess.Popen[bytes]], None], seconds: float, code: int
 ) -> None:
     write("in/0.yaml", MANY)
@@ -146,6 +146,6 @@ def test_no_process_outlives_the_command(
         assert command.stderr is not None
         assert command.stdout.readline() == b"waiting\n"
         end(command)
-        assert set(command.stdout) <= {b"waiting\n"}  # ends when the last of them has
+        assert set(command.stdout) <= {b"waiting\n"}  # ends with the last process
         assert command.stderr.read() == b""
     assert command.returncode == code

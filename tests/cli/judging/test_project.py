@@ -1,4 +1,4 @@
-"""``.spotgate.yaml``: where it is found, what it says, and what is said where it is wrong."""
+"""``.spotgate.yaml``: its location, its content, and its errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def project(write: Write) -> None:
     write("repo/deploy/testdata/bad.yaml", "a: {")
 
 
-def test_the_one_in_the_documentation_is_a_good_one(run: Run, write: Write) -> None:
+def test_the_documented_project_file_is_valid(run: Run, write: Write) -> None:
     page = (Path(__file__).parents[3] / "docs" / "cli" / "project-file.md").read_text()
     (example,) = re.findall(r"```yml\n(.*?)```", page, re.DOTALL)
     write("repo/.spotgate.yaml", example)

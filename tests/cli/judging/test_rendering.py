@@ -1,4 +1,4 @@
-"""What the real programs render is judged, whoever names it, and what they refuse is passed on."""
+"""Output of the real renderers is judged, and their errors are shown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEMPLATE = POD.replace("name: web", "name: {{ .Release.Name }}-{{ .Values.suffix
 
 @pytest.fixture
 def overlay(write: Write, kustomize: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return an overlay with a name prefix over a base; kustomize is the only program there is."""
+    """Return an overlay with a name prefix over a base; only kustomize is in PATH."""
     monkeypatch.setenv("PATH", str(kustomize.parent))
     write("base/kustomization.yaml", "resources: [pod.yaml, pool.yaml]\n")
     write("base/pod.yaml", POD)
@@ -31,7 +31,7 @@ def overlay(write: Write, kustomize: Path, monkeypatch: pytest.MonkeyPatch) -> s
 
 @pytest.fixture
 def chart(write: Write, helm: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """Return a chart with a chart in it, called otherwise than its folder."""
+    """Return a chart with a subchart whose name differs from its folder."""
     monkeypatch.setenv("PATH", str(helm.parent))
     monkeypatch.setenv("HELM_CACHE_HOME", str(tmp_path / "helm"))
     write("charts/web/Chart.yaml", CHART.format("site"))
@@ -49,7 +49,7 @@ def places(done: Done) -> list[tuple[str, int, str, str]]:
     return [(each["file"], each["line"], each["kind"], each["name"]) for each in done.json["results"]]
 
 
-def test_what_kustomize_renders_is_judged_and_found_in_the_file_that_it_comes_from(check: Check, overlay: str) -> None:
+def test_kustomize_output_is_judged_and_located_in_its_source(check: Check, overlay: str) -> None:
     done = check("--kustomize", overlay)
     assert (done.code, done.err) == (1, "")
     assert sorted(places(done)) == [
@@ -60,23 +60,23 @@ def test_what_kustomize_renders_is_judged_and_found_in_the_file_that_it_comes_fr
 
 
 @pytest.mark.parametrize("flags", [(), ("--no-render",)])
-def test_what_a_folder_that_is_named_reads_is_judged_once(check: Check, overlay: str, flags: tuple[str, ...]) -> None:
+def test_the_inputs_of_a_named_folder_are_judged_once(check: Check, overlay: str, flags: tuple[str, ...]) -> None:
     done = check(".", *flags, "--kustomize", overlay)
     assert sorted(name for *_, name in places(done)) == ["prod-gpu-spot", "prod-web"]
 
 
-def test_what_a_generator_makes_is_found_in_its_kustomization(run: Run, overlay: str) -> None:
+def test_generated_objects_are_located_in_their_kustomization(run: Run, overlay: str) -> None:
     Path(overlay, "kustomization.yaml").write_text("configMapGenerator: [{name: a}]")
     assert f"  {overlay}/kustomization.yaml:1  CREATE" in run("explain", overlay).out
 
 
-def test_what_is_rendered_and_the_files_are_state_for_each_other(check: Check, overlay: str, write: Write) -> None:
+def test_rendered_objects_and_files_share_one_state(check: Check, overlay: str, write: Write) -> None:
     pool = write("pool.yaml", ON_DEMAND_POOL)
     assert check("--kustomize", overlay, pool).outcomes == [("labels", "deny")]
 
 
 @pytest.mark.usefixtures("overlay")
-def test_what_kustomize_refuses_is_passed_on_and_the_rest_is_judged(check: Check, write: Write) -> None:
+def test_kustomize_errors_are_shown_and_the_rest_is_judged(check: Check, write: Write) -> None:
     write("bad/kustomization.yaml", "resources: [nowhere.yaml]\n")
     done = check("--kustomize", "bad", "--kustomize", "base", write("good.yaml", POD.replace("web", "good")))
     assert done.code == 2
@@ -95,7 +95,7 @@ def test_what_kustomize_refuses_is_passed_on_and_the_rest_is_judged(check: Check
         ("helmCharts: [{name: web, repo: https://charts.invalid}]", "--enable-helm"),
     ],
 )
-def test_what_needs_other_programs_says_how_to_run_them(
+def test_a_missing_tool_is_reported_with_how_to_run_it(
     check: Check, overlay: str, write: Write, kustomization: str, flags: str, *, found: bool
 ) -> None:
     write(f"{overlay}/kustomization.yaml", f"resources: [../../base]\n{kustomization}\n")
@@ -118,7 +118,7 @@ def test_without_kustomize_kubectl_renders(check: Check, overlay: str, kustomize
 
 @pytest.mark.parametrize("flags", [("--helm", "charts/web"), ("charts",)])
 @pytest.mark.usefixtures("chart")
-def test_what_helm_renders_is_judged_and_found_in_its_template(check: Check, flags: tuple[str, ...]) -> None:
+def test_helm_output_is_judged_and_located_in_its_template(check: Check, flags: tuple[str, ...]) -> None:
     done = check(*flags)
     assert (done.code, done.err) == (1, "")
     assert (done.json["summary"]["documents"], done.json["summary"]["skipped"]) == (4, 0)
@@ -152,7 +152,7 @@ def test_values_of_a_chart_in_a_folder_come_from_the_project_file(check: Check, 
     assert "there is no 'nowhere' next to this file" in done.err
 
 
-def test_what_helm_refuses_is_passed_on(check: Check, chart: str, write: Write) -> None:
+def test_helm_errors_are_shown(check: Check, chart: str, write: Write) -> None:
     write("charts/web/templates/pods.yaml", "{{ .Values.a.b.c }}")
     done = check("--helm", chart)
     assert done.code == 2
@@ -167,7 +167,7 @@ NO_PROGRAM = {
 
 
 @pytest.mark.parametrize(("file", "problem"), NO_PROGRAM.items())
-def test_without_the_program_the_exit_code_is_2_and_files_are_judged_as_they_are(check: Check, write: Write, file: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_without_the_program_files_are_judged_and_the_exit_code_is_2(check: Check, write: Write, file: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     monkeypatch.setenv("PATH", "")
     write(file, "resources: [pod.yaml]")
     write("some/pod.yaml", POD)
@@ -180,7 +180,7 @@ def test_without_the_program_the_exit_code_is_2_and_files_are_judged_as_they_are
     assert [each["file"] for each in ignored.json["warnings"]] == [file]
 
 
-def test_output_that_is_no_yaml_is_said(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_that_is_not_yaml_is_an_error(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, monkeypatch, "echo 'a: {'")
     done = check("--kustomize", "x")
     assert (done.code, done.err.partition(":")[0]) == (2, "x")
@@ -188,7 +188,7 @@ def test_output_that_is_no_yaml_is_said(check: Check, tmp_path: Path, monkeypatc
 
 
 def program(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """Let a script be the only program in PATH, under the name of kustomize."""
+    """Put only a script named kustomize in PATH."""
     path = folder / "bin" / "kustomize"
     path.parent.mkdir()
     path.write_text(f"#!/bin/sh\n{script}\n")
@@ -196,7 +196,7 @@ def program(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     monkeypatch.setenv("PATH", str(path.parent))
 
 
-def test_explain_takes_it_and_fix_changes_files_as_they_are(run: Run, overlay: str) -> None:
+def test_explain_renders_and_fix_edits_the_sources(run: Run, overlay: str) -> None:
     assert "Pod default/prod-web  base/pod.yaml:1" in run("explain", "--kustomize", overlay).out
     assert "unrecognized arguments: --kustomize" in run("fix", "--kustomize", overlay).err
     done = run("fix", "--diff", ".")

@@ -1,4 +1,4 @@
-"""What is found in folders is rendered: roots alone, each object once, and nothing that a stranger could misuse."""
+"""Discovered folders are rendered: only roots, each object once, and nothing that an attacker could misuse."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REPOSITORIES["a folder whose name is no UTF-8"] = {
 
 @pytest.fixture
 def repository(tmp_path: Path, kustomize: Path, helm: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty repository, which is the working directory, next to a folder with a secret."""
+    """Return an empty repository, the working directory, next to a folder with a secret."""
     monkeypatch.setenv("PATH", f"{kustomize.parent}{os.pathsep}{helm.parent}")
     write_repository(tmp_path, {"outside/secret": "s", "outside/kustomization.yaml": "{}", "repo/empty.json": ""})
     monkeypatch.chdir(tmp_path / "repo")
@@ -56,7 +56,7 @@ def test_repository(check: Check, repository: Path, listener: Listener, name: st
 
 
 class Listener:
-    """A port on loopback that tells whether a program has asked it."""
+    """A port on loopback that records whether a program connected to it."""
 
     def __init__(self) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -113,9 +113,7 @@ def test_program(check: Check, write: Write, tmp_path: Path, monkeypatch: pytest
     assert re.search(problem, done.err)
 
 
-def test_roots_are_bounded_together(
-    check: Check, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_roots_share_one_limit(check: Check, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, monkeypatch, "echo '{}'")
     monkeypatch.setattr(rendering, "SECONDS_IN_ALL", 0)
     write("a/kustomization.yaml", "{}")
@@ -125,7 +123,7 @@ def test_roots_are_bounded_together(
     assert "take more than 0 s; judge one at a time" in done.err
 
 
-def test_a_file_that_is_given_is_judged_as_it_is(check: Check, write: Write, kustomize: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_a_named_file_is_judged_unrendered(check: Check, write: Write, kustomize: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     monkeypatch.setenv("PATH", str(kustomize.parent))
     write("kustomization.yaml", "{resources: [p.yaml], namePrefix: a-}")
     done = check(write("p.yaml", POD))
@@ -134,7 +132,7 @@ def test_a_file_that_is_given_is_judged_as_it_is(check: Check, write: Write, kus
     assert (alone.code, alone.json["summary"]["documents"]) == (2, 0)
 
 
-def test_what_is_rendered_has_changed_if_a_file_that_was_read_has(check: Check, write: Write, kustomize: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_a_changed_input_changes_the_rendered_objects(check: Check, write: Write, kustomize: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     def git(*arguments: str) -> None:
         subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.c", *arguments], check=True)  # noqa: S607
 
@@ -152,7 +150,7 @@ def test_what_is_rendered_has_changed_if_a_file_that_was_read_has(check: Check, 
 
 
 @pytest.mark.parametrize("output", FORMATS)
-def test_nothing_to_judge_is_exit_code_2_in_every_format(run: Run, write: Write, output: str) -> None:
+def test_nothing_to_judge_exits_with_2_in_every_format(run: Run, write: Write, output: str) -> None:
     write("empty/values.yaml", "a: b")
     done = run("check", "-o", f"{output}=report", "empty")
     assert done.code == 2

@@ -1,4 +1,4 @@
-"""Reports of anything: texts that were made to break out of a format, among others."""
+"""Generated reports, including texts that try to break out of a format."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def judged(draw: st.DrawFn) -> ObjectReport:
 
 @st.composite
 def reports(draw: st.DrawFn) -> Report:
-    """Return a report of some objects, some of which would be changed, of what could not be read, and of warnings."""
+    """Return a report of objects, some with patches, of unreadable files, and of warnings."""
     objects = draw(st.lists(judged(), max_size=5))
     problems = st.builds(Problem, names, st.integers(0, 9), st.integers(0, 9), texts, texts)
     return Report(

@@ -1,4 +1,4 @@
-"""The formats that programs read: each finding on its line, nothing lost, and files beside the screen."""
+"""The machine-readable formats: each finding at its line, nothing lost, and output to files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def files(write: Callable[[str, str | bytes], Path]) -> None:
 
 
 def spot_pod(name: str) -> Any:
-    """Return the Pod of `SPOT_POD`, with another name."""
+    """Return the Pod of `SPOT_POD` with another name."""
     pod = yaml.safe_load(SPOT_POD)
     return {**pod, "metadata": {"name": name}}
 
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.usefixtures("files")
 # SARIF
 
 
-def test_a_fingerprint_survives_that_lines_move_and_tells_two_findings_apart(run: Run) -> None:
+def test_a_fingerprint_is_unique_and_survives_moved_lines(run: Run) -> None:
     def fingerprints() -> list[str]:
         (ran,) = check(run, "-o", "sarif").json["runs"]
         return [result["partialFingerprints"]["spotgate/v1"] for result in ran["results"]]
@@ -61,7 +61,7 @@ def test_a_fingerprint_survives_that_lines_move_and_tells_two_findings_apart(run
     assert set(before) < set(fingerprints())
 
 
-def test_sarif_says_what_could_not_be_read(run: Run) -> None:
+def test_sarif_lists_unreadable_files(run: Run) -> None:
     Path("deploy/bad.yaml").write_text("apiVersion: v1\nkind: ConfigMap\na: [\n")
     done = check(run, "-o", "sarif")
     (invocation,) = done.json["runs"][0]["invocations"]
@@ -71,7 +71,7 @@ def test_sarif_says_what_could_not_be_read(run: Run) -> None:
     assert notification["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "deploy/bad.yaml"
 
 
-def test_sarif_names_files_as_the_repository_has_them(run: Run) -> None:
+def test_sarif_paths_are_relative_to_the_repository(run: Run) -> None:
     Path("deploy/a b%.yaml").write_text(POD)
     log = run("check", "--policies", "policies", "-o", "sarif", Path("deploy").absolute()).json
     uris = {
@@ -98,13 +98,13 @@ def test_junit_fails_where_the_command_does(run: Run, fail_on: str, failing: dic
 # GitHub
 
 
-def test_github_gets_the_first_finding_of_each_id_before_the_second_of_any() -> None:
+def test_github_annotations_cover_every_id_before_repeating_one() -> None:
     results = [replace(FINDING, line=line, id=name) for line, name in enumerate(("a", "a", "b", "a", "c"), start=1)]
     lines = output_github.render(Report(objects=[judged(*results)])).splitlines()
     assert [line.partition("line=")[2][0] for line in lines] == ["1", "3", "5", "2", "4"]
 
 
-def test_github_is_told_what_it_does_not_show() -> None:
+def test_github_output_counts_hidden_findings() -> None:
     many = [judged(*[replace(FINDING, outcome=outcome) for outcome in ["deny"] * 11 + ["warn"] * 10 + ["audit"] * 12])]
     lines = output_github.render(Report(objects=many)).splitlines()
     assert len(lines) == 33 + 1
@@ -114,7 +114,7 @@ def test_github_is_told_what_it_does_not_show() -> None:
 # PolicyReport
 
 
-def test_a_report_is_the_same_to_kubectl_whatever_an_object_is_called() -> None:
+def test_kubectl_reads_a_report_for_any_object_name() -> None:
     text = output_policyreport.render(Report(objects=[judged(replace(FINDING, name="y", policy="1e3"))]))
     (document,) = read_documents(text.encode(), "report.yaml")
     report: Any = document.value
@@ -122,7 +122,7 @@ def test_a_report_is_the_same_to_kubectl_whatever_an_object_is_called() -> None:
     assert (result["policy"], result["resources"][0]["name"]) == ("1e3", "y")
 
 
-def test_a_report_is_for_each_namespace_and_takes_back_what_an_older_one_said(run: Run) -> None:
+def test_each_namespace_has_a_report_that_replaces_older_ones(run: Run) -> None:
     Path("deploy/fine.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: quiet}\n")
     Path("deploy/bad.yaml").write_text("apiVersion: v1\nkind: ConfigMap\na: [\n")
     reports = list(yaml.safe_load_all(check(run, "-o", "policyreport").out))
@@ -139,7 +139,7 @@ def test_a_report_is_for_each_namespace_and_takes_back_what_an_older_one_said(ru
     assert (denied["severity"], denied["scored"], denied["properties"]["line"]) == ("high", True, "7")
 
 
-def test_what_is_too_much_for_one_report_goes_into_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_over_the_limit_go_into_the_next_report(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_policyreport, "_AT_MOST", 2)
     report = Report(objects=[judged(*[FINDING] * 5)])
     text = output_policyreport.render(report)
@@ -153,7 +153,7 @@ def test_what_is_too_much_for_one_report_goes_into_the_next(monkeypatch: pytest.
 # HTML
 
 
-def test_what_is_injected_alike_is_said_once_in_a_list_too(run: Run) -> None:
+def test_identical_injections_are_listed_once(run: Run) -> None:
     pods = "".join(f"- {json.dumps(pod)}\n" for pod in [spot_pod("a"), spot_pod("b")])
     Path("deploy/list.yaml").write_text(f"apiVersion: v1\nkind: List\nitems:\n{pods}")
     page = check(run, "-o", "html").out
@@ -176,14 +176,14 @@ def test_what_is_injected_alike_is_said_once_in_a_list_too(run: Run) -> None:
         ({}, {}, "", "(none)"),
     ],
 )
-def test_whose_an_object_is(labels: dict[str, str], of_namespace: dict[str, str], namespace: str, team: str) -> None:
+def test_team_of_an_object(labels: dict[str, str], of_namespace: dict[str, str], namespace: str, team: str) -> None:
     assert team_of(labels, of_namespace, namespace) == team
 
 
 # Files
 
 
-def test_several_formats_at_once_and_into_files(run: Run) -> None:
+def test_several_formats_are_written_to_files_at_once(run: Run) -> None:
     done = check(run, "-o", "sarif=out.sarif", "-o", "junit=out.xml", "-o", "table")
 
     assert done.code == 1
@@ -192,7 +192,7 @@ def test_several_formats_at_once_and_into_files(run: Run) -> None:
     assert Path("out.xml").read_text() == check(run, "-o", "junit").out
 
 
-def test_a_report_that_can_not_be_written_is_said_and_leaves_nothing_behind(run: Run) -> None:
+def test_an_unwritable_report_is_an_error_and_leaves_no_file(run: Run) -> None:
     done = check(run, "-o", "sarif=missing/out.sarif", "-o", "table")
     assert done.code == 2
     assert "deploy/pod.yaml:7" in done.out

@@ -1,4 +1,4 @@
-"""What programs read is what their own schemas and parsers take: of any finding, whatever users wrote."""
+"""The machine-readable formats satisfy their schemas and parsers for any finding and any user text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def sarif_problems() -> Callable[[str], list[str]]:
-    """Return what the schema of SARIF 2.1.0 says against a log."""
+    """Return the errors of a log against the schema of SARIF 2.1.0."""
     source = go_module("github.com/owenrumney/go-sarif/v3", "v3.3.1") / "pkg/report/v210/sarif/schema.go"
     schema = json.loads(source.read_text().partition("`")[2].rpartition("`")[0])
     validator = Draft4Validator(schema, format_checker=Draft4Validator.FORMAT_CHECKER)
@@ -37,7 +37,7 @@ def sarif_problems() -> Callable[[str], list[str]]:
 
 @pytest.fixture(scope="module")
 def report_problems() -> Callable[[str], list[str]]:
-    """Return what the schemas of the CRDs say against reports; also of fields that they do not know."""
+    """Return the errors of reports against the CRD schemas, including unknown fields."""
     validators = {}
     for file in policy_report_crds().iterdir():
         crd = yaml.safe_load(file.read_text())
@@ -51,7 +51,7 @@ def report_problems() -> Callable[[str], list[str]]:
 
 
 def _closed(schema: Any) -> Any:
-    """Return the schema, which then refuses what an API server would drop."""
+    """Close the schema, so that it rejects fields that an API server would drop."""
     if not isinstance(schema, dict):
         return schema
     closed = {key: _closed(value) for key, value in schema.items()}
@@ -75,7 +75,7 @@ def test_any_log_is_sarif(sarif_problems: Callable[[str], list[str]], report: Re
 
 
 @given(report=reports())
-def test_every_fingerprint_is_of_one_result(report: Report) -> None:
+def test_fingerprints_are_unique(report: Report) -> None:
     (ran,) = json.loads(output_sarif.render(report))["runs"]
     fingerprints = [result["partialFingerprints"]["spotgate/v1"] for result in ran["results"]]
     assert len(set(fingerprints)) == len(report.results)
@@ -92,7 +92,7 @@ def test_the_golden_reports_are_policy_reports(report_problems: Callable[[str], 
 
 
 @given(report=reports())
-def test_any_reports_are_policy_reports_and_count_what_they_hold(
+def test_any_reports_are_policy_reports_with_correct_counts(
     report_problems: Callable[[str], list[str]], report: Report
 ) -> None:
     text = output_policyreport.render(report)
@@ -130,12 +130,12 @@ def test_a_parser_reads_any_tests(report: Report) -> None:
 
 
 @given(report=reports(), name=st.sampled_from(["error", "warning", "notice"]))
-def test_every_line_for_github_is_one_command(report: Report, name: str) -> None:
+def test_every_github_line_is_one_command(report: Report, name: str) -> None:
     text = output_github.render(report)
     lines = text.split("\n") if text else []
     commands = [line for line in lines if line.startswith(("::error ", "::warning ", "::notice "))]
     assert len(commands) == len(report.results) + len(report.unreadable) + len(report.warnings)
-    assert all(line.isprintable() for line in lines)  # no manifest steers the log
+    assert all(line.isprintable() for line in lines)  # no manifest controls the log
     many = sum(line.startswith(f"::{name} ") for line in commands) > 10
     assert not many or lines[-1].startswith("GitHub shows 10 ")
     assert len(lines) - len(commands) in {0, 1}

@@ -1,4 +1,4 @@
-"""What a reviewer reads: everything, where it is, in a plain log as on a terminal."""
+"""The table for reviewers: complete, with positions, in a plain log and on a terminal."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_few_findings_with_the_same_id_name_their_objects() -> None:
         ("readiness-probe", "disruption-budget-missing", "not ready for a reclaim"),
     ],
 )
-def test_findings_that_mean_the_same_to_people_are_one_entry_with_both_fixes(one: str, other: str, entry: str) -> None:
+def test_equivalent_findings_are_one_entry_with_both_fixes(one: str, other: str, entry: str) -> None:
     first = replace(FINDING, id=f"spot-suitability/{one}", policy="spot-suitability", reason="r1", fix="f1", detail="")
     report = report_of(first, replace(first, id=f"spot-suitability/{other}", reason="r2", fix="f2", line=20))
     head, *lines = output_table.render(report).splitlines()
@@ -135,7 +135,7 @@ def test_totals_name_each_outcome(capsys: pytest.CaptureFixture[str]) -> None:
     assert last == "1 object: 1 deny, 2 warn, 1 indeterminate, 1 audit"
 
 
-def test_what_can_not_be_judged_is_counted_and_a_file_lists_it(run: Run, write: Write, policies: Path) -> None:
+def test_unjudged_objects_are_counted_and_listed_in_a_file(run: Run, write: Write, policies: Path) -> None:
     write("d/bad.yaml", "apiVersion: v1\nkind: ConfigMap\na: [\n")
     write("d/pod.yaml", POD)
     shown = run("check", "d", "--policies", policies)
@@ -162,7 +162,7 @@ def test_manifest_cannot_give_commands_to_the_runner(run: Run, write: Write, pol
 
 
 def on_a_terminal(arguments: list[str], **environment: str) -> str:
-    """Output of the program on a terminal 40 columns wide."""
+    """Return the program's output on a terminal 40 columns wide."""
     master, slave = os.openpty()
     inherited = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "FORCE_COLOR"}}
     process = subprocess.Popen(
@@ -175,7 +175,7 @@ def on_a_terminal(arguments: list[str], **environment: str) -> str:
     while True:
         try:
             read = os.read(master, 65536)
-        except OSError:  # how Linux says that the other side is closed
+        except OSError:  # Linux reports the closed other side this way
             break
         if not read:
             break
@@ -186,7 +186,7 @@ def on_a_terminal(arguments: list[str], **environment: str) -> str:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
-def test_terminal_gets_colours_and_the_same_text(run: Run, write: Write, policies: Path) -> None:
+def test_a_terminal_gets_colors_and_the_same_text(run: Run, write: Write, policies: Path) -> None:
     write("all.yaml", f"{POD}---\n{SPOT_POOL}---\n{SPOT_POD}")
     arguments = ["check", "all.yaml", "--policies", str(policies)]
     plain = run(*arguments).out

@@ -1,4 +1,4 @@
-"""Paths and fingerprints for platforms: of the repository, whatever was typed and wherever."""
+"""Paths and fingerprints for platforms are relative to the repository, for any working directory and spelling."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def repository(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make a repository, and no platform."""
+    """Create a repository without a platform."""
     for name in ("GITHUB_WORKSPACE", "CI_PROJECT_DIR"):
         monkeypatch.delenv(name, raising=False)
     write("work/repo/.git/HEAD", "")
@@ -29,7 +29,7 @@ def shown(run: Run, policies: Path, output: str, path: str | Path) -> Any:
 
 
 @pytest.mark.parametrize("output", ["gitlab", "sarif", "github"])
-def test_a_report_is_the_same_wherever_it_is_made_and_however_paths_are_typed(
+def test_a_report_is_independent_of_the_working_directory_and_path_spelling(
     run: Run, policies: Path, monkeypatch: pytest.MonkeyPatch, output: str
 ) -> None:
     def report(path: str | Path) -> str:
@@ -56,19 +56,19 @@ def paths_of(*files: str) -> list[str]:
     return [found[file] for file in files]
 
 
-def test_the_repository_that_the_platform_names_is_meant(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_repository_named_by_the_platform_is_used(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     write("work/repo/part/.git", "gitdir: elsewhere\n")  # a submodule
     assert paths_of("work/repo/part/a.yaml", "work/repo/b.yaml") == ["a.yaml", "b.yaml"]
     monkeypatch.setenv("CI_PROJECT_DIR", str(Path("work/repo").absolute()))
     assert paths_of("work/repo/part/a.yaml", "work/repo/b.yaml") == ["part/a.yaml", "b.yaml"]
 
 
-def test_a_repository_in_a_part_of_the_workspace_has_its_own_root(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nested_repository_has_its_own_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_WORKSPACE", str(Path("work").absolute()))
     assert paths_of("work/repo/a.yaml", "work/b.yaml") == ["a.yaml", "b.yaml"]
 
 
-def test_what_is_in_no_repository_is_named_from_the_working_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_outside_a_repository_are_relative_to_the_working_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("work")
     assert paths_of("./a.yaml", "../b.yaml", "-") == ["a.yaml", "../b.yaml", "-"]
 
@@ -82,7 +82,7 @@ def issues(run: Run, policies: Path, *paths: str | Path) -> Any:
     return run("check", "-o", "gitlab", "--policies", policies, *paths).json
 
 
-def test_fingerprints_are_all_different_and_stay_when_lines_move(run: Run, write: Write, policies: Path) -> None:
+def test_fingerprints_are_unique_and_survive_moved_lines(run: Run, write: Write, policies: Path) -> None:
     file = write("pod.yaml", f"{TWO_LABELS}---\n{TWO_LABELS}")
     before = [issue["fingerprint"] for issue in issues(run, policies, file)]
     write("pod.yaml", f"# a line more\n{TWO_LABELS}---\n# and here\n{TWO_LABELS}")
@@ -90,7 +90,7 @@ def test_fingerprints_are_all_different_and_stay_when_lines_move(run: Run, write
     assert len(set(before)) == len(before) == 4
 
 
-def test_what_outcomes_weigh(run: Run, write: Write, policies: Path) -> None:
+def test_each_outcome_has_a_severity(run: Run, write: Write, policies: Path) -> None:
     found = issues(run, policies, "--partial", write("pod.yaml", f"{POD}---\n{SPOT_POOL}"))
     assert {(issue["check_name"], issue["severity"]) for issue in found} == {
         ("reserved-labels/reserved", "critical"),
@@ -98,7 +98,7 @@ def test_what_outcomes_weigh(run: Run, write: Write, policies: Path) -> None:
     }
 
 
-def test_a_file_that_can_not_be_read_is_a_blocker(run: Run, write: Write, policies: Path) -> None:
+def test_an_unreadable_file_is_a_blocker(run: Run, write: Write, policies: Path) -> None:
     write("bad.yaml", "a: [\n")
     (issue,) = issues(run, policies, "bad.yaml", "nowhere.yaml")[:1]
     assert (issue["severity"], issue["location"]) == ("blocker", {"path": "bad.yaml", "lines": {"begin": 2}})
@@ -107,7 +107,7 @@ def test_a_file_that_can_not_be_read_is_a_blocker(run: Run, write: Write, polici
     assert missing["description"].startswith("can't be judged: can't be read: No such file")
 
 
-def test_an_issue_is_one_line_whatever_its_fix_shows(run: Run, write: Write) -> None:
+def test_an_issue_is_one_line_whatever_its_fix(run: Run, write: Write) -> None:
     pod = POD.replace("  labels:\n    example.com/team: a\n", "  labels: {spotgate.dev/capacity: spot}\n")
     found = run("check", "-o", "gitlab", write("pod.yaml", pod)).json
     assert found

@@ -1,4 +1,4 @@
-"""A finding stands at the line and column of the offending field, however its document is written."""
+"""A finding has the line and column of the offending field, in any document style."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def indented(text: str, by: int) -> str:
 
 
 def written(value: object, indent: int | str | None = None) -> str:
-    """JSON with the mark outside of the quotes, as a position has it."""
+    """Return JSON with the mark outside the quotes, as in a position."""
     return json.dumps(value, indent=indent, ensure_ascii=False).replace(f'"{HERE}', f'{HERE}"')
 
 
@@ -84,7 +84,7 @@ STYLES = {
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_a_finding_stands_at_its_field(run: Run, write: Write, policies: Path, style: str) -> None:
+def test_a_finding_points_to_its_field(run: Run, write: Write, policies: Path, style: str) -> None:
     marked = STYLES[style]
     before = marked[: marked.index(HERE)].removeprefix("\ufeff")
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")

@@ -1,4 +1,4 @@
-"""``check -o html``: everything is in it, nothing breaks out of it, and a real browser finds what is asked for."""
+"""``check -o html``: the page is complete, escapes all text, and is searchable in a real browser."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SEARCH: Final = "Deployment shop/search"
 
 
 class Page(HTMLParser):
-    """Elements, attributes and texts of a page; elements must be closed, in order."""
+    """The elements, attributes, and texts of a page; elements must be closed in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Page(HTMLParser):
 
     @property
     def names(self) -> set[str]:
-        """Of the attributes."""
+        """Return the names of the attributes."""
         return {name for name, _ in self.attributes}
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -71,7 +71,7 @@ class Page(HTMLParser):
 
 
 @given(report=reports())
-def test_nothing_that_users_write_is_more_than_text(report: Report) -> None:
+def test_user_text_is_escaped(report: Report) -> None:
     page, known = Page(output_html.render(report)), Page(formats.expected_file("html").read_text())
 
     assert set(page.elements) <= {*known.elements, *HEAD}
@@ -81,7 +81,7 @@ def test_nothing_that_users_write_is_more_than_text(report: Report) -> None:
 
 
 @given(report=reports())
-def test_everything_is_in_the_page_without_its_script(report: Report) -> None:
+def test_the_page_is_complete_without_its_script(report: Report) -> None:
     page = Page(output_html.render(report).partition("<script>")[0] + "</body></html>")
     text = "".join(page.texts)
     for result in report.results:
@@ -101,13 +101,13 @@ def golden(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_browser_shows_all_and_says_nothing_of_it(golden: Path, browse: Callable[..., Seen]) -> None:
+def test_a_browser_shows_everything_without_console_messages(golden: Path, browse: Callable[..., Seen]) -> None:
     seen = browse(golden)
     assert seen.console == []
     assert "<output>all 9 findings</output>" in seen.dom
     assert '<form role="search" aria-label="Findings">' in seen.dom
     assert '<a href="#namespace=shop">shop</a>' in seen.dom
-    assert len(Page(seen.dom).places) == 9 + 1 + 4  # findings, a timeline, and what is injected
+    assert len(Page(seen.dom).places) == 9 + 1 + 4  # findings, a timeline, and injected fields
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_browser_shows_all_and_says_nothing_of_it(golden: Path, browse: Callab
         ("team=%28none%29", "1 of 9", ["Node g137a10"]),
     ],
 )
-def test_a_browser_finds_what_the_address_asks_for(
+def test_a_browser_applies_the_search_in_the_address(
     golden: Path, browse: Callable[..., Seen], asked: str, count: str, objects: list[str]
 ) -> None:
     seen = browse(golden, asked)
@@ -127,7 +127,7 @@ def test_a_browser_finds_what_the_address_asks_for(
     assert [place.partition(" deploy/")[0] for place in Page(seen.dom).places] == objects
 
 
-def test_a_browser_runs_nothing_that_users_write(tmp_path: Path, browse: Callable[..., Seen]) -> None:
+def test_a_browser_runs_no_user_text(tmp_path: Path, browse: Callable[..., Seen]) -> None:
     results = [
         Result(
             file=text,
@@ -161,9 +161,7 @@ def test_a_browser_runs_nothing_that_users_write(tmp_path: Path, browse: Callabl
     assert "<img" not in seen.dom
 
 
-def test_a_page_lets_no_other_script_run_and_asks_nobody_for_anything(
-    golden: Path, browse: Callable[..., Seen]
-) -> None:
+def test_a_page_blocks_other_scripts_and_makes_no_requests(golden: Path, browse: Callable[..., Seen]) -> None:
     more = '<script>document.title = "taken"</script><img src="http://127.0.0.1:9/x"></main>'
     golden.write_text(golden.read_text().replace("</main>", more))
     seen = browse(golden)
@@ -171,7 +169,7 @@ def test_a_page_lets_no_other_script_run_and_asks_nobody_for_anything(
     assert "<title>spotgate check: 2 of 9 objects would be denied</title>" in seen.dom
 
 
-def test_ten_thousand_findings_open_and_are_searched(tmp_path: Path, browse: Callable[..., Seen]) -> None:
+def test_a_page_of_ten_thousand_findings_opens_and_is_searchable(tmp_path: Path, browse: Callable[..., Seen]) -> None:
     objects = [
         replace(judged(replace(FINDING, name=f"app-{number}", fix=f"for {number % 100}")), name=f"app-{number}")
         for number in range(10_000)

@@ -1,4 +1,4 @@
-"""What the tests of ``spotgate test`` have in common: policies, objects, and PolicyTests of them."""
+"""Shared policies, objects, and PolicyTests for the tests of ``spotgate test``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ ON_DEMAND_POOL = node_pool("gpu", computeClass="default")
 
 
 def policy_test(*cases: dict[str, Any], **shared: Any) -> str:
-    """Return a PolicyTest; cases without a name get a number."""
+    """Return a PolicyTest; number the cases without a name."""
     named = [{"name": f"case {number}", **case} for number, case in enumerate(cases)]
     spec = {"object": POD, **shared, "cases": named}
     document = {"apiVersion": "spotgate.dev/v1", "kind": "PolicyTest", "metadata": {"name": "mine"}, "spec": spec}

@@ -1,4 +1,4 @@
-"""``spotgate test``: cases pass and fail for the right reasons, and what makes no sense is never a pass."""
+"""``spotgate test``: cases pass and fail for the right reasons, and invalid cases never pass."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def tested(run: Run, write: Write) -> Callable[..., Any]:
-    """Runs cases against three policies; gives the exit code, and the texts of mismatches or problems of each case."""
+    """Return a function that runs cases against three policies and returns the exit code and each case's problems."""
     write("policies/policy.yaml", POLICY)
     write("policies/others.yaml", OTHERS)
 
@@ -43,7 +43,7 @@ def tested(run: Run, write: Write) -> Callable[..., Any]:
     return tested
 
 
-def test_shipped_policies_pass_their_tests_and_each_has_one_that_makes_it_act_and_one_that_does_not(run: Run) -> None:
+def test_shipped_policies_pass_their_tests_and_have_positive_and_negative_cases(run: Run) -> None:
     done = run("test", SHIPPED, "--coverage", "-o", "json")
     assert (done.code, done.err) == (0, "")
     unreached = {each["policy"]: each["unreached"] for each in done.json["coverage"]}
@@ -63,7 +63,7 @@ def test_shipped_policies_pass_their_tests_and_each_has_one_that_makes_it_act_an
         ("warn", {"outcome": "denied"}, True),  # by ReservedLabels
     ],
 )
-def test_a_rule_that_fails_to_evaluate_is_not_the_rule_that_a_case_expects(
+def test_an_evaluation_error_does_not_satisfy_an_expected_finding(
     run: Run,
     write: Write,
     enforcement: str,
@@ -94,7 +94,7 @@ def test_a_rule_that_fails_to_evaluate_is_not_the_rule_that_a_case_expects(
     assert texts == ([] if passes else [only])
 
 
-def test_all_that_came_out_differently_is_said_at_its_line(run: Run, write: Write) -> None:
+def test_every_mismatch_is_reported_at_its_line(run: Run, write: Write) -> None:
     write("policies/policy.yaml", POLICY)
     text = policy_test(
         {
@@ -147,7 +147,7 @@ def test_all_that_came_out_differently_is_said_at_its_line(run: Run, write: Writ
         ({"spec": {"containers": {}}}, ["expected {}, got "]),
     ],
 )
-def test_object_is_a_part_of_what_comes_out(
+def test_object_is_a_subset_of_the_result(
     tested: Callable[..., Any], expected: dict[str, Any], said: list[str]
 ) -> None:
     pod = {**ON_SPOT, "spec": {"containers": [{"name": "main", "image": "busybox", "ports": [{"containerPort": 80}]}]}}
@@ -158,7 +158,7 @@ def test_object_is_a_part_of_what_comes_out(
     assert [text[: len(start)] for text, start in zip(texts[0], said, strict=True)] == said
 
 
-def test_state_is_read_beside_the_file(tested: Callable[..., Any], write: Write) -> None:
+def test_state_paths_are_relative_to_the_file(tested: Callable[..., Any], write: Write) -> None:
     write("policies/tests/state/pools.yaml", yaml.safe_dump(ON_DEMAND_POOL))
     case = {"object": SPOT_POOL, "expect": expecting("allowed")}
     assert tested({**case, "state": {"files": ["state/pools.yaml"]}}) == (0, [[]])
@@ -166,7 +166,7 @@ def test_state_is_read_beside_the_file(tested: Callable[..., Any], write: Write)
     assert (code, said) == (2, [["can't be read: No such file or directory", "can't be read, see there"]])
 
 
-def test_example_of_the_page_passes(run: Run, write: Write) -> None:
+def test_the_example_on_the_page_passes(run: Run, write: Write) -> None:
     (example,) = blocks(SHIPPED.parent / "docs" / "policy-tests.md", "yaml")
     write("t.yaml", example)
     done = run("test", "t.yaml")

@@ -1,4 +1,4 @@
-"""``spotgate test``: golden files hold what comes out, and nothing else is overwritten."""
+"""``spotgate test``: golden files hold the results, and no other file is overwritten."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_golden_file_is_written_and_compared(run: Run, write: Write) -> None:
 
 
 @pytest.mark.parametrize("name", ["../../x.yaml", "../x.yaml", "{folder}/x.yaml", "link/x.yaml"])
-def test_a_golden_file_is_not_written_outside_of_the_folder_of_the_test(
+def test_a_golden_file_is_not_written_outside_the_folder_of_the_test(
     run: Run, write: Write, tmp_path: Path, name: str
 ) -> None:
     case = {"expect": expecting("allowed", golden=name.format(folder=tmp_path))}
@@ -66,7 +66,7 @@ def test_a_golden_file_is_not_written_outside_of_the_folder_of_the_test(
         ("notes.yaml", "notes.yaml holds something else than one Pod; remove it, or name another file"),
     ],
 )
-def test_nothing_is_overwritten_that_is_no_golden_file(run: Run, write: Write, name: str, said: str) -> None:
+def test_only_golden_files_are_overwritten(run: Run, write: Write, name: str, said: str) -> None:
     write("policies/policy.yaml", POLICY)
     write("policies/tests/t.yaml", policy_test({"expect": expecting("allowed", golden=name)}))
     write("policies/tests/notes.yaml", "a: 1\n---\nb: 2\n")
@@ -88,7 +88,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(KEYS | st.sampled_from(["y", "on", "0777", "1e3", "null"]), JSON | st.just("off")))
-def test_any_object_is_as_in_the_golden_file_that_was_written_for_it(value: dict[str, Any]) -> None:
+def test_any_object_matches_its_golden_file(value: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         golden = Path(folder) / "golden.yaml"
         assert golden_difference(golden, value, update=True) == ""
@@ -96,7 +96,7 @@ def test_any_object_is_as_in_the_golden_file_that_was_written_for_it(value: dict
 
 
 @given(st.dictionaries(st.text(), JSON), st.dictionaries(st.text(), JSON))
-def test_an_object_is_a_part_of_itself_laid_over_any_other(part: dict[str, Any], other: dict[str, Any]) -> None:
+def test_an_object_is_a_subset_of_itself_merged_over_another(part: dict[str, Any], other: dict[str, Any]) -> None:
     expected = ExpectSpec(outcome=Verdict.ALLOWED, object=_without_nulls(part))
     assert not list(differences(expected, (), {}, {**other, **part}))
 
@@ -107,7 +107,7 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
-# What is printed
+# Output
 
 
 def test_control_characters_of_a_test_do_not_reach_the_terminal(run: Run, write: Write) -> None:
@@ -120,7 +120,7 @@ def test_control_characters_of_a_test_do_not_reach_the_terminal(run: Run, write:
     assert "\x1b" not in done.out
 
 
-def test_texts_of_a_test_are_no_commands_for_the_runner_and_turn_no_line_around(run: Run, write: Write) -> None:
+def test_test_texts_are_no_runner_commands_and_reverse_no_line(run: Run, write: Write) -> None:
     command = "one\n::error title=x::injected\ntwo"
     write("policies/policy.yaml", POLICY.replace("they own it", json.dumps(command)))
     write(
@@ -145,7 +145,7 @@ def test_control_characters_of_a_file_name_do_not_reach_the_terminal(run: Run, w
     assert "\x1b" not in done.err
 
 
-def test_junit_has_a_case_for_each(run: Run, write: Write) -> None:
+def test_junit_has_one_case_per_test_case(run: Run, write: Write) -> None:
     write("policies/policy.yaml", POLICY)
     cases = (
         {"expect": expecting("allowed")},

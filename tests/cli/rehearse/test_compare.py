@@ -1,4 +1,4 @@
-"""Two rehearsals compared, and the files of a branch's base."""
+"""The comparison of two rehearsals, and the files of a branch's base."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     [
         pytest.param({}, {}, [], [], id="the same"),
         pytest.param({}, {"pending": Figure(1, 2)}, ["pending 0 -> 1-2"], [], id="more pending in every run"),
-        pytest.param({"pending": Figure(0, 2)}, {"pending": Figure(2, 4)}, [], [], id="what overlaps is no difference"),
+        pytest.param({"pending": Figure(0, 2)}, {"pending": Figure(2, 4)}, [], [], id="overlapping figures are equal"),
         pytest.param({"killed_early": Figure(3, 3)}, {}, [], ["killedEarly 3 -> 0"], id="fewer killed"),
         pytest.param(
             {"lowest_ready": Figure(4, 5)},
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
             [],
             id="fewer ready",
         ),
-        pytest.param({"pending": Figure()}, {"pending": Figure(3, 3)}, [], [], id="unknown is not compared"),
+        pytest.param({"pending": Figure()}, {"pending": Figure(3, 3)}, [], [], id="unknown figures are not compared"),
     ],
 )
-def test_a_figure_is_worse_or_better_if_it_is_so_in_every_run(
+def test_a_figure_differs_only_if_it_differs_in_every_run(
     before: dict[str, Figure], after: dict[str, Figure], worse: list[str], better: list[str]
 ) -> None:
     found = compare(rehearsed(**before), rehearsed(**after), "main")
@@ -42,7 +42,7 @@ def test_a_figure_is_worse_or_better_if_it_is_so_in_every_run(
     assert [str(each) for each in found.better] == [f"Deployment shop/web: {each}" for each in better]
 
 
-def test_a_workload_that_only_one_of_them_touches_has_nothing_pending_in_the_other() -> None:
+def test_a_workload_in_only_one_rehearsal_has_no_pending_pods_in_the_other() -> None:
     result = rehearsed(pending=Figure(2, 2))
     nothing = msgspec.structs.replace(result, workloads=())
     assert [
@@ -55,7 +55,7 @@ def test_a_workload_that_only_one_of_them_touches_has_nothing_pending_in_the_oth
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a repository with a branch whose base has other files."""
+    """Create a repository with a branch whose base has other files."""
     root = tmp_path / "repository"
     (root / "deploy").mkdir(parents=True)
     (root / "deploy" / "web.yaml").write_text("old")
@@ -77,7 +77,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def test_the_base_has_the_files_as_they_were(repository: Path, tmp_path: Path) -> None:
+def test_the_base_has_the_original_files(repository: Path, tmp_path: Path) -> None:
     outside = tmp_path / "state.yaml"
     outside.write_text("outside")
     into = tmp_path / "base"
@@ -93,6 +93,6 @@ def test_the_base_has_the_files_as_they_were(repository: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize(("ref", "path", "said"), [("nobody", "deploy", "nobody"), ("main", "-", "standard input")])
 @pytest.mark.usefixtures("repository")
-def test_what_has_no_base_is_an_error(ref: str, path: str, said: str, tmp_path: Path) -> None:
+def test_a_missing_base_is_an_error(ref: str, path: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(CannotJudgeError, match=said):
         write_base(ref, [path], tmp_path / "base")

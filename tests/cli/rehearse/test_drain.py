@@ -1,4 +1,4 @@
-"""Which Pods a drainer asks for, and when it asks again; and a run ends, whatever happens."""
+"""The Pods that a drainer evicts, its retries, and the timeout of a run."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ TOLERANT = drained_pod("tolerant", tolerations=[{"key": "karpenter.sh/disrupted"
         pytest.param(PLAIN, [WEB, AGENT, CRITICAL], [WEB, AGENT, CRITICAL], ["web", "critical"], id="all at once"),
         pytest.param(KARPENTER, [], [WEB, AGENT, CRITICAL], ["web"], id="ordinary Pods first"),
         pytest.param(KARPENTER, [], [AGENT, CRITICAL, STATIC], ["agent"], id="then DaemonSets"),
-        pytest.param(KARPENTER, [], [CRITICAL, TOLERANT], ["critical"], id="then critical ones, not for those exempt"),
+        pytest.param(KARPENTER, [], [CRITICAL, TOLERANT], ["critical"], id="then critical Pods, except exempt ones"),
         pytest.param(PLAIN, [TOLERANT], [TOLERANT], ["tolerant"], id="no such taint"),
     ],
 )
-def test_a_drainer_asks_for_those_whose_turn_it_is(
+def test_a_drainer_evicts_pods_in_order(
     window: ReclaimWindow, listed: list[Any], now: list[Any], asked: list[str]
 ) -> None:
     drain = Drain()
@@ -73,17 +73,17 @@ def test_a_drainer_asks_for_those_whose_turn_it_is(
 @pytest.mark.parametrize(
     ("now", "tried", "hold", "age", "attempt"),
     [
-        pytest.param(30, 0, "", 0, 30, id="now, as the pause is over"),
+        pytest.param(30, 0, "", 0, 30, id="now, after the pause"),
         pytest.param(31, 30, "", 0, 35, id="at the end of the pause"),
         pytest.param(30, 30, "", 0, 35, id="never twice in one second"),
         pytest.param(30, 30, "true", 0, None, id="never"),
-        pytest.param(30, 0, "30m", 1750, 50, id="half an hour after it began"),
-        pytest.param(30, 0, "30m", 7200, 30, id="it has run for longer"),
-        pytest.param(30, 0, "30m", 10, None, id="its node is gone before"),
+        pytest.param(30, 0, "30m", 1750, 50, id="half an hour after the start"),
+        pytest.param(30, 0, "30m", 7200, 30, id="after more than that"),
+        pytest.param(30, 0, "30m", 10, None, id="after the node is gone"),
         pytest.param(30, 0, "yes", 0, 30, id="malformed"),
     ],
 )
-def test_a_drainer_asks_again_after_a_pause(now: float, tried: float, hold: str, age: float, attempt: object) -> None:
+def test_a_drainer_retries_after_a_pause(now: float, tried: float, hold: str, age: float, attempt: object) -> None:
     waiting, drain = [drained_pod("web", hold=hold, age=age)], Drain()
     drain.begin(KARPENTER, waiting)
     drain.tried = tried
@@ -91,7 +91,7 @@ def test_a_drainer_asks_again_after_a_pause(now: float, tried: float, hold: str,
     assert drain.next_attempt(now, []) is None
 
 
-def test_a_run_ends_after_its_time_and_says_so() -> None:
+def test_a_run_times_out_and_says_so() -> None:
     async def wait() -> None: ...
 
     watches: Any = SimpleNamespace(pods={}, budgets={}, quotas={})
@@ -143,7 +143,7 @@ NODES = [
         ("no nodes available to schedule pods", ()),
     ],
 )
-def test_the_causes_of_a_sentence_leave_out_numbers_and_cordoned_nodes(sentence: str, causes: tuple[str, ...]) -> None:
+def test_causes_omit_numbers_and_cordoned_nodes(sentence: str, causes: tuple[str, ...]) -> None:
     assert causes_of(sentence) == causes
 
 
@@ -159,7 +159,7 @@ def test_the_causes_of_a_sentence_leave_out_numbers_and_cordoned_nodes(sentence:
         pytest.param({"nodeSelector": {"pool": "c"}}, {"cpu": 1}, "", id="no node admits them"),
     ],
 )
-def test_a_shortage_names_pools_and_how_much_they_lack(
+def test_a_shortage_names_pools_and_the_missing_amount(
     spec: dict[str, object], needed: dict[str, float], said: str
 ) -> None:
     requested = {"a-0": Counter({"cpu": 1}), "b-0": Counter({"cpu": 0})}

@@ -1,4 +1,4 @@
-"""What a rehearsal proposes, and the cluster with it."""
+"""The fixes that a rehearsal proposes, and the cluster with them."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def rehearsed(*, replicas: Any = 6, **figures: Any) -> Rehearsal:
 @pytest.mark.parametrize(
     ("text", "result", "proposed"),
     [
-        pytest.param(DEPLOYMENT % ("spot-preferred", 30), rehearsed(), [], id="nothing is wrong"),
+        pytest.param(DEPLOYMENT % ("spot-preferred", 30), rehearsed(), [], id="no problem"),
         pytest.param(
             DEPLOYMENT % ("spot", 30),
             rehearsed(pending=Figure(5, 6)),
@@ -126,9 +126,9 @@ def rehearsed(*, replicas: Any = 6, **figures: Any) -> Rehearsal:
             rehearsed(
                 killed_early=Figure(6, 6), budget="web", reasons=("PodDisruptionBudget web allows no disruption",)
             ),
-            # 240 s for evictions, 30 s until a Pod has moved: nine rounds, of one Pod each.
+            # 240 s for evictions, 30 s to move a Pod: nine rounds of one Pod each.
             [{"kind": "PodDisruptionBudget", "spec": {"minAvailable": None, "maxUnavailable": 1}}],
-            id="a budget that holds the drain up",
+            id="a budget that delays the drain",
         ),
         pytest.param(
             DEPLOYMENT % ("spot-preferred", 60) + BUDGET,
@@ -145,13 +145,13 @@ def rehearsed(*, replicas: Any = 6, **figures: Any) -> Rehearsal:
             DEPLOYMENT % ("spot-preferred", 300),
             rehearsed(lowest_ready=Figure(0, 0), replicas=6),
             [],
-            id="no budget would help where the grace period leaves time for one round only",
+            id="no budget helps if the grace period leaves time for only one round",
         ),
         pytest.param(
             DEPLOYMENT % ("spot-preferred", 240),
             rehearsed(lowest_ready=Figure(0, 0)),
             [{"kind": "PodDisruptionBudget", "spec": {"maxUnavailable": 2}}],
-            id="a budget where at times no Pod is ready: three rounds",
+            id="a budget that leaves no Pod ready at times: three rounds",
         ),
         pytest.param(
             DEPLOYMENT % ("spot-preferred", 60) + BUDGET,
@@ -162,11 +162,11 @@ def rehearsed(*, replicas: Any = 6, **figures: Any) -> Rehearsal:
                 reasons=("PodDisruptionBudget web allows no disruption",),
             ),
             [{"kind": "Deployment", "spec": {"replicas": 2}}],
-            id="a budget that demands the only Pod",
+            id="a budget that requires the only Pod",
         ),
     ],
 )
-def test_what_is_proposed(
+def test_proposed_fixes(
     bundle: Bundle, tmp_path: Any, text: str, result: Rehearsal, proposed: list[dict[str, Any]]
 ) -> None:
     fixes = fixes_of(result, snapshot(bundle, tmp_path, text), startup=30)
@@ -178,13 +178,13 @@ def test_what_is_proposed(
 
 
 def _has(value: Any, part: Any) -> bool:
-    """Return whether a value has all of a part."""
+    """Return whether a value contains a part."""
     if isinstance(part, dict):
         return isinstance(value, dict) and all(key in value and _has(value[key], each) for key, each in part.items())
     return bool(value == part)
 
 
-def test_the_cluster_with_the_fixes_has_them(bundle: Bundle, tmp_path: Any) -> None:
+def test_the_fixed_cluster_has_the_fixes(bundle: Bundle, tmp_path: Any) -> None:
     before = snapshot(bundle, tmp_path, DEPLOYMENT % ("spot", 600) + BUDGET)
     result = rehearsed(
         pending=Figure(6, 6),
@@ -228,7 +228,7 @@ spec: {backoffLimit: 2, template: {spec: {restartPolicy: %s, containers: [{name:
         ("OnFailure", {"backoffLimit": 8}),
     ],
 )
-def test_a_job_that_fails_is_to_survive(bundle: Bundle, tmp_path: Any, restart: str, proposed: dict[str, Any]) -> None:
+def test_a_failing_job_gets_a_fix(bundle: Bundle, tmp_path: Any, restart: str, proposed: dict[str, Any]) -> None:
     result = rehearsed(reasons=("the Job has failed: BackoffLimitExceeded: too many",))
     job = structs.replace(result.workloads[0], api_version="batch/v1", kind="Job")
     failed = structs.replace(result, workloads=(job,))
@@ -236,7 +236,7 @@ def test_a_job_that_fails_is_to_survive(bundle: Bundle, tmp_path: Any, restart: 
     assert fix.manifest["spec"] == proposed
 
 
-def test_a_fix_of_a_pod_template_says_that_a_job_that_exists_can_not_get_it(bundle: Bundle, tmp_path: Any) -> None:
+def test_a_template_fix_of_a_job_says_to_create_it_again(bundle: Bundle, tmp_path: Any) -> None:
     result = rehearsed(killed_early=Figure(2, 2))
     job = structs.replace(result.workloads[0], api_version="batch/v1", kind="Job")
     slow = (JOB % "Never").replace("restartPolicy", "terminationGracePeriodSeconds: 600, restartPolicy")
@@ -245,7 +245,7 @@ def test_a_fix_of_a_pod_template_says_that_a_job_that_exists_can_not_get_it(bund
     assert fix.why.endswith("; create the Job again to change it")
 
 
-def test_a_changed_object_keeps_what_the_cluster_knows_of_it(bundle: Bundle, tmp_path: Any) -> None:
+def test_a_changed_object_keeps_its_uid_and_status(bundle: Bundle, tmp_path: Any) -> None:
     live = """
 apiVersion: apps/v1
 kind: StatefulSet
@@ -270,16 +270,16 @@ status: {replicas: 2}
     assert database["metadata"]["uid"] == "22222222-0000-0000-0000-000000000001"
     assert (database["spec"]["replicas"], database["status"]) == (2, {"replicas": 2})
     assert database["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 5
-    assert database["spec"]["updateStrategy"] == {"type": "RollingUpdate"}  # else its Pods would stay as they are
+    assert database["spec"]["updateStrategy"] == {"type": "RollingUpdate"}  # otherwise its Pods wouldn't change
     assert [each.metadata for each in after.created] == [{"name": "db", "namespace": "default"}]
 
 
 @pytest.mark.parametrize(
     ("cpus", "nodes"),
     [([5, 5, 5], 3), ([5, 3, 5, 3], 2), ([3, 3, 5, 5], 2), ([9], 0), ([], 0)],
-    ids=["no two fit together", "pairs", "the largest come first", "it fits on no node", "nothing"],
+    ids=["no two fit together", "pairs", "largest first", "no node is large enough", "nothing"],
 )
-def test_room_is_computed_by_packing(cpus: list[int], nodes: int) -> None:
+def test_capacity_is_computed_by_packing(cpus: list[int], nodes: int) -> None:
     assert _nodes_for([Counter(cpu=cpu) for cpu in cpus], Counter(cpu=8)) == nodes
 
 
@@ -321,8 +321,8 @@ def test_a_proposed_pool_has_labels_and_taints_and_grows_when_its_provider_provi
     assert growth_of(after, 90) == [("spot-fallback", 2, 90)]
 
 
-def test_no_budget_is_proposed_that_blocks_or_that_is_there_already(bundle: Bundle, tmp_path: Any) -> None:
-    """`maxUnavailable: 1` has held the drain up: two at a time, or nothing where that is all of them."""
+def test_no_blocking_or_existing_budget_is_proposed(bundle: Bundle, tmp_path: Any) -> None:
+    """`maxUnavailable: 1` delayed the drain: propose 2, or nothing if that is all Pods."""
     why = ("PodDisruptionBudget web allows no disruption",)
     text = DEPLOYMENT % ("spot-preferred", 60) + BUDGET.replace("minAvailable: 100%", "maxUnavailable: 1")
     cluster = snapshot(bundle, tmp_path, text)
@@ -336,8 +336,8 @@ def test_no_budget_is_proposed_that_blocks_or_that_is_there_already(bundle: Bund
         assert not fixes_of(harmless, snapshot(bundle, tmp_path, text.partition("---")[0]), startup=30)
 
 
-def test_each_fix_is_tried_without_the_others_until_the_time_is_over() -> None:
-    """Without `pool` six Pods stay pending, without `budget` nothing changes."""
+def test_each_fix_is_tried_alone_until_the_time_is_up() -> None:
+    """Without `pool`, six Pods stay pending; without `budget`, nothing changes."""
     base = structs.replace(rehearsed(pending=Figure(6, 6)), fixes=(Fix("budget", {}), Fix("pool", {})))
     tried: list[tuple[list[str], int | None]] = []
 
@@ -353,7 +353,7 @@ def test_each_fix_is_tried_without_the_others_until_the_time_is_over() -> None:
     assert [fix.tried for fix in try_fixes(base, rehearse, -1).fixes] == [None, None]
 
 
-def test_a_fix_that_has_pods_killed_does_not_help_whatever_else_it_does() -> None:
+def test_a_fix_that_gets_pods_killed_does_not_help() -> None:
     base = structs.replace(rehearsed(lowest_ready=Figure(0, 0)), fixes=(Fix("budget", {}), Fix("other", {})))
 
     def rehearse(fixes: Sequence[Fix], _: int | None) -> Rehearsal:

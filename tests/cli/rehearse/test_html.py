@@ -35,7 +35,7 @@ def rehearsal(*states: tuple[float, tuple[int, ...]], pools: tuple[PoolCapacity,
 
 
 def said(drawing: str) -> list[str]:
-    """Return what the bars say on hovering."""
+    """Return the tooltips of the bars."""
     return [each.text or "" for each in ET.fromstring(drawing).iter("title")]  # noqa: S314 - our own
 
 
@@ -48,7 +48,7 @@ def test_a_lane_shows_how_many_pods_are_in_each_state() -> None:
     ]
 
 
-def test_there_is_no_picture_where_nothing_happens_to_a_pod() -> None:
+def test_an_unaffected_workload_has_no_picture() -> None:
     assert not html.reclaim_drawing(rehearsal())
 
 
@@ -66,7 +66,7 @@ def test_capacity_is_shown_for_resources_that_nodes_offer_and_pods_request(capsy
     ]
 
 
-def test_the_page_escapes_names_and_says_what_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_escapes_names_and_shows_unknowns(capsys: pytest.CaptureFixture[str]) -> None:
     html.show(rehearsal((0, (2, 0, 0, 0))))
     shown = capsys.readouterr().out
     assert "&lt;web&gt;" in shown
@@ -114,7 +114,7 @@ WORKLOADS = (("web", "6 of 6"), ("batch", "0 of 4"))
 """The second one only the fixes touch."""
 
 
-def test_json_keeps_its_shape_and_adds_the_run_with_the_fixes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_keeps_its_shape_and_adds_the_fixed_run(capsys: pytest.CaptureFixture[str]) -> None:
     result = with_fixes()
     json_format.show(structs.replace(result, fixed=None))
     alone = json.loads(capsys.readouterr().out)
@@ -127,7 +127,7 @@ def test_json_keeps_its_shape_and_adds_the_run_with_the_fixes(capsys: pytest.Cap
     assert [each.keys() for each in fixed["workloads"]] == [both["workloads"][0].keys()] * 2
 
 
-def test_the_page_shows_both_in_one_place(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_shows_both_runs_together(capsys: pytest.CaptureFixture[str]) -> None:
     html.show(with_fixes())
     shown = re.sub(r"<[^>]*>", "", capsys.readouterr().out)
     assert re.search(r"6Pods stay pending\s+1-2with the fixes", shown)
@@ -136,16 +136,16 @@ def test_the_page_shows_both_in_one_place(capsys: pytest.CaptureFixture[str]) ->
     assert "never → 30" in shown
 
 
-def test_the_page_needs_no_more_than_420_pixels(
+def test_the_page_fits_into_420_pixels(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], browse: Callable[..., Seen]
 ) -> None:
     capacity = Capacity(2, {"cpu": 8.0, "memory": 2.0**40}, {"cpu": 4.0, "memory": 2.0**33})
     pool = PoolCapacity("h100-on-demand", before=capacity, after=capacity)
     html.show(structs.replace(with_fixes(), pools=(pool,)))
-    page = re.sub(r"<meta http-equiv=[^>]*>", "", capsys.readouterr().out)  # it permits no other script
+    page = re.sub(r"<meta http-equiv=[^>]*>", "", capsys.readouterr().out)  # the page allows no other script
     measure = """<script>parent.document.title = JSON.stringify([document.documentElement.scrollWidth,
       ...[...document.querySelectorAll(".wide")].flatMap(e => [e.scrollWidth, e.querySelector("td").clientWidth])])</script>"""
-    framed = escape(page.replace("</body>", f"{measure}</body>"))  # a window has 500 pixels at least
+    framed = escape(page.replace("</body>", f"{measure}</body>"))  # a window is at least 500 pixels wide
     (tmp_path / "frame.html").write_text(f'<title></title><iframe width="420" height="900" srcdoc="{framed}"></iframe>')
     seen = browse(tmp_path / "frame.html")
     title = re.search(r"<title>(\[.*\])</title>", seen.dom)

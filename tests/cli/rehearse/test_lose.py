@@ -1,4 +1,4 @@
-"""What `--lose` selects, how it names that, and what it says of a value that it can't use."""
+"""The nodes that `--lose` selects, their names, and the errors for invalid values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def lost(*wanted: str) -> tuple[tuple[str, ...], set[str]]:
         ClusterSource(manifests=[manifest_of("here", each) for each in CLUSTER]), BUNDLE, ALLOCATABLE
     )
     loss = loss_of(wanted, snapshot)
-    assert sum(len(window.nodes) for window in loss.windows) == len(loss.nodes)  # none counts twice
+    assert sum(len(window.nodes) for window in loss.windows) == len(loss.nodes)  # no node counts twice
     return loss.named, set(loss.nodes)
 
 
@@ -64,11 +64,11 @@ def lost(*wanted: str) -> tuple[tuple[str, ...], set[str]]:
     ],
     ids=lambda value: "+".join(value) if isinstance(value, list) else "",
 )
-def test_it_selects(wanted: list[str], named: list[str], nodes: set[str]) -> None:
+def test_values_select_nodes(wanted: list[str], named: list[str], nodes: set[str]) -> None:
     assert lost(*wanted) == (tuple(named), nodes)
 
 
-def test_a_share_is_drawn_with_a_fixed_seed() -> None:
+def test_a_share_is_sampled_with_a_fixed_seed() -> None:
     named, few = lost("30%of:spot")
     assert named == ("30% of NodePool/spot",)
     assert few == {"spot-3", "spot-4", "spot-9"}
@@ -77,7 +77,7 @@ def test_a_share_is_drawn_with_a_fixed_seed() -> None:
     assert lost("30%of:spot", "31%of:spot")[1] == lost("31%of:spot")[1]
 
 
-def test_a_name_of_several_pools_is_refused() -> None:
+def test_an_ambiguous_pool_name_is_rejected() -> None:
     other = {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodePool",
@@ -117,7 +117,7 @@ WRITE = (
         ("50%of:spto", "no Node has this pool, did you mean `spot`?"),
     ],
 )
-def test_it_says_what_to_write_instead(
+def test_errors_suggest_a_valid_value(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], wanted: str, said: str
 ) -> None:
     file = tmp_path / "cluster.json"
@@ -130,7 +130,7 @@ def test_it_says_what_to_write_instead(
     assert output.out == ""
 
 
-def test_long_lists_are_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_lists_are_truncated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "cluster.json"
     nodes = [node(f"node-{number:02}", "spot") for number in range(30)]
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes}))

@@ -1,4 +1,4 @@
-"""Where a rehearsal gets the programs of its control plane."""
+"""The sources of the control plane programs of a rehearsal."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ esac
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty cache, on a machine without Go and without programs beside it."""
+    """Return an empty cache on a machine without Go and without bundled programs."""
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
@@ -59,8 +59,8 @@ def fill(folder: Path, *names: str, version: str = "v1.37.2") -> None:
     ("cluster", "version"),
     [
         (None, "1.37.2"),
-        ("v1.35.9-gke.100", "1.35.10"),  # the minor version counts, and of that the newest
-        ("v1.34.1", "1.37.2"),  # not there: ours is
+        ("v1.35.9-gke.100", "1.35.10"),  # the newest patch of the same minor version
+        ("v1.34.1", "1.37.2"),  # missing, so the bundled version is used
         ("v1.33.1", "1.37.2"),
         ("v1.37.0", "1.37.2"),
         ("unknown", "1.37.2"),
@@ -76,7 +76,7 @@ def test_the_minor_version_of_the_cluster_is_preferred(cache: Path, cluster: str
     assert found.paths.keys() == NEEDED
 
 
-def test_programs_of_the_user_say_their_version(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_programs_report_their_version(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(tmp_path / "bin", *NEEDED, version="v1.35.1-acme")
     found = find_programs(tmp_path / "bin", "v1.34.1")
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "bin"))
@@ -88,7 +88,7 @@ def test_programs_of_the_user_say_their_version(cache: Path, tmp_path: Path, mon
     assert not cache.exists()
 
 
-def test_without_go_and_containers_it_is_said_why_there_are_none(
+def test_without_go_and_containers_the_error_says_why(
     cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
@@ -126,7 +126,7 @@ def test_without_the_version_of_a_cluster_a_rehearsal_builds_the_newest(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="images have programs for Linux")
 @pytest.mark.parametrize("engine", ["scripted", "podman"])
-def test_without_go_programs_are_taken_out_of_images(
+def test_without_go_programs_are_copied_from_images(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
     monkeypatch.setattr(images, "ENGINES", ("absent", "podman"))
@@ -146,11 +146,11 @@ def test_without_go_programs_are_taken_out_of_images(
         created = [each for each in (tmp_path / "calls").read_text().splitlines() if each != "rm a-container"]
         assert created[0] == f"registry.k8s.io/etcd@{images.DIGESTS[f'etcd:{images.ETCD_TAG}']}"
         assert created[2:] == [f"registry.k8s.io/{name}:v1.35.2" for name in KUBERNETES]
-    assert prepare("v1.35.7").version == "1.35.2"  # without another look
+    assert prepare("v1.35.7").version == "1.35.2"  # from the cache
 
 
 def import_images(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put images of these names into a store of podman's own: no registry is asked."""
+    """Import images of these names into a private podman store, without a registry."""
     podman = shutil.which("podman")
     if podman is None:
         pytest.skip("there is no podman")
@@ -168,7 +168,7 @@ def import_images(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         subprocess.run([podman, "import", "--quiet", str(archive), reference], check=True, capture_output=True)
 
 
-def test_a_build_that_is_ended_leaves_nothing_half_built(cache: Path, tmp_path: Path) -> None:
+def test_an_interrupted_build_leaves_no_partial_files(cache: Path, tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     write(tmp_path / "bin" / "go", f"#!/bin/sh\ntouch {begun}\nexec sleep 60\n")
     node = {

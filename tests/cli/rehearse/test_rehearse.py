@@ -1,4 +1,4 @@
-"""What a rehearsal says without a control plane: of bad input, and what it leaves out."""
+"""Rehearsal output without a control plane: input errors and omissions."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ TWO_POOLS = (node("spot-0", "spot"), node("on-demand-0", "on-demand", "4"))
 
 @pytest.fixture(autouse=True)
 def no_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nothing be rehearsed: every input is judged before a program is looked for."""
+    """Disable the control plane; inputs are checked before programs are located."""
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "no-cache"))
-    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)  # neither Go nor an engine for containers
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)  # neither Go nor a container engine
 
 
 def rehearsed(tmp_path: Path, objects: tuple[dict[str, Any], ...], *flags: str) -> int:
@@ -66,15 +66,17 @@ def rehearsed(tmp_path: Path, objects: tuple[dict[str, Any], ...], *flags: str) 
     return main(["rehearse", str(file), *flags])
 
 
-def test_a_budget_that_is_in_the_state_and_next_to_its_workload_is_there_once() -> None:
+def test_a_budget_in_the_state_and_the_manifests_counts_once() -> None:
     repeated = {**two_core_deployment("web"), "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": {}}
     source = ClusterSource(manifests=[manifest_of("here", each) for each in (*TWO_POOLS, repeated, repeated)])
     snapshot = snapshot_of(source, BUNDLE, {})
     assert [each.name for each in snapshot.created] == ["web"]
-    assert len(snapshot.source.manifests) == 3  # so that a fix can change it
+    assert len(snapshot.source.manifests) == 3  # so that a fix can change the budget
 
 
-def test_without_the_programs_it_is_said_how_to_get_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_the_programs_the_error_says_how_to_get_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert rehearsed(tmp_path, (*TWO_POOLS, two_core_deployment("web")), "--lose=spot", "-o", "json") == 2
     output = capsys.readouterr()
     assert output.out == ""
@@ -104,21 +106,21 @@ NO_ROOM = [{"name": "main", "image": "acme/main"}]
 @pytest.mark.parametrize(
     ("spec", "cpus"),
     [
-        pytest.param({"containers": ROOM}, 6, id="its containers' requests"),
-        pytest.param({"containers": ROOM, "resources": {"requests": {"cpu": "3"}}}, 3, id="the Pod's replace them"),
-        pytest.param({"containers": NO_ROOM, "resources": {"requests": {"cpu": "6"}}}, 6, id="the Pod's alone"),
-        pytest.param({"containers": NO_ROOM, "resources": {"limits": {"cpu": "6"}}}, 6, id="its limits are requests"),
-        pytest.param({"resources": {"limits": {"cpu": "6"}}}, 2, id="unless its containers request some"),
+        pytest.param({"containers": ROOM}, 6, id="the containers' requests"),
+        pytest.param({"containers": ROOM, "resources": {"requests": {"cpu": "3"}}}, 3, id="Pod requests replace them"),
+        pytest.param({"containers": NO_ROOM, "resources": {"requests": {"cpu": "6"}}}, 6, id="only Pod requests"),
+        pytest.param({"containers": NO_ROOM, "resources": {"limits": {"cpu": "6"}}}, 6, id="Pod limits are requests"),
+        pytest.param({"resources": {"limits": {"cpu": "6"}}}, 2, id="unless containers request some"),
     ],
 )
-def test_what_a_pod_requests_as_a_whole_counts(spec: dict[str, Any], cpus: int) -> None:
+def test_pod_level_requests_count(spec: dict[str, Any], cpus: int) -> None:
     web = two_core_deployment("web", **spec)
     assert requests_of(template_of(web).spec)["cpu"] == cpus
     assert not any("requests no resources" in each for each in not_simulated(web))
 
 
 @pytest.mark.parametrize(("api_version", "kind"), [("acme.io/v1", "Widget"), ("argoproj.io/v1alpha1", "Rollout")])
-def test_a_kind_whose_controller_is_not_here_is_named(api_version: str, kind: str) -> None:
+def test_a_kind_without_a_controller_is_named(api_version: str, kind: str) -> None:
     custom = {**two_core_deployment("parts"), "apiVersion": api_version, "kind": kind}
     notes = not_simulated(two_core_deployment("web"), custom)
     assert any(note.startswith(f"{kind}: these kinds have no controller here") for note in notes)
@@ -131,7 +133,7 @@ def test_a_kind_whose_controller_is_not_here_is_named(api_version: str, kind: st
         ("kill -9 $$", "etcd was killed: the machine may have run out of memory\n"),
     ],
 )
-def test_a_control_plane_that_does_not_start_says_its_last_words(
+def test_a_control_plane_that_does_not_start_shows_its_last_log_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], ends: str, said: str
 ) -> None:
     for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"):
@@ -150,7 +152,7 @@ def test_a_control_plane_that_does_not_start_says_its_last_words(
         ({}, {"maxUnavailable": 1}, {"maxUnavailable": 1}),
     ],
 )
-def test_a_budget_over_pods_of_custom_resources_demands_what_its_cluster_has_counted(
+def test_a_budget_for_custom_resources_uses_the_counts_of_its_cluster(
     status: dict[str, int], bound: dict[str, Any], kept: dict[str, Any]
 ) -> None:
     reference = {"apiVersion": "acme.io/v1", "kind": "CloneSet", "name": "web", "controller": True}
@@ -166,7 +168,7 @@ def test_a_budget_over_pods_of_custom_resources_demands_what_its_cluster_has_cou
     assert budget["spec"] == {**kept, "selector": selector}
 
 
-def test_what_containers_are_told_is_not_kept_of_a_live_cluster() -> None:
+def test_container_arguments_of_a_live_cluster_are_not_kept() -> None:
     container = {
         "name": "main",
         "image": "acme/main",
@@ -207,9 +209,7 @@ def test_each_pool_with_spot_nodes_is_lost_once() -> None:
         (["--publish=x/y", "--with-fixes"], "not allowed with argument"),
     ],
 )
-def test_flags_that_contradict_each_other_are_an_error(
-    flags: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_conflicting_flags_are_an_error(flags: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     try:
         code = main(["rehearse", *flags])
     except SystemExit as end:
@@ -218,7 +218,7 @@ def test_flags_that_contradict_each_other_are_an_error(
     assert said in " ".join(capsys.readouterr().err.split())
 
 
-def test_where_a_pool_can_not_be_rehearsed_the_last_result_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_that_can_not_be_rehearsed_keeps_its_last_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "run_on_cluster", lambda *_: pytest.fail("nothing may be published"))
 
     def run(_: object, pool: str) -> Rehearsal:

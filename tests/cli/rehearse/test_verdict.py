@@ -1,4 +1,4 @@
-"""The first sentence of a rehearsal: what applies, in the worst of its runs, and nothing else."""
+"""The first sentence of a rehearsal summarizes its worst run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ZERO, NEVER = Figure(0, 0), Figure()
 
 
 def losing(*workloads: dict[str, Any]) -> Rehearsal:
-    """Return a rehearsal with these workloads; each has six replicas, all lost, unless it says something else."""
+    """Return a rehearsal with these workloads; each loses all of its six replicas by default."""
     every = [rehearsed().workloads[0]] if not workloads else []
     for figures in workloads:
         own = {key: value if not isinstance(value, int) else Figure(value, value) for key, value in figures.items()}
@@ -66,17 +66,17 @@ AGENT = {"name": "agent", "kind": "DaemonSet", "lost": 2, "goes_with_nodes": Tru
         ([{"work_lost_gpu_hours": 2}], "all 6 Pods move, 2 GPU-hours of work are lost."),
     ],
 )
-def test_the_verdict_says_what_applies(workloads: list[dict[str, Any]], said: str) -> None:
+def test_the_verdict_summarizes_the_losses(workloads: list[dict[str, Any]], said: str) -> None:
     assert verdict_of(losing(*workloads)) == f"Losing spot: {said}"
 
 
-def test_it_names_what_is_lost() -> None:
+def test_the_verdict_names_the_lost_nodes() -> None:
     lost = ("30% of NodePool/gpu-spot", "label topology.kubernetes.io/zone=a")
     said = verdict_of(structs.replace(losing(), lost=lost))
     assert said.startswith("Losing 30% of gpu-spot, label topology.kubernetes.io/zone=a: ")
 
 
-def test_every_format_begins_with_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_format_begins_with_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     result = structs.replace(losing({"pending": 6, "ready_again_seconds": NEVER}, AGENT), programs="/root/.cache")
     verdict = "Losing spot: 6 of 6 Pods stay pending."
     table.show(result)
@@ -111,7 +111,7 @@ def test_every_format_begins_with_it(capsys: pytest.CaptureFixture[str]) -> None
         ([(0, 0), (60, 0)], 0, 0),
     ],
 )
-def test_a_workload_is_ready_again_when_as_many_pods_are_ready_as_before(
+def test_a_workload_recovers_when_as_many_pods_are_ready_as_before(
     looks: list[tuple[float, int]], again: float | None, down: float | None
 ) -> None:
     _, *figures = readiness_of([(seconds, (ready, 0, 0, 1)) for seconds, ready in looks])

@@ -1,4 +1,4 @@
-"""`spotgate replay`: what other policies would have answered to recorded reviews."""
+"""`spotgate replay`: the answers of other policies to recorded reviews."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def on_spot(name: str = "web") -> bytes:
 
 
 def record(policies: Path, reviews: Iterable[bytes], *, phases: Iterable[Phase] = (Phase.VALIDATE,)) -> bytes:
-    """Return what `serve --record` writes when it is asked these; with `phases`, as the API server asks: one after the other."""
+    """Return the recording of `serve --record` for these reviews, each in these phases, as the API server sends it."""
     import jsonpatch  # noqa: PLC0415
 
     bundle = load_bundle([policies])
@@ -95,7 +95,7 @@ def record(policies: Path, reviews: Iterable[bytes], *, phases: Iterable[Phase] 
     return b"".join(lines)
 
 
-# What changes -------------------------------------------------------------------------------------------------------
+# Changes ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_same_policies_answer_the_same(run: Run, write: Write) -> None:
@@ -119,9 +119,7 @@ spec:
 
 
 @pytest.mark.parametrize("value", ["debug", "hunter2"])
-def test_values_that_were_not_recorded_make_no_change_where_no_policy_changes(
-    run: Run, write: Write, value: str
-) -> None:
+def test_unrecorded_values_cause_no_change_under_the_same_policies(run: Run, write: Write, value: str) -> None:
     old = write("old.yaml", VARIABLES)
     asked = json.loads(review())
     asked["request"]["object"]["spec"]["containers"][0]["env"] = [{"name": "LEVEL", "value": value}]
@@ -132,7 +130,7 @@ def test_values_that_were_not_recorded_make_no_change_where_no_policy_changes(
     assert run("replay", "reviews.jsonl", "--policies", old).out == "1 review: no change\n"
 
 
-def test_a_new_denial_is_told_with_its_finding(run: Run, write: Write) -> None:
+def test_a_new_denial_is_reported_with_its_finding(run: Run, write: Write) -> None:
     old, new = write("old.yaml", policy("other.org")), write("new.yaml", policy())
     write("reviews.jsonl", record(old, [review("plain"), labelled("web")]))
     done = run("replay", "reviews.jsonl", "--policies", new)
@@ -145,7 +143,7 @@ def test_a_new_denial_is_told_with_its_finding(run: Run, write: Write) -> None:
     )
 
 
-def test_a_denial_that_goes_is_told(run: Run, write: Write) -> None:
+def test_a_removed_denial_is_reported(run: Run, write: Write) -> None:
     old, new = write("old.yaml", policy()), write("new.yaml", policy(enforcement="warn"))
     write("reviews.jsonl", record(old, [labelled()]))
     done = run("replay", "reviews.jsonl", "--policies", new)
@@ -156,7 +154,7 @@ def test_a_denial_that_goes_is_told(run: Run, write: Write) -> None:
     assert done.out.endswith("1 review: 1 change: 1 no longer denied, 1 with other findings\n")
 
 
-def test_another_patch_is_told_operation_by_operation(run: Run, write: Write) -> None:
+def test_a_changed_patch_is_reported_by_operation(run: Run, write: Write) -> None:
     old, new = write("old.yaml", SPOT), write("new.yaml", SPOT + GRACE)
     write("reviews.jsonl", record(old, [on_spot()], phases=[Phase.MUTATE]))
     done = run("replay", "reviews.jsonl", "--policies", new)
@@ -167,15 +165,15 @@ def test_another_patch_is_told_operation_by_operation(run: Run, write: Write) ->
     assert done.out.endswith("1 review: 1 change: 1 with another patch\n")
 
 
-def test_what_new_policies_would_inject_is_no_new_finding_of_theirs(run: Run, write: Write) -> None:
-    """The validating webhook saw what the old policies' mutating webhook left; it would see what the new one leaves."""
+def test_injections_of_new_policies_are_not_new_findings(run: Run, write: Write) -> None:
+    """The validating webhook sees the output of the mutating webhook of the same policies, old or new."""
     old, new = write("old.yaml", policy()), write("new.yaml", policy() + "---\n" + SPOT + GRACE)
     write("reviews.jsonl", record(old, [on_spot()]))
     done = run("replay", "reviews.jsonl", "--policies", new)
     assert (done.code, done.out) == (0, "1 review: no change\n")
 
 
-def test_a_change_of_many_reviews_is_told_once(run: Run, write: Write) -> None:
+def test_a_change_in_many_reviews_is_reported_once(run: Run, write: Write) -> None:
     old, new = write("old.yaml", policy("other.org")), write("new.yaml", policy())
     write("reviews.jsonl", record(old, [labelled(f"web-{number}") for number in range(10)]))
     done = run("replay", "reviews.jsonl", "--policies", new)
@@ -185,7 +183,7 @@ def test_a_change_of_many_reviews_is_told_once(run: Run, write: Write) -> None:
     assert "10 reviews: 10 changes: 10 denied now" in done.out
 
 
-def test_json_has_every_review_that_changes(run: Run, write: Write) -> None:
+def test_json_lists_every_changed_review(run: Run, write: Write) -> None:
     old, new = (
         write("old.yaml", policy("other.org") + "---\n" + SPOT),
         write("new.yaml", policy() + "---\n" + SPOT + GRACE),
@@ -228,10 +226,10 @@ def test_json_has_every_review_that_changes(run: Run, write: Write) -> None:
     assert {"op": "add", "path": "/spec/terminationGracePeriodSeconds", "value": 60} in patched["patch"]["new"]
 
 
-# What it is judged with ---------------------------------------------------------------------------------------------
+# Cluster state and time ---------------------------------------------------------------------------------------------
 
 
-def test_a_recorded_review_is_judged_with_the_cluster_of_its_recording(run: Run, write: Write) -> None:
+def test_a_recorded_review_is_judged_with_its_recorded_cluster_state(run: Run, write: Write) -> None:
     old = write("old.yaml", SPOT)
     write("reviews.jsonl", record(old, [on_spot()], phases=[Phase.MUTATE]))
     write("empty/namespace.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n")
@@ -265,7 +263,7 @@ def test_a_plain_review_is_judged_as_both_webhooks_would(run: Run, write: Write,
     assert (validated["phase"], [each["policy"] for each in validated["findings"]["new"]]) == ("validate", ["labels"])
 
 
-def test_what_no_server_knew_is_not_decided_in_a_plain_review(run: Run, write: Write) -> None:
+def test_a_plain_review_without_state_is_left_undecided(run: Run, write: Write) -> None:
     selecting = policy().replace("spec: {", "spec: {match: {namespaceSelector: {matchLabels: {team: ml}}}, ")
     old, new = write("old.yaml", SPOT), write("new.yaml", SPOT + "---\n" + selecting)
     write("review.json", labelled())
@@ -275,14 +273,14 @@ def test_what_no_server_knew_is_not_decided_in_a_plain_review(run: Run, write: W
     assert run("replay", "review.json", "--policies", new, "--against", old, "--state", "state.yaml").code == 0
 
 
-def test_a_plain_review_without_policies_to_compare_with_is_said(run: Run, write: Write) -> None:
+def test_a_plain_review_without_policies_to_compare_is_reported(run: Run, write: Write) -> None:
     write("review.json", review())
     done = run("replay", "review.json", "--policies", write("new.yaml", policy()))
     assert done.code == 2
     assert done.err == ("review.json:1:1: has no recorded answer; pass the policies to compare with: --against\n")
 
 
-def test_an_exemption_is_judged_at_the_time_of_the_recording(run: Run, write: Write) -> None:
+def test_an_exemption_is_evaluated_at_the_recorded_time(run: Run, write: Write) -> None:
     exempt = "exempt: [{users: [jane], reason: moving, expires: 2020-01-31}]"
     exempted = write("old.yaml", policy().replace("spec: {", f"spec: {{{exempt}, "))
     line = json.loads(record(write("denying.yaml", policy()), [labelled()]))
@@ -293,7 +291,7 @@ def test_an_exemption_is_judged_at_the_time_of_the_recording(run: Run, write: Wr
     assert "denied -> allowed" in done.out
 
 
-# Where reviews are read ---------------------------------------------------------------------------------------------
+# Sources of reviews -------------------------------------------------------------------------------------------------
 
 
 def test_folders_are_read_in_the_order_of_names_and_standard_input_too(run: Run, write: Write) -> None:
@@ -313,7 +311,7 @@ def test_folders_are_read_in_the_order_of_names_and_standard_input_too(run: Run,
     ]
 
 
-def test_a_bad_line_is_said_and_the_others_are_judged(run: Run, write: Write) -> None:
+def test_a_bad_line_is_reported_and_the_others_are_judged(run: Run, write: Write) -> None:
     old, new = write("old.yaml", policy("other.org")), write("new.yaml", policy())
     lines = record(old, [labelled("a"), labelled("b")]).splitlines()
     notes = json.loads(lines[0])
@@ -347,7 +345,7 @@ def test_a_bad_line_is_said_and_the_others_are_judged(run: Run, write: Write) ->
         ("other.json", "{}", "review.json: can't be read: No such file or directory"),
     ],
 )
-def test_a_file_without_reviews_is_said(run: Run, write: Write, name: str, content: str, said: str) -> None:
+def test_a_file_without_reviews_is_reported(run: Run, write: Write, name: str, content: str, said: str) -> None:
     write(name, content)
     path = "review.json" if name == "other.json" else Path(name).parts[0]
     done = run("replay", path, "--policies", write("new.yaml", policy()))
@@ -357,7 +355,7 @@ def test_a_file_without_reviews_is_said(run: Run, write: Write, name: str, conte
 
 
 @pytest.mark.parametrize("flag", ["--policies", "--against"])
-def test_bad_policies_are_said(run: Run, write: Write, flag: str) -> None:
+def test_bad_policies_are_reported(run: Run, write: Write, flag: str) -> None:
     write("reviews.jsonl", record(write("good.yaml", policy()), [review()]))
     write("bad.yaml", policy().replace("domains", "domian"))
     done = run("replay", "reviews.jsonl", "--policies", "good.yaml", flag, "bad.yaml")
