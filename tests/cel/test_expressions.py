@@ -1,4 +1,4 @@
-"""Kubernetes' expressions come to what Kubernetes says they do."""
+"""Expressions give the same results as in Kubernetes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ TRUE = [
 
 
 @pytest.mark.parametrize("expression", TRUE)
-def test_is_true_and_its_negation_is_false(expression: str) -> None:
+def test_the_expression_is_true_and_its_negation_false(expression: str) -> None:
     assert evaluated(expression) is True
     assert evaluated(f"!({expression})") is False
 
@@ -114,7 +114,7 @@ def test_is_true_and_its_negation_is_false(expression: str) -> None:
         ("int(object.metadata.name) == 1", "cannot convert string to int"),
     ],
 )
-def test_has_no_result(expression: str, why: str) -> None:
+def test_the_expression_is_an_error(expression: str, why: str) -> None:
     assert failure(expression) == why
 
 
@@ -127,11 +127,11 @@ def test_has_no_result(expression: str, why: str) -> None:
         "string(duration('1.5s')) == '1.500s' && string(1.0/0.0) == 'inf' && ''.split('') == ['']",
     ],
 )
-def test_differs_from_kubernetes_as_the_page_says(expression: str) -> None:
+def test_differences_from_kubernetes_are_documented(expression: str) -> None:
     assert evaluated(expression) is True
 
 
-def test_what_is_not_known_is_no_error_of_the_expression() -> None:
+def test_an_unknown_value_is_not_an_expression_error() -> None:
     with pytest.raises(EvaluationError) as error:
         evaluated("pools.exists(p, p.name == 'a')", pools=NOT_KNOWN)
     assert error.value.unknown == "pools"
@@ -140,7 +140,7 @@ def test_what_is_not_known_is_no_error_of_the_expression() -> None:
     assert error.value.unknown == "request.userInfo"
 
 
-def test_what_is_not_known_does_not_matter_where_something_else_decides() -> None:
+def test_an_unknown_value_is_ignored_if_another_operand_decides() -> None:
     assert evaluated("object.kind == 'Pod' || pools.size() == 0", pools=NOT_KNOWN) is True
     assert evaluated("object.kind == 'X' && pools.size() == 0", pools=NOT_KNOWN) is False
     known = {"namespaceObject": NOT_KNOWN, "namespaceObject.metadata.name": "team-a"}
@@ -163,13 +163,13 @@ def test_what_is_not_known_does_not_matter_where_something_else_decides() -> Non
         "object.x",
     ],
 )
-def test_no_object_can_pass_for_what_is_not_known(expression: str, text: str) -> None:
+def test_no_object_can_imitate_an_unknown_value(expression: str, text: str) -> None:
     with pytest.raises(EvaluationError) as error:
         evaluated(f"dyn({expression}) == dyn(object.labels[object.x])", {"labels": {}, "x": text})
     assert error.value.unknown == ""
 
 
-def test_a_string_is_not_judged_up_to_its_nul_character() -> None:
+def test_a_string_is_compared_past_its_nul_character() -> None:
     assert failure("object.x == 'a'", HAS_NUL) == "object has a NUL character in it, and can't be judged"
 
 
@@ -193,7 +193,7 @@ def test_integers_beyond_64_bits_are_an_error() -> None:
         ("'a' == " + "'a' + " * 2000 + "'a'", "with what it is bound to it has more than 10000 characters"),
     ],
 )
-def test_is_refused_before_it_runs(expression: str, problem: str | None) -> None:
+def test_the_expression_is_rejected_before_evaluation(expression: str, problem: str | None) -> None:
     with pytest.raises(ExpressionError) as error:
         language().compile(Text(expression).text, bool, {})
     assert problem is None or str(error.value) == problem
@@ -209,7 +209,7 @@ def test_is_refused_before_it_runs(expression: str, problem: str | None) -> None
         ("Has(request.userInfo)", "there is no `Has`"),
     ],
 )
-def test_the_text_has_only_kubernetes_words(expression: str, problem: str) -> None:
+def test_only_kubernetes_functions_are_available(expression: str, problem: str) -> None:
     with pytest.raises(ExpressionError, match=r".") as error:
         Text(expression)
     assert str(error.value) == problem
@@ -240,11 +240,11 @@ def test_the_text_has_only_kubernetes_words(expression: str, problem: str) -> No
         ("object.a.matches ('matches(')", "object.a.Matches ('matches(')"),
     ],
 )
-def test_names_are_bound_and_everything_stays_in_its_place(expression: str, text: str) -> None:
+def test_names_are_bound_and_positions_are_kept(expression: str, text: str) -> None:
     assert Text(expression).text == text
 
 
-def test_bound_names_are_evaluated_where_they_are_read() -> None:
+def test_bound_names_are_evaluated_lazily() -> None:
     bound = {"variables_a": "1 / 0", "variables_b": "2"}
     expression = language().compile("variables_b == 2 || variables_a == 1", bool, bound)
     assert expression.evaluate(values(OBJECT)) is True
@@ -253,15 +253,15 @@ def test_bound_names_are_evaluated_where_they_are_read() -> None:
         expression.evaluate(values(OBJECT))
 
 
-def test_names_tell_what_an_expression_reads() -> None:
+def test_names_that_an_expression_reads() -> None:
     expression = language().compile("object.kind == 'Pod' && pools.exists(p, p.name == 'a')", bool, {})
     assert expression.reads.names == {"object", "pools"}
     expression = language().compile("namespaceObject.metadata.name == 'a'", bool, {})
     assert expression.reads.names == {"namespaceObject.metadata.name"}
 
 
-def test_nulls_do_not_wear_out_the_interpreter() -> None:
-    """The library has no reference of its own to a null that is taken out of it: nobody may take one out."""
+def test_nulls_keep_their_reference_count() -> None:
+    """The library holds no reference to a null that it returns, so no caller may release one."""
     nothing = {"nulls": [None] * 50, "deep": [{"a": None, "b": [None]}], "x": None}
     expressions = [
         language().compile(text, bool, {})
@@ -277,7 +277,7 @@ def test_nulls_do_not_wear_out_the_interpreter() -> None:
     ]
     expressions.append(language().compile("object.x", None, {}))
     shown = values(nothing)
-    gc.collect()  # of other tests
+    gc.collect()  # garbage of other tests
     before = sys.getrefcount(None)
     for _ in range(2000):
         for expression in expressions:
@@ -288,7 +288,7 @@ def test_nulls_do_not_wear_out_the_interpreter() -> None:
     assert sys.getrefcount(None) - before > -1000
 
 
-def test_what_is_read_is_told_by_its_path_and_as_it_is_written() -> None:
+def test_paths_that_an_expression_reads() -> None:
     text = "object.spec.containers.filter(c, has(c.env)).all(c, c.env.exists(e, e.name == 'A')) && 'a' in object.labels['a/b']"
     paths = language().compile(text, bool, {}).reads.paths
     containers = ("object", "spec", "containers")
@@ -298,7 +298,7 @@ def test_what_is_read_is_told_by_its_path_and_as_it_is_written() -> None:
 
 
 @pytest.mark.parametrize("field", ["request.userInfo", "namespaceObject.metadata.name"])
-def test_a_field_that_is_a_name_is_there_where_it_is_known(field: str) -> None:
+def test_a_field_that_is_an_identifier_is_present_if_known(field: str) -> None:
     known = {"namespaceObject": NOT_KNOWN, "namespaceObject.metadata.name": "team-a"}
     assert evaluated(f"has({field})", **known) is True
     assert evaluated(f"!has({field})", **known) is False

@@ -1,4 +1,4 @@
-"""What takes long is refused before it is evaluated, and nothing that a team would write on what a cluster has."""
+"""Slow expressions are rejected before evaluation; realistic ones on realistic objects are not."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def values(shown: JSON, pools: list[JSON] | None = None, **of: Any) -> Values:
 
 
 def refused(expression: str, over: Values, times: int = 1, bound: dict[str, str] | None = None) -> int:
-    """How many of so many evaluations take too long."""
+    """Return how many of these evaluations exceed the budget."""
     ready, refusals = compiled(expression, bound), 0
     for _ in range(times):
         try:
@@ -53,7 +53,7 @@ def refused(expression: str, over: Values, times: int = 1, bound: dict[str, str]
     return refusals
 
 
-# What no object may make slow
+# Hostile objects
 
 NUMBERS = list(range(9_900))
 WORDS = [f"w{number}" for number in NUMBERS]
@@ -72,7 +72,7 @@ HOSTILE: JSON = {
 @pytest.mark.parametrize(
     "expression",
     [
-        # all with all
+        # all pairs
         "object.words.all(x, x in object.words)",
         "object.lists.distinct().size() > 0",
         "object.floats.distinct().size() > 0",
@@ -81,7 +81,7 @@ HOSTILE: JSON = {
         "object.lists.all(x, object.lists == object.lists)",
         "object.lists.all(x, object.lists.isSorted())",
         "object.words.all(x, object.words.sum() == 0)",
-        # lists that are copied with each item
+        # lists copied for each item
         "object.words.map(x, x).size() > 0",
         "object.words.filter(x, true).size() > 0",
         "object.words.sortBy(x, x).size() > 0",
@@ -103,21 +103,21 @@ HOSTILE: JSON = {
         "object.words.all(x, (object.long + x).size() > 0)",
         f"object.text.replace(' ', '{'x' * 9000}').size() > 0",
         f"object.words.join('{'x' * 9000}').size() > 0",
-        # what the policy itself brings
+        # values in the policy
         f"object.words.all(x, !(x in [{', '.join(['1'] * 2000)}]))",
         f"object.words.all(x, [{', '.join(['x'] * 2000)}].size() > 0)",
         f"object.words.all(x, {{{', '.join(f'{n}: x' for n in range(900))}}}.size() > 0)",
         "lists.range(9000).all(i, object.words.size() > i && object.words == object.words)",
     ],
 )
-def test_it_is_refused_on_an_object_made_for_it_and_not_on_a_small_one(expression: str) -> None:
+def test_it_is_rejected_on_a_hostile_object_but_not_on_a_small_one(expression: str) -> None:
     assert refused(expression, values(HOSTILE)) == 1
     small = {key: value[:20] if isinstance(value, list | str) else {"a": "b"} for key, value in HOSTILE.items()}
     if not expression.startswith("lists.range(9000)"):
         assert refused(expression, values(small), 10) == 0
 
 
-def test_a_negative_number_gives_no_time_back() -> None:
+def test_a_negative_number_refunds_no_cost() -> None:
     over = values(HOSTILE)
     expensive = "object.words.distinct().size() > 0"
     assert refused(expensive, over) == 1
@@ -158,7 +158,7 @@ def test_calls_are_counted_while_they_are_made() -> None:
         ),
     ],
 )
-def test_what_has_no_bound_is_refused_when_it_is_compiled(expression: str, problem: str) -> None:
+def test_an_unbounded_expression_is_rejected_at_compile_time(expression: str, problem: str) -> None:
     with pytest.raises(ExpressionError) as error:
         compiled(expression)
     assert str(error.value) == problem
@@ -175,7 +175,7 @@ def test_what_has_no_bound_is_refused_when_it_is_compiled(expression: str, probl
         ("object.a.all(a, object.a.all(b, object.a.all(c, lists.range(9000).size() > 0)))", ""),
     ],
 )
-def test_what_is_too_expensive_on_every_object_is_refused_when_it_is_compiled(expression: str, problem: str) -> None:
+def test_an_expression_too_costly_on_any_object_is_rejected_at_compile_time(expression: str, problem: str) -> None:
     if not problem:
         assert refused(expression, values({"a": [1]})) == 0
         return
@@ -186,7 +186,7 @@ def test_what_is_too_expensive_on_every_object_is_refused_when_it_is_compiled(ex
 # One budget
 
 
-def test_all_expressions_on_one_object_have_one_budget() -> None:
+def test_all_expressions_on_one_object_share_one_budget() -> None:
     some = values({"l": NUMBERS[:900]})
     expression = "object.l.map(x, x).size() == 900"
     assert 0 < refused(expression, some, 20) < 20
@@ -194,7 +194,7 @@ def test_all_expressions_on_one_object_have_one_budget() -> None:
     assert refused(expression, values({"l": NUMBERS[:900]})) == 0
 
 
-def test_a_part_of_an_object_has_its_part_of_the_budget() -> None:
+def test_a_part_of_an_object_has_a_share_of_the_budget() -> None:
     part = {"l": NUMBERS[:900]}
     expression = "object.l.map(x, x).size() == 900"
     assert refused(expression, values(part, part_of=4_000), 2) == 0
@@ -220,13 +220,13 @@ def test_expressions_with_and_without_pools_have_the_same_budget() -> None:
     assert refused(expression, values_of(subject, CONTEXT, language(), pools=True)) == 1
 
 
-def test_node_pools_are_measured_once_and_not_for_each_object() -> None:
+def test_node_pools_are_measured_once_for_all_objects() -> None:
     pools: list[JSON] = [{"name": "gpu-spot"}]
     one, again, changed = (language().values({"pools": each}) for each in (pools, pools, [*pools]))
     assert one.pools is again.pools is not changed.pools
 
 
-# What a team writes, on what a cluster has
+# Realistic expressions and objects
 
 
 def container(number: int, variables: int) -> JSON:
@@ -305,14 +305,14 @@ OF_CRD = [
     ],
     ids=["a Pod", "60 containers with 40 variables each", "a ConfigMap of 900 KB", "a CRD of 300 KB"],
 )
-def test_a_hundred_validations_have_room(shown: JSON, expressions: list[str]) -> None:
+def test_a_hundred_validations_fit_the_budget(shown: JSON, expressions: list[str]) -> None:
     over = values(shown)
     ready = [compiled(each) for each in expressions]
     for number in range(100):
         assert ready[number % len(ready)].evaluate(over) is True
 
 
-# The short way
+# The estimate by size
 
 
 json_values = st.recursive(
@@ -338,7 +338,7 @@ def cost_of(expression: str) -> Cost:
     ],
 )
 @given(st.dictionaries(st.sampled_from("abc"), json_values))
-def test_by_its_size_alone_an_object_costs_no_less_than_by_its_fields(expression: str, shown: JSON) -> None:
+def test_the_estimate_by_size_is_never_below_the_cost_by_fields(expression: str, shown: JSON) -> None:
     cost, measured = cost_of(expression), Measured({"object": shown})
     by_size = cost.of(tuple(measured.whole for _ in cost.paths))
     assert by_size >= cost.of(tuple(map(measured.at, cost.paths)))

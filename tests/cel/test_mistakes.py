@@ -1,4 +1,4 @@
-"""A mistake in an expression is told by what the library says, and what is there."""
+"""Errors of mistakes in expressions, from the library's message and the known names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MISTAKES = [
     ("object.x.exists(y == 1)", "`exists` does not take what it is given here"),
     ("'abc'.startsWith('a', 'b')", "`startsWith` does not take what it is given here"),
     ("namespace == 'b'", "reserved identifier: namespace, at `namespace == 'b'`"),
-    # fields that are known
+    # known fields
     ("request.object.metadata.name == 'a'", f"there is no `request.object`, {OF_THE_REQUEST}"),
     ("request.userinfo.username == 'a'", f"there is no `request.userinfo`, {OF_THE_REQUEST}"),
     ("namespaceObject.labels['a'] == 'b'", "there is no `namespaceObject.labels`, only metadata"),
@@ -40,7 +40,7 @@ MISTAKES = [
         "pools.filter(p, true).all(x, x.taints.exists(t, t.keey == 'a'))",
         "there is no `t.keey`, only key, value, effect",
     ),
-    # names of items
+    # item names
     ("object.spec.containers.all(object, has(object.image))", TAKEN % "object"),
     ("object.x.transformList(i, oldObject, oldObject) == []", TAKEN % "oldObject"),
     ("object.?x.optMap(namespaceObject, true).orValue(true)", TAKEN % "namespaceObject"),
@@ -77,7 +77,7 @@ def compiled(expression: str) -> None:
 
 
 @pytest.mark.parametrize(("expression", "problem"), MISTAKES, ids=[each[0][:60] for each in MISTAKES])
-def test_a_mistake_is_told_where_it_is(expression: str, problem: str) -> None:
+def test_a_mistake_is_reported_at_its_position(expression: str, problem: str) -> None:
     with pytest.raises(ExpressionError) as error:
         compiled(expression)
     assert str(error.value) == problem

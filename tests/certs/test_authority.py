@@ -96,7 +96,7 @@ def test_a_leaf_does_not_outlive_its_authority() -> None:
     assert certificate(leaf).not_valid_after_utc == NOW + timedelta(days=3)
 
 
-def test_an_expired_authority_signs_nothing() -> None:
+def test_an_expired_authority_can_not_sign() -> None:
     authority = create_authority(NOW - AUTHORITY_LIFETIME)
     with pytest.raises(ValueError, match=r"^the CA expired at 2026-03-01T12:00:00\+00:00: create a new one$"):
         issue_leaf(authority, names=[SERVICE], ips=[], now=NOW)
@@ -105,12 +105,12 @@ def test_an_expired_authority_signs_nothing() -> None:
 @pytest.mark.parametrize(
     ("names", "ips", "message"),
     [
-        pytest.param([], [], "at least one DNS name or IP address", id="nothing to be for"),
+        pytest.param([], [], "at least one DNS name or IP address", id="no names"),
         pytest.param([], ["127.0.0.256"], "'127.0.0.256'", id="not an address"),
         pytest.param(["spötgate"], [], "DNSName", id="not ASCII"),
     ],
 )
-def test_a_leaf_for_malformed_names_is_refused(names: list[str], ips: list[str], message: str) -> None:
+def test_a_leaf_for_malformed_names_is_rejected(names: list[str], ips: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         issue_leaf(create_authority(NOW), names=names, ips=ips, now=NOW)
 
@@ -126,14 +126,14 @@ def test_a_key_is_not_printed_with_its_pair() -> None:
     assert "PRIVATE" not in repr(create_authority(NOW))
 
 
-@settings(deadline=None)  # how long a machine takes is not judged
+@settings(deadline=None)  # no deadline on slow machines
 @given(
     names=st.lists(dns_names, max_size=4),
     address=addresses,
     now=st.datetimes(datetime(2024, 1, 1), datetime(2060, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001 - as given
     age=st.timedeltas(-BACKDATE - LEAF_LIFETIME, 3 * LEAF_LIFETIME),
 )
-def test_a_leaf_verifies_for_its_names_exactly_while_it_is_valid(
+def test_a_leaf_verifies_for_its_names_only_while_valid(
     names: list[str], address: str, now: datetime, age: timedelta
 ) -> None:
     ca_pem, pair = self_signed(names, [address], now)
@@ -175,7 +175,7 @@ def test_a_mounted_secret_is_read_and_a_missing_file_is_named(tmp_path: Path, na
     assert "the permissions of this user" in caught.value.fix
 
 
-def test_a_directory_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
+def test_a_directory_in_place_of_a_file_is_rejected(tmp_path: Path) -> None:
     mount(tmp_path, "1", PAIR)
     with pytest.raises(CertificateProblem, match="Is a directory"):
         read_pair(tmp_path, tmp_path / "tls.key")

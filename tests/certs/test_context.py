@@ -33,7 +33,7 @@ ANOTHER_CA_PEM, ANOTHER_PAIR = self_signed([SERVICE], [], NOW)
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a client saw of a connection."""
+    """A connection as seen by a client."""
 
     version: str | None
     protocol: str | None
@@ -42,13 +42,13 @@ class Session:
 def serve_one(listener: socket.socket, context: ssl.SSLContext) -> None:
     connection, _ = listener.accept()
     connection.settimeout(30)
-    # Whatever goes wrong here, the client sees it and the test judges what the client saw.
+    # The client sees any failure here, and the test asserts on the client.
     with connection, suppress(OSError), context.wrap_socket(connection, server_side=True) as tls:
         tls.sendall(b"!")
 
 
 def connect(server: ssl.SSLContext, client: ssl.SSLContext, name: str = SERVICE) -> Session:
-    """Do a TLS handshake over loopback and return what the client got, or raise what the client raised."""
+    """Do a TLS handshake over loopback; return the client's session, or raise its error."""
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
         listener.settimeout(30)
         pool.submit(serve_one, listener, server)
@@ -73,7 +73,7 @@ def verified(pair: KeyPair) -> VerifiedKeyPair:
 
 @pytest.fixture(params=["memory", "temporary file"])
 def hand_over(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Run on each way of giving OpenSSL a file, and leave neither a file nor a descriptor behind."""
+    """Run with each way to pass a file to OpenSSL; assert that no file or descriptor remains."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     if request.param == "temporary file":
         monkeypatch.setattr(sys, "platform", "another")
@@ -115,16 +115,16 @@ def test_intermediates_are_sent_with_the_certificate() -> None:
     assert connect(context, client_context(root.cert_pem.bytes())).version == "TLSv1.3"
 
 
-def test_h13_tls_1_2_is_spoken() -> None:
+def test_h13_tls_1_2_is_accepted() -> None:
     client = client_context()
     client.maximum_version = ssl.TLSVersion.TLSv1_2
     assert connect(server_context(verified(PAIR)), client).version == "TLSv1.2"
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated:DeprecationWarning")
-def test_h13_tls_1_1_is_refused_by_the_server() -> None:
+def test_h13_tls_1_1_is_rejected_by_the_server() -> None:
     client = client_context()
-    client.set_ciphers("DEFAULT:@SECLEVEL=0")  # else the client itself won't offer it
+    client.set_ciphers("DEFAULT:@SECLEVEL=0")  # otherwise the client doesn't offer it
     client.minimum_version = client.maximum_version = ssl.TLSVersion.TLSv1_1
     with pytest.raises(ssl.SSLError) as caught:
         connect(server_context(verified(PAIR)), client)
@@ -132,13 +132,13 @@ def test_h13_tls_1_1_is_refused_by_the_server() -> None:
 
 
 @pytest.mark.usefixtures("hand_over")
-def test_nothing_stays_of_a_pair_that_was_loaded() -> None:
+def test_a_loaded_pair_leaves_no_files() -> None:
     assert connect(server_context(verified(PAIR)), client_context()).version == "TLSv1.3"
 
 
 @pytest.mark.usefixtures("hand_over")
-def test_nothing_stays_of_a_pair_that_openssl_refuses() -> None:
-    # The verified type keeps this from happening; the clean-up does not rely on it.
+def test_a_pair_that_openssl_rejects_leaves_no_files() -> None:
+    # The verified type prevents this; the cleanup doesn't rely on it.
     mismatched = replace(verified(PAIR), pair=replace(PAIR, key_pem=ANOTHER_PAIR.key_pem))
     with pytest.raises(CertificateProblem, match="KEY_VALUES_MISMATCH"):
         server_context(mismatched)
@@ -158,7 +158,7 @@ def test_a_key_is_never_readable_by_another_user(monkeypatch: pytest.MonkeyPatch
     assert modes == [0o600, 0o600]
 
 
-def test_a_key_too_short_for_openssl_is_a_problem_and_no_traceback() -> None:
+def test_a_key_too_short_for_openssl_is_reported_without_a_traceback() -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=1024)  # noqa: S505 - weak is the point
     certificate = (
         x509.CertificateBuilder(x509.Name([]), x509.Name([]), key.public_key(), 1)
@@ -174,7 +174,7 @@ def test_a_key_too_short_for_openssl_is_a_problem_and_no_traceback() -> None:
         server_context(weak)
 
 
-def test_a_bad_reload_leaves_the_previous_context_serving_and_a_good_one_replaces_it(tmp_path: Path) -> None:
+def test_a_bad_reload_keeps_the_context_and_a_good_one_replaces_it(tmp_path: Path) -> None:
     certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     certificate.write_bytes(PAIR.certificate_pem)
     key.write_bytes(PAIR.key_pem)

@@ -1,4 +1,4 @@
-"""What is renewed and when, and that no step of a rotation leaves a served leaf without trust."""
+"""Renewal times, and trust in the served leaf at every step of a rotation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OTHER = issue(NAMES, now=NOW)
 DAY = timedelta(days=1)
 
 
-def test_what_is_issued_is_served_and_stored() -> None:
+def test_an_issued_pair_is_served_and_stored() -> None:
     verify(ISSUED.leaf, now=NOW, names=NAMES, ca_pem=ISSUED.authority.certificate_pem)
     assert Issued.from_data(ISSUED.to_data(), now=NOW) == ISSUED
     assert signer_of(ISSUED.leaf.certificate_pem) == identifier_of(ISSUED.authority)
@@ -37,7 +37,7 @@ def test_what_is_issued_is_served_and_stored() -> None:
     ],
     ids=str,
 )
-def test_a_leaf_is_renewed_at_two_thirds_of_its_life_and_a_ca_at_half(
+def test_a_leaf_is_renewed_after_two_thirds_of_its_validity_and_a_ca_after_half(
     after: timedelta, leaf: str, authority: str
 ) -> None:
     renewed = renew(ISSUED, NAMES, now=NOW + after)
@@ -55,7 +55,7 @@ def test_a_leaf_is_renewed_at_two_thirds_of_its_life_and_a_ca_at_half(
     ],
     ids=["of another CA", "of another key", "truncated", "for another name"],
 )
-def test_a_leaf_of_no_use_is_renewed_by_the_same_ca(leaf: KeyPair) -> None:
+def test_an_unusable_leaf_is_renewed_by_the_same_ca(leaf: KeyPair) -> None:
     renewed = renew(Issued(ISSUED.authority, leaf), NAMES, now=NOW)
     assert renewed.authority == ISSUED.authority
     verify(renewed.leaf, now=NOW, names=NAMES, ca_pem=ISSUED.authority.certificate_pem)
@@ -76,17 +76,17 @@ DATA = ISSUED.to_data()
     ],
     ids=["empty", "no CA key", "CA key truncated", "CA key of another", "leaf for a CA", "no text"],
 )
-def test_a_secret_of_no_use_says_why(data: dict[str, bytes], problem: str) -> None:
+def test_an_unusable_secret_is_explained(data: dict[str, bytes], problem: str) -> None:
     with pytest.raises(CertificateProblem, match=problem):
         Issued.from_data(data, now=NOW)
 
 
-def test_an_expired_ca_is_of_no_use() -> None:
+def test_an_expired_ca_is_unusable() -> None:
     with pytest.raises(CertificateProblem, match="expired"):
         Issued.from_data(DATA, now=NOW + timedelta(days=366))
 
 
-def test_a_new_ca_stands_beside_the_old_until_it_stands_alone() -> None:
+def test_a_new_ca_is_trusted_with_the_old_one_before_it_replaces_it() -> None:
     old = ISSUED.authority.certificate_pem
     both = trusting(old, (OTHER.authority, ISSUED.authority), now=NOW)
     for leaf in (ISSUED.leaf, OTHER.leaf):
@@ -104,7 +104,7 @@ def test_a_bundle_without_certificates_becomes_the_ca(bundle: bytes) -> None:
     assert trusts_only(trusting(bundle, (ISSUED.authority,), now=NOW), ISSUED.authority)
 
 
-def test_expired_certificates_leave_a_bundle_that_is_extended() -> None:
+def test_extending_a_bundle_drops_expired_certificates() -> None:
     late = NOW + timedelta(days=366)
     new = issue(NAMES, now=late)
     assert trusts_only(trusting(ISSUED.authority.certificate_pem, (new.authority,), now=late), new.authority)
@@ -117,5 +117,5 @@ def test_trust_ends_with_the_last_certificate_of_a_bundle() -> None:
     assert end_of_trust(b"") is None
 
 
-def test_a_clock_an_hour_behind_takes_a_fresh_leaf_for_valid() -> None:
+def test_a_fresh_leaf_is_valid_for_a_clock_an_hour_behind() -> None:
     verify(ISSUED.leaf, now=NOW - BACKDATE, names=NAMES, ca_pem=ISSUED.authority.certificate_pem)

@@ -21,7 +21,7 @@ ANOTHER_CA_PEM, ANOTHER_PAIR = self_signed([SERVICE], [], NOW)
 
 
 def handmade(*extensions: x509.ExtensionType, ca: bool | None = True) -> tuple[bytes, KeyPair]:
-    """Return a CA and a leaf with only the extensions given: no key identifiers, no key usage."""
+    """Return a CA and a leaf with only these extensions: no key identifiers or key usage."""
     ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     ca_name, name = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, cn)]) for cn in ("a CA", SERVICE))
     base = x509.CertificateBuilder().not_valid_before(NOW).not_valid_after(NOW + timedelta(days=1))
@@ -93,7 +93,7 @@ def from_trustme(leaf: trustme.LeafCert) -> KeyPair:
             NOW,
             "the key file holds no readable PEM private key",
             "PRIVATE KEY block",
-            id="a key file of something else",
+            id="a key file with other content",
         ),
         pytest.param(
             replace(PAIR, key_pem=encrypted(PAIR.key_pem)),
@@ -126,9 +126,7 @@ def from_trustme(leaf: trustme.LeafCert) -> KeyPair:
         ),
     ],
 )
-def test_a_pair_that_can_not_be_served_is_refused_with_what_to_do(
-    pair: KeyPair, now: datetime, problem: str, fix: str
-) -> None:
+def test_an_unservable_pair_is_rejected_with_a_fix(pair: KeyPair, now: datetime, problem: str, fix: str) -> None:
     with pytest.raises(CertificateProblem) as caught:
         verify(pair, now=now)
     assert caught.value.problem.startswith(problem)
@@ -137,7 +135,7 @@ def test_a_pair_that_can_not_be_served_is_refused_with_what_to_do(
 
 
 @pytest.mark.parametrize("name", [SERVICE, SERVICE.upper(), "a.example.com", "127.0.0.1", "::1", "0:0::1"])
-def test_a_name_the_certificate_holds_is_covered(name: str) -> None:
+def test_a_name_in_the_certificate_is_covered(name: str) -> None:
     assert verify(PAIR, now=NOW, names=[name]).pair == PAIR
 
 
@@ -145,7 +143,7 @@ def test_a_name_the_certificate_holds_is_covered(name: str) -> None:
     "name",
     ["spotgate.other.svc", "x" + SERVICE, SERVICE + ".cluster.local", "example.com", "a.b.example.com", "127.0.0.2"],
 )
-def test_a_name_the_certificate_does_not_hold_is_refused(name: str) -> None:
+def test_a_name_missing_from_the_certificate_is_rejected(name: str) -> None:
     with pytest.raises(CertificateProblem) as caught:
         verify(PAIR, now=NOW, names=[SERVICE, name])
     assert caught.value.problem == (
@@ -160,24 +158,24 @@ def test_an_address_written_as_a_dns_name_does_not_cover_the_address() -> None:
         verify(pair, now=NOW, names=["127.0.0.1"])
 
 
-def test_a_verified_pair_tells_when_it_expires() -> None:
+def test_a_verified_pair_has_its_expiry_date() -> None:
     assert verify(PAIR, now=NOW, ca_pem=CA_PEM).not_valid_after == NOW + timedelta(days=30)
 
 
-def test_a_leaf_of_a_ca_outside_the_bundle_is_refused() -> None:
+def test_a_leaf_of_a_ca_outside_the_bundle_is_rejected() -> None:
     with pytest.raises(CertificateProblem) as caught:
         verify(PAIR, now=NOW, ca_pem=ANOTHER_CA_PEM)
     assert caught.value.problem.startswith("the certificate does not chain to the CA bundle")
     assert "add the CA that signed it to the bundle" in caught.value.fix
 
 
-def test_a_bundle_that_is_no_certificate_is_refused() -> None:
+def test_a_bundle_without_a_certificate_is_rejected() -> None:
     with pytest.raises(CertificateProblem, match="the CA bundle holds no readable PEM certificate"):
         verify(PAIR, now=NOW, ca_pem=b"caBundle")
 
 
 @pytest.mark.parametrize("pair", [PAIR, ANOTHER_PAIR], ids=["of the old CA", "of the new CA"])
-def test_while_a_ca_is_replaced_leaves_of_both_verify_against_a_bundle_of_both(pair: KeyPair) -> None:
+def test_during_a_ca_rotation_a_bundle_of_both_verifies_both_leaves(pair: KeyPair) -> None:
     assert verify(pair, now=NOW, names=[SERVICE], ca_pem=CA_PEM + ANOTHER_CA_PEM).pair == pair
 
 
@@ -206,7 +204,7 @@ def test_a_handmade_ca_and_leaf_without_key_identifiers_or_usages_verify() -> No
 
 
 @pytest.mark.parametrize("ca", [False, None])
-def test_an_issuer_that_is_no_ca_is_refused(ca: bool | None) -> None:  # noqa: FBT001 - a table's column
+def test_an_issuer_that_is_not_a_ca_is_rejected(ca: bool | None) -> None:  # noqa: FBT001 - a table's column
     ca_pem, pair = handmade(FOR_SERVICE, ca=ca)
     with pytest.raises(CertificateProblem, match="does not chain"):
         verify(pair, now=NOW, names=[SERVICE], ca_pem=ca_pem)
@@ -219,6 +217,6 @@ def test_an_issuer_that_is_no_ca_is_refused(ca: bool | None) -> None:  # noqa: F
         pytest.param(x509.IPAddress(IPv4Address("10.0.0.1")), id="an address"),
     ],
 )
-def test_a_chain_verifies_whatever_kind_of_name_comes_first(name: x509.GeneralName) -> None:
+def test_a_chain_verifies_for_any_kind_of_name(name: x509.GeneralName) -> None:
     ca_pem, pair = handmade(x509.SubjectAlternativeName([name]))
     assert verify(pair, now=NOW, ca_pem=ca_pem).pair == pair

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def mount(volume: Path, revision: str, pair: KeyPair) -> None:
-    """Put a pair into a volume as the kubelet does: a new directory, then `..data` is pointed at it."""
+    """Write a pair to a volume as the kubelet does: create a directory, then point `..data` at it."""
     directory = volume / f"..{revision}"
     directory.mkdir(parents=True)
     (directory / "tls.crt").write_bytes(pair.certificate_pem)

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets of a cluster: of files and of an API server, and what is unknown of them."""
+"""PodDisruptionBudgets from files and from an API server, and unknown ones."""
 
 from __future__ import annotations
 
@@ -50,32 +50,32 @@ def names(view: ClusterView) -> dict[str, list[str]] | None:
     return {namespace: [each.name for each in budgets] for namespace, budgets in view.budgets.items()}
 
 
-# Of files
+# From files
 
 
-def test_budgets_are_known_by_namespace(tmp_path: Path) -> None:
+def test_budgets_are_grouped_by_namespace(tmp_path: Path) -> None:
     view = look(tmp_path, budget("web"), budget("api"), budget("worker", "batch"), budget("other", ""))
     assert names(view) == {"batch": ["worker"], "default": ["other"], "shop": ["api", "web"]}
 
 
-def test_of_two_with_the_same_name_the_later_counts(tmp_path: Path) -> None:
+def test_the_later_of_two_budgets_with_the_same_name_wins(tmp_path: Path) -> None:
     view = look(tmp_path, budget("web"), budget("web", bound="maxUnavailable: 0"))
     assert view.budgets is not None
     assert [each.bound for each in view.budgets["shop"]] == ["maxUnavailable: 0"]
 
 
-def test_none_among_the_files_is_unknown_unless_they_are_complete(tmp_path: Path) -> None:
+def test_budgets_missing_from_incomplete_files_are_unknown(tmp_path: Path) -> None:
     assert names(look(tmp_path)) is None
     assert names(look(tmp_path, complete=True)) == {}
 
 
 @pytest.mark.parametrize("complete", [False, True])
-def test_one_that_cannot_be_read_makes_them_unknown(tmp_path: Path, *, complete: bool) -> None:
+def test_an_unreadable_budget_makes_budgets_unknown(tmp_path: Path, *, complete: bool) -> None:
     view = look(tmp_path, budget("web"), budget("api", bound="minAvailable: []"), complete=complete)
     assert names(view) is None
 
 
-# Of an API server
+# From an API server
 
 
 class Answer:
@@ -87,7 +87,7 @@ class Answer:
 
 
 class Silence:
-    """The lines of a watch in which nothing happens."""
+    """The lines of a watch without events."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         await asyncio.Event().wait()
@@ -99,7 +99,7 @@ class Watch:
 
 
 class Server(Api):
-    """An API server with PodDisruptionBudgets alone, which may refuse to show them."""
+    """An API server with only PodDisruptionBudgets, which it may forbid to read."""
 
     def __init__(self, *, refuses: bool = False) -> None:
         self.asked: set[str] = set()
@@ -132,20 +132,20 @@ async def following(server: Server, *, budgets: bool) -> AsyncIterator[LiveState
     await asyncio.wait([run])
 
 
-async def test_they_are_followed_where_a_policy_needs_them() -> None:
+async def test_budgets_are_watched_if_a_policy_needs_them() -> None:
     async with following(Server(), budgets=True) as state:
         assert names(state.view()) == {"shop": ["web"]}
         assert names(await state.fresh()) == {"shop": ["web"]}
 
 
-async def test_nobody_asks_for_them_where_no_policy_does() -> None:
+async def test_budgets_are_not_read_unless_a_policy_needs_them() -> None:
     server = Server()
     async with following(server, budgets=False) as state:
         assert names(state.view()) is None
     assert LIST not in server.asked
 
 
-async def test_who_may_not_read_them_does_not_know_them_and_waits_for_nothing() -> None:
+async def test_forbidden_budgets_are_unknown_without_a_wait() -> None:
     async with following(Server(refuses=True), budgets=True) as state:
         assert names(state.view()) is None
         assert state.view().pools == ()

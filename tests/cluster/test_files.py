@@ -1,4 +1,4 @@
-"""A cluster as its manifests show it: pools, namespaces, providers, kubelets, and what stays unknown."""
+"""The cluster view from manifests: pools, namespaces, providers, kubelets, and unknowns."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def look(folder: Path, providers: Mapping[str, Provider], *documents: str, compl
     return view_of(manifests.objects, providers, complete=complete)
 
 
-def test_pools_of_every_reader_are_read(tmp_path: Path, providers: Mapping[str, Provider]) -> None:
+def test_pools_of_every_reader_are_parsed(tmp_path: Path, providers: Mapping[str, Provider]) -> None:
     view = look(tmp_path, providers, NODE_POOL, POOL)
     assert view.pools is not None
     assert [(pool.provider, str(pool), pool.capacity) for pool in view.pools] == [
@@ -81,19 +81,17 @@ def test_pools_of_every_reader_are_read(tmp_path: Path, providers: Mapping[str, 
     assert view.providers == {"cks", "other"}
 
 
-def test_pool_is_read_whatever_its_version_as_it_comes_to_the_server(
-    tmp_path: Path, providers: Mapping[str, Provider]
-) -> None:
+def test_a_pool_of_any_version_is_read_as_on_the_server(tmp_path: Path, providers: Mapping[str, Provider]) -> None:
     view = look(tmp_path, providers, NODE_POOL.replace("v1alpha1", "v1"))
     assert view.pools is not None
     assert [pool.name for pool in view.pools] == ["a"]
 
 
-def test_same_kind_of_another_group_is_no_pool(tmp_path: Path, providers: Mapping[str, Provider]) -> None:
+def test_the_same_kind_in_another_group_is_not_a_pool(tmp_path: Path, providers: Mapping[str, Provider]) -> None:
     assert look(tmp_path, providers, NODE_POOL.replace("compute.coreweave.com", "example.org")).pools == ()
 
 
-def test_of_two_pools_with_one_identity_the_later_counts(tmp_path: Path, providers: Mapping[str, Provider]) -> None:
+def test_the_later_of_two_pools_with_one_identity_wins(tmp_path: Path, providers: Mapping[str, Provider]) -> None:
     view = look(tmp_path, providers, NODE_POOL, NODE_POOL.replace("computeClass: spot", "computeClass: default"))
     assert view.pools is not None
     assert [pool.capacity for pool in view.pools] == [CapacityType.ON_DEMAND]
@@ -103,7 +101,7 @@ def test_of_two_pools_with_one_identity_the_later_counts(tmp_path: Path, provide
     ("documents", "complete", "known"),
     [((), True, True), ((), False, False), ((POOL,), False, True), ((node("node-1"),), False, False)],
 )
-def test_pools_are_known_where_the_files_are_complete_or_show_one(
+def test_pools_are_known_if_the_files_are_complete_or_contain_one(
     tmp_path: Path, providers: Mapping[str, Provider], documents: tuple[str, ...], *, complete: bool, known: bool
 ) -> None:
     view = look(tmp_path, providers, *documents, complete=complete)
@@ -111,9 +109,7 @@ def test_pools_are_known_where_the_files_are_complete_or_show_one(
     assert "--state" in view.remedy
 
 
-def test_namespaces_have_their_labels_and_the_one_that_kubernetes_gives(
-    tmp_path: Path, providers: Mapping[str, Provider]
-) -> None:
+def test_namespaces_have_their_labels_and_the_name_label(tmp_path: Path, providers: Mapping[str, Provider]) -> None:
     view = look(
         tmp_path, providers, "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a, labels: {a: b, c: null}}\n"
     )
@@ -130,7 +126,7 @@ def test_namespaces_have_their_labels_and_the_one_that_kubernetes_gives(
         ("{}", set()),
     ],
 )
-def test_nodes_show_providers_by_pool_label_and_by_spot_label(
+def test_pool_and_spot_labels_of_nodes_reveal_providers(
     tmp_path: Path, providers: Mapping[str, Provider], labels: str, shown: set[str]
 ) -> None:
     assert look(tmp_path, providers, node("node-1", labels)).providers == shown
@@ -145,7 +141,7 @@ def test_nodes_show_providers_by_pool_label_and_by_spot_label(
         (("unknown", "v1.33.0"), (1, 33)),
     ],
 )
-def test_oldest_kubelet_is_the_least_version_among_nodes(
+def test_the_oldest_kubelet_is_the_lowest_version_among_nodes(
     tmp_path: Path, providers: Mapping[str, Provider], versions: tuple[str, ...], oldest: tuple[int, int] | None
 ) -> None:
     nodes = [node(f"node-{number}", version=version) for number, version in enumerate(versions)]
@@ -153,7 +149,7 @@ def test_oldest_kubelet_is_the_least_version_among_nodes(
 
 
 @pytest.mark.parametrize("status", ["", "status:\n"])
-def test_node_that_says_nothing_of_its_kubelet_is_passed_over(
+def test_a_node_without_a_kubelet_version_is_ignored(
     tmp_path: Path, providers: Mapping[str, Provider], status: str
 ) -> None:
     assert (
@@ -176,7 +172,7 @@ def test_a_node_whose_fields_have_wrong_types_is_a_problem(tmp_path: Path, statu
     assert [problem.field for problem in read_manifests([tmp_path]).problems] == [field]
 
 
-async def test_file_state_is_known_and_as_fresh_as_it_was_read(
+async def test_file_state_is_known_and_dated_when_it_was_read(
     tmp_path: Path, providers: Mapping[str, Provider]
 ) -> None:
     (tmp_path / "a").mkdir()
@@ -192,9 +188,7 @@ def test_empty_folder_is_a_cluster_without_pools(tmp_path: Path, providers: Mapp
     assert FileState([tmp_path], providers).view().pools == ()
 
 
-def test_state_that_cannot_be_read_is_refused_with_all_its_problems(
-    tmp_path: Path, providers: Mapping[str, Provider]
-) -> None:
+def test_unreadable_state_is_rejected_with_all_problems(tmp_path: Path, providers: Mapping[str, Provider]) -> None:
     (tmp_path / "1.yaml").write_text("apiVersion: v1\nkind: ConfigMap\na: {")
     (tmp_path / "2.yaml").write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: 5}\n")
     with pytest.raises(StateErrors) as caught:
@@ -213,9 +207,7 @@ JSON = st.recursive(
 
 
 @given(spec=JSON, status=JSON)
-def test_no_object_whatever_is_in_it_breaks_the_view(
-    providers: Mapping[str, Provider], spec: object, status: object
-) -> None:
+def test_no_object_breaks_the_view(providers: Mapping[str, Provider], spec: object, status: object) -> None:
     import json  # noqa: PLC0415
     import tempfile  # noqa: PLC0415
 

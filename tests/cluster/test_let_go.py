@@ -1,4 +1,4 @@
-"""What a process has let go counts as gone until the cluster shows it, or a short time has passed."""
+"""An admitted deletion counts at once, until the cluster shows it or a short time has passed."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ SCALE: JSON = {"kind": "Scale", "metadata": {"name": "a"}, "spec": {}}
         request(SCALE, SCALE, sub_resource="scale"),
     ],
 )
-def test_what_takes_a_fallback_away_counts_at_once(taking: Request) -> None:
+def test_removing_a_fallback_counts_at_once(taking: Request) -> None:
     assert usable(after(taking).applied(BOTH)) == ["b"]
 
 
@@ -96,7 +96,7 @@ def test_a_new_spot_pool_needs_its_fallback_at_once() -> None:
     assert [each.name for each in seen.pools or () if each.spot] == ["s"]
 
 
-def test_what_was_refused_elsewhere_is_there_again_after_a_while() -> None:
+def test_an_object_denied_elsewhere_reappears_after_a_while() -> None:
     clock = Clock()
     let_go = after(request(None, A), clock=clock)
     clock.now = REMEMBERED_SECONDS
@@ -105,21 +105,21 @@ def test_what_was_refused_elsewhere_is_there_again_after_a_while() -> None:
     assert let_go.applied(BOTH) is BOTH
 
 
-def test_a_pool_that_was_seen_gone_may_come_again() -> None:
+def test_a_deleted_pool_may_be_recreated() -> None:
     let_go = after(request(None, A))
     gone = view(B)
     assert let_go.applied(gone) is gone
     assert let_go.applied(BOTH) is BOTH
 
 
-def test_a_pool_that_is_let_come_back_counts_again() -> None:
+def test_an_admitted_pool_counts_again() -> None:
     assert usable(after(request(None, A), request(A, None)).applied(BOTH)) == ["a", "b"]
     back = {**SCALE, "spec": {"replicas": 1}}
     emptied, filled = (request(each, SCALE, sub_resource="scale") for each in (SCALE, back))
     assert usable(after(emptied, filled).applied(BOTH)) == ["a", "b"]
 
 
-def test_an_object_that_cannot_be_read_takes_nothing_away() -> None:
+def test_an_unreadable_object_removes_nothing() -> None:
     assert after(request([], A)).applied(BOTH) is BOTH  # type: ignore[arg-type]
 
 
@@ -128,7 +128,7 @@ def test_unknown_pools_stay_unknown() -> None:
     assert after(request(None, A)).applied(unknown) is unknown
 
 
-def test_no_more_is_remembered_than_a_cluster_has() -> None:
+def test_the_memory_is_bounded_by_the_size_of_a_cluster() -> None:
     let_go = LetGo(Clock())
     for number in range(1_100):
         spot = pool(f"s{number}", computeClass="spot")

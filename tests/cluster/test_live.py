@@ -1,4 +1,4 @@
-"""How `LiveState` shares readings, and where its copies go on after a failure. The API server is a script."""
+"""How `LiveState` shares readings, and how its copies resume after a failure. The API server is a script."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HASTE = Pace(first=0.001, most=0.002)
 
 @pytest.fixture(autouse=True)
 def written() -> io.BytesIO:
-    """Return what is logged."""
+    """Return the log."""
     file = io.BytesIO()
     configure_logging(file)
     return file
@@ -62,7 +62,7 @@ class Answer:
 
 
 class SlowServer(Api):
-    """Answers with the pools that there were when it was asked, once the gate is open."""
+    """A server that answers with the pools at the time of the request, once the gate is open."""
 
     def __init__(self) -> None:
         self.pools: list[Any] = ["first"]
@@ -78,7 +78,7 @@ class SlowServer(Api):
         yield cast("aiohttp.ClientResponse", Answer({"metadata": {"resourceVersion": "1"}, "items": pools}))
 
 
-async def test_those_who_ask_at_once_share_a_reading() -> None:
+async def test_concurrent_requests_share_a_reading() -> None:
     server = SlowServer()
     server.gate.set()
     state = LiveState(server, PROVIDERS)
@@ -87,7 +87,7 @@ async def test_those_who_ask_at_once_share_a_reading() -> None:
     assert server.asked == 1
 
 
-async def test_nobody_is_given_a_reading_that_began_before_he_asked() -> None:
+async def test_a_request_never_gets_a_reading_that_began_before_it() -> None:
     server = SlowServer()
     state = LiveState(server, PROVIDERS)
     early = asyncio.create_task(state.fresh())
@@ -103,7 +103,7 @@ async def test_nobody_is_given_a_reading_that_began_before_he_asked() -> None:
     assert names(await state.fresh()) == ["third"]
 
 
-async def test_however_much_is_asked_readings_begin_one_pause_apart() -> None:
+async def test_readings_start_one_pause_apart_under_any_load() -> None:
     server = SlowServer()
     server.gate.set()
     state = LiveState(server, PROVIDERS, Pace(apart=3600))
@@ -120,7 +120,7 @@ async def test_however_much_is_asked_readings_begin_one_pause_apart() -> None:
     assert server.asked == 6
 
 
-async def test_who_gives_up_waiting_leaves_the_reading_to_the_others() -> None:
+async def test_a_canceled_request_does_not_cancel_a_shared_reading() -> None:
     server = SlowServer()
     state = LiveState(server, PROVIDERS)
     impatient, patient = asyncio.create_task(state.fresh()), asyncio.create_task(state.fresh())
@@ -132,7 +132,7 @@ async def test_who_gives_up_waiting_leaves_the_reading_to_the_others() -> None:
     assert names(await patient) == ["first"]
 
 
-async def test_a_bug_while_reading_makes_the_pools_unknown() -> None:
+async def test_a_bug_in_a_reader_makes_the_pools_unknown() -> None:
     server = SlowServer()
     server.gate.set()
     server.pools = [object()]  # no JSON
@@ -158,7 +158,7 @@ class Lines:
 
 
 class Script(Api):
-    """Gives one answer after the other, then none; notes what it was asked for."""
+    """A server that gives a list of answers, then none, and records the requests."""
 
     def __init__(self, *answers: Answer | Lines | Exception) -> None:
         self.asked: list[str] = []
@@ -219,7 +219,7 @@ async def test_a_copy_follows_every_event() -> None:
 
 
 @pytest.mark.parametrize("status", [0, 401, 429, 500, 502, 503])
-async def test_after_a_failure_of_the_moment_a_watch_goes_on_where_it_was(status: int) -> None:
+async def test_a_watch_resumes_after_a_transient_failure(status: int) -> None:
     script = Script(listing("1", thing("a", "1")), Lines(bookmark("7"), ApiError("it failed", status)))
     async with mirror_of(script) as mirror:
         await until(lambda: len(script.asked) == 3)
@@ -228,7 +228,7 @@ async def test_after_a_failure_of_the_moment_a_watch_goes_on_where_it_was(status
         assert mirror.known
 
 
-async def test_what_a_starting_api_server_forbids_stays_known(written: io.BytesIO) -> None:
+async def test_state_that_a_starting_api_server_forbids_stays_known(written: io.BytesIO) -> None:
     refused = ApiError.refused(403, "things is forbidden: RBAC")
     script = Script(listing("1", thing("a", "1", "one")), Lines(), refused, refused, refused, listing("2"), Lines())
     async with mirror_of(script) as mirror:
@@ -241,7 +241,7 @@ async def test_what_a_starting_api_server_forbids_stays_known(written: io.BytesI
     assert b"403 Forbidden" in written.getvalue()
 
 
-async def test_what_is_forbidden_for_long_is_unknown_until_it_is_not() -> None:
+async def test_state_forbidden_for_long_is_unknown_until_allowed() -> None:
     refused = ApiError.refused(403, "things is forbidden: RBAC")
     script = Script(listing("1"), Lines(), *[refused] * 1000)
     async with mirror_of(script, replace(HASTE, forbidden=0.05)) as mirror:
@@ -250,7 +250,7 @@ async def test_what_is_forbidden_for_long_is_unknown_until_it_is_not() -> None:
         assert mirror.problem is refused
 
 
-async def test_only_an_unbroken_time_of_refusals_counts() -> None:
+async def test_only_consecutive_refusals_count() -> None:
     refused, gone = ApiError.refused(403, "no"), ApiError("connection refused")
     script = Script(listing("1"), Lines(), *[refused, gone] * 500)
     async with mirror_of(script, replace(HASTE, forbidden=0.05)) as mirror:
@@ -259,7 +259,7 @@ async def test_only_an_unbroken_time_of_refusals_counts() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 404, 410, 504])
-async def test_what_a_watch_can_not_go_on_from_is_listed_again(status: int) -> None:
+async def test_a_watch_that_can_not_resume_lists_again(status: int) -> None:
     script = Script(
         listing("1", thing("a", "1")),
         Lines(("ERROR", {"code": status, "message": "no"})),
@@ -271,7 +271,7 @@ async def test_what_a_watch_can_not_go_on_from_is_listed_again(status: int) -> N
         assert mirror.items.keys() == {("", "b")}
 
 
-async def test_an_object_that_can_not_be_read_ends_nothing(written: io.BytesIO) -> None:
+async def test_an_unreadable_object_does_not_end_the_watch(written: io.BytesIO) -> None:
     script = Script(
         listing("1"),
         Lines(("ADDED", {"metadata": {"name": "a", "resourceVersion": "2"}})),
@@ -283,7 +283,7 @@ async def test_an_object_that_can_not_be_read_ends_nothing(written: io.BytesIO) 
     assert b"a bug in spotgate: KeyError at " in written.getvalue()
 
 
-async def test_the_problem_is_told_until_it_is_over() -> None:
+async def test_a_problem_is_reported_until_it_is_resolved() -> None:
     script = Script(ApiError("no way"), ApiError("no way"), listing("1"), Lines())
     async with mirror_of(script) as mirror:
         await until(lambda: mirror.problem)
@@ -292,7 +292,7 @@ async def test_the_problem_is_told_until_it_is_over() -> None:
         assert mirror.problem is None
 
 
-def test_pauses_double_up_to_the_longest_and_vary() -> None:
+def test_pauses_double_up_to_a_maximum_with_jitter() -> None:
     def some(pauses: Iterator[float]) -> list[float]:
         return list(itertools.islice(pauses, 8))
 

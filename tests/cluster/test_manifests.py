@@ -1,4 +1,4 @@
-"""Objects of files: what they are called, and where they are."""
+"""Names and positions of objects in files."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def test_api_version_is_group_and_version(tmp_path: Path, api_version: str, grou
 
 
 @pytest.mark.parametrize("metadata", ["", "metadata:\n", "metadata: {}\n", "metadata: {name: null, labels: null}\n"])
-def test_metadata_that_is_not_there_is_empty(tmp_path: Path, metadata: str) -> None:
+def test_missing_metadata_is_empty(tmp_path: Path, metadata: str) -> None:
     manifest = one(tmp_path, f"apiVersion: v1\nkind: X\n{metadata}")
     assert (manifest.name, manifest.namespace, manifest.shown_name, manifest.labels) == ("", "", "", {})
 
 
-def test_label_that_is_null_is_empty_as_the_api_server_has_it(tmp_path: Path) -> None:
+def test_a_null_label_is_empty_as_on_the_api_server(tmp_path: Path) -> None:
     assert one(tmp_path, "apiVersion: v1\nkind: X\nmetadata: {labels: {a: null, b: c}}\n").labels == {"a": "", "b": "c"}
 
 
-def test_fields_have_lines_also_within_lists_and_in_later_documents(tmp_path: Path) -> None:
+def test_fields_in_lists_and_later_documents_have_lines(tmp_path: Path) -> None:
     text = """\
 apiVersion: v1
 kind: X
@@ -66,13 +66,13 @@ items:
     assert str(second.problem(("spec", "a", 0), "is bad")) == f"{tmp_path}/a.yaml:11:11: spec.a[0]: is bad"
 
 
-def test_items_of_a_typed_list_need_not_say_what_they_are(tmp_path: Path) -> None:
+def test_items_of_a_typed_list_need_no_kind(tmp_path: Path) -> None:
     text = "apiVersion: apps/v1\nkind: DeploymentList\nitems: [{metadata: {name: a}}, {kind: Other, apiVersion: v1}]\n"
     found = [(each.api_version, each.kind) for each in read(tmp_path, text).objects]
     assert found == [("apps/v1", "Deployment"), ("v1", "Other")]
 
 
-def test_kind_that_only_ends_like_a_list_is_an_object(tmp_path: Path) -> None:
+def test_a_kind_that_ends_in_list_may_be_an_object(tmp_path: Path) -> None:
     assert one(tmp_path, "apiVersion: x/v1\nkind: AllowList\nspec: {}\n").kind == "AllowList"
 
 

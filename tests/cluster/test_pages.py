@@ -1,4 +1,4 @@
-"""Lists are read page by page, also past the moment at which the API server forgets what the first page showed."""
+"""Lists are read page by page, even after the API server has dropped the state of the first page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GONE = HTTPStatus.GONE
 
 
 class Api:
-    """An API server whose answer to each continue token is given: items and the next token, or an error."""
+    """An API server with a given answer for each continue token: items and the next token, or an error."""
 
     def __init__(self, answers: dict[str, tuple[list[int], str] | ApiError]) -> None:
         self.answers = answers
@@ -38,13 +38,13 @@ async def read(api: Api, *, renew: bool) -> list[int]:
     ]
 
 
-async def test_each_page_is_asked_for_with_the_token_of_the_one_before() -> None:
+async def test_each_page_is_requested_with_the_previous_token() -> None:
     api = Api({"": ([1, 2], "a"), "a": ([], "b"), "b": ([3], "")})
     assert await read(api, renew=False) == [1, 2, 3]
     assert api.asked == ["", "a", "b"]
 
 
-async def test_a_list_whose_state_is_forgotten_goes_on_behind_its_last_object() -> None:
+async def test_an_expired_list_resumes_after_its_last_object() -> None:
     api = Api({"": ([1], "a"), "a": ApiError.refused(GONE, "too old", "fresh"), "fresh": ([2], "")})
     assert await read(api, renew=True) == [1, 2]
 
@@ -59,7 +59,7 @@ async def test_a_list_whose_state_is_forgotten_goes_on_behind_its_last_object() 
     ],
     ids=["watched", "without a token", "the same token", "not about its age"],
 )
-async def test_other_failures_end_it(error: ApiError, *, renew: bool) -> None:
+async def test_other_failures_end_the_list(error: ApiError, *, renew: bool) -> None:
     api = Api({"": ([1], "a"), "a": error, "fresh": ([2], "")})
     with pytest.raises(ApiError):
         await read(api, renew=renew)

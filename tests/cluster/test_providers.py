@@ -1,4 +1,4 @@
-"""Which providers a cluster shows: by its pools, by its Nodes, and not by pools of other clusters."""
+"""Pools and Nodes of a cluster reveal its providers; pools of other clusters don't."""
 
 from __future__ import annotations
 
@@ -73,20 +73,18 @@ def look(folder: Path, *documents: str) -> ClusterView:
         ((KARPENTER, node(**{"eks.amazonaws.com/nodegroup": "a"})), {"karpenter", "eks"}),
     ],
 )
-def test_pools_and_nodes_show_a_provider_and_pools_of_other_clusters_do_not(
+def test_only_pools_and_nodes_of_the_cluster_reveal_a_provider(
     tmp_path: Path, documents: tuple[str, ...], shown: set[str]
 ) -> None:
     assert look(tmp_path, *documents).providers == shown
 
 
 @pytest.mark.parametrize("documents", [(FLEET_POOL, MACHINE_POOL), (MACHINE_POOL, FLEET_POOL)])
-def test_a_machine_pool_gives_its_pool_a_size_in_whatever_order_they_are(
-    tmp_path: Path, documents: tuple[str, ...]
-) -> None:
+def test_a_machine_pool_sizes_its_pool_in_any_order(tmp_path: Path, documents: tuple[str, ...]) -> None:
     (pool,) = look(tmp_path, *documents).pools or ()
     assert (pool.cluster, pool.desired, pool.unusable) == ("fleet/workload-1", 3, "")
 
 
-def test_of_two_machine_pools_with_one_name_the_later_counts(tmp_path: Path) -> None:
+def test_the_later_of_two_machine_pools_with_one_name_wins(tmp_path: Path) -> None:
     (pool,) = look(tmp_path, FLEET_POOL, MACHINE_POOL, MACHINE_POOL.replace("replicas: 3", "replicas: 0")).pools or ()
     assert pool.desired == 0

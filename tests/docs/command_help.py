@@ -1,4 +1,4 @@
-"""The help of commands as Markdown: what ``spotgate COMMAND --help`` prints but its examples, which pages show by hand."""
+"""The help of commands as Markdown, without the examples, which people write in the pages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def format_list() -> str:
 
 
 def command_help(command: str) -> str:
-    """Return the help of a command: what it does, its flags, and the sections below them."""
+    """Return the help of a command: purpose, flags, and the sections below them."""
     parser = command_parser("spotgate", command)
     parts = [
         *((parser.description or "").strip().split("\n\n")),
@@ -41,7 +41,7 @@ def command_help(command: str) -> str:
 
 
 def _flags(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Yield a table for each group of flags. Groups that `check` has too are only named."""
+    """Yield a table for each group of flags. Only name the groups that `check` has too."""
     of_check = _groups(command_parser("spotgate", "check")) if parser.prog != "spotgate check" else {}
     shared = []
     for title, rows in _groups(parser).items():

@@ -37,7 +37,7 @@ PHRASES: Final = re.compile(
 
 
 def prose(page: Path) -> str:
-    """Return a page with its lines, without code, links, and comments."""
+    """Return the text of a page without code, links, and comments, line by line."""
     text = re.sub(r"(?ms)^ *(```|~~~).*?^ *\1|<!--.*?-->", lambda block: "\n" * block[0].count("\n"), page.read_text())
     return re.sub(r"`[^`\n]*`|\]\([^)]*\)|https?://\S+", " ", text)
 
@@ -49,7 +49,7 @@ def pages() -> list[Path]:
 
 
 def foreign(page: Path) -> Iterator[tuple[int, str]]:
-    """Yield the line and the words of each phrase."""
+    """Yield the line and text of each phrase."""
     text = prose(page)
     for match in PHRASES.finditer(text):
         yield text.count("\n", 0, match.start()) + 1, " ".join(match[0].split())

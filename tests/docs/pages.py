@@ -1,4 +1,4 @@
-"""What pages of the documentation show: code blocks, commands, and what these print."""
+"""Code blocks, commands, and command output in the documentation."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _COMMAND: Final = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 
 def blocks(page: Path, language: str = "") -> list[str]:
-    """Return the fenced blocks of a page that are in this language."""
+    """Return the fenced blocks of a page in this language."""
     return [text for found, text in _BLOCK.findall(page.read_text()) if found == language]
 
 
 def commands(*pages: Path) -> list[tuple[str, str]]:
-    """Return the commands that the pages show, each with what it prints."""
+    """Return the commands that the pages show, each with its output."""
     return [each for page in pages for block in blocks(page, "console") for each in _COMMAND.findall(block)]
 
 
 def assert_shown(expected: str, printed: str) -> None:
-    """Compare what a page shows with what was printed; ``...`` is any text, and on a line of its own any lines."""
+    """Compare the output on a page with the printed one; ``...`` is any text, or any lines if alone on a line."""
     pattern = re.escape(expected).replace(re.escape("...\n"), r"(?s:.*)")
     pattern = pattern.replace(re.escape(" ..."), " .*").replace(re.escape("... "), ".* ")
     assert re.fullmatch(pattern, printed), printed

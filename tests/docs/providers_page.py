@@ -1,4 +1,4 @@
-"""The tables of ``docs/providers.md``, made of the documents in ``policies/providers/``."""
+"""The tables of ``docs/providers.md``, generated from ``policies/providers/``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AnnotationError(Exception):
 
 
 def providers() -> list[tuple[str, dict[str, Any], CapacityProviderSpec]]:
-    """Return file name, document and spec of each shipped provider."""
+    """Return the file name, document, and spec of each shipped provider."""
     found = []
     files = (ROOT / "policies" / "providers").glob("*.yaml")
     for file in sorted(files, key=lambda file: (file.stem != "cks", file.stem)):
@@ -119,7 +119,7 @@ def _annotation(document: Mapping[str, Any], name: str) -> str:
 
 
 def checked_pages() -> str:
-    """Return the pages that the facts about each provider are from, and when someone last compared them."""
+    """Return the source pages of the facts about each provider, and the date of the last check."""
     rows: list[list[str]] = []
     for name, document, spec in providers():
         checked = _annotation(document, "checked")
@@ -135,7 +135,7 @@ def checked_pages() -> str:
 
 
 def node_pool_tables() -> str:
-    """Return where each kind of node pool is read."""
+    """Return the fields that each reader of node pools reads."""
     kinds = [(spec, reader) for _, _, spec in providers() for reader in spec.node_pools]
     rows: list[tuple[str, Callable[[NodePoolReaderSpec], str]]] = [
         ("API", lambda reader: f"`{reader.group}` {', '.join(reader.versions)}"),
@@ -176,7 +176,7 @@ def node_pool_tables() -> str:
 
 
 def _of_machines(reader: NodePoolReaderSpec, cell: Callable[[MachinesSpec], str]) -> str:
-    """Return what a pool says of its machines, or what each kind of template says."""
+    """Return the machine fields of a pool, or those of each kind of template."""
     if reader.template is None:
         return cell(reader)
     return _lines(f"{kind.kind}: {said}" for kind in reader.template.kinds if (said := cell(kind)))

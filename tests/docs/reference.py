@@ -1,14 +1,14 @@
-"""What the program itself says in docs/: ``python -m tests.docs.reference`` writes it anew.
+"""The generated parts of docs/: ``python -m tests.docs.reference`` updates them.
 
-A page is what a person wrote, but for what is between two marks:
+People write the pages, except the text between two marks:
 
-    <!-- fields of ReservedLabels -->       <!-- end of fields -->      what its ``spec`` may hold; ``of every policy``
+    <!-- fields of ReservedLabels -->       <!-- end of fields -->      the fields of its ``spec``; or ``of every policy``
     <!-- findings of ReservedLabels -->     <!-- end of findings -->    the ids of its findings
-    <!-- help of check -->                  <!-- end of help -->        what ``spotgate check --help`` prints
+    <!-- help of check -->                  <!-- end of help -->        the output of ``spotgate check --help``
     <!-- text of examples/a.yaml -->        <!-- end of text -->        a file
-    <!-- all formats -->                    <!-- end of all -->         what there is: see `_ALL`
+    <!-- all formats -->                    <!-- end of all -->         a list: see `_ALL`
 
-``docs/findings.md`` and the alerts for the Prometheus operator are written whole.
+``docs/findings.md`` and the alerts for the Prometheus operator are generated completely.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _HEAD: Final = "\n| Field of `spec` | Description |\n|---|---|\n"
 
 
 def marked(page: Path) -> list[str]:
-    """Return the kinds whose fields the page tells."""
+    """Return the kinds whose fields the page lists."""
     return [found[2] for found in _MARKED.finditer(page.read_text()) if found[1] == "fields"]
 
 
@@ -96,7 +96,7 @@ def page_of(kind: str) -> Path:
 
 
 def render(page: Path) -> str:
-    """Return the page with what is between its marks written anew."""
+    """Return the page with the text between its marks updated."""
     return _MARKED.sub(
         lambda found: found[0].partition("\n")[0] + "\n" + _written(found[1], found[2]), page.read_text()
     )
@@ -145,7 +145,7 @@ def _setting(finding_id: str) -> str:
 
 
 def resolved(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
-    """Return what a reference in the schema stands for; what is said beside it counts."""
+    """Resolve a reference in the schema; keywords next to it take precedence."""
     if "$ref" not in schema:
         return schema
     beside = {key: value for key, value in schema.items() if key != "$ref"}
@@ -153,7 +153,7 @@ def resolved(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
 
 
 def is_model(schema: Mapping[str, Any]) -> bool:
-    """Return whether it is a mapping of which all fields are known."""
+    """Return whether a schema is a mapping with a fixed set of fields."""
     return "properties" in schema and schema.get("additionalProperties") is False
 
 
@@ -164,25 +164,25 @@ def _table(name: str) -> str:
     shared = _SHARED - _own_of(policy_kinds()[kind].spec) if kind in policy_kinds() else _OF_EXEMPT.get(kind, set())
     properties = {key: field for key, field in spec["properties"].items() if (key in shared) == (name == EVERY)}
     told = {}
-    if kind in policy_kinds() and name != EVERY:  # the page about every policy has the words of `enforcement`
+    if kind in policy_kinds() and name != EVERY:  # the page about every policy explains the values of `enforcement`
         told[str(resolved(spec["properties"]["enforcement"], definitions)["enumDescriptions"])] = ""
     rows = _rows({**spec, "properties": properties}, "", definitions, told)
     return _HEAD + "".join(f"{row}\n" for row in rows) + "\n"
 
 
 def _own_of(spec: type[BaseModel]) -> set[str]:
-    """Return the fields of every policy of which this kind says something else."""
+    """Return the common policy fields that this kind documents differently."""
     return {field.alias or name for name, field in PolicySpec.model_fields.items() if name in spec.__annotations__}
 
 
 def _rows(model: Schema, prefix: str, definitions: Mapping[str, Schema], told: dict[str, str]) -> Iterator[str]:
-    """Yield a row for each field, and for those inside it.
+    """Yield a row for each field and its nested fields.
 
     Args:
-        model: whose fields.
-        prefix: where it is.
-        definitions: of the schema.
-        told: what has been explained in the rows before: where a model was, and which words.
+        model: the model with the fields.
+        prefix: the path of the model.
+        definitions: the definitions of the schema.
+        told: models and enumerations that earlier rows explain, with their places.
     """
     for name, printed in model["properties"].items():
         written = _without_null(printed)
@@ -207,7 +207,7 @@ def _rows(model: Schema, prefix: str, definitions: Mapping[str, Schema], told: d
 
 
 def _without_null(field: Schema) -> Schema:
-    """Return a field that can be left out, without the null that stands for it in a model."""
+    """Return an optional field without the null that represents absence in a model."""
     match field:
         case {"anyOf": [other, {"type": "null"}], "default": None}:
             return {**other, **{key: value for key, value in field.items() if key not in {"anyOf", "default"}}}
@@ -216,14 +216,14 @@ def _without_null(field: Schema) -> Schema:
 
 
 def _inside(field: Schema) -> tuple[Schema, str]:
-    """Return what a list or a map is of, and what its path goes on with; else the field itself."""
+    """Return the item schema of a list or map and its path suffix, or the field itself."""
     if (values := _values(field)) is not None:
         return values, ".*"
     return (field["items"], "[]") if "items" in field else (field, "")
 
 
 def _values(field: Schema) -> Schema | None:
-    """Return what a map holds, whose keys may have a pattern; None: anything, or it is none."""
+    """Return the value schema of a map, or None for any value or another type."""
     for values in (field.get("additionalProperties"), *field.get("patternProperties", {}).values()):
         if isinstance(values, dict):
             return values
@@ -254,7 +254,7 @@ def _type(written: Schema, definitions: Mapping[str, Schema]) -> str:
 def _default(field: Schema) -> str:
     default = field.get("default")
     if default in (None, "", [], {}) or (is_model(field) and "required" not in field):
-        return ""  # what is in a model of which nothing is required has a default of its own
+        return ""  # the fields of a model without required fields have their own defaults
     if isinstance(default, dict):
         return ", ".join(f"`{name}: {_yaml(value)}`" for name, value in default.items())
     if isinstance(default, list):
@@ -263,7 +263,7 @@ def _default(field: Schema) -> str:
 
 
 def _item(item: Any) -> str:
-    """Return an item of a list: a taint or a label in one word, and what has a name by its name."""
+    """Format a list item: a taint or label in one word, a named item by its name."""
     match item:
         case {"name": name}:
             return str(name)
@@ -280,7 +280,7 @@ def _yaml(value: Any) -> str:
 
 
 def _words(field: Schema, told: dict[str, str]) -> Iterator[str]:
-    """Yield the words of an enumeration and what they mean, once."""
+    """Yield the values of an enumeration with their meanings, once."""
     meanings = field.get("enumDescriptions", ())
     if meanings and str(meanings) not in told:
         told[str(meanings)] = ""

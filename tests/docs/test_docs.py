@@ -1,4 +1,4 @@
-"""The documentation's promises: what it shows is what happens."""
+"""The documentation shows the actual behavior."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from webhook.engine.findings import FindingText
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_policy_kind_is_a_folder_that_is_found_by_looking(
+def test_policy_kinds_are_discovered_by_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model, rule, face = blocks(ROOT / "docs/adding-a-policy-kind.md", "python")
@@ -33,7 +33,7 @@ def test_a_policy_kind_is_a_folder_that_is_found_by_looking(
     msgspec.convert(yaml.safe_load(texts), dict[str, FindingText])
     folder = tmp_path / "rules" / "priority_class"
     folder.mkdir(parents=True)
-    rule = rule.replace("if TYPE_CHECKING:", "if True:")  # so that these names must exist, too
+    rule = rule.replace("if TYPE_CHECKING:", "if True:")  # these names must exist, too
     for name, text in (("spec", model), ("rule", rule), ("__init__", face)):
         (folder / f"{name}.py").write_text(text)
     (folder / "cases.yaml").write_text(cases)
@@ -64,7 +64,7 @@ def test_a_policy_kind_is_a_folder_that_is_found_by_looking(
     assert "set `priorityClassName: training`" in printed
 
 
-def test_an_output_format_is_a_module_that_is_found_by_looking(
+def test_output_formats_are_discovered_by_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module, _ = blocks(ROOT / "docs/adding-an-output-format.md", "python")
@@ -86,19 +86,19 @@ def test_an_output_format_is_a_module_that_is_found_by_looking(
     ),
     ids=str,
 )
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_resolve(page: Path) -> None:
     folder = (ROOT / page).parent
     text = re.sub(r"^```markdown\n.*?^```$", "", (ROOT / page).read_text(), flags=re.DOTALL | re.MULTILINE)  # templates
     links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
     assert not [link for link in links if not (folder / link).exists()]
 
 
-def test_the_pages_have_at_most_one_phrase_in_2000_words_that_native_writers_do_not_use() -> None:
+def test_pages_have_at_most_one_foreign_phrase_in_2000_words() -> None:
     phrases = [f"{page.name}:{line}: {words}" for page in english.pages() for line, words in english.foreign(page)]
     assert len(phrases) <= sum(len(english.prose(page).split()) for page in english.pages()) / 2000, phrases
 
 
-def test_every_requirement_that_a_test_is_named_for_is_on_the_page() -> None:
+def test_every_requirement_named_by_a_test_is_on_the_page() -> None:
     page = (ROOT / "tests/requirements.md").read_text()
     names = "".join(
         found[1]
@@ -110,14 +110,14 @@ def test_every_requirement_that_a_test_is_named_for_is_on_the_page() -> None:
     assert not [each for each in sorted(used) if f"\n| {each} | " not in page]
 
 
-def test_the_denial_in_the_readme_is_what_the_webhook_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_denial_in_the_readme_is_current(capsys: pytest.CaptureFixture[str]) -> None:
     main(["check", str(ROOT / "examples/deployment-misspelt-qos-label.yaml"), "--state", str(ROOT / "examples/state")])
     readme = (ROOT / "README.md").read_text()
     for line in capsys.readouterr().out.splitlines()[1:4]:
         assert line.strip() in readme
 
 
-def test_the_steps_of_a_rollout_begin_with_what_they_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_rollout_steps_begin_with_what_they_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command, _ = blocks(ROOT / "docs/roll-out.md", "console")
     assert main(shlex.split(command.removeprefix("$ spotgate "))) == 1
     assert "reserved-labels/reserved" in capsys.readouterr().out
@@ -130,7 +130,7 @@ def test_the_steps_of_a_rollout_begin_with_what_they_show(tmp_path: Path, capsys
 
 # The site
 
-# What a browser fetches by itself; links that are followed are not.
+# Elements that a browser fetches by itself, without links.
 FETCHED = re.compile(
     r"""<(?:script|img|iframe|source)\b[^>]*\bsrc="?https?:|<link\b[^>]*href="?https?:|url\(["']?https?:"""
 )
@@ -138,7 +138,7 @@ FETCHED = re.compile(
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the site as `make docs` builds it: a warning, such as a link that leads nowhere, is an error."""
+    """Build the site as `make docs` does: a warning, such as a broken link, is an error."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "REPOSITORY_URL": "https://git.example.com/us/spotgate"}
@@ -164,7 +164,7 @@ def test_nothing_is_fetched_from_another_host(site: Path) -> None:
     assert not [file for file in files if FETCHED.search(file.read_text())]
 
 
-def test_what_is_not_on_the_site_is_linked_to_in_the_repository(site: Path) -> None:
+def test_files_outside_the_site_are_linked_in_the_repository(site: Path) -> None:
     page = (site / "verify/index.html").read_text()
     assert 'href="https://git.example.com/us/spotgate/blob/main/Dockerfile"' in page
     assert 'href="https://git.example.com/us/spotgate/tree/main/policies"' in (site / "policies/index.html").read_text()

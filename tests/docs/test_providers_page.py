@@ -1,4 +1,4 @@
-"""The page about providers says what the files say, and its worked example works."""
+"""The page about providers matches the files, and its worked example works."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_worked_example_prints_what_the_page_shows(capsys: pytest.CaptureFix
     assert capsys.readouterr().out.replace(f"{ROOT}/", "").startswith(output)
 
 
-def test_the_provider_of_the_example_alone_goes_with_the_shipped_policies(
+def test_the_example_provider_works_with_the_shipped_policies(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     provider = (EXAMPLE / "policies" / "acme.yaml").read_text().partition("---\n")[0]
@@ -47,7 +47,7 @@ def test_the_provider_of_the_example_alone_goes_with_the_shipped_policies(
     assert "Fleet infra/training  on-demand-fallback/missing" in capsys.readouterr().out
 
 
-def test_the_worked_example_is_read_as_it_is_written() -> None:
+def test_the_worked_example_is_read_as_documented() -> None:
     (reader,) = (each for each in load_bundle([EXAMPLE / "policies"]).readers if each.kind == "Fleet")
     training, web = (reader.read(value) for value in yaml.safe_load_all((EXAMPLE / "fleets.yaml").read_text()))
     assert training == Pool(
@@ -97,7 +97,7 @@ def test_a_mistake_in_an_expression_has_file_line_and_field(tmp_path: Path) -> N
         ),
     ],
 )
-def test_a_reader_that_makes_no_sense_is_refused(tmp_path: Path, change: tuple[str, str], problem: str) -> None:
+def test_an_invalid_reader_is_rejected(tmp_path: Path, change: tuple[str, str], problem: str) -> None:
     text = (EXAMPLE / "policies" / "acme.yaml").read_text()
     assert change[0] in text
     (tmp_path / "acme.yaml").write_text(text.replace(*change))

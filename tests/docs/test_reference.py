@@ -1,4 +1,4 @@
-"""The reference of every kind says what the models say, and its examples load."""
+"""The reference of every kind matches the models, and its examples load."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize("page", [*PAGES, *OTHER_PAGES], ids=lambda page: page.stem)
-def test_what_the_program_says_is_on_the_page(page: Path) -> None:
+def test_generated_text_on_the_page_is_current(page: Path) -> None:
     assert page.read_text() == render(page), "run `make golden`"
 
 
@@ -41,7 +41,7 @@ def test_every_command_has_a_page_with_its_help(command: str) -> None:
     )
 
 
-def test_the_page_of_findings_is_made_of_their_texts() -> None:
+def test_the_page_of_findings_is_current() -> None:
     assert FINDINGS_PAGE.read_text() == findings_page(), "run `make golden`"
 
 
@@ -50,7 +50,7 @@ def test_the_page_of_a_policy_kind_lists_its_findings(name: str) -> None:
     assert f"<!-- findings of {name} -->\n\n| id |" in page_of(name).read_text()
 
 
-def test_every_kind_has_one_table_and_what_all_policies_have_too() -> None:
+def test_every_kind_has_one_table_and_so_have_the_common_fields() -> None:
     tables = Counter(name for page in PAGES for name in marked(page))
     assert tables == Counter([EVERY, *spec_models()]), "a page for each kind: see docs/adding-a-policy-kind.md"
 
@@ -58,7 +58,7 @@ def test_every_kind_has_one_table_and_what_all_policies_have_too() -> None:
 @pytest.mark.parametrize(
     ("page", "number", "text"), EXAMPLES, ids=[f"{page.stem}-{number}" for page, number, _ in EXAMPLES]
 )
-def test_every_example_is_a_document_without_mistakes(page: Path, number: int, text: str) -> None:
+def test_every_example_is_valid(page: Path, number: int, text: str) -> None:
     problems: list[Problem] = []
     for document in read_documents(text.encode(), f"{page.stem}-{number}"):
         validate_document(document, spec_models(), problems)

@@ -1,4 +1,4 @@
-"""A document is changed in place: exactly what was asked for is there, and every other character as it was."""
+"""An edit in place makes exactly the requested change and keeps every other character."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def value_of(source: str) -> JSON:
 
 
 def change(source: str, alter: Callable[[JSON], None]) -> str:
-    """Change the document, and see that it has become what was asked for."""
+    """Edit the document, and assert that the result is the requested value."""
     before = value_of(source)
     after = deepcopy(before)
     alter(after)
@@ -49,12 +49,12 @@ EDITS = yaml.safe_load(Path(__file__).with_name("edits.yaml").read_text())
 
 
 @pytest.mark.parametrize("case", EDITS)
-def test_what_is_added_looks_like_the_rest(case: str) -> None:
+def test_additions_match_the_surrounding_style(case: str) -> None:
     edit = EDITS[case]
     assert change(edit["before"], ALTERING[edit["alter"]]) == edit["after"]
 
 
-def test_a_scalar_that_is_merged_in_is_overridden_here() -> None:
+def test_a_merged_scalar_is_overridden_locally() -> None:
     def longer(thing: JSON) -> None:
         thing["spec"]["grace"] = 60
 
@@ -70,7 +70,7 @@ def test_a_scalar_is_replaced_and_its_comment_kept() -> None:
     assert change(source, shorten) == source.replace("30", "60")
 
 
-def test_an_inner_and_an_outer_mapping_that_end_together_each_get_their_own() -> None:
+def test_nested_mappings_that_end_together_get_their_own_members() -> None:
     def both(thing: JSON) -> None:
         thing["a"]["b"]["new"] = 1
         thing["a"]["new"] = 2
@@ -87,7 +87,7 @@ def test_an_inner_and_an_outer_mapping_that_end_together_each_get_their_own() ->
         ("base: &base\n  nodeSelector: {a: b}\nspec:\n  <<: *base\n", 3, "which '<<' merges in"),
     ],
 )
-def test_what_can_not_be_written_there_is_refused_with_its_line(source: str, line: int, problem: str) -> None:
+def test_an_impossible_edit_is_rejected_with_its_line(source: str, line: int, problem: str) -> None:
     before = value_of(source)
     after = deepcopy(before)
     after["spec"]["nodeSelector"] = {**(after["spec"].get("nodeSelector") or {}), "x": "y"}
@@ -121,7 +121,7 @@ values: st.SearchStrategy[JSON] = st.recursive(
 
 
 class Writer:
-    """Writes a value as YAML, each part in a style of its own."""
+    """A writer of YAML that draws a style for each part of a value."""
 
     def __init__(self, draw: Callable[[st.SearchStrategy[Any]], Any]) -> None:
         self.draw = draw
@@ -170,7 +170,7 @@ class Writer:
         return ("{%s%s%s}" if isinstance(value, dict) else "[%s%s%s]") % (opening, gap.join(parts), closing)
 
     def block(self, value: JSON, column: int) -> list[str]:
-        """Lines, each indented; the value must not be empty."""
+        """Return indented lines for a value that isn't empty."""
         lines: list[str] = []
         for key, each in value.items() if isinstance(value, dict) else ((None, item) for item in value):
             lines += self.blank()
@@ -210,7 +210,7 @@ def documents(draw: Callable[[st.SearchStrategy[Any]], Any]) -> str:
 
 
 def grow(draw: Callable[[st.SearchStrategy[Any]], Any], value: JSON) -> JSON:
-    """Return the value with more in it, here and there."""
+    """Return the value with additions in random places."""
     if isinstance(value, dict):
         grown = {key: grow(draw, each) for key, each in value.items()}
         more = draw(st.dictionaries(keys, values, max_size=2)) if draw(st.booleans()) else {}
@@ -224,7 +224,7 @@ def grow(draw: Callable[[st.SearchStrategy[Any]], Any], value: JSON) -> JSON:
 
 @settings(max_examples=100, phases=[Phase.generate])
 @given(st.data(), documents())
-def test_of_any_document_only_what_is_added_is_new(data: st.DataObject, source: str) -> None:
+def test_an_edit_of_any_document_only_adds(data: st.DataObject, source: str) -> None:
     before = value_of(source)
     after = grow(data.draw, before)
 
@@ -237,7 +237,7 @@ def test_of_any_document_only_what_is_added_is_new(data: st.DataObject, source: 
 
 
 @given(st.data(), documents())
-def test_a_scalar_of_any_document_can_become_another(data: st.DataObject, source: str) -> None:
+def test_a_scalar_of_any_document_can_be_replaced(data: st.DataObject, source: str) -> None:
     before = value_of(source)
     changed = [key for key, value in before.items() if not isinstance(value, dict | list)]
     after = before | {key: data.draw(scalars) for key in changed}
@@ -254,7 +254,7 @@ pieces = st.sampled_from([*"ab{}[],?'\"\n\r", *YAML, *ODD])
 
 @settings(deadline=None)
 @given(st.lists(pieces, max_size=25).map("".join))
-def test_whatever_can_be_read_is_changed_or_refused(text: str) -> None:
+def test_every_readable_document_is_edited_or_rejected(text: str) -> None:
     try:
         documents = read_documents(text.encode(), "f.yaml")
     except DocumentError:

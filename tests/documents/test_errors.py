@@ -1,4 +1,4 @@
-"""Files that cannot be read: what is wrong, where, and how to mend it; never a crash."""
+"""Errors of unreadable files: problem, position, and fix, and never a crash."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def error(text: str | bytes, limits: DocumentLimits | None = None) -> str:
         ),
     ],
 )  # fmt: skip
-def test_an_error_says_what_where_and_how_to_mend_it(text: str | bytes, message: str) -> None:
+def test_an_error_states_problem_place_and_fix(text: str | bytes, message: str) -> None:
     assert error(text) == f"f.yaml:{message}"
 
 
@@ -85,7 +85,7 @@ def test_an_error_says_what_where_and_how_to_mend_it(text: str | bytes, message:
         ("a: 1\n%{ if x }\nb: 2\n%{ endif }\n", "2:2"),
     ],
 )
-def test_a_template_is_called_one(text: str, position: str) -> None:
+def test_a_template_is_recognized(text: str, position: str) -> None:
     message = error(text)
     assert message.startswith(f"f.yaml:{position}: ")
     opened = re.search(r"[{%]{2}", text)
@@ -94,13 +94,13 @@ def test_a_template_is_called_one(text: str, position: str) -> None:
     assert message.endswith(f"'); {TEMPLATE}")
 
 
-def test_braces_in_quotes_make_no_template() -> None:
+def test_quoted_braces_are_not_a_template() -> None:
     assert error("a: '{{ $labels.pod }}'\nb: [\n").endswith(SYNTAX)
     (document,) = read_documents(b"a: '{{ $labels.pod }}'\nb: up {{ x }}\n", "f.yaml")
     assert document.value == {"a": "{{ $labels.pod }}", "b": "up {{ x }}"}
 
 
-def test_an_error_has_its_parts_and_survives_a_process_pool() -> None:
+def test_an_error_keeps_its_parts_when_pickled() -> None:
     fault = DocumentError("f.yaml", 3, 4, "wrong", "mend it")
     copy = pickle.loads(pickle.dumps(fault))  # noqa: S301 - our own bytes
     assert (copy.file, copy.line, copy.column, copy.problem, copy.fix) == ("f.yaml", 3, 4, "wrong", "mend it")
@@ -181,7 +181,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES | st.text(max_size=3), max_size=40).map("".join) | st.binary(max_size=60))
-def test_whatever_the_bytes_there_are_documents_or_a_document_error(data: str | bytes) -> None:
+def test_any_bytes_give_documents_or_a_document_error(data: str | bytes) -> None:
     raw = data if isinstance(data, bytes) else data.encode(errors="surrogatepass")
     fault: DocumentError | None = None
     documents: list[Document] = []

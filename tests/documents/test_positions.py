@@ -1,4 +1,4 @@
-"""Where a field is: its key in a mapping, its item in a sequence."""
+"""The position of a field: its key in a mapping, its item in a sequence."""
 
 from __future__ import annotations
 
@@ -77,15 +77,13 @@ three:
         (("status", "phase"), (2, 1)),
     ],
 )
-def test_a_position_is_that_of_the_key_the_item_or_the_deepest_ancestor(
-    path: FieldPath, position: tuple[int, int]
-) -> None:
+def test_a_position_points_to_the_key_item_or_deepest_ancestor(path: FieldPath, position: tuple[int, int]) -> None:
     (document,) = read_documents(BLOCK.encode(), "f.yaml")
     assert document.line == 2
     assert document.position(path) == position
 
 
-def test_positions_count_from_the_beginning_of_the_file_in_every_document() -> None:
+def test_positions_are_relative_to_the_file_in_every_document() -> None:
     first, second = read_documents(LIST.encode(), "f.yaml")
     assert (first.line, first.position(("kind",))) == (2, (2, 1))
     assert (second.line, second.position(())) == (4, (4, 3))
@@ -94,7 +92,7 @@ def test_positions_count_from_the_beginning_of_the_file_in_every_document() -> N
     assert second.position(("items", 1, "kind")) == (8, 7)
 
 
-def test_documents_that_begin_on_the_line_of_their_separator_have_positions() -> None:
+def test_documents_on_the_line_of_their_separator_have_positions() -> None:
     first, second = read_documents(b"--- {a: 1}\n--- {b: {c: 1}}\n", "f.yaml")
     assert first.position(("a",)) == (1, 6)
     assert second.position(("b", "c")) == (2, 10)
@@ -111,7 +109,7 @@ def test_documents_that_begin_on_the_line_of_their_separator_have_positions() ->
         (("three", "grace"), (10, 3)),
     ],
 )
-def test_what_an_alias_repeats_or_merges_is_where_the_alias_is(path: FieldPath, position: tuple[int, int]) -> None:
+def test_aliased_and_merged_values_are_at_the_alias(path: FieldPath, position: tuple[int, int]) -> None:
     (document,) = read_documents(MERGED.encode(), "f.yaml")
     assert document.position(path) == position
 
@@ -130,12 +128,12 @@ def test_json_has_positions() -> None:
     "odd",
     [
         pytest.param('"a\x7fb": 1', id="DEL"),
-        pytest.param('"a": "\x9f\ufffe"', id="characters that YAML does not take"),
+        pytest.param('"a": "\x9f\ufffe"', id="characters that YAML rejects"),
         pytest.param('"a": "\\ud83d\\ude00", "\\ud83d\\ude00": "\\ud83d\\ude00"', id="escaped surrogates"),
-        pytest.param('"a": "C:\\\\uda", "b": "D"', id="what looks like an escaped surrogate"),
+        pytest.param('"a": "C:\\\\uda", "b": "D"', id="text like an escaped surrogate"),
     ],
 )
-def test_json_that_is_no_yaml_has_positions(odd: str) -> None:
+def test_json_that_is_not_yaml_has_positions(odd: str) -> None:
     text = f'{{{odd},\n"items": [1,\n [],\n  {{"c": {{"d": null}}}}]}}'
     (document,) = read_documents(text.encode(), "f.json")
     line = text.count("\n") - 1
@@ -148,7 +146,7 @@ def test_json_that_is_no_yaml_has_positions(odd: str) -> None:
 
 
 @pytest.mark.parametrize("key", ['"a"\n: 1', f'"{"a" * 1025}": 1'], ids=["before a line break", "long"])
-def test_json_with_a_key_that_yaml_does_not_take_has_the_position_of_its_beginning(key: str) -> None:
+def test_json_with_a_key_that_yaml_rejects_has_its_start_position(key: str) -> None:
     (_, document) = read_documents(f'{{}}\n {{\n{key},\n"b": 2}}'.encode(), "f.json")
     assert document.position(("b",)) == (2, 2)
     with pytest.raises(EditError, match="1,024 characters"):
@@ -156,13 +154,13 @@ def test_json_with_a_key_that_yaml_does_not_take_has_the_position_of_its_beginni
 
 
 @pytest.mark.parametrize("size", [0, 40_000], ids=["small", "large"])
-def test_a_text_that_looks_like_an_escaped_surrogate_does_not_hide_positions(size: int) -> None:
+def test_text_like_an_escaped_surrogate_does_not_hide_positions(size: int) -> None:
     text = f"a: ['C:\\udev', \"x\"]\nb: '{'x' * size}'\nc: {{d: 1}}\n"
     (document,) = read_documents(text.encode(), "f.yaml")
     assert document.position(("c", "d")) == (3, 5)
 
 
-def test_tags_may_have_directives() -> None:
+def test_documents_may_have_tag_directives() -> None:
     text = "# one\n%TAG !k! tag:yaml.org,2002:\n---\na: !k!int 3\n...\n# two\n%TAG !m! tag:yaml.org,2002:\n--- {b: !m!int 4}\n"
     first, second = read_documents(text.encode(), "f.yaml")
     assert (first.line, first.position(("a",)), first.position(())) == (2, (4, 1), (4, 1))
@@ -172,7 +170,7 @@ def test_tags_may_have_directives() -> None:
 
 @pytest.mark.parametrize("file", ["policies/providers/cks.yaml", "examples/raycluster.yaml"])
 @pytest.mark.parametrize("padding", [0, 40_000], ids=["short", "long"])
-def test_positions_are_those_of_the_parser_that_made_the_values(file: str, padding: int) -> None:
+def test_positions_come_from_the_parser_of_the_values(file: str, padding: int) -> None:
     text = f"{(ROOT / file).read_text()}\n# {'x' * padding}\n"
     composed = list(yaml.compose_all(text, yaml.CSafeLoader))
     documents = read_documents(text.encode(), "f.yaml")
@@ -194,7 +192,7 @@ def _marks(path: FieldPath, node: yaml.Node, mark: Any) -> Iterator[tuple[FieldP
 
 
 @pytest.mark.parametrize("end", ["\x85", "\u2028", "\u2029"], ids=["NEL", "LS", "PS"])
-def test_lines_end_where_they_do_for_git_and_editors(end: str) -> None:
+def test_lines_end_as_in_git_and_editors(end: str) -> None:
     texts = (
         f"# a{end}# b\n--- # c{end}\na:\n  x: 'x{end}  y'\n  b: 2\n",
         f'---\n# a{end}\n{{"a": {{"x": "a{end}{end}",\n"y": 1,\n    "b": 2}}}}\n',
@@ -207,7 +205,7 @@ def test_lines_end_where_they_do_for_git_and_editors(end: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["\x85", "\u2028", "\u2029"], ids=["NEL", "LS", "PS"])
-def test_errors_stand_on_the_lines_of_git_and_editors(end: str) -> None:
+def test_errors_use_the_line_numbers_of_git_and_editors(end: str) -> None:
     for text in (
         f"a: 1 # {end}\nb: 2\nb: 3\n",
         f'{{"a": "{end}",\n"b": 1,\n"b": 2}}',
@@ -219,11 +217,11 @@ def test_errors_stand_on_the_lines_of_git_and_editors(end: str) -> None:
         assert "first at" not in str(caught.value) or "first at f.yaml:2" in str(caught.value)
 
 
-def test_a_document_made_without_text_has_the_position_of_its_line() -> None:
+def test_a_document_without_text_has_the_position_of_its_line() -> None:
     assert Document("f.yaml", 7, {"a": 1}).position(("a",)) == (7, 1)
 
 
-def test_a_document_survives_a_process_pool() -> None:
+def test_a_document_can_be_pickled() -> None:
     (document,) = read_documents(BLOCK.encode(), "f.yaml")
     copy = pickle.loads(pickle.dumps(document))  # noqa: S301 - our own bytes
     assert copy == document
@@ -241,7 +239,7 @@ def test_a_document_survives_a_process_pool() -> None:
         ((0, "a", ""), '[0].a[""]'),
     ],
 )
-def test_a_path_is_written_as_kubectl_writes_fields(path: FieldPath, text: str) -> None:
+def test_a_path_is_formatted_as_kubectl_formats_fields(path: FieldPath, text: str) -> None:
     assert field_path(path) == text
 
 
@@ -265,6 +263,6 @@ def test_a_pointer_begins_with_a_slash() -> None:
 
 
 @given(st.lists(st.integers(0, 10**6) | st.text().filter(lambda text: not text.isdigit())))
-def test_every_path_survives_its_pointer(path: list[str | int]) -> None:
+def test_every_path_round_trips_through_a_pointer(path: list[str | int]) -> None:
     pointer = "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
     assert parse_pointer(pointer) == tuple(path)

@@ -1,4 +1,4 @@
-"""Values are those kubectl sends: taken from sigs.k8s.io/yaml and Kubernetes' JSON decoder for the same text."""
+"""Values match those of kubectl: sigs.k8s.io/yaml and Kubernetes' JSON decoder give the same for each text."""
 
 from __future__ import annotations
 
@@ -118,12 +118,12 @@ def test_a_scalar_reads_as_kubectl_reads_it(text: str, value: JSONValue) -> None
         ("? a\n", "a"),
     ],
 )
-def test_a_key_becomes_the_text_that_kubectl_makes_of_it(key: str, name: str) -> None:
+def test_a_key_becomes_the_same_text_as_in_kubectl(key: str, name: str) -> None:
     assert one(f"{key}: x") == {name: "x"}
 
 
 @pytest.mark.parametrize("key", ["null", "~", "1.10", "18446744073709551615", ".inf", "[a]", "{a: 1}", "*list"])
-def test_a_key_that_has_no_text_is_refused(key: str) -> None:
+def test_a_key_without_a_text_form_is_rejected(key: str) -> None:
     with pytest.raises(DocumentError, match=r"^f\.yaml:2:1: .* can't be a key"):
         read(f"a: &list [1]\n{key} : x\n")
 
@@ -147,7 +147,7 @@ def test_anchors_and_merge_keys_expand_as_in_go(text: str, value: JSONValue) -> 
     assert one(text) == value
 
 
-def test_what_an_alias_repeats_is_a_copy() -> None:
+def test_an_alias_is_a_copy() -> None:
     value = one("a: &x {k: [1]}\nb: *x\nc:\n  <<: *x\n")
     value["a"]["k"].append(2)
     assert value == {"a": {"k": [1, 2]}, "b": {"k": [1]}, "c": {"k": [1]}}
@@ -181,7 +181,7 @@ def test_a_file_holds_any_number_of_documents(text: str, values: list[JSONValue]
 TEXTS = st.text(max_size=20) | st.sampled_from(
     ["y", "no", "~", "08", "1e3", "0o7", "<<", "12:30", "- a", "{{ a }}", "#"]
 )
-FLOATS = st.floats(-(2.0**53), 2.0**53) | st.floats(2.0**63, 1e308)  # those between become other integers in Go
+FLOATS = st.floats(-(2.0**53), 2.0**53) | st.floats(2.0**63, 1e308)  # values in between become other integers in Go
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | FLOATS
 JSON = st.recursive(
     st.none() | st.booleans() | NUMBERS | TEXTS,
@@ -191,24 +191,24 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(TEXTS, JSON, max_size=4), st.sampled_from([None, 2]), st.booleans())
-def test_json_reads_back(value: dict[str, JSONValue], indent: int | None, ascii_only: bool) -> None:  # noqa: FBT001
+def test_json_round_trips(value: dict[str, JSONValue], indent: int | None, ascii_only: bool) -> None:  # noqa: FBT001
     assert read(json.dumps(value, indent=indent, ensure_ascii=ascii_only)) == [value]
 
 
-# A key that goes over several lines has no way to be written in YAML that every reader takes.
+# No YAML form of a multiline key is accepted by every parser.
 KEYS = st.sampled_from(YES) | TEXTS.filter(lambda text: not re.search("[\n\r\x85\u2028\u2029]", text))
 
 
 @example({"a": "b\x85c", "d\x85e": "\x85\n"})
 @given(st.dictionaries(KEYS, st.sampled_from(NO) | TEXTS | NUMBERS | st.lists(TEXTS), max_size=4))
-def test_what_is_written_for_people_reads_back(value: dict[str, JSONValue]) -> None:
+def test_pretty_yaml_round_trips(value: dict[str, JSONValue]) -> None:
     assert read(dump(value)) == [value]
     assert read(dump_on_one_line(value)) == [value]
     assert "\n" not in dump_on_one_line(value)
 
 
-# PyYAML quotes for YAML 1.1's words; what only kubectl takes for more than text (y, 08, 1e3) is quoted by default_style.
+# PyYAML quotes the words of YAML 1.1; default_style quotes text that only kubectl converts (y, 08, 1e3).
 @given(st.dictionaries(TEXTS, JSON, max_size=4), st.booleans(), st.booleans())
-def test_yaml_reads_back(value: dict[str, JSONValue], flow: bool, unicode: bool) -> None:  # noqa: FBT001
+def test_yaml_round_trips(value: dict[str, JSONValue], flow: bool, unicode: bool) -> None:  # noqa: FBT001
     text = yaml.safe_dump(value, default_flow_style=flow, allow_unicode=unicode, default_style='"')
     assert read(text) == [value]

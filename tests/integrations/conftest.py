@@ -1,4 +1,4 @@
-"""Programs of others with spotgate beside them, and repositories to run them in."""
+"""Third-party programs with spotgate installed, and repositories to run them in."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OFFLINE_PIP = {
 
 
 def copy_of_spotgate(folder: Path) -> Path:
-    """Return what spotgate can be installed from, where nobody writes to it meanwhile."""
+    """Return a private copy of the sources to install spotgate from."""
     folder.mkdir()
     for part in (".pre-commit-hooks.yaml", "pyproject.toml", "README.md", "LICENSE", "webhook", "certs", "policies"):
         if (ROOT / part).is_dir():
@@ -44,7 +44,7 @@ def copy_of_spotgate(folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Shell:
-    """Runs commands as a pipeline does: in Bash, with `spotgate` on the PATH."""
+    """A runner of commands as in a pipeline: in Bash, with `spotgate` on the PATH."""
 
     bin: Path
 
@@ -64,7 +64,7 @@ class Shell:
 
 
 def install_spotgate(folder: Path) -> Path:
-    """Put a `spotgate` that is this checkout's into a folder."""
+    """Install this checkout's `spotgate` in a folder."""
     program = folder / "spotgate"
     program.write_text(
         f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom webhook.commands import main\nsys.exit(main())\n"

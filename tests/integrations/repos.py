@@ -1,6 +1,6 @@
-"""What is judged of the repositories in examples/repos, by commands that their pipelines would run.
+"""The output for the repositories in examples/repos of the commands that their pipelines run.
 
-`python -m tests.integrations.repos` writes what they print into expected/; read the difference.
+`python -m tests.integrations.repos` writes the output to expected/; review the difference.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COMMANDS: Final = {
 
 
 def run(name: str, shell: Shell, *programs: Path) -> subprocess.CompletedProcess[str]:
-    """Run the command of this name in a copy of its repository, which is not in this one."""
+    """Run the named command in a copy of its repository, outside this one."""
     with tempfile.TemporaryDirectory() as folder:
         copy = shutil.copytree(REPOS, Path(folder) / "repos")
         return shell(COMMANDS[name], copy / name.partition(".")[0], *programs)

@@ -1,4 +1,4 @@
-"""What Argo CD is told: not to take what the webhook adds for a difference, and to judge what it renders."""
+"""Argo CD ignores the fields that the webhook adds, and judges the manifests that it renders."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PODS: Final = (
 
 @pytest.fixture(scope="module")
 def expressions(shell: Shell) -> list[str]:
-    """Those that are printed, for Pods and nothing else."""
+    """Return the printed expressions, which must only concern Pods."""
     printed = yaml.safe_load(shell("spotgate webhook-config --ignore-differences", ROOT).stdout)
     (rule,) = printed["ignoreDifferences"]
     assert (rule["group"], rule["kind"]) == ("", "Pod")
@@ -56,7 +56,7 @@ def expressions(shell: Shell) -> list[str]:
 
 
 def in_the_cluster(shell: Shell, folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the Pods, by name, as they are in the cluster."""
+    """Return the Pods in the cluster by name."""
     file = folder / "pods.yaml"
     file.write_text(yaml.safe_dump_all(PODS))
     report = json.loads(shell(f"spotgate check -o json --state {POOLS} {file}", ROOT).stdout)
@@ -65,15 +65,13 @@ def in_the_cluster(shell: Shell, folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def ignoring(expressions: list[str], value: dict[str, Any], gojq: Path) -> Any:
-    """Return the object without what the expressions name, as Argo CD compares it: one after the other."""
+    """Return the object as Argo CD compares it: apply the expressions one after another."""
     program = " | ".join(f"del({each})" for each in expressions)
     done = subprocess.run([str(gojq), program], input=json.dumps(value), capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
-def test_what_the_webhook_adds_is_no_difference(
-    shell: Shell, expressions: list[str], gojq: Path, tmp_path: Path
-) -> None:
+def test_injected_fields_are_no_difference(shell: Shell, expressions: list[str], gojq: Path, tmp_path: Path) -> None:
     mutated = in_the_cluster(shell, tmp_path)
     for given in PODS:
         live = mutated[given["metadata"]["name"]]
@@ -84,7 +82,7 @@ def test_what_the_webhook_adds_is_no_difference(
     assert any("preStop" in each["spec"]["containers"][0].get("lifecycle", {}) for each in mutated.values())
 
 
-def test_what_somebody_else_changed_is_a_difference(expressions: list[str], gojq: Path) -> None:
+def test_other_changes_are_a_difference(expressions: list[str], gojq: Path) -> None:
     changed = spot_pod("plain", serviceAccountName="other", containers=[{**MAIN, "lifecycle": {"postStart": HOOK}}])
     assert ignoring(expressions, changed, gojq) == changed
 
@@ -103,7 +101,7 @@ def test_policies_that_change_nothing_are_not_counted(shell: Shell, tmp_path: Pa
 
 @pytest.fixture
 def generate() -> str:
-    """Return what the plugin runs in an application's folder."""
+    """Return the command that the plugin runs in an application's folder."""
     plugin = yaml.safe_load((GITOPS / "argocd/plugin.yaml").read_text())
     assert (plugin["apiVersion"], plugin["kind"]) == ("argoproj.io/v1alpha1", "ConfigManagementPlugin")
     *shell, script = plugin["spec"]["generate"]["command"]
@@ -118,20 +116,20 @@ def repo(tmp_path: Path) -> Path:
     return folder
 
 
-def test_plugin_prints_what_it_has_judged(shell: Shell, repo: Path, generate: str, kustomize: Path) -> None:
+def test_plugin_prints_the_judged_manifests(shell: Shell, repo: Path, generate: str, kustomize: Path) -> None:
     done = shell(generate, repo / "overlays/prod", kustomize)
     assert done.returncode == 0, done.stderr
     kinds = [each["kind"] for each in yaml.safe_load_all(done.stdout)]
     assert sorted(kinds) == ["Deployment", "PodDisruptionBudget", "Service"]
 
 
-def test_plugin_fails_on_a_denial_and_says_which(shell: Shell, repo: Path, generate: str, kustomize: Path) -> None:
+def test_plugin_fails_on_a_denial_and_names_it(shell: Shell, repo: Path, generate: str, kustomize: Path) -> None:
     done = shell(generate, repo / "overlays/staging", kustomize)
     assert (done.returncode, done.stdout) == (1, "")
     assert "deny  Deployment shop-staging/storefront  reserved-labels" in done.stderr
 
 
-def test_plugin_finds_the_folders_that_it_can_build(shell: Shell, repo: Path) -> None:
+def test_plugin_discovers_buildable_folders(shell: Shell, repo: Path) -> None:
     plugin = yaml.safe_load((GITOPS / "argocd/plugin.yaml").read_text())
     glob = plugin["spec"]["discover"]["fileName"]
     assert shell(f"ls {glob}", repo / "overlays/prod").returncode == 0

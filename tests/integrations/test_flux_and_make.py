@@ -1,4 +1,4 @@
-"""Flux and Make: what is applied is what the pipeline has judged."""
+"""Flux and Make apply the manifests that the pipeline judged."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def repo(tmp_path: Path) -> Path:
     folder = Path(shutil.copytree(REPOS / "kustomize-overlays", tmp_path / "repo"))
     shutil.copytree(GITOPS / "flux", folder / "clusters")
     shutil.copy(GITOPS / "make/Makefile", folder)
-    # Flux builds with its own kustomize, which runs no functions.
+    # Flux builds with a built-in kustomize, which runs no functions.
     production = folder / "overlays/prod/kustomization.yaml"
     production.write_text(production.read_text().partition("# What that takes")[0])
     return folder
 
 
 @pytest.mark.parametrize(("overlay", "code", "said"), [("prod", 0, "no findings"), ("staging", 1, "1 deny")])
-def test_what_flux_will_apply_is_judged(
+def test_manifests_that_flux_applies_are_judged(
     shell: Shell, repo: Path, kustomize: Path, overlay: str, code: int, said: str
 ) -> None:
     (repo / ".spotgate.yaml").write_text("state: [cluster]\n")
@@ -59,11 +59,11 @@ FLUX = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadat
         ("spec: {path: overlays/staging}\n---\n" + FLUX + "spec: {path: ''}\n", ["overlays/staging", "."]),
     ],
 )
-def test_every_way_to_write_a_path_is_found(text: str, paths: list[str]) -> None:
+def test_every_spelling_of_a_path_is_recognized(text: str, paths: list[str]) -> None:
     assert list(validate.paths_in(f"{FLUX}{text}".encode())) == paths
 
 
-def test_each_path_in_any_file_is_judged_once_wherever_it_is(shell: Shell, repo: Path, kustomize: Path) -> None:
+def test_each_path_is_judged_once(shell: Shell, repo: Path, kustomize: Path) -> None:
     (repo / "with a space").mkdir()
     (repo / "with a space/kustomization.yaml").write_text("resources: [../overlays/staging]\n")
     shutil.rmtree(repo / "clusters")
@@ -91,7 +91,7 @@ def test_each_path_in_any_file_is_judged_once_wherever_it_is(shell: Shell, repo:
         ({"x.yaml": f"{FLUX}spec: {{"}, "clusters", "clusters/x.yaml: can't be read: "),
     ],
 )
-def test_what_can_not_be_judged_for_flux_is_no_clean_run(
+def test_an_unjudged_flux_path_fails_the_run(
     shell: Shell, repo: Path, kustomize: Path, files: dict[str, str], arguments: str, said: str
 ) -> None:
     for name, text in files.items():
@@ -110,7 +110,7 @@ def test_make_judges_every_overlay(shell: Shell, repo: Path, kustomize: Path) ->
     assert "overlays/staging] Error 1" in done.stderr
 
 
-def test_an_overlay_that_can_not_be_built_fails_make(shell: Shell, repo: Path, kustomize: Path) -> None:
+def test_an_unbuildable_overlay_fails_make(shell: Shell, repo: Path, kustomize: Path) -> None:
     (repo / "build").write_text('#!/bin/sh\nkustomize build "$1" && [ "$1" != overlays/prod ] || exit 7\n')
     (repo / "build").chmod(0o755)
     (repo / "overlays/staging/kustomization.yaml").write_text("resources: [../../base]\n")

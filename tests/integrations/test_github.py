@@ -1,4 +1,4 @@
-"""The GitHub Action: its definition is valid, and what its steps run does what it says."""
+"""The GitHub Action: its definition is valid, and its steps do what it documents."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def repo(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def runner(tmp_path: Path, shell: Shell) -> Path:
-    """Return the runner's folder for temporary files, in which spotgate is installed."""
+    """Return the runner's temporary folder, with spotgate installed."""
     program = tmp_path / "runner" / "spotgate" / "bin" / "spotgate"
     program.parent.mkdir(parents=True)
     program.symlink_to(shell.bin / "spotgate")
@@ -41,7 +41,7 @@ def runner(tmp_path: Path, shell: Shell) -> Path:
 
 
 def run_check(shell: Shell, runner: Path, repo: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
-    """Run the step that judges, as the runner would with these inputs (dashes as underscores)."""
+    """Run the check step as the runner does with these inputs (dashes as underscores)."""
     (step,) = [step for step in DEFINITION["runs"]["steps"] if step.get("id") == "check"]
     given = {name: each["default"] for name, each in DEFINITION["inputs"].items()}
     given |= {name.replace("_", "-"): text for name, text in inputs.items()}
@@ -66,15 +66,15 @@ def test_every_expression_names_an_input_or_an_output_of_a_step() -> None:
     assert set(re.findall(r"steps\.([\w-]+)\.outputs\.([\w-]+)", text)) == {("check", "sarif"), ("check", "exit-code")}
 
 
-def test_no_input_is_put_into_a_script() -> None:  # what a pull request's author wrote could be run
+def test_no_input_is_interpolated_into_a_script() -> None:  # a pull request's author could inject code
     assert not [step for step in DEFINITION["runs"]["steps"] if "${{" in step.get("run", "")]
 
 
-def test_what_is_installed_is_the_version_of_the_action_itself(shell: Shell, tmp_path: Path) -> None:
+def test_the_action_installs_its_own_version(shell: Shell, tmp_path: Path) -> None:
     (step,) = [step for step in DEFINITION["runs"]["steps"] if step.get("name") == "Install spotgate"]
     action = copy_of_spotgate(tmp_path / "action")
     (action / "requirements").mkdir()
-    (action / "requirements/runtime.txt").touch()  # the real one is installed wherever spotgate is
+    (action / "requirements/runtime.txt").touch()  # the real one is already installed
     environment = {"RUNNER_TEMP": str(tmp_path), "ACTION_PATH": str(action), "VERSION": ""}
 
     done = shell(step["run"], tmp_path, Path(sys.executable), environment={**OFFLINE_PIP, **environment})
@@ -97,7 +97,7 @@ def test_findings_are_annotations_a_summary_and_a_sarif_file(shell: Shell, runne
     assert json.loads(Path(output["sarif"]).read_text())["runs"][0]["results"]
 
 
-def test_paths_and_policies_may_be_several_and_have_no_patterns(shell: Shell, runner: Path, repo: Path) -> None:
+def test_paths_and_policies_are_lists_without_globs(shell: Shell, runner: Path, repo: Path) -> None:
     paths = "cluster/namespaces.yaml\nml-platform/raycluster.yaml"
     state = "cluster/node-pools.yaml cluster/namespaces.yaml"
     policies = f"{ROOT}/policies/spot-placement.yaml {ROOT}/policies/providers {ROOT}/policies/workloads.yaml"
@@ -106,7 +106,7 @@ def test_paths_and_policies_may_be_several_and_have_no_patterns(shell: Shell, ru
     assert "2 objects: no findings; 1 object would be changed" in (runner / "summary").read_text()
 
 
-def test_what_fails_the_job_can_be_chosen(shell: Shell, runner: Path, repo: Path) -> None:
+def test_the_failing_outcomes_are_configurable(shell: Shell, runner: Path, repo: Path) -> None:
     paths = "cluster ml-platform/notebook.yaml"
     (repo / "cluster/node-pools.yaml").write_text(
         (repo / "cluster/node-pools.yaml").read_text().partition("---\n# A sup")[0]
@@ -124,7 +124,7 @@ def test_a_wrong_input_fails_the_job_and_uploads_nothing(shell: Shell, runner: P
     assert not (repo / "injected").exists()
 
 
-def test_what_can_not_be_read_is_said_beside_the_findings(shell: Shell, runner: Path, repo: Path) -> None:
+def test_unreadable_files_are_reported_with_the_findings(shell: Shell, runner: Path, repo: Path) -> None:
     (repo / "broken.yaml").write_text("apiVersion: v1\nkind: Pod\na: [\n")
     done = run_check(shell, runner, repo)
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""The GitLab CI/CD component: its definition is valid, and its job makes the reports that it names."""
+"""The GitLab CI/CD component: its definition is valid, and its job writes the reports that it declares."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def header() -> dict[str, Any]:
 
 
 def pipeline(**inputs: str) -> str:
-    """Return the part that runs, as GitLab fills in the inputs (dashes as underscores)."""
+    """Return the pipeline with these inputs (dashes as underscores), rendered as in GitLab."""
     given = {name: str(each["default"]) for name, each in header().items()}
     given |= {name.replace("_", "-"): text for name, text in inputs.items()}
     return _INPUT.sub(lambda found: given[found[1]], TEMPLATE.read_text().partition("\n---\n")[2])
@@ -51,7 +51,7 @@ def test_every_input_is_used_and_has_a_default() -> None:
     assert all({"description", "default"} <= each.keys() for each in header().values())
 
 
-def test_job_fails_on_a_denial_and_makes_the_reports_that_it_names(shell: Shell, repo: Path) -> None:
+def test_job_fails_on_a_denial_and_writes_its_reports(shell: Shell, repo: Path) -> None:
     job = yaml.safe_load(pipeline(arguments="--state cluster", paths="ml-platform"))["spotgate"]
 
     done = shell("\n".join(job["script"]), repo)
@@ -71,7 +71,7 @@ def test_job_fails_on_a_denial_and_makes_the_reports_that_it_names(shell: Shell,
     assert job["artifacts"]["when"] == "always"
 
 
-def test_job_passes_where_nothing_is_denied(shell: Shell, repo: Path) -> None:
+def test_job_passes_without_a_denial(shell: Shell, repo: Path) -> None:
     job = yaml.safe_load(pipeline(paths="ml-platform/raycluster.yaml", arguments="--state cluster"))["spotgate"]
     done = shell("\n".join(job["script"]), repo)
     assert (done.returncode, done.stderr) == (0, "")

@@ -21,7 +21,7 @@ BUILD = "kustomize build --enable-alpha-plugins --enable-exec overlays/prod"
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    """Return a copy of the repository with overlays, to change."""
+    """Return an editable copy of the repository with overlays."""
     return Path(shutil.copytree(REPOS / "kustomize-overlays", tmp_path / "repo"))
 
 
@@ -36,7 +36,7 @@ def pod_spec(built: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return spec
 
 
-def test_what_the_webhook_would_inject_is_built_in(shell: Shell, repo: Path, kustomize: Path) -> None:
+def test_the_build_includes_what_the_webhook_injects(shell: Shell, repo: Path, kustomize: Path) -> None:
     built = shell(BUILD, repo, kustomize)
 
     assert (built.returncode, built.stderr) == (0, "")
@@ -45,10 +45,10 @@ def test_what_the_webhook_would_inject_is_built_in(shell: Shell, repo: Path, kus
     ]
     assert "config.kubernetes.io" not in built.stdout
     checked = shell(f"{BUILD} | spotgate check --state cluster -", repo, kustomize)
-    assert checked.stdout == "3 objects: no findings\n"  # and nothing is left to inject
+    assert checked.stdout == "3 objects: no findings\n"  # nothing is left to inject
 
 
-def test_a_finding_ends_the_build_and_says_why(shell: Shell, repo: Path, kustomize: Path) -> None:
+def test_a_finding_fails_the_build_with_a_reason(shell: Shell, repo: Path, kustomize: Path) -> None:
     edit(repo / "base/deployment.yaml", "    spec:\n", "        coreweave.cloud/team: shop\n    spec:\n")
 
     built = shell(BUILD, repo, kustomize)
@@ -66,7 +66,7 @@ def test_validate_changes_nothing(shell: Shell, repo: Path, kustomize: Path) -> 
     assert pod_spec(built).keys() == {"containers"}
 
 
-def test_a_mistake_in_the_configuration_ends_the_build(shell: Shell, repo: Path, kustomize: Path) -> None:
+def test_a_mistake_in_the_configuration_fails_the_build(shell: Shell, repo: Path, kustomize: Path) -> None:
     edit(repo / "overlays/prod/spotgate.yaml", "mode: both", "mod: both")
     built = shell(BUILD, repo, kustomize)
     assert built.returncode == 1
@@ -74,7 +74,7 @@ def test_a_mistake_in_the_configuration_ends_the_build(shell: Shell, repo: Path,
 
 
 def test_kustomize_refuses_every_function_as_a_validator(shell: Shell, repo: Path, kustomize: Path) -> None:
-    # Why docs/gitops.md has `mode: validate` under `transformers`: kubernetes-sigs/kustomize#5036. Once this fails, that can go.
+    # docs/gitops.md has `mode: validate` under `transformers` because of kubernetes-sigs/kustomize#5036, until this fails.
     (repo / "overlays/prod/spotgate.yaml").write_text(
         "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: cat\n  annotations:\n"
         "    config.kubernetes.io/function: |\n      exec: {path: cat}\n"
@@ -95,7 +95,7 @@ def package(tmp_path: Path) -> Path:
     return Path(shutil.copytree(REPOS / "argo-apps", tmp_path / "package"))
 
 
-def test_mutating_writes_into_the_files(shell: Shell, package: Path, tmp_path: Path) -> None:
+def test_mutating_edits_the_files(shell: Shell, package: Path, tmp_path: Path) -> None:
     before = (package / "ml-platform/training.yaml").read_text()
 
     done = shell(

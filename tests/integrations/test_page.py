@@ -1,4 +1,4 @@
-"""The commands in docs/gitops.md print what the page says, and the example repositories give the stored reports."""
+"""The commands in docs/gitops.md print what the page shows, and the example repositories give the stored reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COMMAND: Final = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 
 def commands() -> list[tuple[str, str, str]]:
-    """Return the repository that the page is in, the command, and what it prints."""
+    """Return each command of the page with its repository and output."""
     found, repo = [], ""
     for name, block in _PIECE.findall(PAGE):
         repo = name or repo
@@ -31,7 +31,7 @@ def commands() -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(("repo", "command", "expected"), commands(), ids=[command for _, command, _ in commands()])
-def test_command_prints_what_the_page_says(
+def test_command_prints_what_the_page_shows(
     shell: Shell, tmp_path: Path, kustomize: Path, helm: Path, repo: str, command: str, expected: str
 ) -> None:
     needed = command.split(maxsplit=1)[0]
@@ -47,7 +47,7 @@ def test_command_prints_what_the_page_says(
     assert_shown(expected, done.stdout)
 
 
-def test_page_names_every_integration_that_there_is() -> None:
+def test_page_names_every_integration() -> None:
     shown = [path for path in (ROOT / "examples/gitops").rglob("*") if path.is_file() and path.suffix != ".pyc"]
     files = [path.relative_to(ROOT).as_posix() for path in shown]
     files += ["action.yml", "templates/spotgate.yml", "examples/repos/"]

@@ -1,4 +1,4 @@
-"""The hooks of ``.pre-commit-hooks.yaml`` in the real pre-commit, which builds and installs spotgate for them."""
+"""The hooks of ``.pre-commit-hooks.yaml`` in the real pre-commit, which builds and installs spotgate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def commit(folder: Path) -> str:
-    """Make a Git repository of a folder; the commit."""
+    """Turn a folder into a Git repository; return its commit."""
     identity = ["-c", "user.name=Tester", "-c", "user.email=tester@example.com", "-c", "commit.gpgsign=false"]
     for arguments in (["init", "--quiet"], ["add", "--all"], [*identity, "commit", "--quiet", "--message=all"]):
         subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True)  # noqa: S607 - wherever it is
@@ -28,14 +28,14 @@ def commit(folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def hooks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Return a clone of spotgate, and its commit."""
+    """Return a clone of spotgate and its commit."""
     clone = copy_of_spotgate(tmp_path_factory.mktemp("hooks") / "spotgate")
     return clone, commit(clone)
 
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Where pre-commit keeps what it installs."""
+    """Return an environment with a private pre-commit cache."""
     return {**OFFLINE_PIP, "PRE_COMMIT_HOME": str(tmp_path_factory.mktemp("pre-commit"))}
 
 
@@ -59,7 +59,7 @@ def repo(tmp_path: Path, hooks: tuple[Path, str]) -> Path:
     return folder
 
 
-def test_hooks_judge_and_change_what_is_committed(shell: Shell, repo: Path, environment: dict[str, str]) -> None:
+def test_hooks_judge_and_fix_committed_files(shell: Shell, repo: Path, environment: dict[str, str]) -> None:
     run = f"{sys.executable} -m pre_commit run --all-files --color=never spotgate-"
 
     checked = shell(f"{run}check", repo, environment=environment)

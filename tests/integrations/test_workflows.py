@@ -1,4 +1,4 @@
-"""The workflows of GitHub, and the action: valid, with the least rights, and of what is pinned."""
+"""The GitHub workflows and the action are valid, have least privilege, and pin their actions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_actionlint_finds_nothing(actionlint: Path) -> None:
 
 
 @pytest.mark.parametrize("file", [*WORKFLOWS, ACTION], ids=lambda path: path.name)
-def test_actions_are_pinned_by_commit_with_their_version_beside(file: Path) -> None:
+def test_actions_are_pinned_by_commit_and_name_their_version(file: Path) -> None:
     used = re.findall(r"uses: (.+)", file.read_text())
     assert used
     assert not [each for each in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each)]
@@ -41,13 +41,13 @@ def test_an_action_has_one_version() -> None:
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
-def test_rights_are_given_job_by_job_and_nothing_is_stored(workflow: Path) -> None:
+def test_permissions_are_per_job_and_no_credentials_are_stored(workflow: Path) -> None:
     assert yaml.safe_load(workflow.read_text())["permissions"] == {}
     assert not [name for name, job in jobs(workflow).items() if "permissions" not in job]
     assert "secrets." not in workflow.read_text()
 
 
-def test_only_the_release_of_what_was_built_writes() -> None:
+def test_only_the_release_job_can_write() -> None:
     writing = {
         f"{workflow.stem}/{name}": sorted(what for what, right in job["permissions"].items() if right == "write")
         for workflow in WORKFLOWS
@@ -62,7 +62,7 @@ def test_only_the_release_of_what_was_built_writes() -> None:
     }
 
 
-def test_no_input_of_a_stranger_reaches_a_shell() -> None:
+def test_no_untrusted_input_reaches_a_shell() -> None:
     scripts = [
         step["run"]
         for workflow in WORKFLOWS

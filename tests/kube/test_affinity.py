@@ -1,4 +1,4 @@
-"""What nodeSelector and required node affinity admit, against what is known of a node's labels."""
+"""Matching of nodeSelector and required node affinity against the known labels of a node."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_each_operator_on_a_known_an_unknown_and_an_absent_label(
         ("other", ("Gt", "1"), UNKNOWN),
     ],
 )
-def test_greater_and_less_compare_one_integer(key: str, requirement: tuple[str, ...], expected: Tristate) -> None:
+def test_gt_and_lt_compare_one_integer(key: str, requirement: tuple[str, ...], expected: Tristate) -> None:
     assert answer(spec_of(terms=[{"matchExpressions": [expression(key, *requirement)]}])) is expected
 
 
@@ -105,7 +105,7 @@ OTHER = expression("other", "Exists")
         (None, [{"matchFields": [expression("metadata.name", "In", "node-1")], "matchExpressions": [ZONE_B]}], NO),
     ],
 )
-def test_terms_or_requirements_and_and_the_selector_holds_in_every_term(
+def test_terms_are_ored_and_requirements_and_selector_anded(
     selector: dict[str, str] | None, terms: list[Any] | None, expected: Tristate
 ) -> None:
     assert answer(spec_of(selector, terms)) is expected
@@ -127,7 +127,7 @@ def test_a_pod_is_constrained_by_a_selector_or_a_required_affinity(
     ("operator", "expected"),
     [("In", True), ("Exists", True), ("Gt", True), ("Lt", True), ("NotIn", False), ("DoesNotExist", False)],
 )
-def test_only_positive_operators_demand_a_label(operator: str, expected: bool) -> None:  # noqa: FBT001
+def test_only_positive_operators_require_a_label(operator: str, expected: bool) -> None:  # noqa: FBT001
     (term,) = terms_of(spec_of(terms=[{"matchExpressions": [expression("zone", operator, "1")]}]))
     assert term.demands({"zone"}) is expected
     assert not term.demands({"pool"})
@@ -148,7 +148,7 @@ def test_only_positive_operators_demand_a_label(operator: str, expected: bool) -
         (None, [{}], (f"{REQUIRED}.nodeSelectorTerms", "terms that no node suits")),
     ],
 )
-def test_a_refusal_names_the_field_and_what_it_demands(
+def test_a_mismatch_names_the_field_and_its_requirement(
     selector: dict[str, str] | None, terms: list[Any] | None, expected: tuple[str, str]
 ) -> None:
     assert unmet_constraint(spec_of(selector, terms), lambda term: term.admits(LABELS) is not NO) == expected
@@ -174,10 +174,8 @@ _labels = st.dictionaries(st.sampled_from(_KEYS), st.sampled_from(_VALUES))
 
 
 @given(_specs, _labels, st.sets(st.sampled_from(_KEYS)))
-def test_what_is_certain_stays_so_when_more_labels_are_known(
-    spec: PodSpec, labels: dict[str, str], hidden: set[str]
-) -> None:
-    """A node has all of ``labels`` and no others; of it only those that are not hidden are known."""
+def test_certain_answers_stay_certain_with_more_labels(spec: PodSpec, labels: dict[str, str], hidden: set[str]) -> None:
+    """The node has exactly ``labels``, of which those that are not hidden are known."""
     truth = admits(terms_of(spec), labels, _KEYS)
     known = {key: value for key, value in labels.items() if key not in hidden}
     answer = admits(terms_of(spec), known, set(_KEYS) - hidden)
@@ -188,7 +186,7 @@ def test_what_is_certain_stays_so_when_more_labels_are_known(
 
 
 @given(_specs, _labels)
-def test_there_is_a_refusal_exactly_where_nothing_is_admitted(spec: PodSpec, labels: dict[str, str]) -> None:
+def test_a_mismatch_exists_exactly_if_no_node_is_admitted(spec: PodSpec, labels: dict[str, str]) -> None:
     assert bool(unmet_constraint(spec, lambda term: term.admits(labels) is not NO)[0]) is (
         admits(terms_of(spec), labels) is NO
     )

@@ -52,7 +52,7 @@ def test_a_pod_without_containers_has_nothing_to_visit() -> None:
         ("cpu", "4", False),
     ],
 )
-def test_a_resource_is_requested_where_more_than_zero_of_it_is(
+def test_a_resource_is_requested_if_its_amount_is_positive(
     members: str, quantities: str, resource: str, quantity: str | float, *, expected: bool
 ) -> None:
     spec: dict[str, Any] = {members: [{"name": "app", "resources": {quantities: {resource: quantity}}}]}
@@ -73,7 +73,7 @@ def test_containers_without_resources_request_nothing() -> None:
         ({"initContainers": [{"name": "proxy", "ports": [{"containerPort": 80}]}]}, True),
     ],
 )
-def test_a_pod_listens_where_a_container_declares_a_port(spec: dict[str, Any], *, expected: bool) -> None:
+def test_a_pod_listens_if_a_container_declares_a_port(spec: dict[str, Any], *, expected: bool) -> None:
     assert declares_port(pod_of(**spec)) is expected
 
 
@@ -88,5 +88,5 @@ def test_a_pod_listens_where_a_container_declares_a_port(spec: dict[str, Any], *
         ({"nodeSelector": {"team": "windows"}}, False),
     ],
 )
-def test_a_pod_says_by_its_os_or_its_selector_that_it_runs_on_windows(spec: dict[str, Any], *, expected: bool) -> None:
+def test_os_or_node_selector_identify_a_windows_pod(spec: dict[str, Any], *, expected: bool) -> None:
     assert is_windows(pod_of(**spec)) is expected

@@ -34,7 +34,7 @@ def written_pod(**spec: Any) -> dict[str, Any]:
 
 
 def defaulted(**spec: Any) -> dict[str, Any]:
-    """Return the spec of a Pod with these fields after defaulting."""
+    """Return the defaulted spec of a Pod with these fields."""
     value = written_pod(**spec)
     default_pod(value)
     filled: dict[str, Any] = value["spec"]
@@ -42,18 +42,18 @@ def defaulted(**spec: Any) -> dict[str, Any]:
 
 
 def container(**fields: Any) -> dict[str, Any]:
-    """Return a container with these fields after defaulting."""
+    """Return a defaulted container with these fields."""
     filled: dict[str, Any] = defaulted(containers=[{"name": "app", "image": "nginx:1.27", **fields}])["containers"][0]
     return filled
 
 
 def volume(**source: Any) -> dict[str, Any]:
-    """Return a volume of this source after defaulting."""
+    """Return a defaulted volume of this source."""
     filled: dict[str, Any] = defaulted(volumes=[{"name": "data", **source}])["volumes"][0]
     return filled
 
 
-def test_a_bare_pod_arrives_as_a_webhook_of_a_real_api_server_saw_it() -> None:
+def test_a_bare_pod_gets_the_defaults_of_a_real_api_server() -> None:
     value = written_pod()
 
     default_pod(value)
@@ -85,7 +85,7 @@ def test_a_bare_pod_arrives_as_a_webhook_of_a_real_api_server_saw_it() -> None:
     }
 
 
-def test_what_the_user_set_stays_even_if_it_is_zero_or_false() -> None:
+def test_user_values_are_kept_even_if_zero_or_false() -> None:
     own = {
         "dnsPolicy": "Default",
         "enableServiceLinks": False,
@@ -101,7 +101,7 @@ def test_what_the_user_set_stays_even_if_it_is_zero_or_false() -> None:
 
 
 @pytest.mark.parametrize("written", ["serviceAccount", "serviceAccountName"])
-def test_both_names_of_the_service_account_are_there(written: str) -> None:
+def test_both_service_account_fields_are_set(written: str) -> None:
     spec = defaulted(**{written: "robot"})
 
     assert (spec["serviceAccount"], spec["serviceAccountName"]) == ("robot", "robot")
@@ -120,12 +120,12 @@ def test_both_names_of_the_service_account_are_there(written: str) -> None:
         (f"web:latest@sha256:{'a' * 64}", "Always"),
     ],
 )
-def test_the_image_tag_decides_whether_it_is_always_pulled(image: str, policy: str) -> None:
+def test_the_image_tag_determines_the_pull_policy(image: str, policy: str) -> None:
     assert container(image=image)["imagePullPolicy"] == policy
     assert volume(image={"reference": image})["image"]["pullPolicy"] == policy
 
 
-def test_every_kind_of_container_is_filled_in() -> None:
+def test_every_kind_of_container_gets_defaults() -> None:
     spec = defaulted(
         initContainers=[
             {"name": "migrate", "image": "a:1"},
@@ -138,7 +138,7 @@ def test_every_kind_of_container_is_filled_in() -> None:
     assert [each["terminationMessagePolicy"] for each in every] == ["File"] * 4
 
 
-def test_ports_are_host_ports_in_the_hosts_network_but_those_of_ephemeral_containers() -> None:
+def test_host_network_ports_are_host_ports_except_in_ephemeral_containers() -> None:
     def listening(name: str) -> dict[str, Any]:
         return {"name": name, "ports": [{"containerPort": 80}, {"containerPort": 81, "hostPort": 82}]}
 
@@ -166,7 +166,7 @@ def test_ports_are_host_ports_in_the_hosts_network_but_those_of_ephemeral_contai
         ([{"key": "node.kubernetes.io/unreachable", "operator": "Exists"}], [NOT_READY]),
     ],
 )
-def test_the_two_default_tolerations_are_added_to_pods_that_do_not_speak_of_those_taints(
+def test_default_tolerations_are_added_to_pods_without_their_taints(
     own: list[dict[str, Any]] | None, added: list[dict[str, Any]]
 ) -> None:
     value = written_pod() if own is None else written_pod(tolerations=copy.deepcopy(own))
@@ -180,12 +180,12 @@ STORED = Path(__file__).with_name("defaults.yaml")
 
 
 def filled(kind: str) -> list[Any]:
-    """Return a Pod, or a workload, with all that has defaults, and the spec of its template apart.
+    """Return a Pod or workload with every field that has a default, and separately its template's spec.
 
-    tests/controlplane/parity/test_parity.py asks an API server about the same.
+    tests/controlplane/parity/test_parity.py sends the same objects to an API server.
     """
     written = pod_with_everything() if kind == "Pod" else everything(kind)
-    value = json.loads(json.dumps(written))  # no part of it twice
+    value = json.loads(json.dumps(written))  # no shared parts
     if kind == "Pod":
         default_pod(value)
         default_tolerations(value)
@@ -197,13 +197,13 @@ def filled(kind: str) -> list[Any]:
 
 
 def regenerate() -> None:
-    """Write what is filled in anew: each without the spec of its template, which is the same in all."""
+    """Rewrite the expected defaults, without the specs of templates, which are all the same."""
     workloads = [filled(kind)[0] for kind in BUILT_IN]
     STORED.write_text(yaml.safe_dump_all([*filled("Pod"), *workloads, filled("PodTemplate")[1]], width=120))
 
 
 @pytest.mark.parametrize("kind", ["Pod", *BUILT_IN])
-def test_all_that_has_defaults_is_filled_in_as_it_is_stored(kind: str) -> None:
+def test_every_field_gets_its_stored_default(kind: str) -> None:
     *stored, template = yaml.safe_load_all(STORED.read_text())
     value, *spec = filled(kind)
     assert [value] == [each for each in stored if each["kind"] == kind], "run `make golden`"
@@ -212,7 +212,7 @@ def test_all_that_has_defaults_is_filled_in_as_it_is_stored(kind: str) -> None:
 
 
 def workload(group: str, kind: str, **spec: Any) -> dict[str, Any]:
-    """Return a workload with these fields after defaulting, without its pod template."""
+    """Return a defaulted workload with these fields, without its pod template."""
     value = {
         "metadata": {"name": "web"},
         "spec": {"template": {"metadata": {"labels": {"app": "web"}}, "spec": written_pod()["spec"]}, **spec},
@@ -253,12 +253,12 @@ def workload(group: str, kind: str, **spec: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_workload_is_filled_in(group: str, kind: str, own: dict[str, Any], filled: dict[str, Any]) -> None:
+def test_a_workload_gets_defaults(group: str, kind: str, own: dict[str, Any], filled: dict[str, Any]) -> None:
     assert workload(group, kind, **own)["spec"] == filled
 
 
 @pytest.mark.parametrize(("group", "kind"), [("batch.volcano.sh", "Job"), ("ray.io", "RayCluster"), ("", "Service")])
-def test_an_object_of_another_kind_stays_as_it_is(group: str, kind: str) -> None:
+def test_an_object_of_another_kind_is_unchanged(group: str, kind: str) -> None:
     value = {"metadata": {}, "spec": {"template": {"spec": written_pod()["spec"]}}}
     before = copy.deepcopy(value)
 
@@ -267,7 +267,7 @@ def test_an_object_of_another_kind_stays_as_it_is(group: str, kind: str) -> None
     assert value == before
 
 
-def test_nulls_are_dropped_as_decoding_drops_them() -> None:
+def test_nulls_are_dropped_as_in_decoding() -> None:
     value = {
         "metadata": {"labels": {"a": None, "b": "c"}, "annotations": None},
         "spec": {
@@ -340,9 +340,7 @@ WRONG: st.SearchStrategy[Any] = st.sampled_from(
 
 
 @given(st.sampled_from(paths(RICH)), WRONG)
-def test_no_value_of_a_wrong_type_raises_and_a_second_time_changes_nothing(
-    path: tuple[str | int, ...], by: Any
-) -> None:
+def test_defaulting_is_idempotent_and_accepts_wrong_types(path: tuple[str | int, ...], by: Any) -> None:
     once = replaced(RICH, path, by)
     drop_nulls(once)
     default_pod(once)
@@ -356,7 +354,7 @@ def test_no_value_of_a_wrong_type_raises_and_a_second_time_changes_nothing(
 
 
 @given(st.sampled_from(paths(RICH["spec"])), WRONG, st.sampled_from(["Deployment", "StatefulSet", "DaemonSet"]))
-def test_no_workload_with_a_wrong_type_raises(path: tuple[str | int, ...], by: Any, kind: str) -> None:
+def test_defaulting_a_workload_accepts_wrong_types(path: tuple[str | int, ...], by: Any, kind: str) -> None:
     value = {"metadata": {}, "spec": {"template": {"spec": replaced(RICH["spec"], path, by)}, "strategy": by}}
 
     default_workload("apps", kind, value)

@@ -40,14 +40,14 @@ KINDS = [
 
 
 def defaulted(api_version: str, kind: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Return what is in the object beside its type after defaulting."""
+    """Return the fields of the defaulted object, without its type."""
     value = {"apiVersion": api_version, "kind": kind, **copy.deepcopy(body)}
     default_object(api_version.rpartition("/")[0], kind, value)
     return {key: each for key, each in value.items() if key not in {"apiVersion", "kind"}}
 
 
 @pytest.mark.parametrize("case", SEEN, ids=itemgetter("what"))
-def test_an_object_arrives_as_a_webhook_sees_it(case: dict[str, Any]) -> None:
+def test_an_object_gets_the_defaults_that_a_webhook_sees(case: dict[str, Any]) -> None:
     written, seen = case["written"], case["seen"]
     assert defaulted(written.pop("apiVersion"), written.pop("kind"), written) == seen
 
@@ -67,9 +67,7 @@ shaped = st.recursive(
 
 
 @given(of=st.sampled_from(KINDS), value=st.fixed_dictionaries({}, optional=dict.fromkeys(MEMBERS, shaped)))
-def test_what_has_the_wrong_type_is_passed_over_and_a_second_time_changes_nothing(
-    of: tuple[str, str], value: dict[str, Any]
-) -> None:
+def test_wrong_types_are_skipped_and_defaulting_is_idempotent(of: tuple[str, str], value: dict[str, Any]) -> None:
     default_object(*of, value)
     once = copy.deepcopy(value)
     default_object(*of, value)

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: what they cover, and whether they let a Pod go. See also tests/rules/test_spot_suitability.py."""
+"""PodDisruptionBudgets: their selectors, and the evictions that they allow. See also tests/rules/test_spot_suitability.py."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def budget(**spec: Any) -> DisruptionBudget:
         ({"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}, False),
     ],
 )
-def test_an_empty_selector_covers_all_and_none_covers_nothing(selector: Any, *, covers: bool) -> None:
+def test_an_empty_selector_covers_all_pods_and_no_selector_none(selector: Any, *, covers: bool) -> None:
     assert budget(selector=selector).covers(LABELS) is covers
 
 
@@ -46,7 +46,7 @@ def test_a_budget_without_a_bound_blocks_nothing() -> None:
     ("spec", "blocks"),
     [({"maxUnavailable": 0}, True), ({"minAvailable": "100%"}, True), ({"minAvailable": 1}, False), ({"minAvailable": "99%"}, False)],
 )  # fmt: skip
-def test_where_nobody_knows_how_many_there_are_only_all_and_nothing_count(spec: Any, *, blocks: bool) -> None:
+def test_without_a_pod_count_only_zero_and_all_are_decisive(spec: Any, *, blocks: bool) -> None:
     assert budget(selector={}, **spec).blocks(None) is blocks
 
 
@@ -58,6 +58,6 @@ def test_percentages_are_rounded_up(replicas: int, percent: int) -> None:
 
 
 @pytest.mark.parametrize("value", [{}, {"metadata": {"name": "b"}, "spec": {"selector": []}}, {"metadata": {"name": "b"}, "spec": {"minAvailable": 0.5}}])  # fmt: skip
-def test_what_has_the_wrong_type_is_refused(value: Any) -> None:
+def test_wrong_types_are_rejected(value: Any) -> None:
     with pytest.raises(MalformedObjectError):
         budget_from(value)

@@ -1,4 +1,4 @@
-"""Every edit of a Pod, applied by an independent JSONPatch implementation: typed Pod and patched JSON stay the same."""
+"""Edits of a Pod: an independent JSONPatch implementation turns the JSON into the typed Pod."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_all_edits_together_apply_in_order(pod: dict[str, Any]) -> None:
     assert read(patched) == editor.pod
 
 
-def test_an_empty_affinity_term_matches_no_node_and_keeps_doing_so() -> None:
+def test_an_empty_affinity_term_still_matches_no_node() -> None:
     editor = PodEditor(read(PODS["full"]))
     editor.require([IN_POOL])
     paths = [operation.path for operation in editor.operations]

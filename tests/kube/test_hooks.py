@@ -54,7 +54,7 @@ def handler(hook: dict[str, Any]) -> Handler:
         ({"exec": {}}, 0),
     ],
 )
-def test_a_hook_that_only_sleeps_takes_a_known_time(hook: dict[str, Any], seconds: int) -> None:
+def test_a_hook_that_only_sleeps_has_a_known_duration(hook: dict[str, Any], seconds: int) -> None:
     assert time_of(handler(hook)) == (seconds, True)
 
 
@@ -89,7 +89,7 @@ def test_any_other_hook_may_take_longer_than_it_sleeps(hook: dict[str, Any], sec
     assert not unknown_hook(pod_of(containers=[{"name": "app", "lifecycle": {"postStart": hook}}]))
 
 
-def test_the_sleeps_of_all_hooks_are_found_sidecars_included() -> None:
+def test_sleeps_of_all_hooks_count_including_sidecars() -> None:
     subject = pod_of(
         initContainers=[
             {"name": "proxy", "restartPolicy": "Always", "lifecycle": {"preStop": {"sleep": {"seconds": 3}}}}
@@ -107,5 +107,5 @@ def test_the_sleeps_of_all_hooks_are_found_sidecars_included() -> None:
     ]
 
 
-def test_the_sleeps_that_are_injected_are_recognised() -> None:
+def test_injected_sleeps_are_recognized() -> None:
     assert time_of(native_sleep(5)) == time_of(exec_sleep(5)) == (5, True)

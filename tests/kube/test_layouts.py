@@ -1,4 +1,4 @@
-"""Pods whose fields stand elsewhere than in a pod template: shown to rules as Pods, findings and patches mapped back."""
+"""Pods with fields outside a pod template: rules see Pods, and findings and patches are mapped back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def moved(template: Any, *pairs: tuple[str, Any]) -> list[tuple[str, Any]]:
     return [(each.path, each.value) for each in template.operations(Operation(*pair) for pair in pairs)]
 
 
-def test_kserve_has_the_fields_of_a_pod_beside_its_own_and_the_container_in_one_of_them() -> None:
+def test_kserve_mixes_pod_fields_with_its_own_and_the_container() -> None:
     predictor = {"labels": {"a": "b"}, "minReplicas": 1, "model": {"resources": GPU}, "containers": [{"name": "agent"}]}
     (pod,) = found("serving.kserve.io", "inferenceservices", {"predictor": predictor}, labels=SPOT)
     assert pod.value["metadata"] == {"labels": {"a": "b", **SPOT}}
@@ -43,7 +43,7 @@ def test_kserve_has_the_fields_of_a_pod_beside_its_own_and_the_container_in_one_
     ]
 
 
-def test_an_argo_step_has_what_the_workflow_gives_all_and_steps_make_no_pods() -> None:
+def test_an_argo_step_inherits_from_the_workflow_and_step_lists_make_no_pods() -> None:
     selector = {"disk": "ssd"}
     spec = {
         "podMetadata": {"labels": SPOT},
@@ -62,7 +62,7 @@ def test_an_argo_step_has_what_the_workflow_gives_all_and_steps_make_no_pods() -
     assert train.field("spec.tolerations[0]") == "spec.templateDefaults.tolerations[0]"
     assert several.value["spec"]["nodeSelector"] == {"own": "1"}
     assert several.field("spec.containers[0].image") == "spec.templates[2].containerSet.containers[0].image"
-    # A selector of its own replaces that of the workflow, so it is copied; a step has no grace period.
+    # A step's selector replaces that of the workflow, so it is copied; a step has no grace period.
     assert moved(train, ("/spec/nodeSelector/spot", "1"), ("/spec/terminationGracePeriodSeconds", 60)) == [
         ("/spec/templates/1/nodeSelector", selector),
         ("/spec/templates/1/nodeSelector/spot", "1"),
@@ -78,7 +78,7 @@ def test_an_argo_step_has_what_the_workflow_gives_all_and_steps_make_no_pods() -
         ({"template": {"spec": {"containers": [{"resources": {"limits": {"cpu": "4"}}}, {}]}}}, {"amd.com/gpu": 2, "cpu": "4"}, "spec.executor.template.spec.containers[0].resources"),
     ],
 )  # fmt: skip
-def test_the_gpus_of_a_spark_executor_count_with_and_without_a_template(
+def test_spark_executor_gpus_count_with_and_without_a_template(
     executor: dict[str, Any], limits: dict[str, Any], field: str
 ) -> None:
     spec = {"driver": {}, "executor": {**executor, "gpu": {"name": "amd.com/gpu", "quantity": 2}}}
@@ -88,7 +88,7 @@ def test_the_gpus_of_a_spark_executor_count_with_and_without_a_template(
     assert pod.field("spec.containers[0].resources") == field
 
 
-def test_the_gpus_of_a_dynamo_service_count_as_those_of_its_container() -> None:
+def test_dynamo_service_gpus_count_as_container_gpus() -> None:
     service = {"resources": {"limits": {"gpu": "4"}}, "extraPodSpec": {"mainContainer": {"image": "x"}}}
     (pod,) = found("nvidia.com", "dynamographdeployments", {"services": {"worker": service}})
     assert pod.value["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "4"}
@@ -96,21 +96,21 @@ def test_the_gpus_of_a_dynamo_service_count_as_those_of_its_container() -> None:
     assert pod.field('metadata.labels["a"]') == 'spec.services.worker.extraPodMetadata.labels["a"]'
 
 
-def test_a_clique_has_labels_beside_its_spec() -> None:
+def test_a_clique_has_labels_next_to_its_spec() -> None:
     clique = {"name": "decode", "labels": SPOT, "spec": {"podSpec": {"containers": [{"name": "a"}]}}}
     (pod,) = found("grove.io", "podcliquesets", {"template": {"cliques": [clique]}})
     assert pod.value == {"metadata": {"labels": SPOT}, "spec": {"containers": [{"name": "a"}]}}
     assert pod.field("spec.nodeSelector") == "spec.template.cliques[0].spec.podSpec.nodeSelector"
 
 
-def test_what_knative_refuses_is_not_written() -> None:
+def test_fields_that_knative_rejects_are_not_written() -> None:
     (pod,) = found("serving.knative.dev", "services", {"template": {"spec": {"containers": [{}]}}})
     assert moved(pod, ("/spec/nodeSelector", {"a": "b"})) == []
 
 
 @pytest.mark.parametrize("wrong", [7, [1], "x"])
 @pytest.mark.parametrize("member", ["predictor", "model", "labels", "containers", "podMetadata"])
-def test_fields_of_wrong_types_are_left_for_whoever_reads_the_pod(member: str, wrong: Any) -> None:
+def test_fields_of_wrong_types_are_kept_for_the_pod_parser(member: str, wrong: Any) -> None:
     predictor = {"predictor": wrong} if member == "predictor" else {"predictor": {"model": {}, member: wrong}}
     found("serving.kserve.io", "inferenceservices", predictor, labels=wrong)
     found(

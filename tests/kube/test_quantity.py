@@ -10,7 +10,7 @@ from webhook.kube.quantity import amount_of, canonical_quantity
 from webhook.kube.versions import parse_version
 
 
-# As a kube-apiserver 1.36 answered.
+# From a kube-apiserver 1.36.
 @pytest.mark.parametrize(
     ("written", "canonical"),
     [
@@ -45,19 +45,19 @@ from webhook.kube.versions import parse_version
         ("1E", "1E"),
     ],
 )
-def test_a_quantity_is_written_as_the_api_server_writes_it(written: object, canonical: str) -> None:
+def test_a_quantity_is_formatted_as_on_the_api_server(written: object, canonical: str) -> None:
     assert canonical_quantity(written) == canonical
 
 
 @pytest.mark.parametrize(
     "value", ["abc", "1 Gi", "1Ki5", "0x1", "", "-", ".", "1e999999999", "9" * 30, True, None, [], {}]
 )
-def test_what_is_no_quantity_stays(value: Any) -> None:
+def test_an_invalid_quantity_is_unchanged(value: Any) -> None:
     assert canonical_quantity(value) is value
 
 
 @given(st.from_regex(r"-?\d{1,15}(\.\d{0,6})?([numkMGTP]|[KMGTP]i|e-?\d)?", fullmatch=True))
-def test_the_canonical_form_is_its_own(text: str) -> None:
+def test_the_canonical_form_is_stable(text: str) -> None:
     canonical = canonical_quantity(text)
 
     assert canonical_quantity(canonical) == canonical
@@ -80,7 +80,7 @@ def test_the_canonical_form_is_its_own(text: str) -> None:
         ("9" * 25, None),
     ],
 )
-def test_a_quantity_is_an_amount(written: object, amount: float | None) -> None:
+def test_a_quantity_is_parsed_to_an_amount(written: object, amount: float | None) -> None:
     assert amount_of(written) == amount
 
 
@@ -97,13 +97,13 @@ def test_a_quantity_is_an_amount(written: object, amount: float | None) -> None:
         ("1.31.1+k3s1", (1, 31)),
     ],
 )
-def test_major_and_minor_count(text: str, version: tuple[int, int]) -> None:
+def test_major_and_minor_are_parsed(text: str, version: tuple[int, int]) -> None:
     assert parse_version(text) == version
 
 
 @pytest.mark.parametrize(
     "text", ["", "1", "1.", "1.2O", "1.34.", "1.34.2.1", "1.34 ", "1.34\n", "1.٣", "latest", "1.12345"]
 )
-def test_anything_else_is_no_version(text: str) -> None:
+def test_other_text_is_not_a_version(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a Kubernetes version; write it as 1\.34$"):
         parse_version(text)

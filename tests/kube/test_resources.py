@@ -54,9 +54,7 @@ RAY_CRD: dict[str, Any] = {
         ("lifecycle.k8s.io", "EvictionRequest", "evictionrequests", True),
     ],
 )
-def test_a_built_in_kind_is_the_resource_that_the_api_server_serves(
-    group: str, kind: str, plural: str, *, namespaced: bool
-) -> None:
+def test_a_built_in_kind_maps_to_its_resource(group: str, kind: str, plural: str, *, namespaced: bool) -> None:
     assert resource_of(group, kind) == Resource(group, kind, plural, namespaced)
 
 
@@ -64,25 +62,25 @@ def test_a_built_in_kind_is_the_resource_that_the_api_server_serves(
     ("group", "kind"),
     [("apps", "Pod"), ("", "Deployment"), ("compute.coreweave.com", "NodePool"), ("batch.volcano.sh", "Job"), ("", "")],
 )
-def test_a_kind_of_another_group_is_not_the_built_in_one_of_that_name(group: str, kind: str) -> None:
+def test_a_kind_of_another_group_is_not_the_built_in_kind(group: str, kind: str) -> None:
     assert resource_of(group, kind) is None
 
 
-def test_a_crd_says_what_resource_its_kind_is() -> None:
+def test_a_crd_maps_its_kind_to_a_resource() -> None:
     assert resource_of_crd(RAY_CRD) == Resource("ray.io", "RayCluster", "rayclusters", namespaced=True)
     cluster_scoped = {**RAY_CRD, "spec": {**RAY_CRD["spec"], "scope": "Cluster"}}
     assert resource_of_crd(cluster_scoped) == Resource("ray.io", "RayCluster", "rayclusters", namespaced=False)
 
 
 @pytest.mark.parametrize("missing", ["group", "scope", "names"])
-def test_a_crd_that_does_not_say_it_is_no_resource(missing: str) -> None:
+def test_an_incomplete_crd_is_no_resource(missing: str) -> None:
     spec = {key: value for key, value in RAY_CRD["spec"].items() if key != missing}
 
     assert resource_of_crd({**RAY_CRD, "spec": spec}) is None
 
 
 @pytest.mark.parametrize("crd", [{}, {"spec": None}, {"spec": []}, {"spec": {"group": "", "scope": 1, "names": {}}}])
-def test_a_document_that_is_no_crd_is_no_resource(crd: dict[str, Any]) -> None:
+def test_a_document_other_than_a_crd_is_no_resource(crd: dict[str, Any]) -> None:
     assert resource_of_crd(crd) is None
 
 
@@ -100,7 +98,5 @@ def test_a_document_that_is_no_crd_is_no_resource(crd: dict[str, Any]) -> None:
         ("apps", "*", {"v1"}),
     ],
 )
-def test_the_versions_of_a_resource_are_known_where_they_do_not_change(
-    group: str, plural: str, versions: set[str]
-) -> None:
+def test_the_versions_of_a_stable_resource_are_known(group: str, plural: str, versions: set[str]) -> None:
     assert versions_of(group, plural) == versions

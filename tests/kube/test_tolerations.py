@@ -1,4 +1,4 @@
-"""Tolerations: what covers what, what tolerates what, and which taints get one."""
+"""Tolerations: which they cover, which taints they tolerate, and which taints get one."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_superset_covers_a_toleration(existing: Toleration, wanted: Toleration
     ("existing", "wanted", "expected"),
     [(None, None, True), (None, 60, True), (60, None, False), (60, 60, True), (60, 30, True), (30, 60, False)],
 )
-def test_one_that_ends_earlier_covers_none_that_ends_later(
+def test_a_shorter_toleration_does_not_cover_a_longer_one(
     existing: int | None,
     wanted: int | None,
     expected: bool,  # noqa: FBT001
@@ -82,7 +82,7 @@ def test_one_that_ends_earlier_covers_none_that_ends_later(
     assert covers(lasting(existing), lasting(wanted)) is expected
 
 
-def test_one_of_several_covers() -> None:
+def test_any_of_several_tolerations_covers() -> None:
     assert any_covers([Toleration("other", "Exists"), Toleration("spot", "Exists")], EXACT)
     assert not any_covers([Toleration("other", "Exists")], EXACT)
     assert not any_covers(None, EXACT)
@@ -134,7 +134,7 @@ def test_a_taint_gets_the_narrowest_toleration_and_a_malformed_one_gets_none(
         ("a", "b\n", False),
     ],
 )
-def test_a_label_is_what_the_api_server_takes(key: str, value: str, expected: bool) -> None:  # noqa: FBT001
+def test_a_label_is_valid_if_the_api_server_accepts_it(key: str, value: str, expected: bool) -> None:  # noqa: FBT001
     assert is_label(key, value) is expected
 
 
@@ -154,7 +154,7 @@ _taints: Any = st.builds(Taint, _keys.filter(bool), _values, _effects.filter(boo
 
 
 @given(_tolerations, _tolerations, _taints)
-def test_what_covers_another_tolerates_all_that_it_tolerates(
+def test_a_covering_toleration_tolerates_every_taint_of_the_covered(
     existing: Toleration, wanted: Toleration, taint: Taint
 ) -> None:
     if covers(existing, wanted) and tolerates(wanted, taint):
@@ -162,7 +162,7 @@ def test_what_covers_another_tolerates_all_that_it_tolerates(
 
 
 @given(_taints)
-def test_the_toleration_for_a_taint_tolerates_it_alone(taint: Taint) -> None:
+def test_the_toleration_for_a_taint_tolerates_only_that_taint(taint: Taint) -> None:
     toleration = toleration_for(taint)
     assert toleration is not None
     assert tolerates(toleration, taint)

@@ -1,4 +1,4 @@
-"""The kustomize components and the Helm chart render the same objects, and webhooks as `spotgate webhook-config` prints them."""
+"""The kustomize components and the Helm chart render the same objects, with the webhooks of `spotgate webhook-config`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ INSTALL: Final = MANIFESTS.parent / "docs" / "install.md"
 OWN: Final = ("ConfigMap", "spotgate-own-policies")
 REPOSITORY, DIGEST = "registry.example.com/spotgate", f"sha256:{64 * 'a'}"
 
-# Overlays, with other components for certificates and the mode, and the values of the chart that mean the same.
+# Overlays, components for certificates and the mode, and the equivalent chart values.
 COMBINATIONS: Final[dict[str, tuple[str, list[str], list[str]]]] = {
     "any": ("eks", ["self-managed", "audit", "monitoring"], ["enforcement=deny", "audit=true", "monitoring=true"]),
     "audit": ("eks", ["audit", "self-managed", "warn-only"], ["enforcement=warn", "audit=true"]),
@@ -60,7 +60,7 @@ def run(*command: str | Path, succeeds: bool = True) -> str:
 def by_kustomize(
     kustomize: Path, folder: Path, overlay: str, components: list[str], webhooks: list[JSON] | None = None
 ) -> list[JSON]:
-    """Build an overlay with these components, and with these configurations in place of the shipped ones."""
+    """Build an overlay with these components and configurations instead of the shipped ones."""
     shipped = (MANIFESTS / "overlays" / overlay / "kustomization.yaml").read_text()
     for placeholder, value in (
         ("../..", os.path.relpath(MANIFESTS, folder.resolve())),
@@ -89,13 +89,13 @@ def by_helm(helm: Path, values: list[str], namespace: str = "spotgate-system") -
 
 
 def comparable(things: Iterable[JSON]) -> dict[tuple[str, str], JSON]:
-    """Return the objects by kind and name, without what is written differently and means the same."""
+    """Return the objects by kind and name, without equivalent differences."""
     found = {(each["kind"], each["metadata"]["name"]): each for each in things}
-    found.pop(("Namespace", "spotgate-system"), None)  # Helm's is made by whoever installs
+    found.pop(("Namespace", "spotgate-system"), None)  # with Helm, users create it
     for each in found.values():
-        each.get("webhooks", []).sort(key=lambda webhook: webhook["name"])  # validating ones are asked side by side
+        each.get("webhooks", []).sort(key=lambda webhook: webhook["name"])  # validating webhooks run in parallel
     if own := found.get(OWN):
-        own["metadata"].pop("annotations", None)  # Helm deletes what an upgrade leaves out, `kubectl apply` does not
+        own["metadata"].pop("annotations", None)  # Helm deletes omitted objects in an upgrade, `kubectl apply` doesn't
         of_mode = {"enforcement": "deny", "workloadFailurePolicy": "Ignore"}
         written = yaml.safe_load(own["data"]["mode.yaml"])
         own["data"]["mode.yaml"] = written | {"spec": of_mode | written["spec"]}
@@ -119,7 +119,7 @@ def test_the_chart_renders_the_objects_of_the_kustomization(
         assert theirs[key] == each
 
 
-def test_rehearsals_have_the_policies_of_the_webhook_which_mounts_their_result(kustomize: Path, tmp_path: Path) -> None:
+def test_rehearsals_and_webhook_share_policies_and_the_result(kustomize: Path, tmp_path: Path) -> None:
     things = comparable(by_kustomize(kustomize, tmp_path, "gke", ["rehearsal", "self-managed", "audit-only"]))
     (served,) = things["Deployment", "spotgate"]["spec"]["template"]["spec"]["containers"]
     job = things["CronJob", "spotgate-rehearsal"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
@@ -133,16 +133,14 @@ def test_rehearsals_have_the_policies_of_the_webhook_which_mounts_their_result(k
 
 
 @pytest.mark.parametrize("name", COMBINATIONS)
-def test_the_webhooks_of_a_kustomization_are_those_that_the_program_renders_from_its_policies(
-    name: str, kustomize: Path, tmp_path: Path
-) -> None:
+def test_the_program_renders_the_webhooks_of_a_kustomization(name: str, kustomize: Path, tmp_path: Path) -> None:
     overlay, components, _ = COMBINATIONS[name]
     things = {each["kind"]: each for each in by_kustomize(kustomize, tmp_path, overlay, components)}
     assert_as_rendered(things, served(things, tmp_path / "own"))
 
 
 def served(things: dict[str, JSON], own: Path) -> list[Path]:
-    """Return the policies that the Deployment and the CronJob name; those of the ConfigMap are written to a folder."""
+    """Return the policies of the Deployment and the CronJob; write those of the ConfigMap to a folder."""
     args = [_pod(each)["containers"][0]["args"] for kind, each in things.items() if kind in {"Deployment", "CronJob"}]
     (named,) = {tuple(arg for arg in each if arg.startswith("--policies=")) for each in args}
     assert named in {("--policies=shipped",), ("--policies=shipped", "--policies=/etc/spotgate/own")}
@@ -174,16 +172,14 @@ def assert_as_rendered(things: dict[str, JSON], policies: list[Path]) -> None:
 @pytest.mark.parametrize(
     ("mode", "policy"),
     [
-        ("audit-only", "graceful-termination"),  # has no webhook about node pools, nor about Namespaces
+        ("audit-only", "graceful-termination"),  # has no webhook for node pools or Namespaces
         ("warn-only", "graceful-termination"),
         ("strict", "graceful-termination"),
-        ("strict", "reserved-labels"),  # has none for the namespaces that target spot
-        ("strict", "on-demand-fallback"),  # has the one about node pools alone
+        ("strict", "reserved-labels"),  # has no webhook for namespaces that target spot
+        ("strict", "on-demand-fallback"),  # has only the webhook for node pools
     ],
 )
-def test_a_mode_adds_no_webhook_to_those_of_fewer_policies(
-    mode: str, policy: str, kustomize: Path, tmp_path: Path
-) -> None:
+def test_a_mode_adds_no_webhooks_for_fewer_policies(mode: str, policy: str, kustomize: Path, tmp_path: Path) -> None:
     alone = SHIPPED / f"{policy}.yaml"
     built = by_kustomize(kustomize, tmp_path, "eks", ["self-managed", mode], rendered(alone))
     things = {each["kind"]: each for each in built}
@@ -199,7 +195,7 @@ spec: {overBudget: deny}
 """
 
 
-def test_a_policy_of_a_team_replaces_the_shipped_one_in_the_chart_as_in_the_overlay_and_on_the_command_line(
+def test_a_team_policy_replaces_the_shipped_one_in_chart_overlay_and_command_line(
     helm: Path, kustomize: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     overlay = tmp_path / "overlay"
@@ -207,7 +203,7 @@ def test_a_policy_of_a_team_replaces_the_shipped_one_in_the_chart_as_in_the_over
     (overlay / "own" / "team.yaml").write_text(TEAM)
     (generator,) = re.findall(r"```yaml\n(apiVersion: .*?)```", INSTALL.read_text(), re.DOTALL)
     (overlay / "own" / "kustomization.yaml").write_text(generator)
-    for path in (overlay / "own", overlay / "own" / "team.yaml"):  # what it is called makes no difference
+    for path in (overlay / "own", overlay / "own" / "team.yaml"):  # the name makes no difference
         assert main(["webhook-config", "--policies=shipped", f"--policies={path}"]) == 0
         (tmp_path / "webhooks.yaml").write_text(text := capsys.readouterr().out)
         files = {"policies.a\\.yaml": overlay / "own" / "team.yaml", "webhooks": tmp_path / "webhooks.yaml"}
@@ -233,14 +229,14 @@ def test_a_policy_of_a_team_replaces_the_shipped_one_in_the_chart_as_in_the_over
 
 
 def documents(policies: list[Path]) -> dict[tuple[str, str], Any]:
-    """Return what `serve` loads from these, without the mode."""
+    """Return the documents that `serve` loads from these, without the mode."""
     nowhere = Address("127.0.0.1", 0)
     bundle = build_snapshot(ServeOptions(listen=nowhere, ops=nowhere, policies=policies)).bundle
     return {(each.kind, each.name): each.document.value for each in bundle.documents if each.kind != "Mode"}
 
 
-def test_on_cks_the_pool_is_asked_for_where_the_patch_that_names_it_is_lost(kustomize: Path, tmp_path: Path) -> None:
-    """Of two lists of patches in one file, kustomize takes the last without a word."""
+def test_on_cks_a_lost_pool_patch_leaves_a_placeholder(kustomize: Path, tmp_path: Path) -> None:
+    """Kustomize silently uses the last of two lists of patches in one file."""
     by_kustomize(kustomize, tmp_path, "cks", ["self-managed", "audit-only"])
     kustomization = json.loads((tmp_path / "kustomization.yaml").read_text())
     (tmp_path / "kustomization.yaml").write_text(json.dumps(kustomization | {"patches": []}))
@@ -252,13 +248,13 @@ def test_on_cks_the_pool_is_asked_for_where_the_patch_that_names_it_is_lost(kust
 def test_a_release_lives_in_its_namespace(helm: Path) -> None:
     things = by_helm(helm, ["certificates.from=cert-manager"], namespace="platform")
     assert "spotgate-system" not in json.dumps(
-        [each for each in things if each["kind"] != "ConfigMap"]  # shipped policies may name the default
+        [each for each in things if each["kind"] != "ConfigMap"]  # shipped policies may use the default name
     )
     services = [hook["clientConfig"]["service"] for each in things for hook in each.get("webhooks", ())]
     assert {each["namespace"] for each in services} == {"platform"}
 
 
-def test_own_policies_and_a_ca_are_passed_on(helm: Path, tmp_path: Path) -> None:
+def test_own_policies_and_a_ca_are_passed_to_the_program(helm: Path, tmp_path: Path) -> None:
     (tmp_path / "team.yaml").write_text("kind: ReservedLabels\n")
     (tmp_path / "ca.crt").write_text("-----BEGIN CERTIFICATE-----\nMII\n")
     text = (MANIFESTS / "webhooks" / "webhooks.yaml").read_text()
@@ -321,12 +317,12 @@ DENY: Final = "enforcement=deny,audit=true"
         ),
     ],
 )
-def test_bad_values_are_refused_with_what_is_wrong(values: list[str], said: str, helm: Path) -> None:
+def test_bad_values_are_rejected_with_the_problem(values: list[str], said: str, helm: Path) -> None:
     flags = [f"--set={each}" for each in values]
     assert said in run(helm, "template", "spotgate", CHART, *flags, succeeds=False)
 
 
-def test_the_chart_is_as_helm_wants_it_and_its_package_is_whole(helm: Path, tmp_path: Path) -> None:
+def test_the_chart_lints_and_its_package_is_complete(helm: Path, tmp_path: Path) -> None:
     assert "0 chart(s) failed" in run(helm, "lint", CHART, f"--set={IMAGE}", "--strict")
     run(helm, "package", CHART, f"--destination={tmp_path}")
     package = tmp_path / f"spotgate-{webhook.__version__}.tgz"

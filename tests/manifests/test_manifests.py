@@ -1,4 +1,4 @@
-"""What is applied to a cluster is in step with what the program says of itself."""
+"""The manifests match the program's own settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def documents(name: str) -> list[dict[str, Any]]:
     return [each for each in yaml.safe_load_all((BASE / name).read_text()) if each]
 
 
-def test_the_webhook_configurations_are_what_the_program_renders(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_webhook_configurations_are_current(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["webhook-config"]) == 0
     assert capsys.readouterr().out == (MANIFESTS / "webhooks" / "webhooks.yaml").read_text(), "run `make golden`"
 
@@ -35,7 +35,7 @@ def test_the_base_serves_the_policies_of_the_image_and_mounts_no_others() -> Non
     assert [each["name"] for each in pod["volumes"]] == ["tmp"]
 
 
-def test_the_namespace_is_the_one_that_is_never_touched() -> None:
+def test_the_namespace_is_the_excluded_system_namespace() -> None:
     (namespace,) = documents("namespace.yaml")
     assert namespace["metadata"]["name"] == OWN_NAMESPACE
     assert load_bundle().index.system_namespaces.names.match(OWN_NAMESPACE)
@@ -55,7 +55,7 @@ def test_the_role_reads_every_kind_of_node_pool_and_writes_nothing() -> None:
     assert (by_name["resourceNames"], by_name["verbs"]) == (["spotgate"], ["get"])
 
 
-def test_the_rehearsal_lists_what_it_reads_and_writes_its_results_alone() -> None:
+def test_the_rehearsal_role_lists_its_inputs_and_writes_only_results() -> None:
     account, role, _, own, _ = yaml.safe_load_all((MANIFESTS / "components/rehearsal/rbac.yaml").read_text())
     listed = {
         (group, resource)
@@ -91,12 +91,12 @@ def test_the_deployment_fits_the_restricted_pod_security_standard() -> None:
         assert context["capabilities"] == {"drop": ["ALL"]}
 
 
-def test_the_pods_grace_period_is_longer_than_the_servers_own_stop() -> None:
+def test_the_pods_grace_period_outlasts_the_servers_shutdown() -> None:
     pod = documents("deployment.yaml")[0]["spec"]["template"]["spec"]
     assert pod["terminationGracePeriodSeconds"] > LIMITS.drain + LIMITS.finish
 
 
-def test_what_is_applied_again_names_no_webhook_configuration_and_these_name_no_ca() -> None:
+def test_reapplied_manifests_have_no_webhook_configuration_or_ca() -> None:
     assert not [file.name for file in BASE.glob("*.yaml") if "WebhookConfiguration" in file.read_text()]
     assert "caBundle" not in (MANIFESTS / "webhooks" / "webhooks.yaml").read_text()
 
@@ -113,11 +113,11 @@ def test_the_quota_is_for_the_priority_class_and_leaves_room_for_a_rollout() -> 
     deployment = documents("deployment.yaml")[0]["spec"]
     (scope,) = quota["spec"]["scopeSelector"]["matchExpressions"]
     assert scope["values"] == [deployment["template"]["spec"]["priorityClassName"]]
-    # While old Pods stop, new ones already run.
+    # New Pods run while old ones stop.
     assert int(quota["spec"]["hard"]["pods"]) >= 2 * deployment["replicas"] + 1
 
 
-def test_the_network_policy_opens_the_ports_of_the_pods_and_keeps_the_operators_port_to_operators() -> None:
+def test_the_network_policy_opens_the_pod_ports_and_limits_the_operators_port() -> None:
     (policy,) = documents("networkpolicy.yaml")
     deployment = documents("deployment.yaml")[0]["spec"]
     assert policy["spec"]["podSelector"] == deployment["selector"]
@@ -127,6 +127,6 @@ def test_the_network_policy_opens_the_ports_of_the_pods_and_keeps_the_operators_
     assert rules["https"] is None
     prometheus, *api_servers = rules["ops"]
     assert list(prometheus) == ["namespaceSelector"]
-    for each in api_servers:  # what the API server's Pod proxy comes through, by which `spotgate doctor` reads the port
+    for each in api_servers:  # for the API server's Pod proxy, through which `spotgate doctor` reads the port
         assert each["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
         assert list(each["podSelector"]["matchLabels"].values()) == ["konnectivity-agent"]

@@ -1,4 +1,4 @@
-"""A real Prometheus, and promtool: of the PATH, or where `.ci/run` puts Debian's package."""
+"""A real Prometheus and promtool, from the PATH or from the Debian package of `.ci/run`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TIMEOUT_SECONDS: Final = 30
 
 
 def program(name: str) -> str:
-    """Return the path of `prometheus` or `promtool`; the test is skipped where there is none."""
+    """Return the path of `prometheus` or `promtool`; skip the test if it is missing."""
     found = shutil.which(name, path=os.pathsep.join((os.environ.get("PATH", ""), str(UNPACKED / "usr" / "bin"))))
     if found is None:
         pytest.skip(f"no {name}: install it to test alerts and the board (Debian: apt-get install prometheus)")
@@ -42,7 +42,7 @@ class Prometheus:
         self._address = address
 
     def get(self, path: str, **parameters: str) -> Any:
-        """Return what its API answers. Raise AssertionError with its error if that is none."""
+        """Return the answer of the API. Raise AssertionError with the error if it fails."""
         url = f"http://{self._address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         try:
             with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as answer:
@@ -51,14 +51,14 @@ class Prometheus:
             raise AssertionError(error.read().decode()) from None
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """Return what an expression is now."""
+        """Return the current value of an expression."""
         result: list[dict[str, Any]] = self.get("query", query=expression)["result"]
         return result
 
 
 @contextlib.contextmanager
 def running(folder: Path, rules: Path, targets: Mapping[str, int]) -> Iterator[Prometheus]:
-    """Run a Prometheus that scrapes these ports of loopback, by the name of their job, and evaluates these rules."""
+    """Run a Prometheus that scrapes these loopback ports by job name and evaluates these rules."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     configuration = folder / "prometheus.yaml"
@@ -90,7 +90,7 @@ def running(folder: Path, rules: Path, targets: Mapping[str, int]) -> Iterator[P
 
 
 def _answers(server: Prometheus) -> bool:
-    with contextlib.suppress(OSError, AssertionError):  # 503 until it has read what it recorded before
+    with contextlib.suppress(OSError, AssertionError):  # 503 until it has loaded earlier data
         return bool(server.get("status/buildinfo"))
     time.sleep(0.1)
     return False

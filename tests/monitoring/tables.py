@@ -1,4 +1,4 @@
-"""What is generated of the metrics and the alerts: tables of pages, and the alerts as the Prometheus operator takes them."""
+"""Documentation tables of the metrics and alerts, and the alerts for the Prometheus operator."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _UNITS: Final = {"_timestamp_seconds": "Unix time", "_seconds": "seconds", "_inf
 
 
 def full_registry() -> CollectorRegistry:
-    """Return the metrics of a replica on a live cluster to which everything has happened: each has a value."""
+    """Return the metrics of a replica on a live cluster after every event, so that each has a value."""
     return asyncio.run(_full_registry())
 
 
@@ -106,7 +106,7 @@ def alerts() -> list[dict[str, Any]]:
 
 
 def alert_table() -> str:
-    """Return the table of all alerts, for the page that says what to do."""
+    """Return the table of all alerts for the page with the runbooks."""
     rows = ["| alert | severity | fires when | after | go to |", "|---|---|---|---|---|"]
     for alert in alerts():
         anchor = alert["annotations"]["runbook_url"].partition("#")[2]
@@ -118,7 +118,7 @@ def alert_table() -> str:
 
 
 def rules_without_annotations() -> str:
-    """Return the alerts as `promtool test rules` compares them: with annotations, each case would repeat them."""
+    """Return the alerts without annotations, which each case of `promtool test rules` would repeat."""
     groups = yaml.safe_load(RULES.read_text())
     for rule in groups["groups"][0]["rules"]:
         del rule["annotations"]

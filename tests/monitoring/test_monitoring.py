@@ -1,4 +1,4 @@
-"""Metrics, alerts and the board: what a real Prometheus makes of a real `spotgate serve`."""
+"""Metrics, alerts, and the dashboard, in a real Prometheus with a real `spotgate serve`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MACROS: Final = {"$__range": "1m", "$__rate_interval": "10s", "$cluster": ".*",
 _NOT_HERE: Final = {"spotgate_shed_total", "spotgate_rejected_total"}
 """Nobody was told to come again here; the board's queries show 0 then."""
 
-# As an API server of Kubernetes 1.36 writes them.
+# From an API server of Kubernetes 1.36.
 API_SERVER: Final = """\
 apiserver_admission_webhook_rejection_count{error_type="calling_webhook_error",name="node-pools.spotgate.dev",operation="DELETE",rejection_code="0",type="validating"} %(n)d
 apiserver_admission_webhook_fail_open_count{name="workloads.spotgate.dev",type="validating"} %(n)d
@@ -55,7 +55,7 @@ apiserver_admission_webhook_admission_duration_seconds_count{name="workloads.spo
 
 
 class Metrics(http.server.BaseHTTPRequestHandler):
-    """An API server whose calls fail, and a replica on a live cluster: what grows grows with each scrape."""
+    """Metrics of a failing API server and of a replica on a live cluster; counters grow with each scrape."""
 
     scrapes = 0
 
@@ -69,12 +69,12 @@ class Metrics(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Suppress the log."""
 
 
 @pytest.fixture
 def others() -> Iterator[int]:
-    """Serve the metrics that `spotgate serve` on loopback has not; return the port."""
+    """Serve the metrics that `spotgate serve` on loopback lacks; return the port."""
     with http.server.HTTPServer(("127.0.0.1", 0), Metrics) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -84,13 +84,13 @@ def others() -> Iterator[int]:
 
 
 def asked(expression: str) -> str:
-    """Return a query as Grafana sends it."""
+    """Return a query in the form that Grafana sends."""
     for macro, value in _MACROS.items():
         expression = expression.replace(macro, value)
     return expression
 
 
-def test_prometheus_records_a_serving_replica_and_every_query_finds_what_happened(
+def test_prometheus_scrapes_a_replica_and_every_query_returns_data(
     spawn: Callable[..., Process],  # noqa: F811
     others: int,
     tmp_path: Path,
@@ -142,7 +142,7 @@ def alerts_of(prometheus: Prometheus) -> list[dict[str, Any]]:
     return [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
 
 
-def test_each_alert_fires_when_it_should_and_not_before() -> None:
+def test_each_alert_fires_on_time() -> None:
     tests = (Path(__file__).parent / "rules_test.yaml").read_text()
     assert {each["alert"] for each in alerts()} == set(re.findall(r"alertname: (\w+)\n +exp_alerts", tests))
     for arguments in (
@@ -160,12 +160,12 @@ def test_each_alert_fires_when_it_should_and_not_before() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_rules_that_promtool_tests_are_those_that_ship() -> None:
+def test_promtool_tests_the_shipped_rules() -> None:
     (named,) = yaml.safe_load((Path(__file__).parent / "rules_test.yaml").read_text())["rule_files"]
     assert (Path(__file__).parent / named).read_text() == rules_without_annotations()
 
 
-def test_every_query_of_the_board_asks_for_the_cluster_and_namespace_that_are_chosen() -> None:
+def test_every_dashboard_query_filters_by_cluster_and_namespace() -> None:
     assert {each["name"] for each in BOARD["templating"]["list"]} == {"datasource", "cluster", "namespace"}
     chosen = re.compile(r'cluster=~"\$cluster"(, namespace=~"\$namespace")?')
     for title, expression in PANELS:
@@ -176,7 +176,7 @@ def test_every_query_of_the_board_asks_for_the_cluster_and_namespace_that_are_ch
         assert "__name__" not in expression or chosen.search(expression)
 
 
-def test_the_metrics_have_names_and_units_as_prometheus_wants_them() -> None:
+def test_metrics_follow_the_naming_rules_of_prometheus() -> None:
     done = subprocess.run(
         [program("promtool"), "check", "metrics"],
         input=generate_latest(full_registry()),
@@ -188,7 +188,7 @@ def test_the_metrics_have_names_and_units_as_prometheus_wants_them() -> None:
 
 
 @pytest.mark.parametrize("alert", alerts(), ids=lambda alert: str(alert["alert"]))
-def test_an_alert_says_how_bad_it_is_for_how_long_why_and_where_to_go(alert: dict[str, Any]) -> None:
+def test_an_alert_has_severity_duration_description_and_runbook(alert: dict[str, Any]) -> None:
     assert alert["labels"]["severity"] in {"critical", "warning", "info"}
     assert alert["for"]
     anchor = alert["annotations"]["runbook_url"].partition("docs/operate.md#")[2]
@@ -198,18 +198,18 @@ def test_an_alert_says_how_bad_it_is_for_how_long_why_and_where_to_go(alert: dic
     assert above.startswith("      # "), "say where the thresholds come from"
 
 
-def test_every_panel_has_a_different_title_and_an_explanation() -> None:
+def test_every_panel_has_a_unique_title_and_a_description() -> None:
     assert len({panel["title"] for panel in BOARD["panels"]}) == len(BOARD["panels"])
     assert [panel["title"] for panel in BOARD["panels"] if not panel["description"]] == []
     assert len({panel["id"] for panel in BOARD["panels"]}) == len(BOARD["panels"])
 
 
-def test_the_alerts_for_the_operator_are_the_same() -> None:
+def test_the_operator_alerts_are_the_same() -> None:
     assert OPERATOR_RULES.read_text() == operator_rules(), "run `make golden`"
 
 
 def test_the_operator_scrapes_a_port_of_the_pods() -> None:
-    """What its definitions take is installed in tests/controlplane/install/test_install_page.py."""
+    """tests/controlplane/install/test_install_page.py installs the objects."""
     monitors = yaml.safe_load_all((ROOT / "manifests" / "components" / "monitoring" / "podmonitor.yaml").read_text())
     files = ("base/deployment.yaml", "components/on-demand-floor/deployment.yaml")
     deployments = (next(yaml.safe_load_all((ROOT / "manifests" / file).read_text())) for file in files)

@@ -1,4 +1,4 @@
-"""One name, one type: whoever reads a name need not ask which one is meant."""
+"""Each public name has one type, so that a name is never ambiguous."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def _types(module: ast.Module) -> Iterator[tuple[str, str]]:
-    """Yield the public classes and aliases of types, each with what it stands for."""
+    """Yield the public classes and type aliases, each with its definition."""
     for each in module.body:
         match each:
             case ast.ClassDef(name=name):
@@ -35,6 +35,6 @@ def test_no_two_public_types_share_a_name() -> None:
         for name, stands_for in _types(ast.parse(file.read_text())):
             if name[0].isupper():
                 found[name].append(where)
-                # An alias of one type may stand in several modules: JSON is the same everywhere.
+                # Several modules may define an equal alias: JSON is the same everywhere.
                 meant[name].add(where if stands_for.startswith("class ") else stands_for)
     assert {name: found[name] for name, each in meant.items() if len(each) > 1} == {}

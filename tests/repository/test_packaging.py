@@ -1,4 +1,4 @@
-"""What is shipped: the wheel works away from the checkout, and the locked requirements are exact."""
+"""Packaging: the wheel works outside the checkout, and the locked requirements are exact."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ spec:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the wheel, built from the checkout without the network."""
+    """Build the wheel from the checkout without the network."""
     folder = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
@@ -42,14 +42,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder outside the checkout that holds what the wheel does; integrations/ has pip install it."""
+    """Return a folder outside the checkout with the wheel's content; integrations/ installs it with pip."""
     target = tmp_path_factory.mktemp("site")
     zipfile.ZipFile(wheel).extractall(target)
     return target
 
 
 def run_installed(installed: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run code that imports the installed wheel; PYTHONPATH comes before the checkout's editable install."""
+    """Run code that imports the installed wheel; PYTHONPATH precedes the checkout's editable install."""
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],
         cwd=installed,
@@ -60,14 +60,14 @@ def run_installed(installed: Path, code: str, *arguments: str) -> subprocess.Com
     )
 
 
-def test_wheel_holds_the_packages_the_bundled_policies_and_nothing_else(wheel: Path) -> None:
+def test_wheel_contains_only_the_packages_and_bundled_policies(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     folders = {name.split("/")[0] for name in names if ".dist-info/" not in name}
     assert folders == {"webhook", "certs", "policies"}
     assert {"webhook/py.typed", "certs/py.typed"} <= set(names)
 
 
-def test_wheel_holds_every_bundled_policy_but_not_their_tests(wheel: Path) -> None:
+def test_wheel_contains_every_bundled_policy_without_tests(wheel: Path) -> None:
     in_wheel = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("policies/")}
     in_checkout = {
         path.relative_to(ROOT).as_posix()
@@ -78,13 +78,13 @@ def test_wheel_holds_every_bundled_policy_but_not_their_tests(wheel: Path) -> No
     assert in_wheel == in_checkout
 
 
-def test_wheel_holds_the_findings_of_rules_but_not_their_cases(wheel: Path) -> None:
+def test_wheel_contains_the_findings_of_rules_without_cases(wheel: Path) -> None:
     of_rules = [Path(name).name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("webhook/rules/")]
     assert "findings.yaml" in of_rules
     assert "cases.yaml" not in of_rules
 
 
-def test_wheel_holds_what_a_control_plane_is_built_from(wheel: Path) -> None:
+def test_wheel_contains_the_sources_of_a_control_plane(wheel: Path) -> None:
     modules = {
         name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("webhook/rehearse/controlplane/modules/")
     }
@@ -103,7 +103,7 @@ def test_wheel_has_both_console_scripts(wheel: Path) -> None:
     assert "kubectl-spotgate = webhook.commands:main" in scripts
 
 
-def test_installed_package_finds_its_policies_beside_itself(installed: Path) -> None:
+def test_installed_package_finds_its_bundled_policies(installed: Path) -> None:
     code = "import pathlib, webhook; print(pathlib.Path(webhook.__file__).parent.parent / 'policies')"
     done = run_installed(installed, code)
     assert done.returncode == 0, done.stderr
@@ -135,7 +135,7 @@ def locked(lock: str) -> dict[str, tuple[Requirement, int]]:
 
 
 @pytest.mark.parametrize("lock", LOCKS)
-def test_lock_names_no_index_and_no_address(lock: str) -> None:
+def test_lock_names_no_index_or_url(lock: str) -> None:
     text = (ROOT / "requirements" / lock).read_text()
     assert not re.findall(r"\S*://\S*|--(?:extra-)?index-url.*|--find-links.*|--trusted-host.*| @ .*", text)
 
@@ -150,7 +150,7 @@ def test_lock_pins_and_hashes_every_dependency(lock: str) -> None:
 
 
 @pytest.mark.parametrize("lock", LOCKS[:2])
-def test_dev_lock_holds_the_very_other_locks(lock: str) -> None:
+def test_dev_lock_includes_the_other_locks(lock: str) -> None:
     other, dev = locked(lock), locked("dev.txt")
     differing = [name for name, (r, _) in other.items() if name not in dev or dev[name][0].specifier != r.specifier]
     assert differing == []
@@ -177,7 +177,7 @@ def test_lock_satisfies_the_ranges_of_pyproject(lock: str, groups: tuple[str, ..
 
 
 def satisfied(wanted: Requirement, entries: dict[str, tuple[Requirement, int]]) -> bool:
-    """Tell whether the lock holds a version in the wanted range, under the same marker."""
+    """Return whether the lock has a version in the wanted range under the same marker."""
     entry = entries.get(canonicalize_name(wanted.name))
     if entry is None:
         return False
@@ -185,7 +185,7 @@ def satisfied(wanted: Requirement, entries: dict[str, tuple[Requirement, int]]) 
     return wanted.specifier.contains(pin.version) and str(wanted.marker) == str(entry[0].marker)
 
 
-def test_image_has_one_base_by_digest_and_the_user_of_the_manifests() -> None:
+def test_image_has_one_base_pinned_by_digest_and_the_manifests_user() -> None:
     lines = (ROOT / "Dockerfile").read_text().splitlines()
     programs = {image.rpartition("/")[2].partition("@")[0]: image for image in images_of_programs()}
     arguments = {name: f"ARG {name.upper().replace('-', '_')}=" for name in programs}
@@ -198,7 +198,7 @@ def test_image_has_one_base_by_digest_and_the_user_of_the_manifests() -> None:
         "FROM scratch AS webhook",
         "FROM ${PYTHON} AS programs",
         "FROM webhook AS rehearsal",
-        "FROM webhook",  # what `docker build` makes
+        "FROM webhook",  # the result of `docker build`
     ]
     assert all(re.search("@sha256:[0-9a-f]{64}$", image) for image in programs.values())
     (base,) = [line for line in lines if line.startswith("ARG PYTHON=")]
@@ -211,5 +211,5 @@ def images_of_programs() -> list[str]:
     return [image for folder in folders_of(KUBERNETES_TAG).values() for image in folder.values()]
 
 
-def test_image_says_the_version_of_the_package() -> None:
+def test_image_names_the_version_of_the_package() -> None:
     assert f"ARG VERSION={__version__}" in (ROOT / "Dockerfile").read_text()

@@ -1,4 +1,4 @@
-"""Servers for a test, stopped after it."""
+"""Servers that stop after the test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Start a server in a thread with a snapshot or a reloader; it is stopped after the test."""
+    """Start a server in a thread with a snapshot or a reloader; stop it after the test."""
     started: list[Served] = []
 
     def start_one(
@@ -59,7 +59,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def spawn(tmp_path: Path) -> Iterator[Spawn]:
-    """Start `spotgate serve` as a process, self-signed and with a policy folder unless told otherwise."""
+    """Start `spotgate serve` as a process, by default self-signed and with a policy folder."""
     started: list[Process] = []
 
     def start_one(**changes: Any) -> Process:
@@ -78,6 +78,6 @@ def spawn(tmp_path: Path) -> Iterator[Spawn]:
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Recording:
-    """Return a recorder in a folder of the test."""
+    """Return a recorder in a temporary folder."""
     prepare_folder(tmp_path / "recorded")
     return Recording(tmp_path / "recorded")

@@ -1,4 +1,4 @@
-"""A server as `spotgate serve` runs it, on free loopback ports: in a thread, or as a process of its own."""
+"""A server as `spotgate serve` runs it, on free loopback ports, in a thread or in a separate process."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ AUTHORITY, PAIR = self_signed(["localhost"], ["127.0.0.1"], utc_now())
 
 
 class Rule:
-    """A rule that judges by the function it is given."""
+    """A rule that judges by a given function."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
@@ -75,7 +75,7 @@ def _silent(_: Subject, __: Context) -> Iterable[Violation]:
 
 
 def bundle_of(judge: Judge = _silent, *, needs: Needs | None = None, name: str = "test-policy") -> Bundle:
-    """Return a bundle of one policy that looks at everything."""
+    """Return a bundle of one policy that matches everything."""
     policy = Policy(
         name=name,
         kind=PolicyKind(
@@ -106,7 +106,7 @@ FRESH = Needs(pools=True, fresh=True)
 
 
 class Slow(Known):
-    """A cluster whose fresh state comes when the test lets it."""
+    """A cluster whose fresh state arrives when the test allows it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class Slow(Known):
 
 
 def review(**changes: Any) -> bytes:
-    """Return a review of a Pod's creation; `changes` to its request, None takes a field out."""
+    """Return a review of a Pod's creation; `changes` updates its request, and None removes a field."""
     request = {
         "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
         "kind": {"group": "", "version": "v1", "kind": "Pod"},
@@ -144,7 +144,7 @@ def review(**changes: Any) -> bytes:
 
 @dataclass
 class Answer:
-    """An HTTP answer, read to its end."""
+    """A complete HTTP answer."""
 
     status: int
     headers: Headers
@@ -156,7 +156,7 @@ class Answer:
 
     @property
     def allowed(self) -> bool:
-        """Of the AdmissionReview in it."""
+        """Return whether the AdmissionReview is allowed."""
         assert self.status == http.HTTPStatus.OK, self
         allowed = self.json["response"]["allowed"]
         assert isinstance(allowed, bool)
@@ -164,7 +164,7 @@ class Answer:
 
 
 class Client:
-    """Talks to a server on loopback, over TLS and to its operators' port."""
+    """A client of a server on loopback, for the TLS port and the operators' port."""
 
     def __init__(self, port: int, ops_port: int, authority: bytes = AUTHORITY) -> None:
         self.port = port
@@ -172,7 +172,7 @@ class Client:
         self.tls = ssl.create_default_context(cadata=authority.decode())
 
     def connection(self, source: str = "127.0.0.1") -> http.client.HTTPSConnection:
-        """Return a connection for several requests, from a loopback address; to be closed."""
+        """Return a connection for several requests from a loopback address; the caller closes it."""
         return http.client.HTTPSConnection(
             "127.0.0.1", self.port, context=self.tls, timeout=PATIENCE, source_address=(source, 0)
         )
@@ -194,7 +194,7 @@ class Client:
         headers: Headers | None = None,
         over: http.client.HTTPSConnection | None = None,
     ) -> Answer:
-        """Send a review, on a connection of its own or over a given one. An iterable is sent in chunks."""
+        """Send a review over a new or a given connection. Send an iterable in chunks."""
         connection = over or self.connection()
         try:
             connection.request(
@@ -210,7 +210,7 @@ class Client:
                 connection.close()
 
     def ops(self, path: str) -> Answer:
-        """Ask the operators' port."""
+        """Send a request to the operators' port."""
         connection = http.client.HTTPConnection("127.0.0.1", self.ops_port, timeout=PATIENCE)
         try:
             connection.request("GET", path)
@@ -235,7 +235,7 @@ def read_answer(response: http.client.HTTPResponse) -> Answer:
 
 
 def eventually(what: Callable[[], bool]) -> None:
-    """Wait until it is so."""
+    """Wait until the condition is true."""
     end = time.monotonic() + PATIENCE
     while not what():
         assert time.monotonic() < end, "it never happened"
@@ -243,7 +243,7 @@ def eventually(what: Callable[[], bool]) -> None:
 
 
 class Served(Client):
-    """A replica in a thread, on the event loop it has in production."""
+    """A replica in a thread, on the same event loop as in production."""
 
     def __init__(
         self, reloader: Reloader, certificate: ServingCertificate, limits: Limits, callers: frozenset[str]
@@ -273,12 +273,12 @@ class Served(Client):
         await runner.cleanup()
 
     def stop(self, *, gracefully: bool = False) -> None:
-        """Ask it to stop."""
+        """Request the shutdown."""
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self._stop.wanted.set if gracefully else self._stop.skip_drain)
 
     def wait(self) -> None:
-        """Wait until it has stopped."""
+        """Wait for the end of the shutdown."""
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
 
@@ -314,7 +314,7 @@ raise SystemExit(serve({options!r}))"""
             raise
 
     def _listens(self) -> None:
-        """Wait until it does, and learn where."""
+        """Wait until the process listens, and read its ports."""
         eventually(lambda: bool(self.log("listening")) or self.process.poll() is not None)
         assert self.process.poll() is None, self.errors()
         ports = self.log("listening")[0]
@@ -328,17 +328,17 @@ raise SystemExit(serve({options!r}))"""
         return [line for line in lines if line["event"] == event]
 
     def errors(self) -> str:
-        """Return what it wrote to standard error, when it has ended."""
+        """Return the standard error of the finished process."""
         assert self.process.stderr is not None
         return self.process.stderr.read().decode()
 
     def peak_memory(self) -> int:
-        """Return the most memory it ever held, in bytes."""
+        """Return the peak memory in bytes."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
     def end(self) -> None:
-        """End it, whatever its state."""
+        """End the process in any state."""
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGINT)
         try:
@@ -365,8 +365,8 @@ spec: {{enforcement: deny, domains: [{domain}]}}
 
 
 def put(file: Path, text: str) -> None:
-    """Write a file that may be looked at meanwhile: one that is seen empty first has changed twice."""
-    written = file.parent.parent / f".{file.name}"  # in the folder it would be one more file
+    """Write a watched file atomically: a reader that sees it empty first counts two changes."""
+    written = file.parent.parent / f".{file.name}"  # outside the watched folder
     written.write_text(text)
     written.replace(file)
 

@@ -1,4 +1,4 @@
-"""A recorder in a folder, and what it writes."""
+"""A recorder in a folder, and its output."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def reserved(subject: Subject, context: Context) -> Iterable[Violation]:
 
 
 class Recording:
-    """A recorder in a folder, and what it wrote."""
+    """A recorder in a folder, and the lines that it wrote."""
 
     def __init__(self, folder: Path, limits: Limits = LIMITS) -> None:
         self.folder = folder
@@ -48,7 +48,7 @@ class Recording:
         self.recorder.take(request, decision, context, bundle, respond(request.uid, decision, context.phase))
 
     def end(self) -> list[Any]:
-        """Write what waits; the lines."""
+        """Write pending reviews; return the lines."""
         self.recorder.start()
         self.recorder.close()
         return [json.loads(line) for file in sorted(self.folder.glob("*")) for line in file.read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""Reviews over TLS: what is answered, what is refused, and that the server lives on after every one of them."""
+"""Reviews over TLS: answers and rejections, each of which leaves the server working."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def deny(_: Subject, __: Context) -> Iterable[Violation]:
 
 
 def fail(subject: Subject, _: Context) -> Iterable[Violation]:
-    """Fail, but not in the self-test."""
+    """Fail, except in the self-test."""
     if subject.request.name == "web-0":
         raise KeyError(subject.object)
     return ()
@@ -47,7 +47,7 @@ def test_R1_R3_a_decision_is_http_200_with_the_reviews_version_kind_and_uid(star
     assert answer.allowed
 
 
-def test_R3_R4_a_denial_is_http_200_too_and_says_why(start: Start) -> None:
+def test_R3_R4_a_denial_is_http_200_with_a_reason(start: Start) -> None:
     answer = start(bundle_of(deny)).post()
     assert not answer.allowed
     assert answer.json["response"]["status"]["code"] == 403
@@ -55,16 +55,16 @@ def test_R3_R4_a_denial_is_http_200_too_and_says_why(start: Start) -> None:
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "application/json; charset=utf-8", "Application/JSON"])
-def test_content_types_of_json_are_accepted(start: Start, content_type: str) -> None:
+def test_json_content_types_are_accepted(start: Start, content_type: str) -> None:
     assert start().post(headers={"Content-Type": content_type}).allowed
 
 
-def test_a_body_in_chunks_is_a_body(start: Start) -> None:
+def test_a_chunked_body_is_accepted(start: Start) -> None:
     body = review()
     assert start().post([body[:10], body[10:]]).allowed
 
 
-def test_a_client_that_waits_for_100_continue_gets_it(start: Start) -> None:
+def test_expect_100_continue_is_answered(start: Start) -> None:
     served = start()
     body = review()
     with served.socket() as client:
@@ -77,7 +77,7 @@ def test_a_client_that_waits_for_100_continue_gets_it(start: Start) -> None:
         assert client.recv(1024).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-def test_requests_sent_at_once_are_answered_in_their_order(start: Start) -> None:
+def test_pipelined_requests_are_answered_in_order(start: Start) -> None:
     uids = [f"uid-{number}" for number in range(20)]
     sent = b""
     for uid in uids:
@@ -93,7 +93,7 @@ def test_requests_sent_at_once_are_answered_in_their_order(start: Start) -> None
 
 
 @pytest.mark.parametrize("keep_alive", [True, False])
-def test_http_1_0_is_answered(start: Start, *, keep_alive: bool) -> None:
+def test_http_1_0_is_supported(start: Start, *, keep_alive: bool) -> None:
     body = review()
     head = f"POST /validate HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
     with start().socket() as client:
@@ -103,7 +103,7 @@ def test_http_1_0_is_answered(start: Start, *, keep_alive: bool) -> None:
             assert client.recv(1) == b""
 
 
-# What is no review --------------------------------------------------------------------------------------------------
+# Invalid reviews ----------------------------------------------------------------------------------------------------
 
 
 def envelope(**changes: object) -> bytes:
@@ -137,7 +137,7 @@ BAD_REVIEWS = {
 
 
 @pytest.mark.parametrize("name", BAD_REVIEWS)
-def test_I7_what_is_no_review_is_http_400_and_the_next_one_is_answered(start: Start, name: str) -> None:
+def test_I7_an_invalid_review_is_http_400_and_the_next_is_answered(start: Start, name: str) -> None:
     served = start()
     answer = served.post(BAD_REVIEWS[name])
     assert answer.status == 400, answer
@@ -157,7 +157,7 @@ def test_I7_what_is_no_review_is_http_400_and_the_next_one_is_answered(start: St
         ("no request", "the AdmissionReview has no `request`"),
     ],
 )
-def test_a_refusal_says_what_is_wrong(start: Start, name: str, text: str) -> None:
+def test_a_rejection_states_the_problem(start: Start, name: str, text: str) -> None:
     assert start().post(BAD_REVIEWS[name]).json == {"error": text}
 
 
@@ -175,7 +175,7 @@ def test_a_refusal_says_what_is_wrong(start: Start, name: str, text: str) -> Non
         ("/validate", "POST", {"Content-Encoding": "br"}, 415),
     ],
 )
-def test_other_requests_are_refused_and_the_connection_stays(
+def test_other_requests_are_rejected_and_the_connection_stays_open(
     start: Start, path: str, method: str, headers: dict[str, str], status: int
 ) -> None:
     served = start()
@@ -185,7 +185,7 @@ def test_other_requests_are_refused_and_the_connection_stays(
     connection.close()
 
 
-def test_P2_a_request_sees_one_bundle_to_its_end(start: Start) -> None:
+def test_P2_a_request_sees_one_bundle(start: Start) -> None:
     state = Slow()
     served = start(bundle_of(needs=FRESH), state)
     with ThreadPoolExecutor() as pool:
@@ -200,7 +200,7 @@ def test_P2_a_request_sees_one_bundle_to_its_end(start: Start) -> None:
 # Bugs ---------------------------------------------------------------------------------------------------------------
 
 
-def test_I7_R1_a_bug_is_http_500_with_the_uid_and_the_next_one_is_answered(start: Start) -> None:
+def test_I7_R1_a_bug_is_http_500_with_the_uid_and_the_next_is_answered(start: Start) -> None:
     served = start(bundle_of(fail))
     connection = served.connection()
     answer = served.post(over=connection)
@@ -220,7 +220,7 @@ def test_I7_R1_a_bug_is_http_500_with_the_uid_and_the_next_one_is_answered(start
 # The log ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_decision_is_one_line(start: Start) -> None:
+def test_a_decision_is_one_log_line(start: Start) -> None:
     served = start(bundle_of(deny))
     served.post()
     eventually(lambda: bool(served.log("decision")))
@@ -247,7 +247,7 @@ def test_a_decision_is_one_line(start: Start) -> None:
     }
 
 
-def test_H14_nothing_of_an_object_is_logged(start: Start) -> None:
+def test_H14_no_object_content_is_logged(start: Start) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "data": {"password": "aHVudGVyMg=="}, "x": {"y": "hunter2"}}
 
     def quote(subject: Subject, _: Context) -> Iterable[Violation]:
@@ -265,7 +265,7 @@ def test_H14_nothing_of_an_object_is_logged(start: Start) -> None:
         assert "hunter2" not in served.text_of_log()
 
 
-def test_of_refusals_for_one_reason_a_line_a_second_is_logged_with_their_count(
+def test_rejections_are_logged_once_a_second_per_reason_with_a_count(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
@@ -284,14 +284,14 @@ def test_of_refusals_for_one_reason_a_line_a_second_is_logged_with_their_count(
     assert served.metric("spotgate_rejected_total", reason="bad review") == 6
 
 
-def test_names_in_the_log_have_a_bounded_length(start: Start) -> None:
+def test_names_in_the_log_are_truncated(start: Start) -> None:
     served = start()
     served.post(review(name="n" * 50_000, namespace="m" * 50_000, userInfo={"username": "u" * 50_000}))
     eventually(lambda: bool(served.log("decision")))
     assert len(served.text_of_log()) < 5000
 
 
-def test_names_of_resources_in_metrics_have_a_bounded_number(start: Start) -> None:
+def test_the_number_of_resource_names_in_metrics_is_bounded(start: Start) -> None:
     served = start()
     connection = served.connection()
     for number in range(250):
@@ -302,7 +302,7 @@ def test_names_of_resources_in_metrics_have_a_bounded_number(start: Start) -> No
     assert served.metric("spotgate_decisions_total") == 250
 
 
-def test_a_connection_that_breaks_off_in_the_body_is_no_decision(start: Start) -> None:
+def test_a_connection_closed_in_the_body_is_not_a_decision(start: Start) -> None:
     served = start()
     client = served.socket()
     client.sendall(
@@ -315,7 +315,7 @@ def test_a_connection_that_breaks_off_in_the_body_is_no_decision(start: Start) -
     assert served.post().allowed
 
 
-def test_an_idle_connection_holds_nothing_of_its_last_request(start: Start) -> None:
+def test_an_idle_connection_keeps_no_data_of_its_last_request(start: Start) -> None:
     def reviews() -> int:
         return sum(type(each) is Request for each in gc.get_objects())
 

@@ -1,4 +1,4 @@
-"""With `--client-ca` only callers with a certificate of that CA are judged; who asked is in the log and the metrics."""
+"""With `--client-ca`, only callers with a certificate of that CA are served; log and metrics name them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CA, OTHER_CA = trustme.CA(), trustme.CA()
 
 
 def show(client: Client, authority: trustme.CA = CA, name: str = NAME, days: int = 1) -> None:
-    """Let a client show a certificate from now on, which expires in so many days."""
+    """Give a client a certificate that expires in this number of days."""
     authority.issue_cert(name, not_after=utc_now() + timedelta(days=days)).configure_cert(client.tls)
 
 
@@ -66,7 +66,7 @@ def served(start: Start, client_ca: Path) -> Served:
 
 
 def is_turned_away(served: Served) -> bool:
-    """Is the client told no by TLS? With TLS 1.3 it hears of it when it reads."""
+    """Return whether TLS rejects the client. With TLS 1.3, the client learns of it when it reads."""
     try:
         served.post()
     except (ssl.SSLError, ConnectionError):
@@ -83,7 +83,7 @@ def test_a_caller_with_a_certificate_of_the_CA_is_judged_and_named(served: Serve
     assert served.metric("spotgate_decisions_total", caller="unauthenticated") == 0
 
 
-def test_a_caller_without_a_certificate_is_not_let_in(served: Served) -> None:
+def test_a_caller_without_a_certificate_is_rejected(served: Served) -> None:
     assert is_turned_away(served)
     eventually(lambda: served.metric("spotgate_connections_cut_total", reason="client certificate") == 1)
     assert served.metric("spotgate_decisions_total") == 0
@@ -91,15 +91,13 @@ def test_a_caller_without_a_certificate_is_not_let_in(served: Served) -> None:
 
 
 @pytest.mark.parametrize(("authority", "days"), [(OTHER_CA, 1), (CA, -1)])
-def test_a_certificate_of_another_CA_or_an_expired_one_is_none(
-    served: Served, authority: trustme.CA, days: int
-) -> None:
+def test_an_expired_or_foreign_certificate_is_rejected(served: Served, authority: trustme.CA, days: int) -> None:
     show(served, authority, days=days)
     assert is_turned_away(served)
     eventually(lambda: served.metric("spotgate_connections_cut_total", reason="client certificate") == 1)
 
 
-def test_of_the_CAs_callers_only_those_who_are_named_are_judged(start: Start, client_ca: Path) -> None:
+def test_only_named_callers_are_judged(start: Start, client_ca: Path) -> None:
     certificate = ServingCertificate(PAIR, client_ca=client_ca)
     served = start(certificate=certificate, callers=frozenset({"other.example", NAME}))
     show(served)
@@ -113,7 +111,7 @@ def test_of_the_CAs_callers_only_those_who_are_named_are_judged(start: Start, cl
     assert served.log("refused")[0]["reason"] == "caller"
 
 
-def test_the_CA_file_is_read_again_and_a_bad_one_keeps_the_last_good(served: Served, client_ca: Path) -> None:
+def test_the_CA_file_is_reloaded_and_a_bad_one_keeps_the_last_good(served: Served, client_ca: Path) -> None:
     show(served)
     assert served.post().allowed
     put(client_ca, "no certificate")
@@ -130,7 +128,7 @@ def test_the_CA_file_is_read_again_and_a_bad_one_keeps_the_last_good(served: Ser
 def authority(
     name: str, *, days: int = 1, is_ca: bool = True, usages: Sequence[x509.ObjectIdentifier] = ()
 ) -> tuple[bytes, bytes]:
-    """Return the certificate and the key (PEM) of a root that expires in so many days."""
+    """Return the certificate and key (PEM) of a root that expires in this number of days."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = utc_now()
@@ -157,7 +155,7 @@ LOCKS_OUT = {
 
 
 @pytest.mark.parametrize("why", LOCKS_OUT)
-def test_CAs_that_would_lock_every_caller_out_keep_the_last_good(served: Served, client_ca: Path, why: str) -> None:
+def test_CAs_that_would_lock_out_every_caller_keep_the_last_good(served: Served, client_ca: Path, why: str) -> None:
     show(served)
     put(client_ca, LOCKS_OUT[why].decode())
     eventually(lambda: served.metric("spotgate_last_reload_success", what="certificate") == 0)
@@ -167,7 +165,7 @@ def test_CAs_that_would_lock_every_caller_out_keep_the_last_good(served: Served,
     assert served.post().allowed
 
 
-def test_CAs_that_would_lock_every_caller_out_are_not_started_with(
+def test_CAs_that_would_lock_out_every_caller_prevent_the_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "ca.crt").write_bytes(b"".join(LOCKS_OUT.values()))
@@ -177,7 +175,7 @@ def test_CAs_that_would_lock_every_caller_out_are_not_started_with(
 
 
 @pytest.mark.parametrize("others", [b"", b"".join(LOCKS_OUT.values())])
-def test_one_valid_CA_is_enough_also_an_intermediate_one(start: Start, tmp_path: Path, others: bytes) -> None:
+def test_one_valid_CA_is_enough_even_an_intermediate(start: Start, tmp_path: Path, others: bytes) -> None:
     intermediate = CA.create_child_ca()
     (tmp_path / "ca.crt").write_bytes(others + intermediate.cert_pem.bytes())
     served = start(certificate=ServingCertificate(PAIR, client_ca=tmp_path / "ca.crt"))
@@ -185,7 +183,7 @@ def test_one_valid_CA_is_enough_also_an_intermediate_one(start: Start, tmp_path:
     assert served.post().allowed
 
 
-def test_a_leaf_beside_a_CA_lets_nobody_in(start: Start, tmp_path: Path) -> None:
+def test_a_leaf_next_to_a_CA_authenticates_no_caller(start: Start, tmp_path: Path) -> None:
     leaf, key = authority("leaf", is_ca=False)
     (tmp_path / "ca.crt").write_bytes(CA.cert_pem.bytes() + leaf)
     (tmp_path / "leaf.pem").write_bytes(leaf + key)
@@ -194,7 +192,7 @@ def test_a_leaf_beside_a_CA_lets_nobody_in(start: Start, tmp_path: Path) -> None
     assert is_turned_away(served)
 
 
-def test_connections_of_the_old_CA_end_with_it(start: Start, client_ca: Path) -> None:
+def test_connections_of_a_replaced_CA_are_closed(start: Start, client_ca: Path) -> None:
     cluster = Slow()
     served = start(bundle_of(needs=FRESH), state=cluster, certificate=ServingCertificate(PAIR, client_ca=client_ca))
     show(served)
@@ -204,7 +202,7 @@ def test_connections_of_the_old_CA_end_with_it(start: Start, client_ca: Path) ->
         assert cluster.asked.acquire(timeout=PATIENCE)
         put(client_ca, OTHER_CA.cert_pem.bytes().decode())
         idle.sock.settimeout(PATIENCE)
-        while idle.sock.recv(1024):  # the hint to a client that closes by itself, then the end
+        while idle.sock.recv(1024):  # first a hint to the client to close, then the end
             pass
         served.loop.call_soon_threadsafe(cluster.open.set)
         assert answer.result().allowed
@@ -213,7 +211,7 @@ def test_connections_of_the_old_CA_end_with_it(start: Start, client_ca: Path) ->
     assert served.post().allowed
 
 
-def test_a_handshake_that_began_under_the_old_CA_is_worth_no_connection(served: Served, client_ca: Path) -> None:
+def test_a_handshake_begun_under_the_old_CA_is_rejected(served: Served, client_ca: Path) -> None:
     show(served)
     with served.plain_socket() as begun:
         eventually(lambda: len(served.replica.acceptor) == 1)
@@ -224,7 +222,7 @@ def test_a_handshake_that_began_under_the_old_CA_is_worth_no_connection(served: 
                 pass
 
 
-def test_connections_outlive_a_CA_file_that_says_the_same_in_other_words(served: Served, client_ca: Path) -> None:
+def test_connections_outlive_an_equivalent_CA_file(served: Served, client_ca: Path) -> None:
     show(served)
     with closing(served.connection()) as connection:
         assert served.post(over=connection).allowed
@@ -233,7 +231,7 @@ def test_connections_outlive_a_CA_file_that_says_the_same_in_other_words(served:
         assert served.post(over=connection).allowed
 
 
-def test_without_a_CA_nobody_is_authenticated(start: Start) -> None:
+def test_without_a_CA_callers_are_not_authenticated(start: Start) -> None:
     served = start()
     show(served)
     assert served.post().allowed
@@ -243,14 +241,14 @@ def test_without_a_CA_nobody_is_authenticated(start: Start) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no certificate"])
-def test_a_CA_that_can_not_be_read_is_not_started_with(tmp_path: Path, content: bytes | None) -> None:
+def test_an_unreadable_CA_prevents_the_start(tmp_path: Path, content: bytes | None) -> None:
     if content is not None:
         (tmp_path / "ca.crt").write_bytes(content)
     with pytest.raises(CertificateProblem, match="the client CA file"):
         ServingCertificate(PAIR, client_ca=tmp_path / "ca.crt")
 
 
-def test_reviews_of_strangers_are_not_recorded(spawn: Spawn, client_ca: Path, tmp_path: Path) -> None:
+def test_reviews_of_unauthenticated_callers_are_not_recorded(spawn: Spawn, client_ca: Path, tmp_path: Path) -> None:
     process = spawn(record=tmp_path / "recorded", client_ca=client_ca, limits=dataclasses.replace(SHORT, finish=20))
     with pytest.raises((ssl.SSLError, ConnectionError)):
         process.post()
@@ -275,7 +273,7 @@ def test_the_names_in_a_certificate(certificate: dict[str, object] | None, names
     assert names_in(certificate) == names
 
 
-def test_a_certificate_for_other_names_than_asked_is_not_started_with(
+def test_a_certificate_without_the_required_names_prevents_the_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_policy(tmp_path / "policies")

@@ -1,4 +1,4 @@
-"""Connections: those that abuse the server are cut, those that do not are kept, and the server answers after each abuse."""
+"""The server cuts abusive connections, keeps the others, and answers after each abuse."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 HEAD = b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
 
-# Above the others, so that only the deadline in question can cut the connection.
+# Longer than the others, so that only the tested deadline can cut the connection.
 LONG = dataclasses.replace(SHORT, handshake=60, receive=60)
 
 
@@ -46,13 +46,13 @@ def is_cut(client: socket.socket) -> bool:
             pass
     except ConnectionError:
         pass
-    except ssl.SSLError:  # cut without TLS's goodbye
+    except ssl.SSLError:  # cut without a TLS close notification
         pass
     return True
 
 
 def answers(served: Served) -> bool:
-    """Is a client answered? One that was held up may be cut itself where a test has a short deadline."""
+    """Return whether the server answers; a delayed client may be cut in tests with a short deadline."""
     try:
         return served.post().allowed
     except OSError:
@@ -60,7 +60,7 @@ def answers(served: Served) -> bool:
 
 
 def trickle(client: socket.socket, content: bytes) -> None:
-    """Send byte by byte, until the server has had enough."""
+    """Send byte by byte until the server cuts the connection."""
     try:
         for number in range(len(content)):
             client.sendall(content[number : number + 1])
@@ -110,7 +110,7 @@ def test_H12_a_client_that_sends_its_body_byte_by_byte_is_cut(start: Start) -> N
     eventually(partial(answers, served))
 
 
-def test_H12_the_second_request_of_a_connection_has_the_same_deadline(start: Start) -> None:
+def test_H12_the_second_request_on_a_connection_has_the_same_deadline(start: Start) -> None:
     served = start(limits=dataclasses.replace(LONG, receive=0.3))
     connection = served.connection()
     assert served.post(over=connection).allowed
@@ -120,7 +120,7 @@ def test_H12_the_second_request_of_a_connection_has_the_same_deadline(start: Sta
     eventually(partial(answers, served))
 
 
-def test_H12_a_request_that_began_together_with_the_one_before_has_the_same_deadline(start: Start) -> None:
+def test_H12_a_pipelined_request_has_the_same_deadline(start: Start) -> None:
     served = start(limits=dataclasses.replace(LONG, receive=0.3))
     body = review()
     first = HEAD.replace(b"1000", b"%d" % len(body)) + body
@@ -131,7 +131,7 @@ def test_H12_a_request_that_began_together_with_the_one_before_has_the_same_dead
     assert served.metric("spotgate_connections_cut_total", reason="slow") == 1
 
 
-def test_L1_a_connection_that_waits_for_its_next_request_is_kept_beyond_the_deadline_of_a_request(start: Start) -> None:
+def test_L1_an_idle_connection_outlives_the_request_deadline(start: Start) -> None:
     served = start(limits=dataclasses.replace(LONG, receive=0.5))
     connection = served.connection()
     assert served.post(over=connection).allowed
@@ -140,11 +140,11 @@ def test_L1_a_connection_that_waits_for_its_next_request_is_kept_beyond_the_dead
     connection.close()
 
 
-def test_L1_an_idle_connection_outlives_the_api_servers_patience() -> None:
+def test_L1_an_idle_connection_outlives_the_api_servers_idle_timeout() -> None:
     assert 90 < LIMITS.keep_alive <= 300
 
 
-def test_L1_an_idle_connection_ends_some_time(start: Start) -> None:
+def test_L1_an_idle_connection_is_closed_eventually(start: Start) -> None:
     served = start(limits=dataclasses.replace(LONG, keep_alive=0.3))
     connection = served.connection()
     assert served.post(over=connection).allowed
@@ -156,7 +156,7 @@ def test_L1_an_idle_connection_ends_some_time(start: Start) -> None:
 
 
 @pytest.mark.parametrize("silent", ["plain_socket", "socket"])
-def test_H12_clients_that_only_hold_connections_keep_nobody_out(start: Start, silent: str) -> None:
+def test_H12_idle_connections_lock_out_no_other_client(start: Start, silent: str) -> None:
     served = start(limits=dataclasses.replace(LONG, connections=10))
     with ExitStack() as stack:
         held = [stack.enter_context(getattr(served, silent)()) for _ in range(50)]
@@ -167,7 +167,7 @@ def test_H12_clients_that_only_hold_connections_keep_nobody_out(start: Start, si
     assert served.post().allowed
 
 
-def test_H12_a_connection_in_use_is_not_the_one_that_has_to_go(start: Start) -> None:
+def test_H12_an_active_connection_stays_open(start: Start) -> None:
     served = start(limits=dataclasses.replace(LONG, connections=5))
     with ExitStack() as stack, closing(served.connection()) as connection:
         assert served.post(over=connection).allowed
@@ -181,7 +181,7 @@ def test_H12_a_connection_in_use_is_not_the_one_that_has_to_go(start: Start) -> 
 # Renewal ------------------------------------------------------------------------------------------------------------
 
 
-def test_L6_connections_are_parted_with_now_and_then(start: Start) -> None:
+def test_L6_connections_are_renewed_periodically(start: Start) -> None:
     served = start(limits=dataclasses.replace(LONG, recycle=0.2))
     connection = served.connection()
     answers = [served.post(over=connection)]
@@ -192,7 +192,7 @@ def test_L6_connections_are_parted_with_now_and_then(start: Start) -> None:
     connection.close()
 
 
-def test_L6_not_all_connections_at_the_same_time(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_L6_connection_renewals_are_spread_over_time(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     jitters = iter([0.0, 1.0])
     monkeypatch.setattr(random, "uniform", lambda _least, _most: next(jitters))
     served = start(limits=LONG)
@@ -201,7 +201,7 @@ def test_L6_not_all_connections_at_the_same_time(start: Start, monkeypatch: pyte
         assert "connection" not in served.post(over=second).headers
 
 
-# What is no HTTP over TLS -------------------------------------------------------------------------------------------
+# Traffic other than HTTP over TLS -----------------------------------------------------------------------------------
 
 
 def plain_http(served: Served) -> None:
@@ -252,7 +252,7 @@ def reset(served: Served) -> None:
 
 
 @pytest.mark.parametrize("abuse", [plain_http, truncated_tls, garbage, tls_1_1, data_broken_off, reset])
-def test_H13_I7_what_is_no_TLS_harms_nobody_else(start: Start, abuse: Callable[[Served], None]) -> None:
+def test_H13_I7_traffic_that_is_not_TLS_affects_no_other_client(start: Start, abuse: Callable[[Served], None]) -> None:
     served = start()
     connection = served.connection()
     assert served.post(over=connection).allowed
@@ -282,7 +282,7 @@ def test_H13_I7_what_is_no_TLS_harms_nobody_else(start: Start, abuse: Callable[[
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ],
 )
-def test_I7_malformed_HTTP_is_refused_and_the_connection_ends(start: Start, request_head: bytes) -> None:
+def test_I7_malformed_HTTP_is_rejected_and_the_connection_closed(start: Start, request_head: bytes) -> None:
     served = start()
     with served.socket() as client:
         client.sendall(request_head)
@@ -293,7 +293,7 @@ def test_I7_malformed_HTTP_is_refused_and_the_connection_ends(start: Start, requ
     assert not served.log("connection failed")
 
 
-def test_I7_a_wish_to_leave_HTTP_is_not_granted(start: Start) -> None:
+def test_I7_a_protocol_upgrade_is_rejected(start: Start) -> None:
     served = start()
     with closing(served.connection()) as connection:
         headers = {"Connection": "Upgrade", "Upgrade": "websocket"}
@@ -302,7 +302,7 @@ def test_I7_a_wish_to_leave_HTTP_is_not_granted(start: Start) -> None:
         assert served.post(over=connection).allowed
 
 
-def test_I7_a_request_with_another_behind_its_body_is_two_requests(start: Start) -> None:
+def test_I7_a_request_appended_to_a_body_is_a_second_request(start: Start) -> None:
     served = start()
     body = review()
     head = b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(
@@ -318,7 +318,7 @@ def test_I7_a_request_with_another_behind_its_body_is_two_requests(start: Start)
 
 
 @pytest.mark.parametrize("turns", range(20))
-def test_L3_a_client_that_comes_at_the_moment_of_the_end_is_parted_with(turns: int) -> None:
+def test_L3_a_client_that_connects_during_shutdown_is_disconnected(turns: int) -> None:
     async def end_after(turns: int) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             listener.settimeout(0)
@@ -335,7 +335,7 @@ def test_L3_a_client_that_comes_at_the_moment_of_the_end_is_parted_with(turns: i
                 assert await asyncio.to_thread(is_cut, client)
 
     uvloop.run(end_after(turns))
-    gc.collect()  # a socket that was forgotten is a warning, and so an error
+    gc.collect()  # an unclosed socket is a warning, and therefore an error
 
 
 async def _unexpected(_: web.BaseRequest) -> web.StreamResponse:

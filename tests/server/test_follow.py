@@ -1,4 +1,4 @@
-"""Policies are judged with a live cluster's state only when it has been read for them."""
+"""Policies take effect only after their state has been read from the live cluster."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def written() -> io.BytesIO:
-    """Return what is logged."""
+    """Return the log."""
     file = io.BytesIO()
     configure_logging(file)
     return file
@@ -43,7 +43,7 @@ class Answer:
 
 
 class Gate(Api):
-    """An API server without objects, that answers while it is open."""
+    """An API server without objects that answers while the gate is open."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -63,7 +63,7 @@ class Gate(Api):
         if "watch=1" not in path:
             yield cast("aiohttp.ClientResponse", Answer(body))
             return
-        of_policies = "/leases" not in path  # the floor's Lease is watched whatever the policies are
+        of_policies = "/leases" not in path  # the floor's Lease is always watched
         self.watches += of_policies
         try:
             yield cast("aiohttp.ClientResponse", Silence())
@@ -79,7 +79,7 @@ class Silence:
 
 
 class Running:
-    """A `LiveCluster` that runs, and the snapshots it had loaded."""
+    """A running `LiveCluster` and the snapshots that it loaded."""
 
     def __init__(self) -> None:
         self.api = Gate()
@@ -113,7 +113,7 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_nothing_is_loaded_until_the_cluster_is_known() -> None:
+async def test_policies_are_not_loaded_until_the_cluster_is_known() -> None:
     async with running() as it:
         await until(lambda: "closed" in it.cluster.waits_for)
         assert it.cluster.waits_for == "namespaces can't be read: closed"
@@ -125,7 +125,7 @@ async def test_nothing_is_loaded_until_the_cluster_is_known() -> None:
         assert it.used[0].state.view().api_server == (1, 35)
 
 
-async def test_new_policies_wait_for_their_state_and_the_old_ones_go_on_with_theirs() -> None:
+async def test_new_policies_wait_for_their_state_while_the_old_ones_decide() -> None:
     async with running() as it:
         it.api.open.set()
         await until(lambda: it.used and it.api.watches == 2)  # Namespaces and Nodes
@@ -142,7 +142,7 @@ async def test_new_policies_wait_for_their_state_and_the_old_ones_go_on_with_the
         await until(lambda: it.api.watches == 2)  # for the second
 
 
-async def test_policies_that_still_wait_are_dropped_for_newer_ones() -> None:
+async def test_newer_policies_replace_waiting_ones() -> None:
     async with running() as it:
         await until(lambda: "closed" in it.cluster.waits_for)
         it.cluster.offer(snapshot("second"))
@@ -155,7 +155,7 @@ async def test_policies_that_still_wait_are_dropped_for_newer_ones() -> None:
         await until(lambda: it.api.watches == 2)
 
 
-async def test_while_the_cluster_is_unknown_it_answers_but_is_not_ready(tmp_path: Path) -> None:
+async def test_a_replica_without_cluster_state_answers_but_is_not_ready(tmp_path: Path) -> None:
     api, stop, listener = Gate(), Stop(), LOOPBACK.bind()
     reloader = Reloader(lambda: snapshot("first"), (tmp_path,))
     replica = Replica(listener, ServingCertificate(PAIR), reloader, SHORT, LiveCluster(api))

@@ -1,4 +1,4 @@
-"""Limits of what is sent, how much at once, and how long an answer may take."""
+"""Limits of request size, concurrency, and answer time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MIB = 1024 * 1024
 
 
 def deny_unknown(_: Subject, context: Context) -> Iterable[Violation]:
-    """Deny, saying why the pools are unknown; nothing where they are known."""
+    """Deny with the reason why the pools are unknown; allow if they are known."""
     if context.view.pools is None:
         yield Violation(id="unwanted", reason=context.view.why_unknown, unknown=True)
 
@@ -34,7 +34,7 @@ def deny_unknown(_: Subject, context: Context) -> Iterable[Violation]:
 # Size ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_small_body_that_would_unpack_to_much_is_not_unpacked(start: Start) -> None:
+def test_a_decompression_bomb_is_not_decompressed(start: Start) -> None:
     served = start()
     packed = gzip.compress(b" " * 100 * MIB)
     assert served.post(packed, headers={"Content-Encoding": "gzip"}).status == 415
@@ -46,7 +46,7 @@ def pieces(size: int) -> Iterator[bytes]:
         yield b" " * 65536
 
 
-def test_I2_a_large_body_is_refused_by_its_length_before_it_is_sent(start: Start) -> None:
+def test_I2_a_large_body_is_rejected_by_its_content_length(start: Start) -> None:
     served = start()
     with served.socket() as client:
         client.sendall(
@@ -57,7 +57,7 @@ def test_I2_a_large_body_is_refused_by_its_length_before_it_is_sent(start: Start
 
 
 @pytest.mark.parametrize("in_chunks", [True, False])
-def test_I2_a_body_of_20_MB_is_refused_however_it_is_sent(start: Start, *, in_chunks: bool) -> None:
+def test_I2_a_body_of_20_MB_is_rejected_in_any_encoding(start: Start, *, in_chunks: bool) -> None:
     served = start()
     answer = served.post(pieces(20 * MIB) if in_chunks else b" " * 20 * MIB)
     assert answer.status == 413
@@ -71,7 +71,7 @@ def test_I2_a_review_of_two_maximal_objects_fits(start: Start) -> None:
     assert start().post(review(object=large, oldObject=large, operation="UPDATE")).allowed
 
 
-def test_I2_many_large_bodies_at_once_are_told_to_come_again(start: Start) -> None:
+def test_I2_concurrent_large_bodies_are_asked_to_retry(start: Start) -> None:
     served = start(limits=dataclasses.replace(SHORT, buffered_bytes=2 * MIB, receive=30))
 
     def in_pieces() -> Iterator[bytes]:
@@ -92,10 +92,10 @@ def test_I2_many_large_bodies_at_once_are_told_to_come_again(start: Start) -> No
     eventually(lambda: served.post(review(object={"data": "x" * 1_500_000})).status == 200)
 
 
-# Too much at once, and too late -------------------------------------------------------------------------------------
+# Concurrency and timeouts -------------------------------------------------------------------------------------------
 
 
-def test_L2_above_the_limit_requests_are_told_at_once_to_come_again(start: Start) -> None:
+def test_L2_requests_over_the_limit_are_asked_to_retry_at_once(start: Start) -> None:
     state = Slow()
     served = start(
         bundle_of(deny_unknown, needs=FRESH), state, limits=dataclasses.replace(SHORT, in_flight=3, fresh=20)
@@ -119,7 +119,7 @@ def test_L2_above_the_limit_requests_are_told_at_once_to_come_again(start: Start
 
 
 @pytest.mark.parametrize("timeout", ["600ms", "1s", "100ms"])
-def test_H11_I3_what_does_not_come_within_the_callers_timeout_is_unknown(start: Start, timeout: str) -> None:
+def test_H11_I3_state_later_than_the_callers_timeout_is_unknown(start: Start, timeout: str) -> None:
     served = start(bundle_of(deny_unknown, needs=FRESH), Slow(), limits=dataclasses.replace(SHORT, receive=30))
     answer = served.post(path=f"/validate?timeout={timeout}")
     assert not answer.allowed
@@ -127,7 +127,7 @@ def test_H11_I3_what_does_not_come_within_the_callers_timeout_is_unknown(start: 
     assert served.metric("spotgate_unknown_total") == 1
 
 
-def test_I3_a_failing_look_up_is_unknown_too(start: Start) -> None:
+def test_I3_a_failed_lookup_is_unknown(start: Start) -> None:
     class Broken(Known):
         async def fresh(self) -> ClusterView:
             raise RuntimeError("token abc123")
@@ -140,7 +140,7 @@ def test_I3_a_failing_look_up_is_unknown_too(start: Start) -> None:
     assert "abc123" not in served.text_of_log()
 
 
-def test_the_state_is_not_read_anew_where_no_policy_asks_for_it(start: Start) -> None:
+def test_state_is_not_refreshed_unless_a_policy_needs_it(start: Start) -> None:
     state = Slow()
     assert start(bundle_of(deny_unknown), state).post().allowed
     assert not state.asked.acquire(blocking=False)

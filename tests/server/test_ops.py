@@ -28,7 +28,7 @@ def deny_by_name(subject: Subject, _: Context) -> Iterable[Violation]:
         yield Violation(id="unwanted", reason="no")
 
 
-def test_the_version_names_program_bundle_and_policies(start: Start) -> None:
+def test_the_version_page_names_program_bundle_and_policies(start: Start) -> None:
     answer = start().ops("/version")
     assert answer.headers["content-type"] == "application/json"
     assert answer.json == {
@@ -47,11 +47,11 @@ def test_a_serving_replica_is_healthy_and_ready(start: Start, path: str) -> None
 
 
 @pytest.mark.parametrize("path", ["/mutate", "/debug", "/metrics/x"])
-def test_there_is_nothing_else_on_the_operators_port(start: Start, path: str) -> None:
+def test_the_operators_port_has_no_other_pages(start: Start, path: str) -> None:
     assert start().ops(path).status == 404
 
 
-def test_there_are_no_operators_pages_on_the_TLS_port(start: Start) -> None:
+def test_the_TLS_port_has_no_operators_pages(start: Start) -> None:
     served = start()
     assert {served.post(path=path, method="GET").status for path in ("/", "/metrics")} == {404}
 
@@ -70,18 +70,18 @@ def test_decisions_and_findings_are_counted(start: Start) -> None:
     assert served.metric("spotgate_request_seconds_bucket", phase="validate", le="+Inf") == 3
 
 
-def test_probes_of_doctor_are_answered_and_not_counted(start: Start) -> None:
+def test_probes_of_doctor_are_answered_but_not_counted(start: Start) -> None:
     served = start(bundle_of(deny_by_name))
     probe = {"metadata": {"generateName": "spotgate-doctor-"}, "spec": {"containers": []}}
     pod = {"apiVersion": "v1", "kind": "Pod", **probe}
     answer = served.post(review(name="denied", object=pod, dryRun=True))
     assert answer.json["response"]["allowed"] is False
-    served.post(review(name="denied", object=pod, dryRun=False))  # the name alone hides nothing
+    served.post(review(name="denied", object=pod, dryRun=False))  # the name alone excludes nothing
     eventually(lambda: served.metric("spotgate_decisions_total", phase="validate", outcome="denied") == 1)
     assert served.metric("spotgate_findings_total", policy="test-policy", outcome="deny") == 1
 
 
-def test_every_metric_is_ours_and_there_before_anything_happened(start: Start) -> None:
+def test_every_metric_has_the_prefix_and_exists_from_the_start(start: Start) -> None:
     text = start().ops("/metrics").body.decode()
     families = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
     assert all(name.startswith("spotgate_") for name in families)
@@ -104,7 +104,7 @@ def test_every_metric_is_ours_and_there_before_anything_happened(start: Start) -
     } <= families
 
 
-def test_the_last_rehearsals_are_metrics_once_they_are_there(spawn: Spawn, tmp_path: Path) -> None:
+def test_rehearsal_results_become_metrics(spawn: Spawn, tmp_path: Path) -> None:
     file = tmp_path / "rehearsal.json"
     served = spawn(rehearsal=file)
     assert b"rehearsal" not in served.ops("/metrics").body
@@ -115,7 +115,7 @@ def test_the_last_rehearsals_are_metrics_once_they_are_there(spawn: Spawn, tmp_p
     assert served.metric("spotgate_rehearsal_timestamp_seconds") == 1700000000.5
     page = served.ops("/").body.decode()
     assert "rehearsed 2023-11-14 22:13:20 UTC" in page
-    file.write_text("{")  # as one that somebody edits
+    file.write_text("{")  # as during an edit
     assert served.metric("spotgate_rehearsal_timestamp_seconds") == 0
 
 
@@ -128,7 +128,7 @@ def test_L5_the_operators_port_answers_while_the_TLS_port_is_full(start: Start) 
         client.close()
 
 
-def test_L3_while_stopping_it_is_not_ready_but_healthy_and_serves_on(start: Start) -> None:
+def test_L3_a_stopping_replica_is_unready_but_healthy_and_serving(start: Start) -> None:
     served = start(limits=dataclasses.replace(SHORT, quiet=60, drain=60))
     connection = served.connection()
     assert "connection" not in served.post(over=connection).headers
@@ -144,7 +144,7 @@ def test_L3_while_stopping_it_is_not_ready_but_healthy_and_serves_on(start: Star
     connection.close()
 
 
-def test_L3_it_stops_when_no_request_has_come_for_a_while(start: Start) -> None:
+def test_L3_a_replica_stops_when_requests_cease(start: Start) -> None:
     served = start(limits=dataclasses.replace(SHORT, quiet=0.3, drain=600))
     assert served.post().allowed
     served.stop(gracefully=True)
@@ -158,14 +158,14 @@ def test_L3_a_request_on_an_idle_connection_is_answered_until_the_client_has_clo
     with contextlib.closing(served.connection()) as connection:
         assert served.post(over=connection).allowed
         served.stop(gracefully=True)
-        assert select.select([connection.sock], [], [], PATIENCE)[0]  # it is told that the server is going
+        assert select.select([connection.sock], [], [], PATIENCE)[0]  # the server announces its shutdown
         last = served.post(over=connection)
         assert last.allowed
         assert last.headers["connection"] == "close"
     served.wait()
 
 
-def test_L3_a_client_that_does_not_close_an_idle_connection_does_not_keep_it_from_stopping(start: Start) -> None:
+def test_L3_an_idle_connection_does_not_block_the_shutdown(start: Start) -> None:
     served = start(limits=dataclasses.replace(SHORT, quiet=0.1, finish=0.1))
     with contextlib.closing(served.connection()) as connection:
         assert served.post(over=connection).allowed
@@ -174,16 +174,16 @@ def test_L3_a_client_that_does_not_close_an_idle_connection_does_not_keep_it_fro
     assert served.log("stopped")
 
 
-def test_L3_requests_that_go_on_do_not_keep_it_from_stopping(start: Start) -> None:
+def test_L3_continuous_requests_do_not_block_the_shutdown(start: Start) -> None:
     served = start(limits=dataclasses.replace(SHORT, quiet=5, drain=0.5))
     served.stop(gracefully=True)
-    with contextlib.suppress(OSError):  # of the first one that comes too late
+    with contextlib.suppress(OSError):  # of the first request that is too late
         while True:
             served.post()
     served.wait()
 
 
-def test_a_request_in_flight_is_answered_before_the_end(start: Start) -> None:
+def test_a_request_in_flight_is_answered_before_the_shutdown(start: Start) -> None:
     state = Slow()
     served = start(bundle_of(needs=FRESH), state, limits=dataclasses.replace(SHORT, finish=20, fresh=20))
     with ThreadPoolExecutor() as pool:

@@ -1,4 +1,4 @@
-"""The operators' page: what this replica judges with, decided last, and does not know."""
+"""The operators' page: this replica's policies and state, last decisions, and unknowns."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def shown(served: Client) -> str:
     return " ".join(" ".join(Page(answer.body.decode()).texts).split())
 
 
-def test_it_tells_bundle_policies_decisions_pools_and_certificate(start: Start) -> None:
+def test_the_page_shows_bundle_policies_decisions_pools_and_certificate(start: Start) -> None:
     spot = pool_of("h100-spot", autoscaling=True, maximum=8)
     vague = pool_of("odd", CapacityType.UNKNOWN, desired=1, problems=("spec.targetNodes: no number",))
     served = start(bundle_of(deny), Pools(spot, vague))
@@ -76,7 +76,7 @@ def test_it_tells_bundle_policies_decisions_pools_and_certificate(start: Start) 
     assert "hush" not in text
 
 
-def test_it_says_what_is_unknown_and_why(spawn: Spawn, tmp_path: Path) -> None:
+def test_the_page_shows_unknown_state_with_reasons(spawn: Spawn, tmp_path: Path) -> None:
     served = spawn()
     put(tmp_path / "policies" / "policy.yaml", "kind: [")
     while served.metric("spotgate_last_reload_success", what="policies"):
@@ -88,7 +88,7 @@ def test_it_says_what_is_unknown_and_why(spawn: Spawn, tmp_path: Path) -> None:
     assert "Trust : no caBundle is known" in text
 
 
-def test_names_are_text_and_a_browser_finds_nothing_to_forbid(
+def test_names_are_escaped_and_the_browser_reports_no_violation(
     start: Start, tmp_path: Path, browse: Callable[..., Seen]
 ) -> None:
     pool = pool_of(HOSTILE, problems=(HOSTILE,))
@@ -105,17 +105,17 @@ def test_names_are_text_and_a_browser_finds_nothing_to_forbid(
     assert "spotgate is" in seen.dom
 
 
-def test_it_permits_its_own_style_and_nothing_else(start: Start) -> None:
+def test_the_page_allows_only_its_own_style(start: Start) -> None:
     headers = start().ops("/").headers
     policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
     assert policy.pop("style-src").startswith("'sha256-")
-    assert policy.pop("script-src").startswith("'sha256-47DEQpj8HBSa")  # of nothing
+    assert policy.pop("script-src").startswith("'sha256-47DEQpj8HBSa")  # of the empty text
     assert policy == dict.fromkeys(("default-src", "base-uri", "form-action", "frame-ancestors"), "'none'")
     assert headers["cache-control"] == "no-store"
     assert headers["x-content-type-options"] == "nosniff"
 
 
-def test_who_asks_without_end_gets_the_same_page_for_a_while(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_is_cached_briefly(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ops, "_PAGE_SECONDS", 3600)
     served = start(bundle_of(deny))
     first = served.ops("/").body
@@ -123,7 +123,7 @@ def test_who_asks_without_end_gets_the_same_page_for_a_while(start: Start, monke
     assert served.ops("/").body == first
 
 
-def test_a_page_of_a_thousand_pools_ends(start: Start) -> None:
+def test_a_page_of_a_thousand_pools_is_bounded(start: Start) -> None:
     pool = pool_of("a")
     text = shown(start(state=Pools(*(replace(pool, name=f"pool-{number:04}") for number in range(1000)))))
     assert "pool-0499" in text
@@ -131,7 +131,7 @@ def test_a_page_of_a_thousand_pools_ends(start: Start) -> None:
     assert "500 more are not shown" in text
 
 
-def test_decisions_are_forgotten_and_those_with_findings_last(start: Start) -> None:
+def test_decisions_with_findings_are_kept_longest(start: Start) -> None:
     served = start(bundle_of(deny))
     with closing(served.connection()) as connection:
         served.post(review(name="n" * 10_000), over=connection)
@@ -144,7 +144,7 @@ def test_decisions_are_forgotten_and_those_with_findings_last(start: Start) -> N
 
 
 def counted(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
-    """Return the values of a metric by those of its labels."""
+    """Return the values of a metric by label values."""
     return {
         tuple(sample.labels.values()): sample.value
         for family in metrics.registry.collect()
@@ -154,14 +154,14 @@ def counted(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
 
 
 @pytest.mark.parametrize(("annotation", "result"), [("break-glass", "used"), ("break-glass-refused", "refused")])
-def test_break_glass_is_counted_and_was_zero_before(annotation: str, result: str) -> None:
+def test_break_glass_is_counted_from_zero(annotation: str, result: str) -> None:
     metrics, request = Metrics(), decode_review(review())
     assert counted(metrics, "spotgate_break_glass_total") == {("used",): 0, ("refused",): 0}
     metrics.decided(request, Phase.VALIDATE, Decision(audit={annotation: "anna: why"}), 0.001, authenticated=True)
     assert counted(metrics, "spotgate_break_glass_total")[result,] == 1
 
 
-def test_findings_are_counted_by_namespace_up_to_a_bound() -> None:
+def test_findings_are_counted_for_a_bounded_number_of_namespaces() -> None:
     metrics = Metrics()
     for number in range(700):
         request = decode_review(review(namespace=f"team-{number}"))
@@ -173,7 +173,7 @@ def test_findings_are_counted_by_namespace_up_to_a_bound() -> None:
     assert metrics.findings()["p"]["deny"] == 700
 
 
-def test_what_a_policy_would_deny_is_counted_apart() -> None:
+def test_would_be_denials_are_counted_separately() -> None:
     metrics = Metrics()
     audited = replace(FOUND, outcome=Outcome.AUDIT, would_deny=True)
     metrics.decided(

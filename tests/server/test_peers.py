@@ -1,4 +1,4 @@
-"""Peers share what there is not enough of: whoever takes most goes short, and a lone one may have everything."""
+"""Peers share scarce capacity: the largest user is limited first, and a lone peer may use everything."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ELSEWHERE = "127.0.0.2"
 
 
 async def served(peers: Peers, *queues: tuple[Peer, int, float]) -> list[str]:
-    """Return the order in which peers are worked for: each has so many requests, all there at once, of so many seconds."""
+    """Return the order of service for peers that each queue a number of requests of some duration at once."""
     order: list[str] = []
 
     async def ask(peer: Peer, cost: float) -> None:
@@ -37,7 +37,7 @@ async def served(peers: Peers, *queues: tuple[Peer, int, float]) -> list[str]:
     return order
 
 
-async def test_who_asks_much_waits_for_who_asks_little() -> None:
+async def test_a_busy_peer_waits_for_a_quiet_one() -> None:
     peers = Peers()
     flood, quiet = peers.at("flood"), peers.at("quiet")
     order = await served(peers, (flood, 100, 0.03), (quiet, 3, 0.001))
@@ -46,7 +46,7 @@ async def test_who_asks_much_waits_for_who_asks_little() -> None:
     assert len(order) == 103
 
 
-async def test_equal_peers_take_turns_by_the_work_that_was_done_for_them() -> None:
+async def test_equal_peers_take_turns_by_work_done() -> None:
     peers = Peers()
     order = await served(peers, (peers.at("a"), 30, 0.02), (peers.at("b"), 60, 0.01))
     for upto in range(3, 90, 3):
@@ -54,7 +54,7 @@ async def test_equal_peers_take_turns_by_the_work_that_was_done_for_them() -> No
         assert abs(done["a"] - done["b"]) <= 0.021
 
 
-async def test_time_that_was_not_used_can_not_be_saved_up() -> None:
+async def test_unused_time_is_not_saved() -> None:
     peers = Peers()
     busy, late = peers.at("busy"), peers.at("late")
     await served(peers, (busy, 50, 1.0))
@@ -62,7 +62,7 @@ async def test_time_that_was_not_used_can_not_be_saved_up() -> None:
     assert all(one != other for one, other in pairwise(order[2:])), order
 
 
-async def test_a_newcomer_is_not_preferred_to_whom_was_alone_before() -> None:
+async def test_a_new_peer_gets_no_preference_over_a_lone_one() -> None:
     peers = Peers()
     alone = peers.at("alone")
     await served(peers, (alone, 50, 1.0))
@@ -70,7 +70,7 @@ async def test_a_newcomer_is_not_preferred_to_whom_was_alone_before() -> None:
     assert order[:10].count("alone") >= 4
 
 
-async def test_who_leaves_while_waiting_takes_nobody_elses_turn() -> None:
+async def test_a_peer_that_stops_waiting_takes_no_turn() -> None:
     peers = Peers()
     one, other = peers.at("one"), peers.at("other")
     left = asyncio.create_task(peers.turn(one))
@@ -82,7 +82,7 @@ async def test_who_leaves_while_waiting_takes_nobody_elses_turn() -> None:
     assert left.cancelled()
 
 
-async def test_a_lone_peer_waits_for_nobody() -> None:
+async def test_a_lone_peer_does_not_wait() -> None:
     peers = Peers()
     coroutine = peers.turn(peers.at("alone"))
     with pytest.raises(StopIteration):
@@ -92,7 +92,7 @@ async def test_a_lone_peer_waits_for_nobody() -> None:
 # Connections --------------------------------------------------------------------------------------------------------
 
 
-def test_half_sent_requests_from_one_address_cost_no_other_a_connection(start: Start) -> None:
+def test_partial_requests_from_one_address_cost_others_no_connection(start: Start) -> None:
     served = start(limits=dataclasses.replace(LONG, connections=10))
     with ExitStack() as stack:
         kept = [stack.enter_context(closing(served.connection())) for _ in range(3)]
@@ -112,7 +112,7 @@ def test_half_sent_requests_from_one_address_cost_no_other_a_connection(start: S
         assert served.post().allowed, "and a new connection has its place"
 
 
-def test_where_all_have_one_address_half_sent_requests_go_first(start: Start) -> None:
+def test_partial_requests_from_a_shared_address_are_cut_first(start: Start) -> None:
     served = start(limits=dataclasses.replace(LONG, connections=10))
     with ExitStack() as stack:
         kept = stack.enter_context(closing(served.connection()))
@@ -137,7 +137,7 @@ def test_a_lone_peer_may_have_all_connections(start: Start) -> None:
 # Requests and bytes -------------------------------------------------------------------------------------------------
 
 
-def test_requests_that_wait_keep_only_their_own_peer_from_asking_more(start: Start) -> None:
+def test_waiting_requests_only_block_their_own_peer(start: Start) -> None:
     state = Slow()
     served = start(bundle_of(needs=FRESH), state, limits=dataclasses.replace(SHORT, in_flight=4, fresh=20))
 
@@ -156,10 +156,10 @@ def test_requests_that_wait_keep_only_their_own_peer_from_asking_more(start: Sta
         assert [each.result() for each in (*flood, ours)] == [200] * 5
 
 
-def test_large_bodies_keep_only_their_own_peer_from_sending_large_ones(start: Start) -> None:
+def test_large_bodies_only_block_their_own_peer(start: Start) -> None:
     served = start(limits=dataclasses.replace(LONG, buffered_bytes=250_000))
     piece = b" " * 100_000
-    large = [review(), piece]  # in pieces, so that its size is not known before
+    large = [review(), piece]  # in pieces, so that the size is unknown in advance
 
     def ask(source: str, body: bytes | list[bytes]) -> int:
         with closing(served.connection(source)) as connection:

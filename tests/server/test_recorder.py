@@ -1,4 +1,4 @@
-"""Recording: that no request waits, fails, or fills the disk for it."""
+"""Recording delays and fails no request, and never fills the disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Bounds -------------------------------------------------------------------------------------------------------------
 
 
-def test_files_end_when_they_are_long_enough_and_the_oldest_go(tmp_path: Path) -> None:
+def test_files_are_rotated_and_the_oldest_deleted(tmp_path: Path) -> None:
     recording = Recording(tmp_path, replace(LIMITS, record_file=3000, record_files=3))
     for number in range(20):
         recording.take(review(uid=f"uid-{number:02}"))
@@ -39,7 +39,7 @@ def test_files_end_when_they_are_long_enough_and_the_oldest_go(tmp_path: Path) -
     assert recording.count("spotgate_recorded_total") == 20
 
 
-def test_files_of_others_in_the_folder_are_left_alone(tmp_path: Path) -> None:
+def test_other_files_in_the_folder_are_untouched(tmp_path: Path) -> None:
     (tmp_path / "notes.jsonl").write_text("")
     recording = Recording(tmp_path, replace(LIMITS, record_file=1, record_files=1))
     for _ in range(3):
@@ -49,7 +49,7 @@ def test_files_of_others_in_the_folder_are_left_alone(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("reviews-*"))) == 1
 
 
-def test_a_large_review_is_left_out_and_counted(tmp_path: Path) -> None:
+def test_a_large_review_is_dropped_and_counted(tmp_path: Path) -> None:
     recording = Recording(tmp_path, replace(LIMITS, record_bytes=2000))
     recording.take(review(object={"x": "y" * 2000}))
     recording.take(review())
@@ -57,19 +57,19 @@ def test_a_large_review_is_left_out_and_counted(tmp_path: Path) -> None:
     assert recording.count('spotgate_unrecorded_total{reason="too large"}') == 1
 
 
-def test_while_the_disk_stalls_reviews_are_left_out_and_memory_stays_bounded(tmp_path: Path) -> None:
+def test_reviews_are_dropped_while_the_disk_stalls(tmp_path: Path) -> None:
     recording = Recording(tmp_path, replace(LIMITS, records_waiting=3000))
-    for _ in range(100):  # nothing is written yet
+    for _ in range(100):  # before the first write
         recording.take(review())
     left_out = recording.count('spotgate_unrecorded_total{reason="too many at once"}')
     assert len(recording.end()) == 100 - left_out
     assert 90 < left_out < 100
 
 
-# Trouble ------------------------------------------------------------------------------------------------------------
+# Failures -----------------------------------------------------------------------------------------------------------
 
 
-def test_others_can_read_neither_folder_nor_files(recording: Recording) -> None:
+def test_other_users_can_not_read_the_folder_or_files(recording: Recording) -> None:
     mask = os.umask(0)
     try:
         prepare_folder(recording.folder / "inner")
@@ -82,25 +82,25 @@ def test_others_can_read_neither_folder_nor_files(recording: Recording) -> None:
     assert modes == {"inner": 0o700, "reviews": 0o600}
 
 
-def test_a_folder_that_is_open_to_others_is_refused(tmp_path: Path) -> None:
+def test_a_folder_open_to_other_users_is_rejected(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     with pytest.raises(OSError, match=r"other users can read recorded reviews there \(mode 0755\).*run `chmod 700"):
         prepare_folder(tmp_path)
 
 
-def test_a_folder_that_may_not_be_written_to_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+def test_an_unwritable_folder_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root can write everywhere
     with pytest.raises(OSError, match="this user can't write recorded reviews there"):
         prepare_folder(tmp_path / "recorded")
 
 
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
+def test_a_file_is_rejected_as_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="can't create this folder for recorded reviews: File exists"):
         prepare_folder(tmp_path / "file")
 
 
-def test_what_is_removed_while_it_is_written_to_is_begun_anew(tmp_path: Path) -> None:
+def test_a_removed_file_is_recreated(tmp_path: Path) -> None:
     recording = Recording(tmp_path / "recorded")
     prepare_folder(tmp_path / "recorded")
     recording.recorder.start()
@@ -115,14 +115,14 @@ def test_what_is_removed_while_it_is_written_to_is_begun_anew(tmp_path: Path) ->
     assert json.loads(file.read_text())["request"]["uid"] == "second"
 
 
-def test_a_full_disk_leaves_no_half_line_and_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_no_partial_line_and_is_logged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write, full = os.write, threading.Event()
 
     def sometimes(descriptor: int, data: bytes) -> int:
         return write(descriptor, data[:10] if full.is_set() else data)
 
     monkeypatch.setattr("webhook.server.recorder.os.write", sometimes)
-    log = BytesIO()  # stays open: later tests log to it, too
+    log = BytesIO()  # stays open because later tests log to it
     configure_logging(log)
     (tmp_path / "recorded").mkdir()
     recording = Recording(tmp_path / "recorded")
@@ -142,8 +142,8 @@ def test_a_full_disk_leaves_no_half_line_and_is_said_once(tmp_path: Path, monkey
     assert [line["problem"] for line in said if line["event"] == "reviews not recorded"] == ["No space left on device"]
 
 
-def test_a_review_that_can_not_be_recorded_does_not_end_the_recording(tmp_path: Path) -> None:
-    log = BytesIO()  # stays open: later tests log to it, too
+def test_recording_continues_after_an_unrecordable_review(tmp_path: Path) -> None:
+    log = BytesIO()  # stays open because later tests log to it
     configure_logging(log)
     (tmp_path / "recorded").mkdir()
     recording = Recording(tmp_path / "recorded")

@@ -1,4 +1,4 @@
-"""What a recording has, and what it leaves out."""
+"""The content of a recording, and what it omits."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_line_is_an_admission_review_with_its_answer_and_what_it_was_decided_w
     assert recording.count("spotgate_recorded_total") == 1
 
 
-def test_what_was_recorded_is_read_again_and_decides_the_same(recording: Recording) -> None:
+def test_a_recording_replays_to_the_same_decision(recording: Recording) -> None:
     bundle = bundle_of()
     request = decode_review(review())
     decision = decide(request, bundle.index, CONTEXT)
@@ -68,13 +68,13 @@ def test_what_was_recorded_is_read_again_and_decides_the_same(recording: Recordi
         of("pods", sub="exec", kind="PodExecOptions", operation="CONNECT"),
     ],
 )
-def test_what_is_secret_is_not_recorded(recording: Recording, body: bytes) -> None:
+def test_secrets_are_not_recorded(recording: Recording, body: bytes) -> None:
     recording.take(body)
     assert recording.end() == []
     assert recording.count("spotgate_recorded_total") == 0
 
 
-def test_values_of_environment_variables_are_redacted_out_wherever_they_are(recording: Recording) -> None:
+def test_environment_variable_values_are_redacted_everywhere(recording: Recording) -> None:
     env = [{"name": "A", "value": "hunter2"}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
     spec = {"containers": [{"name": "main", "env": env}], "initContainers": [{"name": "init", "env": env}]}
     workload = {"metadata": {"name": "web"}, "spec": {"template": {"spec": spec}}}
@@ -107,7 +107,7 @@ SHOWN: Final[dict[str, Callable[[str], str]]] = {
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Every text in an object."""
+    """Yield every text in an object."""
     if isinstance(value, str):
         yield value
     for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -127,7 +127,7 @@ def texts(value: Any) -> Iterator[str]:
     ],
     ids=["variable", "secret", "list", "list of secrets", "config map"],
 )
-def test_whatever_a_policy_makes_of_a_secret_value_is_recorded_nowhere(
+def test_values_derived_from_secrets_are_not_recorded(
     recording: Recording, secret: dict[str, Any], shown: str, outcome: Outcome
 ) -> None:
     def quotes(subject: Subject, context: Context) -> Iterable[Violation]:
@@ -144,7 +144,7 @@ def test_whatever_a_policy_makes_of_a_secret_value_is_recorded_nowhere(
     assert line["spotgate"]["findings"]
 
 
-def test_the_answer_is_that_to_the_recorded_object(recording: Recording) -> None:
+def test_the_recorded_answer_matches_the_recorded_object(recording: Recording) -> None:
     def forbids(subject: Subject, context: Context) -> Iterable[Violation]:
         del context
         if "hunter2" in texts(subject.object):
@@ -157,7 +157,7 @@ def test_the_answer_is_that_to_the_recorded_object(recording: Recording) -> None
 
 
 class Copies:
-    """A rule that puts the value of a variable where it does not belong."""
+    """A rule that copies the value of a variable to a wrong place."""
 
     def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
         del context
@@ -180,7 +180,7 @@ def test_a_secret_value_is_not_in_the_recorded_patch(recording: Recording) -> No
     assert (operation["path"], operation["value"][0]["value"]) == ("/spec/tolerations", REDACTED)
 
 
-def test_what_has_no_secret_in_it_is_recorded_as_it_was_answered(recording: Recording) -> None:
+def test_a_review_without_secrets_is_recorded_unchanged(recording: Recording) -> None:
     recording.take(review())
     (line,) = recording.end()
     assert line["spotgate"]["findings"][0]["reason"] == "it is reserved"
@@ -188,18 +188,18 @@ def test_what_has_no_secret_in_it_is_recorded_as_it_was_answered(recording: Reco
 
 
 @pytest.mark.parametrize("data", [None, "hunter2", ["hunter2"], {"a": {"b": "hunter2"}}])
-def test_data_of_a_secret_of_another_type_is_redacted_out_too(recording: Recording, data: Any) -> None:
+def test_secret_data_of_a_wrong_type_is_redacted(recording: Recording, data: Any) -> None:
     recording.take(review(object={"spec": {"apiVersion": "v1", "kind": "Secret", "data": data}}))
     assert "hunter2" not in json.dumps(recording.end())
 
 
-def test_an_escaped_name_does_not_hide_a_value(recording: Recording) -> None:
+def test_a_value_under_an_escaped_name_is_redacted(recording: Recording) -> None:
     body = review(object={"spec": {"containers": [{"env": [{"name": "A", "value": "hunter2"}]}]}})
     recording.take(body.replace(b'"env"', rb'"\u0065nv"'))
     assert "hunter2" not in json.dumps(recording.end())
 
 
-def test_what_kubectl_and_the_api_server_keep_in_metadata_is_left_out(recording: Recording) -> None:
+def test_managed_fields_and_last_applied_configuration_are_omitted(recording: Recording) -> None:
     annotations = {"kubectl.kubernetes.io/last-applied-configuration": '{"password": "hunter2"}', "a": "b"}
     metadata = {"name": "web-0", "annotations": annotations, "managedFields": [{"manager": "kubectl"}]}
     recording.take(review(object={"metadata": metadata, "spec": {}}))
@@ -210,6 +210,6 @@ def test_what_kubectl_and_the_api_server_keep_in_metadata_is_left_out(recording:
 
 
 @pytest.mark.parametrize("value", [None, "text", 1, [1, "a", None, {"value": 1}], {"value": "x"}, [[{"value": "x"}]]])
-def test_an_env_of_another_type_is_no_trouble(recording: Recording, value: Any) -> None:
+def test_an_env_of_a_wrong_type_is_accepted(recording: Recording, value: Any) -> None:
     recording.take(review(object={"spec": {"env": value, "x": [[], {}, None]}}))
     assert len(recording.end()) == 1

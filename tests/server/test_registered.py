@@ -1,4 +1,4 @@
-"""A replica says how many webhooks of the cluster are not what the policies in force need."""
+"""A replica reports how many webhooks of the cluster differ from those that its policies need."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ GONE, FORBIDDEN = Answer(404, ""), Answer(403, '{"message": "nobody may"}')
 
 @pytest.fixture(autouse=True)
 def written() -> io.BytesIO:
-    """Return what is logged."""
+    """Return the log."""
     file = io.BytesIO()
     configure_logging(file)
     return file
 
 
 async def outdated(registered: Registered, bundle: Bundle) -> int | None:
-    """Return what is known after one comparison."""
+    """Return the result of one comparison."""
     looks = iter([bundle])
     with pytest.raises(asyncio.CancelledError):
         await registered.watch(lambda: next(looks, None) or _cancel(), seconds=0)
@@ -45,7 +45,7 @@ def _cancel() -> NoReturn:
 
 
 def edited(old: str, new: str) -> dict[str, Mapping[str, str] | Answer]:
-    """Return the validating configuration with this text in place of another one."""
+    """Return the validating configuration with a text replaced."""
     (body,) = (answer.body for key, answer in recorded().items() if key.endswith(KINDS[1]))
     assert old in body
     return {KINDS[1]: Answer(200, body.replace(old, new))}
@@ -63,15 +63,13 @@ def edited(old: str, new: str) -> dict[str, Mapping[str, str] | Answer]:
         ({KINDS[0]: Answer(200, "[")}, None),
     ],
 )
-async def test_rules_and_conditions_are_compared_and_nothing_is_guessed(
-    changed: Mapping[str, Answer], count: int | None
-) -> None:
+async def test_rules_and_conditions_are_compared(changed: Mapping[str, Answer], count: int | None) -> None:
     registered = Registered(RecordedApi(changed))
     assert registered.outdated is None
     assert await outdated(registered, load_bundle(own_namespace=NAMESPACE)) == count
 
 
-async def test_policies_that_a_reload_brings_are_compared_at_the_next_look(tmp_path: Path, written: io.BytesIO) -> None:
+async def test_reloaded_policies_are_compared_at_the_next_check(tmp_path: Path, written: io.BytesIO) -> None:
     registered = Registered(RecordedApi())
     team = {"apiVersion": "spotgate.dev/v1", "kind": "ReservedLabels", "metadata": {"name": "team"}}
     (tmp_path / "team.yaml").write_text(json.dumps(team | {"spec": {"domains": ["a.example"]}}))

@@ -1,4 +1,4 @@
-"""Policies and state are loaded while serving; whatever is wrong with them, what is in force stays."""
+"""Policies and state are reloaded while serving; invalid ones leave those in force."""
 
 from __future__ import annotations
 
@@ -84,9 +84,7 @@ def second_policy(policies: Path) -> str:
 
 
 @pytest.mark.parametrize("text", ["", "# domains: [second.example.com]\n", "---\n---\n"])
-def test_S12_a_file_that_is_emptied_among_others_is_refused_like_a_broken_one(
-    start: Start, policies: Path, text: str
-) -> None:
+def test_S12_an_emptied_file_is_rejected(start: Start, policies: Path, text: str) -> None:
     put(policies / "second.yaml", second_policy(policies))
     served = start(reloader=reloader_of(policies))
     loaded = served.metric("spotgate_last_reload_timestamp_seconds", what="policies")
@@ -98,9 +96,7 @@ def test_S12_a_file_that_is_emptied_among_others_is_refused_like_a_broken_one(
     assert f"{policies}/second.yaml: holds no policy; remove the file if there is to be none" in line["problems"]
 
 
-def test_S12_a_folder_that_is_emptied_beside_another_is_refused_like_a_broken_one(
-    start: Start, policies: Path, tmp_path: Path
-) -> None:
+def test_S12_an_emptied_folder_is_rejected(start: Start, policies: Path, tmp_path: Path) -> None:
     more = tmp_path / "more"
     more.mkdir()
     put(more / "second.yaml", second_policy(policies))
@@ -113,7 +109,7 @@ def test_S12_a_folder_that_is_emptied_beside_another_is_refused_like_a_broken_on
     assert f"{more}: holds no policy" in line["problems"][0]
 
 
-def test_S12_a_policy_that_is_gone_with_its_file_is_told_of(start: Start, policies: Path) -> None:
+def test_S12_a_policy_removed_with_its_file_is_logged(start: Start, policies: Path) -> None:
     put(policies / "second.yaml", second_policy(policies))
     served = start(reloader=reloader_of(policies))
     assert served.metric("spotgate_policies", enforcement="deny") == 2
@@ -144,7 +140,7 @@ def test_P1_bad_policies_keep_the_last_good_ones(start: Start, policies: Path, n
     assert served.metric("spotgate_last_reload_success", what="policies") == 1
 
 
-def test_P1_policies_whose_folder_is_gone_stay_and_a_new_folder_is_loaded(start: Start, policies: Path) -> None:
+def test_P1_policies_of_a_deleted_folder_stay_until_it_is_recreated(start: Start, policies: Path) -> None:
     served = start(reloader=reloader_of(policies))
     shutil.rmtree(policies)
     eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
@@ -153,7 +149,7 @@ def test_P1_policies_whose_folder_is_gone_stay_and_a_new_folder_is_loaded(start:
     eventually(lambda: denies(served, "other.example.com"))
 
 
-def test_P1_a_link_to_nothing_keeps_the_last_good_ones_until_it_is_removed(start: Start, policies: Path) -> None:
+def test_P1_a_dangling_link_keeps_the_last_good_ones_until_it_is_removed(start: Start, policies: Path) -> None:
     served = start(reloader=reloader_of(policies))
     (policies / "gone.yaml").symlink_to("nowhere.yaml")
     eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
@@ -163,18 +159,16 @@ def test_P1_a_link_to_nothing_keeps_the_last_good_ones_until_it_is_removed(start
 
 
 def link_to_a_folder(path: Path) -> None:
-    path.symlink_to("..")  # one that leads back to itself
+    path.symlink_to("..")  # a loop
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, link_to_a_folder])
-def test_P1_what_takes_the_place_of_a_policy_file_and_is_none_keeps_the_last_good_ones_until_it_is_removed(
+def test_P1_a_non_file_in_place_of_a_policy_keeps_the_last_good_ones(
     start: Start, policies: Path, make: Callable[[Path], None]
 ) -> None:
     put(policies / "second.yaml", second_policy(policies))
     served = start(reloader=reloader_of(policies))
-    (
-        policies / "second.yaml"
-    ).unlink()  # and the next before anything is looked at: what changed is read once two looks agree
+    (policies / "second.yaml").unlink()  # before the next check: changes are read once two checks agree
     make(policies / "second.yaml")
     eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
     assert denies(served, "second.example.com")
@@ -186,7 +180,7 @@ def test_P1_what_takes_the_place_of_a_policy_file_and_is_none_keeps_the_last_goo
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
-def test_what_is_named_like_a_policy_file_and_is_none_is_not_started_with(
+def test_a_non_file_with_a_policy_file_name_prevents_the_start(
     policies: Path, make: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (policies / "team").mkdir()
@@ -196,7 +190,7 @@ def test_what_is_named_like_a_policy_file_and_is_none_is_not_started_with(
 
 
 def mount(volume: Path, revision: str, domain: str) -> None:
-    """Put a policy into a volume as the kubelet does: a new directory, then `..data` is pointed at it."""
+    """Write a policy to a volume as the kubelet does: create a directory, then point `..data` at it."""
     write_policy(volume / f"..{revision}", domain)
     link = volume / "..data_tmp"
     link.symlink_to(f"..{revision}")
@@ -205,7 +199,7 @@ def mount(volume: Path, revision: str, domain: str) -> None:
         (volume / "policy.yaml").symlink_to("..data/policy.yaml")
 
 
-def test_P1_the_swap_of_a_mounted_ConfigMap_is_loaded(start: Start, tmp_path: Path) -> None:
+def test_P1_an_updated_ConfigMap_volume_is_loaded(start: Start, tmp_path: Path) -> None:
     volume = tmp_path / "volume"
     volume.mkdir()
     mount(volume, "1", "reserved.example.com")
@@ -217,7 +211,7 @@ def test_P1_the_swap_of_a_mounted_ConfigMap_is_loaded(start: Start, tmp_path: Pa
     assert not denies(served, "second.example.com")
 
 
-def test_P1_a_folder_that_goes_while_it_is_looked_into_ends_nothing(
+def test_P1_a_folder_that_vanishes_during_a_scan_is_no_crash(
     start: Start, policies: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scandir, going = os.scandir, policies / "going"
@@ -236,7 +230,7 @@ def test_P1_a_folder_that_goes_while_it_is_looked_into_ends_nothing(
         eventually(lambda: not going.exists())
 
 
-def test_P1_a_folder_that_is_a_link_is_followed_to_where_it_points_now(start: Start, tmp_path: Path) -> None:
+def test_P1_a_symlinked_folder_is_followed_to_its_current_target(start: Start, tmp_path: Path) -> None:
     link = tmp_path / "current"
     write_policy(tmp_path / "rev-1")
     link.symlink_to("rev-1")
@@ -247,7 +241,7 @@ def test_P1_a_folder_that_is_a_link_is_followed_to_where_it_points_now(start: St
     eventually(lambda: denies(served, "other.example.com"))
 
 
-def test_P2_no_request_fails_while_policies_are_exchanged(start: Start, policies: Path) -> None:
+def test_P2_no_request_fails_during_a_reload(start: Start, policies: Path) -> None:
     served = start(reloader=reloader_of(policies))
     done = threading.Event()
     statuses: list[int] = []
@@ -286,7 +280,7 @@ def test_P1_a_bundle_that_fails_its_self_test_is_not_loaded(start: Start, tmp_pa
     eventually(lambda: served.ops("/version").json["bundle"] == "better")
 
 
-def test_the_clusters_state_is_loaded_and_a_bad_one_is_not(start: Start, policies: Path, tmp_path: Path) -> None:
+def test_valid_cluster_state_is_loaded_and_invalid_state_is_not(start: Start, policies: Path, tmp_path: Path) -> None:
     state = tmp_path / "cluster.yaml"
     text = "apiVersion: v1\nkind: Namespace\nmetadata: {{name: team-a, labels: {{tier: {}}}}}\n"
     state.write_text(text.format("one"))
@@ -304,12 +298,12 @@ def test_the_clusters_state_is_loaded_and_a_bad_one_is_not(start: Start, policie
     assert "cluster.yaml" in served.log("policies not loaded")[0]["problems"][0]
 
 
-def test_I23_an_empty_folder_is_not_started_with(tmp_path: Path) -> None:
+def test_I23_an_empty_folder_prevents_the_start(tmp_path: Path) -> None:
     with pytest.raises(PolicyErrors, match="holds no policy"):
         reloader_of(tmp_path)
 
 
-def test_an_exemption_that_ends_is_a_metric_and_one_that_has_ended_a_warning(start: Start, policies: Path) -> None:
+def test_an_expiring_exemption_is_a_metric_and_an_expired_one_a_warning(start: Start, policies: Path) -> None:
     served = start(reloader=reloader_of(policies))
     exemption = """\
 apiVersion: spotgate.dev/v1

@@ -21,12 +21,12 @@ from webhook.server.request_reader import RequestTarget, parse_target
         ("0s", 0),
     ],
 )
-def test_a_duration_of_Go_is_read(text: str, seconds: float) -> None:
+def test_a_Go_duration_is_parsed(text: str, seconds: float) -> None:
     assert go_duration(text) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("text", ["", "10", "s", "-1s", "1 s", "1s ", "1x", "1e3s", "s1", "\u0661s", "1..5s"])
-def test_what_is_no_duration_is_none(text: str) -> None:
+def test_an_invalid_duration_is_none(text: str) -> None:
     assert go_duration(text) is None
 
 
@@ -47,5 +47,5 @@ def test_what_is_no_duration_is_none(text: str) -> None:
         ("//[", None),
     ],
 )
-def test_a_target_is_a_phase_and_a_timeout_or_nothing(target: str, route: RequestTarget | None) -> None:
+def test_a_target_is_a_phase_and_a_timeout_or_none(target: str, route: RequestTarget | None) -> None:
     assert parse_target(target) == route

@@ -54,34 +54,34 @@ def test_an_address_is_a_host_and_a_port(text: str, address: tuple[str, int]) ->
 
 
 @pytest.mark.parametrize("text", ["", "8443", "host", "host:", "host:x", "host:65536", "host:-1", "host:1 "])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"write host:port, such as 0\.0\.0\.0:8443"):
         Address.parse(text)
 
 
 def refuses(options: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> str:
-    """Start with these options, which must fail with exit code 2; what it says."""
+    """Return the error of a start with these options, which must fail with exit code 2."""
     assert serve(ServeOptions(**{"listen": LOOPBACK, "ops": LOOPBACK, "self_signed": True, **options})) == 2
     errors = capsys.readouterr().err
     assert "Traceback" not in errors
     return errors
 
 
-def test_bad_policies_are_refused_with_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_policies_are_rejected_with_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_policy(tmp_path)
     (tmp_path / "policy.yaml").write_text((tmp_path / "policy.yaml").read_text().replace("domains", "domain"))
     assert f"{tmp_path}/policy.yaml:4:" in refuses({"policies": (tmp_path,)}, capsys)
 
 
-def test_I23_an_empty_policy_set_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_I23_an_empty_policy_set_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "holds no policy" in refuses({"policies": (tmp_path,)}, capsys)
 
 
-def test_a_missing_certificate_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_certificate_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert "pass --tls-cert and --tls-key, --tls-secret, or --self-signed" in refuses({"self_signed": False}, capsys)
 
 
-def test_a_key_of_another_certificate_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_of_another_certificate_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     certificate.write_bytes(PAIR.certificate_pem)
     key.write_bytes(self_signed(["localhost"], [], utc_now())[1].key_pem)
@@ -89,14 +89,14 @@ def test_a_key_of_another_certificate_is_refused(tmp_path: Path, capsys: pytest.
     assert "the private key does not belong to the certificate" in refuses(options, capsys)
 
 
-def test_bad_state_is_refused_with_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_state_is_rejected_with_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "state.yaml").write_text("kind: [")
     write_policy(tmp_path / "policies")
     options = {"policies": (tmp_path / "policies",), "state": (tmp_path / "state.yaml",)}
     assert f"{tmp_path}/state.yaml:2:" in refuses(options, capsys)
 
 
-def test_an_address_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_address_in_use_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_policy(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = Address(*other.getsockname())
@@ -113,7 +113,7 @@ def test_the_first_lines_name_the_configuration_in_force(spawn: Spawn, tmp_path:
     assert line["flags"]["tls_name"] == ["spotgate.example"]
 
 
-def test_every_flag_is_among_them() -> None:
+def test_the_first_lines_name_every_flag() -> None:
     parser = ArgumentParser()
     configure(parser)
     flags = {action.dest for action in parser._actions} - {"help"}
@@ -126,7 +126,7 @@ def test_every_flag_is_among_them() -> None:
 
 
 class Load:
-    """Clients as API servers are: keep-alive, told by `/readyz` where to go, and leaving a connection when asked to."""
+    """Clients like API servers: they keep connections alive, follow `/readyz`, and close connections when asked to."""
 
     def __init__(self, process: Process, clients: int = 4) -> None:
         self._process = process
@@ -151,7 +151,7 @@ class Load:
                 self.failures.append(error)
 
     def goes_on(self, requests: int) -> None:
-        """Wait until so many more were answered."""
+        """Wait for this number of further answers."""
         target = self.answered + requests
         eventually(lambda: self.answered >= target)
 
@@ -161,20 +161,20 @@ class Load:
             thread.join(PATIENCE)
 
 
-def test_L3_no_request_fails_while_it_stops_under_load(spawn: Spawn) -> None:
+def test_L3_no_request_fails_during_a_shutdown_under_load(spawn: Spawn) -> None:
     process = spawn(limits=dataclasses.replace(SHORT, quiet=3, drain=PATIENCE))
     load = Load(process)
     load.goes_on(50)
     process.process.send_signal(signal.SIGTERM)
     eventually(lambda: process.ops("/readyz").status == 503)
-    load.goes_on(50)  # until the clients have heard that it is not ready
+    load.goes_on(50)  # until the clients see that it is not ready
     load.stop()
     assert process.process.wait(PATIENCE) == 0
     assert load.failures == []
     assert process.errors() == ""
 
 
-def test_an_interrupt_ends_it_without_a_failed_request(spawn: Spawn) -> None:
+def test_an_interrupt_fails_no_request(spawn: Spawn) -> None:
     process = spawn(limits=dataclasses.replace(SHORT, quiet=60, drain=60))
     assert process.post().allowed
     process.process.send_signal(signal.SIGINT)
@@ -182,7 +182,7 @@ def test_an_interrupt_ends_it_without_a_failed_request(spawn: Spawn) -> None:
     assert process.errors() == ""
 
 
-def test_what_was_decided_last_is_logged_too(spawn: Spawn) -> None:
+def test_the_last_decision_is_logged(spawn: Spawn) -> None:
     process = spawn()
     process.post(review(uid="the-last"))
     process.process.send_signal(signal.SIGINT)
@@ -191,7 +191,7 @@ def test_what_was_decided_last_is_logged_too(spawn: Spawn) -> None:
 
 
 @pytest.mark.parametrize("moment", ["starts", "serves"])
-def test_L3_as_process_1_of_a_container_it_ends_on_sigterm_while_it(moment: str, tmp_path: Path) -> None:
+def test_L3_as_process_1_of_a_container_sigterm_stops_it_while_it(moment: str, tmp_path: Path) -> None:
     if (
         not shutil.which("unshare")
         or subprocess.run([*AS_PROCESS_1, "true"], check=False, capture_output=True).returncode
@@ -199,7 +199,7 @@ def test_L3_as_process_1_of_a_container_it_ends_on_sigterm_while_it(moment: str,
         pytest.skip("no PID namespace can be made here")
     write_policy(tmp_path / "policies")
     flags = ["--listen=127.0.0.1:0", "--ops=127.0.0.1:0", f"--policies={tmp_path / 'policies'}"]
-    if moment == "starts":  # a pipe that nobody writes to keeps it there
+    if moment == "starts":  # a pipe without a writer blocks it there
         os.mkfifo(tmp_path / "pipe")
         flags += [f"--tls-cert={tmp_path / 'pipe'}", f"--tls-key={tmp_path / 'pipe'}"]
     else:
@@ -214,7 +214,7 @@ def test_L3_as_process_1_of_a_container_it_ends_on_sigterm_while_it(moment: str,
             eventually(lambda: catches(pid, signal.SIGTERM))
             if moment == "serves":
                 eventually(lambda: b'"listening"' in (tmp_path / "log").read_bytes())
-            assert children(pid) == []  # nobody's parent, it has nobody's end to wait for
+            assert children(pid) == []  # without children, it has no process to wait for
             os.kill(pid, signal.SIGTERM)
             assert container.wait(PATIENCE) == 0
             assert container.stderr
@@ -236,7 +236,7 @@ def catches(pid: int, number: signal.Signals) -> bool:
 
 
 @pytest.mark.parametrize("count", [6, 20])
-def test_I2_many_large_bodies_at_once_do_not_fill_the_memory(spawn: Spawn, count: int) -> None:
+def test_I2_concurrent_large_bodies_do_not_exhaust_memory(spawn: Spawn, count: int) -> None:
     process = spawn(limits=dataclasses.replace(SHORT, receive=60))
     before = process.peak_memory()
 
@@ -244,11 +244,11 @@ def test_I2_many_large_bodies_at_once_do_not_fill_the_memory(spawn: Spawn, count
         try:
             return process.post(bytes(MIB) for _ in range(count)).status
         except OSError:
-            return 413  # the answer was lost because it came before the body's end
+            return 413  # the answer is lost because it preceded the end of the body
 
     with ThreadPoolExecutor(30) as clients:
         statuses = list(clients.map(post, range(30)))
     assert set(statuses) <= {400, 413, 429}
-    # 64 MiB of bodies, one copy of each while its pieces are joined, and what waits in each connection's buffers.
+    # 64 MiB of bodies, a copy of each while its pieces are joined, and the buffers of each connection.
     assert process.peak_memory() - before < 200 * MIB
     assert process.post().allowed

@@ -1,4 +1,4 @@
-"""Certificates are exchanged under the connections that use them, and a bad pair never replaces a good one."""
+"""Certificates are replaced while connections use them, and a bad pair never replaces a good one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _, EXPIRED = self_signed(["localhost"], ["127.0.0.1"], utc_now() - timedelta(day
 
 
 def served_certificate(served: Served) -> str:
-    """Return the certificate that a new connection gets, PEM."""
+    """Return the certificate of a new connection in PEM."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -66,7 +66,7 @@ def certificate(volume: Path) -> ServingCertificate:
     return ServingCertificate(files)
 
 
-def test_a_new_certificate_is_served_to_new_connections_while_open_ones_live_on(
+def test_new_connections_get_a_new_certificate_and_open_ones_survive(
     start: Start, certificate: ServingCertificate, volume: Path
 ) -> None:
     served = start(certificate=certificate)
@@ -81,7 +81,7 @@ def test_a_new_certificate_is_served_to_new_connections_while_open_ones_live_on(
     assert served.log("certificate loaded")
 
 
-def test_no_request_fails_while_certificates_are_exchanged(
+def test_no_request_fails_during_a_certificate_reload(
     start: Start, certificate: ServingCertificate, volume: Path
 ) -> None:
     served = start(certificate=certificate)
@@ -125,7 +125,7 @@ def test_a_bad_pair_keeps_the_last_good_one(
     mount(volume, "2", pair)
 
     def times_said() -> int:
-        # Whoever reads while the pair is exchanged may get the certificate of one and the key of the other: another problem.
+        # A read during the replacement may see the certificate of one pair and the key of the other: another problem.
         return sum(problem in line["problem"] for line in served.log("certificate not loaded"))
 
     eventually(lambda: times_said() > 0)
@@ -148,18 +148,18 @@ def test_missing_files_keep_the_last_good_pair_and_are_logged_once(
     (volume / "..data").unlink()
     eventually(lambda: served.metric("spotgate_last_reload_success", what="certificate") == 0)
     when = served.certificate.last_reload
-    eventually(lambda: served.certificate.last_reload is not when)  # it was tried again
+    eventually(lambda: served.certificate.last_reload is not when)  # retried
     assert len(served.log("certificate not loaded")) == 1
     assert served_certificate(served) == pem(PAIR)
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_pair_is_not_started_with(name: str) -> None:
+def test_a_bad_pair_prevents_the_start(name: str) -> None:
     with pytest.raises(CertificateProblem):
         ServingCertificate(BAD[name][0])
 
 
-def test_when_the_certificate_expires_is_a_metric(start: Start, certificate: ServingCertificate) -> None:
+def test_the_certificate_expiry_is_a_metric(start: Start, certificate: ServingCertificate) -> None:
     served = start(certificate=certificate)
     assert served.metric("spotgate_certificate_expiry_timestamp_seconds") == certificate.expiry.timestamp()
 
@@ -169,7 +169,7 @@ def test_when_the_certificate_expires_is_a_metric(start: Start, certificate: Ser
 FOR_OTHERS = self_signed(["elsewhere.example"], [], utc_now())[1]
 
 
-def test_a_certificate_for_other_names_keeps_the_last_good_one(start: Start, volume: Path) -> None:
+def test_a_certificate_for_other_names_keeps_the_last_good_pair(start: Start, volume: Path) -> None:
     files = partial(read_pair, volume / "tls.crt", volume / "tls.key")
     served = start(certificate=ServingCertificate(files, names=["localhost"]))
     mount(volume, "2", FOR_OTHERS)
@@ -184,13 +184,13 @@ def said(served: Served) -> list[dict[str, str]]:
     return served.log("certificate not loaded")
 
 
-def test_a_certificate_for_other_names_is_not_started_with() -> None:
+def test_a_certificate_for_other_names_prevents_the_start() -> None:
     with pytest.raises(CertificateProblem, match=r"the certificate is not for spotgate\.spotgate-system\.svc"):
         ServingCertificate(PAIR, names=["localhost", "spotgate.spotgate-system.svc"])
 
 
 class Bundles:
-    """The caBundles in force, as a test sets them."""
+    """The caBundles in force, set by a test."""
 
     def __init__(self, **bundles: bytes) -> None:
         self.now: dict[str, bytes] | ApiError = dict(bundles)
@@ -203,7 +203,7 @@ class Bundles:
         return self.now
 
     async def next(self) -> None:
-        """Wait until what is set now has been read, and what came of it is known."""
+        """Wait until the current bundles are read and applied."""
         read = self.read
         async with asyncio.timeout(PATIENCE):
             while self.read < read + 2:  # noqa: ASYNC110 - it is counted elsewhere
@@ -221,7 +221,7 @@ async def watching(certificate: ServingCertificate, bundles: Bundles) -> AsyncIt
     await asyncio.wait([task])
 
 
-async def test_S5_a_certificate_that_a_caBundle_in_force_does_not_verify_is_loaded_when_it_does(
+async def test_S5_a_certificate_is_loaded_once_every_caBundle_verifies_it(
     certificate: ServingCertificate, volume: Path
 ) -> None:
     bundles = Bundles(one=AUTHORITY, two=AUTHORITY + OTHER_AUTHORITY)
@@ -242,7 +242,7 @@ async def test_S5_a_certificate_that_a_caBundle_in_force_does_not_verify_is_load
         assert (certificate.trusted, certificate.last_reload.success) == (True, True)
 
 
-async def test_a_replica_is_not_ready_while_its_certificate_is_not_trusted(certificate: ServingCertificate) -> None:
+async def test_a_replica_with_an_untrusted_certificate_is_not_ready(certificate: ServingCertificate) -> None:
     bundles = Bundles(workloads=OTHER_AUTHORITY)
     async with watching(certificate, bundles) as log:
         assert certificate.trusted is False
@@ -259,7 +259,7 @@ async def test_a_replica_is_not_ready_while_its_certificate_is_not_trusted(certi
 
 
 @pytest.mark.parametrize("nothing", [{}, ApiError.refused(403, "may not")], ids=["none", "forbidden"])
-async def test_where_no_caBundle_is_in_force_or_may_be_read_none_is_asked_for(
+async def test_without_a_readable_caBundle_none_is_required(
     certificate: ServingCertificate, volume: Path, nothing: dict[str, bytes] | ApiError
 ) -> None:
     bundles = Bundles(one=AUTHORITY)
@@ -275,7 +275,7 @@ async def test_where_no_caBundle_is_in_force_or_may_be_read_none_is_asked_for(
 
 
 @pytest.mark.parametrize("status", [0, 401, 429, 503])
-async def test_while_the_api_server_can_not_answer_what_it_said_last_holds(
+async def test_the_last_caBundles_stay_in_force_during_an_API_outage(
     certificate: ServingCertificate, volume: Path, status: int
 ) -> None:
     bundles = Bundles(one=AUTHORITY)
@@ -288,7 +288,7 @@ async def test_while_the_api_server_can_not_answer_what_it_said_last_holds(
         assert certificate.trusted
 
 
-def test_what_the_caBundles_say_is_a_metric_only_where_it_is_known(start: Start) -> None:
+def test_caBundle_trust_is_a_metric_only_if_known(start: Start) -> None:
     served = start()
     assert "spotgate_certificate_trusted" not in served.ops("/metrics").body.decode()
     served.certificate.trusted = False
