@@ -222,7 +222,7 @@ def test_expressions_with_and_without_pools_have_the_same_budget() -> None:
 
 def test_node_pools_are_measured_once_for_all_objects() -> None:
     pools: list[JSON] = [{"name": "gpu-spot"}]
-    one, again, changed = (language().values({"pools": each}) for each in (pools, pools, [*pools]))
+    one, again, changed = (language().values({"pools": value}) for value in (pools, pools, [*pools]))
     assert one.pools is again.pools is not changed.pools
 
 
@@ -234,18 +234,18 @@ def container(number: int, variables: int) -> JSON:
         "name": f"app-{number}",
         "image": f"registry.example.com/team/app-{number}:1.{number}",
         "args": ["--listen=:8080", "--v=2"],
-        "env": [{"name": f"NAME_{each}", "value": f"value of {each}"} for each in range(variables)],
+        "env": [{"name": f"NAME_{number}", "value": f"value of {number}"} for number in range(variables)],
         "ports": [{"name": "http", "containerPort": 8080}],
         "resources": {"requests": {"memory": "1Gi"}, "limits": {"memory": "1Gi"}},
-        "volumeMounts": [{"name": f"v{each}", "mountPath": f"/v{each}"} for each in range(3)],
+        "volumeMounts": [{"name": f"v{number}", "mountPath": f"/v{number}"} for number in range(3)],
         "securityContext": {"capabilities": {"drop": ["ALL"]}},
     }
 
 
 def large_pod(containers: int, variables: int) -> JSON:
     spec = {
-        "containers": [container(each, variables) for each in range(containers)],
-        "volumes": [{"name": f"v{each}", "emptyDir": {}} for each in range(5)],
+        "containers": [container(number, variables) for number in range(containers)],
+        "volumes": [{"name": f"v{number}", "emptyDir": {}} for number in range(5)],
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
     }
     applied = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(spec)}
@@ -256,13 +256,13 @@ def large_pod(containers: int, variables: int) -> JSON:
 def properties(depth: int) -> JSON:
     if not depth:
         return {"type": "string", "description": "what it is, in some words, and in some more"}
-    return {"type": "object", "properties": {f"field{each}": properties(depth - 1) for each in range(8)}}
+    return {"type": "object", "properties": {f"field{number}": properties(depth - 1) for number in range(8)}}
 
 
 CRD: JSON = {
     "kind": "CustomResourceDefinition",
     "metadata": {"name": "foos.example.com", "labels": {"team": "shop"}},
-    "spec": {"versions": [{"name": f"v{each}", "schema": properties(4)} for each in range(1)]},
+    "spec": {"versions": [{"name": f"v{number}", "schema": properties(4)} for number in range(1)]},
 }
 CONFIG: JSON = {
     "kind": "ConfigMap",
@@ -307,7 +307,7 @@ OF_CRD = [
 )
 def test_a_hundred_validations_fit_the_budget(shown: JSON, expressions: list[str]) -> None:
     over = values(shown)
-    ready = [compiled(each) for each in expressions]
+    ready = [compiled(text) for text in expressions]
     for number in range(100):
         assert ready[number % len(ready)].evaluate(over) is True
 

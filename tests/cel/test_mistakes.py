@@ -76,7 +76,7 @@ def compiled(expression: str) -> None:
     language().compile(text.text, bool, text.bound)
 
 
-@pytest.mark.parametrize(("expression", "problem"), MISTAKES, ids=[each[0][:60] for each in MISTAKES])
+@pytest.mark.parametrize(("expression", "problem"), MISTAKES, ids=[mistake[0][:60] for mistake in MISTAKES])
 def test_a_mistake_is_reported_at_its_position(expression: str, problem: str) -> None:
     with pytest.raises(ExpressionError) as error:
         compiled(expression)

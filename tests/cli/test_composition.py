@@ -121,8 +121,8 @@ def test_a_bundle_lists_the_shipped_policies_it_replaces(write: Write) -> None:
     write("own/gke.yaml", (SHIPPED / "providers" / "gke.yaml").read_text())
     for paths, kinds in ((SHIPPED, own), {"GracefulTermination", "CapacityProvider"}), ((own,), {"CapacityProvider"}):
         replacing = load_bundle(paths).replacing
-        assert {each.kind for each in replacing} == kinds
-        assert all(each.document.file.startswith("own/") for each in replacing)
+        assert {policy.kind for policy in replacing} == kinds
+        assert all(policy.document.file.startswith("own/") for policy in replacing)
     assert load_bundle().replacing == ()
 
 

@@ -40,7 +40,7 @@ EXAMPLES: Final = [
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Create a folder with the files that the pages show, and the program."""
-    for before, body in (each for page in PAGES for each in _FILE.findall(page.read_text())):
+    for before, body in (pair for page in PAGES for pair in _FILE.findall(page.read_text())):
         name = _NAME.search(before)
         assert name is not None, before
         assert not (tmp_path / name[1]).exists(), f"two files are called {name[1]}"

@@ -134,7 +134,7 @@ def test_shell_completion_lists_candidates(line: str, offered: set[str], tmp_pat
     environment = os.environ | asked | {"_ARGCOMPLETE_STDOUT_FILENAME": str(file)}
     done = subprocess.run(PROGRAM, check=False, capture_output=True, text=True, env=environment)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert {each.strip() for each in file.read_text().split("\n")} >= offered
+    assert {line.strip() for line in file.read_text().split("\n")} >= offered
 
 
 # Printed lines

@@ -98,7 +98,7 @@ SHARED: dict[str, Content] = {
 
 @pytest.mark.parametrize(
     ("file", "scenario"),
-    [pytest.param(file, each, id=each.name) for file, one in SCENARIOS.items() for each in one.scenarios],
+    [pytest.param(file, scenario, id=scenario.name) for file, one in SCENARIOS.items() for scenario in one.scenarios],
 )
 def test_scenario(
     run: Run, write: Write, policies: Path, monkeypatch: pytest.MonkeyPatch, file: str, scenario: Scenario
@@ -140,7 +140,7 @@ def text_of(content: Content, manifests: Mapping[str, Content]) -> str:
         case str():
             return text_of(manifests[content], manifests) if content in manifests else content
         case list():
-            return "---\n".join(text_of(each, manifests) for each in content)
+            return "---\n".join(text_of(part, manifests) for part in content)
         case dict():
             ((name, changes),) = content.items()
             return _replaced(text_of(name, manifests), changes)
@@ -158,7 +158,7 @@ def _compare(step: Step, done: Done, manifests: Mapping[str, Content]) -> None:
     _assert_said(step.out, done.out)
     assert [text for text in step.lacks if re.search(_pattern(text), done.out + done.err, re.DOTALL)] == []
     if step.outcomes is not None:
-        assert [" ".join(each) for each in done.outcomes] == step.outcomes
+        assert [" ".join(pair) for pair in done.outcomes] == step.outcomes
     if step.results is not None:
         _assert_fields(step.results, done.json["results"])
     if step.unreadable is not None:
@@ -173,9 +173,9 @@ def _compare(step: Step, done: Done, manifests: Mapping[str, Content]) -> None:
         assert Path(name).read_text() == text_of(content, manifests)
 
 
-def _assert_fields(expected: list[dict[str, Any]], found: list[dict[str, Any]]) -> None:
-    assert len(expected) == len(found), found
-    for fields, value in zip(expected, found, strict=True):
+def _assert_fields(expected: list[dict[str, Any]], actual: list[dict[str, Any]]) -> None:
+    assert len(expected) == len(actual), actual
+    for fields, value in zip(expected, actual, strict=True):
         for name, field in fields.items():
             _assert_said(field, value[name]) if isinstance(field, str) else _assert_equal(field, value[name])
 
@@ -187,7 +187,7 @@ def _assert_equal(expected: object, value: object) -> None:
 def _assert_said(expected: str | list[str], text: str) -> None:
     """Assert that a text equals the expected one, or contains all of a list."""
     if isinstance(expected, list):
-        assert [each for each in expected if not re.search(_pattern(each), text, re.DOTALL)] == [], text
+        assert [part for part in expected if not re.search(_pattern(part), text, re.DOTALL)] == [], text
     else:
         assert re.fullmatch(_pattern(expected.rstrip("\n")), text.rstrip("\n"), re.DOTALL), f"{expected}\n\n{text}"
 

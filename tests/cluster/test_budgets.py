@@ -47,7 +47,7 @@ def look(folder: Path, *documents: str, complete: bool = False) -> ClusterView:
 def names(view: ClusterView) -> dict[str, list[str]] | None:
     if view.budgets is None:
         return None
-    return {namespace: [each.name for each in budgets] for namespace, budgets in view.budgets.items()}
+    return {namespace: [budget.name for budget in budgets] for namespace, budgets in view.budgets.items()}
 
 
 # From files
@@ -61,7 +61,7 @@ def test_budgets_are_grouped_by_namespace(tmp_path: Path) -> None:
 def test_the_later_of_two_budgets_with_the_same_name_wins(tmp_path: Path) -> None:
     view = look(tmp_path, budget("web"), budget("web", bound="maxUnavailable: 0"))
     assert view.budgets is not None
-    assert [each.bound for each in view.budgets["shop"]] == ["maxUnavailable: 0"]
+    assert [budget.bound for budget in view.budgets["shop"]] == ["maxUnavailable: 0"]
 
 
 def test_budgets_missing_from_incomplete_files_are_unknown(tmp_path: Path) -> None:

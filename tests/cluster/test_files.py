@@ -219,8 +219,8 @@ def test_no_object_breaks_the_view(providers: Mapping[str, Provider], spec: obje
     ]
     objects = [{"apiVersion": version, "kind": kind, "spec": spec, "status": status} for version, kind in kinds]
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        file.write("\n".join(json.dumps(each) for each in objects).encode())
+        file.write("\n".join(json.dumps(item) for item in objects).encode())
         file.flush()
-        found = read_manifests([Path(file.name)])
-    assert {problem.line for problem in found.problems} <= {2}, "of the Node alone, whose fields have types"
-    assert len(view_of(found.objects, providers, complete=True).pools or ()) == 2
+        manifests = read_manifests([Path(file.name)])
+    assert {problem.line for problem in manifests.problems} <= {2}, "of the Node alone, whose fields have types"
+    assert len(view_of(manifests.objects, providers, complete=True).pools or ()) == 2

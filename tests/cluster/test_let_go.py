@@ -51,13 +51,13 @@ BOTH = view(A, B)
 
 
 def usable(seen: ClusterView) -> list[str]:
-    return [each.name for each in seen.pools or () if not each.unusable and not each.spot]
+    return [node_pool.name for node_pool in seen.pools or () if not node_pool.unusable and not node_pool.spot]
 
 
 def after(*requests: Request, clock: Clock | None = None) -> LetGo:
     let_go = LetGo(clock or Clock())
-    for each in requests:
-        let_go.note(each, BOTH, PROVIDERS)
+    for admitted in requests:
+        let_go.note(admitted, BOTH, PROVIDERS)
     return let_go
 
 
@@ -93,7 +93,7 @@ def test_other_requests_change_nothing(harmless: Request) -> None:
 
 def test_a_new_spot_pool_needs_its_fallback_at_once() -> None:
     seen = after(request(pool("s", computeClass="spot"), None, name="s")).applied(BOTH)
-    assert [each.name for each in seen.pools or () if each.spot] == ["s"]
+    assert [node_pool.name for node_pool in seen.pools or () if node_pool.spot] == ["s"]
 
 
 def test_an_object_denied_elsewhere_reappears_after_a_while() -> None:
@@ -115,7 +115,7 @@ def test_a_deleted_pool_may_be_recreated() -> None:
 def test_an_admitted_pool_counts_again() -> None:
     assert usable(after(request(None, A), request(A, None)).applied(BOTH)) == ["a", "b"]
     back = {**SCALE, "spec": {"replicas": 1}}
-    emptied, filled = (request(each, SCALE, sub_resource="scale") for each in (SCALE, back))
+    emptied, filled = (request(scale, SCALE, sub_resource="scale") for scale in (SCALE, back))
     assert usable(after(emptied, filled).applied(BOTH)) == ["a", "b"]
 
 

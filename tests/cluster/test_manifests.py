@@ -68,8 +68,8 @@ items:
 
 def test_items_of_a_typed_list_need_no_kind(tmp_path: Path) -> None:
     text = "apiVersion: apps/v1\nkind: DeploymentList\nitems: [{metadata: {name: a}}, {kind: Other, apiVersion: v1}]\n"
-    found = [(each.api_version, each.kind) for each in read(tmp_path, text).objects]
-    assert found == [("apps/v1", "Deployment"), ("v1", "Other")]
+    kinds = [(item.api_version, item.kind) for item in read(tmp_path, text).objects]
+    assert kinds == [("apps/v1", "Deployment"), ("v1", "Other")]
 
 
 def test_a_kind_that_ends_in_list_may_be_an_object(tmp_path: Path) -> None:
@@ -79,6 +79,6 @@ def test_a_kind_that_ends_in_list_may_be_an_object(tmp_path: Path) -> None:
 def test_nothing_raises_and_everything_readable_is_read(tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text("apiVersion: v1\nkind: X\n")
     (tmp_path / "bad.yaml").write_text("{apiVersion: v1, kind: X")
-    found = read_manifests([tmp_path, tmp_path / "nowhere"])
-    assert [each.kind for each in found.objects] == ["X"]
-    assert [problem.file.removeprefix(f"{tmp_path}/") for problem in found.problems] == ["bad.yaml", "nowhere"]
+    manifests = read_manifests([tmp_path, tmp_path / "nowhere"])
+    assert [item.kind for item in manifests.objects] == ["X"]
+    assert [problem.file.removeprefix(f"{tmp_path}/") for problem in manifests.problems] == ["bad.yaml", "nowhere"]

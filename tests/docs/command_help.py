@@ -55,7 +55,7 @@ def _flags(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 def _groups(parser: argparse.ArgumentParser) -> dict[str, list[tuple[str, str]]]:
     return {
-        group.title or "": [(_flag(each), _about(each, parser)) for each in group._group_actions if each.dest != "help"]
+        group.title or "": [(_flag(flag), _about(flag, parser)) for flag in group._group_actions if flag.dest != "help"]
         for group in parser._action_groups
     }
 
@@ -76,8 +76,8 @@ def _section(name: str, text: str) -> str:
         return f"**{name[:1].upper()}{name[1:]}:** " + " ".join(line.strip() for line in lines)
     rows: list[tuple[str, str]] = []
     for line in lines:
-        if found := _TERM.fullmatch(line):
-            rows.append((found[1], found[2]))
+        if match := _TERM.fullmatch(line):
+            rows.append((match[1], match[2]))
         else:
             term, about = rows.pop()
             rows.append((term, f"{about} {line.strip()}"))

@@ -14,12 +14,12 @@ _COMMAND: Final = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 def blocks(page: Path, language: str = "") -> list[str]:
     """Return the fenced blocks of a page in this language."""
-    return [text for found, text in _BLOCK.findall(page.read_text()) if found == language]
+    return [text for tag, text in _BLOCK.findall(page.read_text()) if tag == language]
 
 
 def commands(*pages: Path) -> list[tuple[str, str]]:
     """Return the commands that the pages show, each with its output."""
-    return [each for page in pages for block in blocks(page, "console") for each in _COMMAND.findall(block)]
+    return [pair for page in pages for block in blocks(page, "console") for pair in _COMMAND.findall(block)]
 
 
 def assert_shown(expected: str, printed: str) -> None:

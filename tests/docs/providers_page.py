@@ -27,13 +27,13 @@ class AnnotationError(Exception):
 
 def providers() -> list[tuple[str, dict[str, Any], CapacityProviderSpec]]:
     """Return the file name, document, and spec of each shipped provider."""
-    found = []
+    listed = []
     files = (ROOT / "policies" / "providers").glob("*.yaml")
     for file in sorted(files, key=lambda file: (file.stem != "cks", file.stem)):
         (read,) = read_documents(file.read_bytes(), str(file))
         document = cast("dict[str, Any]", read.value)
-        found.append((file.name, document, CapacityProviderSpec.model_validate(document["spec"])))
-    return found
+        listed.append((file.name, document, CapacityProviderSpec.model_validate(document["spec"])))
+    return listed
 
 
 def provider_table() -> str:
@@ -41,50 +41,50 @@ def provider_table() -> str:
     specs = [spec for _, _, spec in providers()]
     heads = [f"[{spec.title}]({_source(name, document)})" for name, document, spec in providers()]
     rows: list[tuple[str, Callable[[CapacityProviderSpec], str]]] = [
-        ("file", lambda spec: next(f"`{name}`" for name, _, each in providers() if each.title == spec.title)),
+        ("file", lambda spec: next(f"`{name}`" for name, _, provider in providers() if provider.title == spec.title)),
         (
             "labels of spot nodes",
             lambda spec: _lines(
                 _marked(
-                    f"{each.key}={each.value}", each.note or ("no other node has the key" if each.spot_only else "")
+                    f"{label.key}={label.value}", label.note or ("no other node has the key" if label.spot_only else "")
                 )
-                for each in spec.spot_node_labels
+                for label in spec.spot_node_labels
             ),
         ),
         ("label that names a node's pool", lambda spec: _codes([spec.pool_name_label, *spec.other_pool_name_labels])),
         (
             "taints of spot nodes",
             lambda spec: _lines(
-                _marked(f"{each.key}={each.value}:{each.effect}", each.note) for each in spec.spot_node_taints
+                _marked(f"{taint.key}={taint.value}:{taint.effect}", taint.note) for taint in spec.spot_node_taints
             ),
         ),
         (
             "taints of a platform",
-            lambda spec: _codes(f"{each.key}={each.value}:{each.effect}" for each in spec.platform_taints),
+            lambda spec: _codes(f"{taint.key}={taint.value}:{taint.effect}" for taint in spec.platform_taints),
         ),
-        ("never tolerated", lambda spec: _codes(each.key for each in spec.never_tolerate)),
+        ("never tolerated", lambda spec: _codes(toleration.key for toleration in spec.never_tolerate)),
         ("GPU resources", lambda spec: _codes(spec.gpu.resources.patterns)),
         (
             "taints only for Pods that request GPUs",
             lambda spec: ", ".join(
                 _marked(
-                    f"{each.key}={each.value}" if each.value else each.key,
-                    "on every node with GPUs" if each.automatic else "",
+                    f"{taint.key}={taint.value}" if taint.value else taint.key,
+                    "on every node with GPUs" if taint.automatic else "",
                 )
-                for each in spec.gpu.taints
+                for taint in spec.gpu.taints
             ),
         ),
         ("instance types with GPUs", lambda spec: _codes(spec.instance_types.gpu.patterns)),
         ("instance types of arm64", lambda spec: _codes(spec.instance_types.arm.patterns)),
         ("labels of machines with GPUs", lambda spec: _codes(spec.gpu.labels.patterns)),
-        ("labels that name machines", lambda spec: _codes(each.key for each in spec.machine_labels)),
+        ("labels that name machines", lambda spec: _codes(label.key for label in spec.machine_labels)),
         ("never spot", lambda spec: _codes(spec.instance_types.never_spot.patterns)),
         (
             "ignored",
             lambda spec: _lines(
                 (
-                    *(f"scheduler `{each}`" for each in spec.hands_off_schedulers.patterns),
-                    *(f"selector `{each}`" for each in spec.hands_off_selectors),
+                    *(f"scheduler `{item}`" for item in spec.hands_off_schedulers.patterns),
+                    *(f"selector `{item}`" for item in spec.hands_off_selectors),
                 )
             ),
         ),
@@ -144,7 +144,7 @@ def node_pool_tables() -> str:
         ("spot, on-demand", lambda reader: _of_machines(reader, _capacity)),
         (
             "instance type",
-            lambda reader: _of_machines(reader, lambda each: _code(each.instance_type or reader.requirements)),
+            lambda reader: _of_machines(reader, lambda fields: _code(fields.instance_type or reader.requirements)),
         ),
         ("GPUs, in addition to the type", lambda reader: _of_machines(reader, _accelerators)),
         ("size", _size),
@@ -162,7 +162,7 @@ def node_pool_tables() -> str:
         ("grace period", _grace),
         (
             "no nodes",
-            lambda reader: _lines(each.because + (" (it passes)" if each.passing else "") for each in reader.unusable),
+            lambda reader: _lines(rule.because + (" (it passes)" if rule.passing else "") for rule in reader.unusable),
         ),
     ]
     return "\n\n".join(
@@ -214,7 +214,7 @@ def _grace(reader: NodePoolReaderSpec) -> str:
 
 
 def _needs(spec: CapacityProviderSpec) -> str:
-    needs = (f"an on-demand pool, {each.require}: else {each.outcome}" for each in spec.fallback)
+    needs = (f"an on-demand pool, {need.require}: else {need.outcome}" for need in spec.fallback)
     return _lines(needs) if spec.fallback else "what the policy requires"
 
 

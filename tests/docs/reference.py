@@ -84,7 +84,7 @@ _HEAD: Final = "\n| Field of `spec` | Description |\n|---|---|\n"
 
 def marked(page: Path) -> list[str]:
     """Return the kinds whose fields the page lists."""
-    return [found[2] for found in _MARKED.finditer(page.read_text()) if found[1] == "fields"]
+    return [match[2] for match in _MARKED.finditer(page.read_text()) if match[1] == "fields"]
 
 
 def page_of(kind: str) -> Path:
@@ -98,7 +98,7 @@ def page_of(kind: str) -> Path:
 def render(page: Path) -> str:
     """Return the page with the text between its marks updated."""
     return _MARKED.sub(
-        lambda found: found[0].partition("\n")[0] + "\n" + _written(found[1], found[2]), page.read_text()
+        lambda match: match[0].partition("\n")[0] + "\n" + _written(match[1], match[2]), page.read_text()
     )
 
 
@@ -122,21 +122,21 @@ def findings_page() -> str:
     kinds = {kind.slug: name for name, kind in policy_kinds().items()}
     for slug, name in {**kinds, "object": ""}.items():
         parts.append(f"## {name}\n\nSee [{name}](policies/{slug}.md)." if name else "## Objects of any kind")
-        parts += [f"### {each}\n\n{as_markdown(each)}" for each in _of(slug)]
+        parts += [f"### {name}\n\n{as_markdown(name)}" for name in _of(slug)]
     return "\n\n".join(parts) + "\n"
 
 
 def _findings(slug: str) -> str:
     """Return the table of a kind's findings."""
     rows = [
-        f"| [`{each}`](../findings.md#{anchor_of(each)}) | {finding_texts()[each].means} | {_setting(each)} |\n"
-        for each in _of(slug)
+        f"| [`{name}`](../findings.md#{anchor_of(name)}) | {finding_texts()[name].means} | {_setting(name)} |\n"
+        for name in _of(slug)
     ]
     return "\n| id | Description | Setting |\n|---|---|---|\n" + "".join(rows) + "\n"
 
 
 def _of(slug: str) -> list[str]:
-    return [each for each in finding_texts() if each.startswith(f"{slug}/")]
+    return [name for name in finding_texts() if name.startswith(f"{slug}/")]
 
 
 def _setting(finding_id: str) -> str:
@@ -159,7 +159,7 @@ def is_model(schema: Mapping[str, Any]) -> bool:
 
 def _table(name: str) -> str:
     definitions = policy_schema()["definitions"]
-    kind = next(each for each, policy in policy_kinds().items() if not _own_of(policy.spec)) if name == EVERY else name
+    kind = next(kind for kind, policy in policy_kinds().items() if not _own_of(policy.spec)) if name == EVERY else name
     spec = resolved(definitions[kind]["properties"]["spec"], definitions)
     shared = _SHARED - _own_of(policy_kinds()[kind].spec) if kind in policy_kinds() else _OF_EXEMPT.get(kind, set())
     properties = {key: field for key, field in spec["properties"].items() if (key in shared) == (name == EVERY)}
@@ -200,7 +200,7 @@ def _rows(model: Schema, prefix: str, definitions: Mapping[str, Schema], told: d
         if required or default:
             meaning += ("<br>" if "<br>" in meaning else " ") + ("Required." if required else f"Default: {default}")
         cells = (f"`{path}`<br>{_type(written, definitions)}", meaning)
-        yield "| " + " | ".join(each.replace("|", "\\|") for each in cells) + " |"
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
         if is_model(inner) and reference not in told:
             told[reference] = path
             yield from _rows(inner, f"{path}{suffix}.", definitions, told)
@@ -243,7 +243,7 @@ def _type(written: Schema, definitions: Mapping[str, Schema]) -> str:
             values = _values(field)
             text = "mapping" if values is None else f"map of {_type(values, definitions)}"
         case {"anyOf": choices}:
-            text = " or ".join(_type(each, definitions) for each in choices)
+            text = " or ".join(_type(choice, definitions) for choice in choices)
         case {"type": "integer", "minimum": least, "maximum": most}:
             text = f"{least} to {most}"
         case _:
@@ -275,7 +275,7 @@ def _item(item: Any) -> str:
 
 def _yaml(value: Any) -> str:
     if isinstance(value, dict):
-        value = {key: each for key, each in value.items() if each is not None}
+        value = {key: child for key, child in value.items() if child is not None}
     return yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()
 
 
@@ -290,8 +290,8 @@ def _words(field: Schema, told: dict[str, str]) -> Iterator[str]:
 
 if __name__ == "__main__":
     try:
-        for each in (*PAGES, *OTHER_PAGES):
-            each.write_text(render(each))
+        for page in (*PAGES, *OTHER_PAGES):
+            page.write_text(render(page))
     except AnnotationError as error:
         sys.exit(str(error))
     FINDINGS_PAGE.write_text(findings_page())

@@ -101,13 +101,13 @@ def test_pages_have_at_most_one_foreign_phrase_in_2000_words() -> None:
 def test_every_requirement_named_by_a_test_is_on_the_page() -> None:
     page = (ROOT / "tests/requirements.md").read_text()
     names = "".join(
-        found[1]
+        match[1]
         for path in (ROOT / "tests").rglob("test_*.py")
-        for found in re.finditer(r"^(?:async )?def test_((?:[A-Z]\d*_)+)", path.read_text(), re.MULTILINE)
+        for match in re.finditer(r"^(?:async )?def test_((?:[A-Z]\d*_)+)", path.read_text(), re.MULTILINE)
     )
     used = set(names.strip("_").split("_"))
     assert len(used) > 20
-    assert not [each for each in sorted(used) if f"\n| {each} | " not in page]
+    assert not [requirement for requirement in sorted(used) if f"\n| {requirement} | " not in page]
 
 
 def test_the_denial_in_the_readme_is_current(capsys: pytest.CaptureFixture[str]) -> None:

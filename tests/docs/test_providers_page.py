@@ -48,7 +48,7 @@ def test_the_example_provider_works_with_the_shipped_policies(
 
 
 def test_the_worked_example_is_read_as_documented() -> None:
-    (reader,) = (each for each in load_bundle([EXAMPLE / "policies"]).readers if each.kind == "Fleet")
+    (reader,) = (item for item in load_bundle([EXAMPLE / "policies"]).readers if item.kind == "Fleet")
     training, web = (reader.read(value) for value in yaml.safe_load_all((EXAMPLE / "fleets.yaml").read_text()))
     assert training == Pool(
         provider="acme",

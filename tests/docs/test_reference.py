@@ -71,4 +71,4 @@ def test_every_kind_has_an_example_on_its_page_and_the_page_compiles(kind: str, 
     examples = "---\n".join(text for where, _, text in EXAMPLES if where == page)
     (tmp_path / "page.yaml").write_text(examples)
     bundle = load_bundle([tmp_path / "page.yaml", SHIPPED])
-    assert kind in {each.kind for each in bundle.documents if each.document.file.endswith("page.yaml")}
+    assert kind in {item.kind for item in bundle.documents if item.document.file.endswith("page.yaml")}

@@ -158,9 +158,9 @@ class Writer:
                 else "[]"
             )
         parts = (
-            [f"{self.scalar(key)}: {self.flow(each, inset + 2)}" for key, each in value.items()]
+            [f"{self.scalar(key)}: {self.flow(child, inset + 2)}" for key, child in value.items()]
             if isinstance(value, dict)
-            else [self.flow(each, inset + 2) for each in value]
+            else [self.flow(child, inset + 2) for child in value]
         )
         gap = self.one_of(", ", f",\n{' ' * (inset + 2)}")
         gap += self.one_of("", "", f"# which\n{' ' * (inset + 2)}")
@@ -172,25 +172,25 @@ class Writer:
     def block(self, value: JSON, column: int) -> list[str]:
         """Return indented lines for a value that isn't empty."""
         lines: list[str] = []
-        for key, each in value.items() if isinstance(value, dict) else ((None, item) for item in value):
+        for key, child in value.items() if isinstance(value, dict) else ((None, item) for item in value):
             lines += self.blank()
             start = " " * column + ("-" if key is None else self.scalar(key) + ":")
-            if key is None and isinstance(each, dict) and each and self.draw(st.booleans()):
-                first, *rest = self.block(each, column + 2)
+            if key is None and isinstance(child, dict) and child and self.draw(st.booleans()):
+                first, *rest = self.block(child, column + 2)
                 if first.strip().startswith("#"):
                     lines += [start, first, *rest]
                 else:
                     lines += [f"{start} {first.lstrip()}", *rest] if first else [start, *rest]
-            elif isinstance(each, dict | list) and each and self.draw(st.booleans()):
-                inner = column + (self.inset if key is not None and isinstance(each, list) else self.step)
+            elif isinstance(child, dict | list) and child and self.draw(st.booleans()):
+                inner = column + (self.inset if key is not None and isinstance(child, list) else self.step)
                 if key is None:
                     inner = column + 2
-                lines += [start + self.comment(), *self.block(each, inner)]
-            elif isinstance(each, str) and each.isalnum() and each.isascii() and self.draw(st.booleans()):
+                lines += [start + self.comment(), *self.block(child, inner)]
+            elif isinstance(child, str) and child.isalnum() and child.isascii() and self.draw(st.booleans()):
                 style = self.one_of("|", "|-", "|+", ">")
-                lines += [f"{start} {style}", f"{' ' * (column + 2)}{each}", *self.draw(st.sampled_from([[], [""]]))]
+                lines += [f"{start} {style}", f"{' ' * (column + 2)}{child}", *self.draw(st.sampled_from([[], [""]]))]
             else:
-                lines.append(f"{start} {self.flow(each, column + 1)}{self.comment()}")
+                lines.append(f"{start} {self.flow(child, column + 1)}{self.comment()}")
         return lines
 
 
@@ -212,11 +212,11 @@ def documents(draw: Callable[[st.SearchStrategy[Any]], Any]) -> str:
 def grow(draw: Callable[[st.SearchStrategy[Any]], Any], value: JSON) -> JSON:
     """Return the value with additions in random places."""
     if isinstance(value, dict):
-        grown = {key: grow(draw, each) for key, each in value.items()}
+        grown = {key: grow(draw, child) for key, child in value.items()}
         more = draw(st.dictionaries(keys, values, max_size=2)) if draw(st.booleans()) else {}
-        return grown | {key: each for key, each in more.items() if key not in grown}
+        return grown | {key: child for key, child in more.items() if key not in grown}
     if isinstance(value, list):
-        return [grow(draw, each) for each in value] + (
+        return [grow(draw, child) for child in value] + (
             draw(st.lists(values, max_size=2)) if draw(st.booleans()) else []
         )
     return value

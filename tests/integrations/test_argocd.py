@@ -51,8 +51,8 @@ def expressions(shell: Shell) -> list[str]:
     printed = yaml.safe_load(shell("spotgate webhook-config --ignore-differences", ROOT).stdout)
     (rule,) = printed["ignoreDifferences"]
     assert (rule["group"], rule["kind"]) == ("", "Pod")
-    found: list[str] = rule["jqPathExpressions"]
-    return found
+    expressions: list[str] = rule["jqPathExpressions"]
+    return expressions
 
 
 def in_the_cluster(shell: Shell, folder: Path) -> dict[str, dict[str, Any]]:
@@ -60,13 +60,13 @@ def in_the_cluster(shell: Shell, folder: Path) -> dict[str, dict[str, Any]]:
     file = folder / "pods.yaml"
     file.write_text(yaml.safe_dump_all(PODS))
     report = json.loads(shell(f"spotgate check -o json --state {POOLS} {file}", ROOT).stdout)
-    patches = {each["name"]: each["patch"] for each in report["patches"]}
-    return {each["metadata"]["name"]: jsonpatch.apply_patch(each, patches[each["metadata"]["name"]]) for each in PODS}
+    patches = {patch["name"]: patch["patch"] for patch in report["patches"]}
+    return {pod["metadata"]["name"]: jsonpatch.apply_patch(pod, patches[pod["metadata"]["name"]]) for pod in PODS}
 
 
 def ignoring(expressions: list[str], value: dict[str, Any], gojq: Path) -> Any:
     """Return the object as Argo CD compares it: apply the expressions one after another."""
-    program = " | ".join(f"del({each})" for each in expressions)
+    program = " | ".join(f"del({path})" for path in expressions)
     done = subprocess.run([str(gojq), program], input=json.dumps(value), capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
@@ -77,9 +77,9 @@ def test_injected_fields_are_no_difference(shell: Shell, expressions: list[str],
         live = mutated[given["metadata"]["name"]]
         assert live != given
         assert ignoring(expressions, live, gojq) == ignoring(expressions, given, gojq)
-    added = {name for each in mutated.values() for name in each["spec"]}
+    added = {name for pod in mutated.values() for name in pod["spec"]}
     assert {"affinity", "nodeSelector", "terminationGracePeriodSeconds", "tolerations"} <= added
-    assert any("preStop" in each["spec"]["containers"][0].get("lifecycle", {}) for each in mutated.values())
+    assert any("preStop" in pod["spec"]["containers"][0].get("lifecycle", {}) for pod in mutated.values())
 
 
 def test_other_changes_are_a_difference(expressions: list[str], gojq: Path) -> None:
@@ -119,7 +119,7 @@ def repo(tmp_path: Path) -> Path:
 def test_plugin_prints_the_judged_manifests(shell: Shell, repo: Path, generate: str, kustomize: Path) -> None:
     done = shell(generate, repo / "overlays/prod", kustomize)
     assert done.returncode == 0, done.stderr
-    kinds = [each["kind"] for each in yaml.safe_load_all(done.stdout)]
+    kinds = [item["kind"] for item in yaml.safe_load_all(done.stdout)]
     assert sorted(kinds) == ["Deployment", "PodDisruptionBudget", "Service"]
 
 

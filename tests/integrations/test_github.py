@@ -43,9 +43,9 @@ def runner(tmp_path: Path, shell: Shell) -> Path:
 def run_check(shell: Shell, runner: Path, repo: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
     """Run the check step as the runner does with these inputs (dashes as underscores)."""
     (step,) = [step for step in DEFINITION["runs"]["steps"] if step.get("id") == "check"]
-    given = {name: each["default"] for name, each in DEFINITION["inputs"].items()}
+    given = {name: declared["default"] for name, declared in DEFINITION["inputs"].items()}
     given |= {name.replace("_", "-"): text for name, text in inputs.items()}
-    environment = {name: _EXPRESSION.sub(lambda found: given[found[1]], text) for name, text in step["env"].items()}
+    environment = {name: _EXPRESSION.sub(lambda match: given[match[1]], text) for name, text in step["env"].items()}
     for name in ("output", "summary"):
         (runner / name).touch()
     environment |= {

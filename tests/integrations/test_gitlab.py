@@ -29,9 +29,9 @@ def header() -> dict[str, Any]:
 
 def pipeline(**inputs: str) -> str:
     """Return the pipeline with these inputs (dashes as underscores), rendered as in GitLab."""
-    given = {name: str(each["default"]) for name, each in header().items()}
+    given = {name: str(declared["default"]) for name, declared in header().items()}
     given |= {name.replace("_", "-"): text for name, text in inputs.items()}
-    return _INPUT.sub(lambda found: given[found[1]], TEMPLATE.read_text().partition("\n---\n")[2])
+    return _INPUT.sub(lambda match: given[match[1]], TEMPLATE.read_text().partition("\n---\n")[2])
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_definition_is_valid(tmp_path: Path) -> None:
 
 def test_every_input_is_used_and_has_a_default() -> None:
     assert set(_INPUT.findall(TEMPLATE.read_text())) == header().keys()
-    assert all({"description", "default"} <= each.keys() for each in header().values())
+    assert all({"description", "default"} <= declared.keys() for declared in header().values())
 
 
 def test_job_fails_on_a_denial_and_writes_its_reports(shell: Shell, repo: Path) -> None:

@@ -31,7 +31,7 @@ def edit(file: Path, old: str, new: str) -> None:
 
 
 def pod_spec(built: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    (deployment,) = [each for each in yaml.safe_load_all(built.stdout) if each["kind"] == "Deployment"]
+    (deployment,) = [item for item in yaml.safe_load_all(built.stdout) if item["kind"] == "Deployment"]
     spec: dict[str, Any] = deployment["spec"]["template"]["spec"]
     return spec
 
@@ -120,6 +120,6 @@ def test_validating_reports_with_file_and_index(shell: Shell, package: Path, tmp
 
     assert done.returncode == 1
     (function,) = yaml.safe_load((package / "results/results.yaml").read_text())["items"]
-    denied = [each for each in function["results"] if each["severity"] == "error"]
-    assert {"path": "cluster/node-pools.yaml", "index": 2} in [each["file"] for each in denied]
-    assert {each["tags"]["policy"] for each in denied} == {"on-demand-fallback", "reserved-labels"}
+    denied = [result for result in function["results"] if result["severity"] == "error"]
+    assert {"path": "cluster/node-pools.yaml", "index": 2} in [result["file"] for result in denied]
+    assert {result["tags"]["policy"] for result in denied} == {"on-demand-fallback", "reserved-labels"}

@@ -23,11 +23,11 @@ _COMMAND: Final = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 def commands() -> list[tuple[str, str, str]]:
     """Return each command of the page with its repository and output."""
-    found, repo = [], ""
+    listed, repo = [], ""
     for name, block in _PIECE.findall(PAGE):
         repo = name or repo
-        found += [(repo, command, expected) for command, expected in _COMMAND.findall(block)]
-    return found
+        listed += [(repo, command, expected) for command, expected in _COMMAND.findall(block)]
+    return listed
 
 
 @pytest.mark.parametrize(("repo", "command", "expected"), commands(), ids=[command for _, command, _ in commands()])
@@ -75,5 +75,5 @@ def test_rendered_with_helm(shell: Shell, name: str, helm: Path) -> None:
 
 
 def test_every_repository_and_every_expectation_has_a_command() -> None:
-    assert {each.name for each in REPOS.iterdir()} == {name.partition(".")[0] for name in COMMANDS}
-    assert {each.name for each in EXPECTED.iterdir()} == COMMANDS.keys()
+    assert {path.name for path in REPOS.iterdir()} == {name.partition(".")[0] for name in COMMANDS}
+    assert {path.name for path in EXPECTED.iterdir()} == COMMANDS.keys()

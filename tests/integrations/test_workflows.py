@@ -32,12 +32,12 @@ def test_actionlint_finds_nothing(actionlint: Path) -> None:
 def test_actions_are_pinned_by_commit_and_name_their_version(file: Path) -> None:
     used = re.findall(r"uses: (.+)", file.read_text())
     assert used
-    assert not [each for each in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each)]
+    assert not [action for action in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action)]
 
 
 def test_an_action_has_one_version() -> None:
     used = {line for file in (*WORKFLOWS, ACTION) for line in re.findall(r"uses: (.+)", file.read_text())}
-    assert len({each.partition("@")[0] for each in used}) == len(used)
+    assert len({action.partition("@")[0] for action in used}) == len(used)
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)

@@ -19,7 +19,7 @@ def test_every_container_of_all_three_lists_is_visited_with_its_field_path() -> 
         ephemeralContainers=[{"name": "debug"}],
     )
 
-    assert [(each.container.name, each.field, each.sidecar) for each in containers(subject)] == [
+    assert [(visited.container.name, visited.field, visited.sidecar) for visited in containers(subject)] == [
         ("migrate", "spec.initContainers[0]", False),
         ("proxy", "spec.initContainers[1]", True),
         ("app", "spec.containers[0]", False),

@@ -135,7 +135,7 @@ def test_every_kind_of_container_gets_defaults() -> None:
     )
 
     every = [*spec["initContainers"], *spec["containers"], *spec["ephemeralContainers"]]
-    assert [each["terminationMessagePolicy"] for each in every] == ["File"] * 4
+    assert [item["terminationMessagePolicy"] for item in every] == ["File"] * 4
 
 
 def test_host_network_ports_are_host_ports_except_in_ephemeral_containers() -> None:
@@ -206,9 +206,9 @@ def regenerate() -> None:
 def test_every_field_gets_its_stored_default(kind: str) -> None:
     *stored, template = yaml.safe_load_all(STORED.read_text())
     value, *spec = filled(kind)
-    assert [value] == [each for each in stored if each["kind"] == kind], "run `make golden`"
+    assert [value] == [item for item in stored if item["kind"] == kind], "run `make golden`"
     restart = {"restartPolicy": "Never"} if kind in {"Job", "CronJob"} else {}
-    assert all(each == {**template, **restart} for each in spec)
+    assert all(item == {**template, **restart} for item in spec)
 
 
 def workload(group: str, kind: str, **spec: Any) -> dict[str, Any]:

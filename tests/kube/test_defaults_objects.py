@@ -43,7 +43,7 @@ def defaulted(api_version: str, kind: str, body: dict[str, Any]) -> dict[str, An
     """Return the fields of the defaulted object, without its type."""
     value = {"apiVersion": api_version, "kind": kind, **copy.deepcopy(body)}
     default_object(api_version.rpartition("/")[0], kind, value)
-    return {key: each for key, each in value.items() if key not in {"apiVersion", "kind"}}
+    return {key: field for key, field in value.items() if key not in {"apiVersion", "kind"}}
 
 
 @pytest.mark.parametrize("case", SEEN, ids=itemgetter("what"))

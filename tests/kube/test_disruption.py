@@ -17,9 +17,9 @@ LABELS = {"app": "web", "tier": "front"}
 
 def budget(**spec: Any) -> DisruptionBudget:
     value = {"metadata": {"name": "b", "namespace": "shop"}, "spec": spec}
-    found = budget_from(value)
-    assert decode_budget(msgspec.Raw(msgspec.json.encode(value))) == found
-    return found
+    parsed = budget_from(value)
+    assert decode_budget(msgspec.Raw(msgspec.json.encode(value))) == parsed
+    return parsed
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_sleeps_of_all_hooks_count_including_sidecars() -> None:
         ],
     )
 
-    assert [(each.field, each.seconds, each.native) for each in hook_sleeps(subject)] == [
+    assert [(sleep.field, sleep.seconds, sleep.native) for sleep in hook_sleeps(subject)] == [
         ("spec.initContainers[0].lifecycle.preStop", 3, True),
         ("spec.containers[1].lifecycle.preStop", 5, False),
         ("spec.containers[1].lifecycle.postStart", 2, True),

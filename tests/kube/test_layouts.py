@@ -14,17 +14,17 @@ GPU: Final = {"limits": {"nvidia.com/gpu": "1"}}
 SPOT: Final = {"spotgate.dev/capacity": "spot"}
 
 
-def found(group: str, resource: str, spec: dict[str, Any], **metadata: Any) -> list[Any]:
+def pods_of(group: str, resource: str, spec: dict[str, Any], **metadata: Any) -> list[Any]:
     return list(WORKLOADS[group, resource].templates({"metadata": metadata, "spec": spec}))
 
 
 def moved(template: Any, *pairs: tuple[str, Any]) -> list[tuple[str, Any]]:
-    return [(each.path, each.value) for each in template.operations(Operation(*pair) for pair in pairs)]
+    return [(operation.path, operation.value) for operation in template.operations(Operation(*pair) for pair in pairs)]
 
 
 def test_kserve_mixes_pod_fields_with_its_own_and_the_container() -> None:
     predictor = {"labels": {"a": "b"}, "minReplicas": 1, "model": {"resources": GPU}, "containers": [{"name": "agent"}]}
-    (pod,) = found("serving.kserve.io", "inferenceservices", {"predictor": predictor}, labels=SPOT)
+    (pod,) = pods_of("serving.kserve.io", "inferenceservices", {"predictor": predictor}, labels=SPOT)
     assert pod.value["metadata"] == {"labels": {"a": "b", **SPOT}}
     assert pod.value["spec"]["containers"] == [{"name": "agent"}, {"resources": GPU}]
     assert pod.field("spec.containers[1].lifecycle") == "spec.predictor.model.lifecycle"
@@ -55,7 +55,7 @@ def test_an_argo_step_inherits_from_the_workflow_and_step_lists_make_no_pods() -
             {"name": "set", "containerSet": {"containers": [{"name": "x"}]}, "nodeSelector": {"own": "1"}},
         ],
     }
-    train, several = found("argoproj.io", "workflows", spec)
+    train, several = pods_of("argoproj.io", "workflows", spec)
     assert train.value["metadata"]["labels"] == SPOT
     assert (train.value["spec"]["nodeSelector"], train.value["spec"]["tolerations"]) == (selector, [{"key": "t"}])
     assert train.field("spec.nodeSelector") == "spec.nodeSelector"
@@ -82,7 +82,7 @@ def test_spark_executor_gpus_count_with_and_without_a_template(
     executor: dict[str, Any], limits: dict[str, Any], field: str
 ) -> None:
     spec = {"driver": {}, "executor": {**executor, "gpu": {"name": "amd.com/gpu", "quantity": 2}}}
-    driver, pod = found("sparkoperator.k8s.io", "sparkapplications", spec)
+    driver, pod = pods_of("sparkoperator.k8s.io", "sparkapplications", spec)
     assert "containers" not in driver.value["spec"]
     assert pod.value["spec"]["containers"][0]["resources"]["limits"] == limits
     assert pod.field("spec.containers[0].resources") == field
@@ -90,7 +90,7 @@ def test_spark_executor_gpus_count_with_and_without_a_template(
 
 def test_dynamo_service_gpus_count_as_container_gpus() -> None:
     service = {"resources": {"limits": {"gpu": "4"}}, "extraPodSpec": {"mainContainer": {"image": "x"}}}
-    (pod,) = found("nvidia.com", "dynamographdeployments", {"services": {"worker": service}})
+    (pod,) = pods_of("nvidia.com", "dynamographdeployments", {"services": {"worker": service}})
     assert pod.value["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "4"}
     assert "resources" not in service["extraPodSpec"]["mainContainer"]
     assert pod.field('metadata.labels["a"]') == 'spec.services.worker.extraPodMetadata.labels["a"]'
@@ -98,13 +98,13 @@ def test_dynamo_service_gpus_count_as_container_gpus() -> None:
 
 def test_a_clique_has_labels_next_to_its_spec() -> None:
     clique = {"name": "decode", "labels": SPOT, "spec": {"podSpec": {"containers": [{"name": "a"}]}}}
-    (pod,) = found("grove.io", "podcliquesets", {"template": {"cliques": [clique]}})
+    (pod,) = pods_of("grove.io", "podcliquesets", {"template": {"cliques": [clique]}})
     assert pod.value == {"metadata": {"labels": SPOT}, "spec": {"containers": [{"name": "a"}]}}
     assert pod.field("spec.nodeSelector") == "spec.template.cliques[0].spec.podSpec.nodeSelector"
 
 
 def test_fields_that_knative_rejects_are_not_written() -> None:
-    (pod,) = found("serving.knative.dev", "services", {"template": {"spec": {"containers": [{}]}}})
+    (pod,) = pods_of("serving.knative.dev", "services", {"template": {"spec": {"containers": [{}]}}})
     assert moved(pod, ("/spec/nodeSelector", {"a": "b"})) == []
 
 
@@ -112,7 +112,7 @@ def test_fields_that_knative_rejects_are_not_written() -> None:
 @pytest.mark.parametrize("member", ["predictor", "model", "labels", "containers", "podMetadata"])
 def test_fields_of_wrong_types_are_kept_for_the_pod_parser(member: str, wrong: Any) -> None:
     predictor = {"predictor": wrong} if member == "predictor" else {"predictor": {"model": {}, member: wrong}}
-    found("serving.kserve.io", "inferenceservices", predictor, labels=wrong)
-    found(
+    pods_of("serving.kserve.io", "inferenceservices", predictor, labels=wrong)
+    pods_of(
         "argoproj.io", "workflows", {"podMetadata": wrong, "templates": [{"container": {}, "metadata": wrong}, wrong]}
     )

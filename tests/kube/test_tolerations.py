@@ -168,7 +168,7 @@ def test_the_toleration_for_a_taint_tolerates_only_that_taint(taint: Taint) -> N
     assert tolerates(toleration, taint)
     assert not tolerates(toleration, taint._replace(key=f"{taint.key}x"))
     assert not any(
-        tolerates(toleration, taint._replace(effect=each))
-        for each in ("NoSchedule", "NoExecute")
-        if each != taint.effect
+        tolerates(toleration, taint._replace(effect=effect))
+        for effect in ("NoSchedule", "NoExecute")
+        if effect != taint.effect
     )

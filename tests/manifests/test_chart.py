@@ -72,7 +72,7 @@ def by_kustomize(
     kustomization = yaml.safe_load(shipped)
     *platform, certificates, _mode = kustomization["components"]
     shipped = str(Path(certificates).parent)
-    named = (each if (folder / each).is_dir() else f"{shipped}/{each}" for each in components)
+    named = (name if (folder / name).is_dir() else f"{shipped}/{name}" for name in components)
     kustomization["components"] = [*platform, *named]
     if webhooks is not None:
         (folder / "webhooks.yaml").write_text(yaml.safe_dump_all(webhooks))
@@ -83,28 +83,28 @@ def by_kustomize(
 
 def by_helm(helm: Path, values: list[str], namespace: str = "spotgate-system") -> list[JSON]:
     image = [f"image.repository={REPOSITORY}", f"image.digest={DIGEST}"]
-    flags = [f"--set={each}" for each in [*image, *values]]
+    flags = [f"--set={value}" for value in [*image, *values]]
     rendered = run(helm, "template", "spotgate", CHART, f"--namespace={namespace}", *flags)
-    return [each for each in yaml.safe_load_all(rendered) if each]
+    return [item for item in yaml.safe_load_all(rendered) if item]
 
 
 def comparable(things: Iterable[JSON]) -> dict[tuple[str, str], JSON]:
     """Return the objects by kind and name, without equivalent differences."""
-    found = {(each["kind"], each["metadata"]["name"]): each for each in things}
-    found.pop(("Namespace", "spotgate-system"), None)  # with Helm, users create it
-    for each in found.values():
-        each.get("webhooks", []).sort(key=lambda webhook: webhook["name"])  # validating webhooks run in parallel
-    if own := found.get(OWN):
+    by_name = {(item["kind"], item["metadata"]["name"]): item for item in things}
+    by_name.pop(("Namespace", "spotgate-system"), None)  # with Helm, users create it
+    for item in by_name.values():
+        item.get("webhooks", []).sort(key=lambda webhook: webhook["name"])  # validating webhooks run in parallel
+    if own := by_name.get(OWN):
         own["metadata"].pop("annotations", None)  # Helm deletes omitted objects in an upgrade, `kubectl apply` doesn't
         of_mode = {"enforcement": "deny", "workloadFailurePolicy": "Ignore"}
         written = yaml.safe_load(own["data"]["mode.yaml"])
         own["data"]["mode.yaml"] = written | {"spec": of_mode | written["spec"]}
-    pod = found["Deployment", "spotgate"]["spec"]["template"]["spec"]
+    pod = by_name["Deployment", "spotgate"]["spec"]["template"]["spec"]
     pod["volumes"].sort(key=lambda volume: volume["name"])
     (container,) = pod["containers"]
     container["args"].sort()
     container["volumeMounts"].sort(key=lambda mount: mount["name"])
-    return found
+    return by_name
 
 
 @pytest.mark.parametrize("name", COMBINATIONS)
@@ -115,8 +115,8 @@ def test_the_chart_renders_the_objects_of_the_kustomization(
     ours = comparable(by_kustomize(kustomize, tmp_path, overlay, components))
     theirs = comparable(by_helm(helm, values))
     assert ours.keys() == theirs.keys()
-    for key, each in ours.items():
-        assert theirs[key] == each
+    for key, item in ours.items():
+        assert theirs[key] == item
 
 
 def test_rehearsals_and_webhook_share_policies_and_the_result(kustomize: Path, tmp_path: Path) -> None:
@@ -128,21 +128,21 @@ def test_rehearsals_and_webhook_share_policies_and_the_result(kustomize: Path, t
         assert {"--policies=shipped", "--policies=/etc/spotgate/own"} <= {*flags}
     assert f"--rehearsal=/etc/spotgate/rehearsal/{KEY}" in served["args"]
     assert "--publish=spotgate-system/spotgate-rehearsal" in rehearsing["args"]
-    assert {each["name"] for each in job["volumes"]} == {each["name"] for each in rehearsing["volumeMounts"]}
+    assert {volume["name"] for volume in job["volumes"]} == {volume["name"] for volume in rehearsing["volumeMounts"]}
     assert rehearsing["image"] != served["image"]
 
 
 @pytest.mark.parametrize("name", COMBINATIONS)
 def test_the_program_renders_the_webhooks_of_a_kustomization(name: str, kustomize: Path, tmp_path: Path) -> None:
     overlay, components, _ = COMBINATIONS[name]
-    things = {each["kind"]: each for each in by_kustomize(kustomize, tmp_path, overlay, components)}
+    things = {item["kind"]: item for item in by_kustomize(kustomize, tmp_path, overlay, components)}
     assert_as_rendered(things, served(things, tmp_path / "own"))
 
 
 def served(things: dict[str, JSON], own: Path) -> list[Path]:
     """Return the policies of the Deployment and the CronJob; write those of the ConfigMap to a folder."""
-    args = [_pod(each)["containers"][0]["args"] for kind, each in things.items() if kind in {"Deployment", "CronJob"}]
-    (named,) = {tuple(arg for arg in each if arg.startswith("--policies=")) for each in args}
+    args = [_pod(item)["containers"][0]["args"] for kind, item in things.items() if kind in {"Deployment", "CronJob"}]
+    (named,) = {tuple(arg for arg in line if arg.startswith("--policies=")) for line in args}
     assert named in {("--policies=shipped",), ("--policies=shipped", "--policies=/etc/spotgate/own")}
     assert (len(named) == 2) == ("ConfigMap" in things)
     if "ConfigMap" not in things:
@@ -164,9 +164,9 @@ def rendered(*policies: Path) -> list[JSON]:
 
 
 def assert_as_rendered(things: dict[str, JSON], policies: list[Path]) -> None:
-    for each in rendered(*policies):
-        found = {webhook["name"]: webhook for webhook in things[each["kind"]]["webhooks"]}
-        assert found == {webhook["name"]: webhook for webhook in each["webhooks"]}
+    for expected in rendered(*policies):
+        webhooks = {webhook["name"]: webhook for webhook in things[expected["kind"]]["webhooks"]}
+        assert webhooks == {webhook["name"]: webhook for webhook in expected["webhooks"]}
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def assert_as_rendered(things: dict[str, JSON], policies: list[Path]) -> None:
 def test_a_mode_adds_no_webhooks_for_fewer_policies(mode: str, policy: str, kustomize: Path, tmp_path: Path) -> None:
     alone = SHIPPED / f"{policy}.yaml"
     built = by_kustomize(kustomize, tmp_path, "eks", ["self-managed", mode], rendered(alone))
-    things = {each["kind"]: each for each in built}
+    things = {item["kind"]: item for item in built}
     (tmp_path / "mode.yaml").write_text(things["ConfigMap"]["data"]["mode.yaml"])
     assert_as_rendered(things, [alone, tmp_path / "mode.yaml"])
 
@@ -217,10 +217,10 @@ def test_a_team_policy_replaces_the_shipped_one_in_chart_overlay_and_command_lin
             f"--set={IMAGE},{DENY}",
             *flags,
         ]
-        theirs = {each["kind"]: each for each in yaml.safe_load_all(run(*command)) if each}
+        theirs = {item["kind"]: item for item in yaml.safe_load_all(run(*command)) if item}
     webhooks = list(yaml.safe_load_all(text))
     components = ["audit", "self-managed", "deny", "own"]
-    ours = {each["kind"]: each for each in by_kustomize(kustomize, overlay, "eks", components, webhooks)}
+    ours = {item["kind"]: item for item in by_kustomize(kustomize, overlay, "eks", components, webhooks)}
     expected = documents([SHIPPED, overlay / "own"])
     assert expected["GracefulTermination", "graceful-termination"]["spec"] == {"overBudget": "deny"}
     for name, things in (("ours", ours), ("theirs", theirs)):
@@ -232,7 +232,7 @@ def documents(policies: list[Path]) -> dict[tuple[str, str], Any]:
     """Return the documents that `serve` loads from these, without the mode."""
     nowhere = Address("127.0.0.1", 0)
     bundle = build_snapshot(ServeOptions(listen=nowhere, ops=nowhere, policies=policies)).bundle
-    return {(each.kind, each.name): each.document.value for each in bundle.documents if each.kind != "Mode"}
+    return {(item.kind, item.name): item.document.value for item in bundle.documents if item.kind != "Mode"}
 
 
 def test_on_cks_a_lost_pool_patch_leaves_a_placeholder(kustomize: Path, tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_on_cks_a_lost_pool_patch_leaves_a_placeholder(kustomize: Path, tmp_path
     by_kustomize(kustomize, tmp_path, "cks", ["self-managed", "audit-only"])
     kustomization = json.loads((tmp_path / "kustomization.yaml").read_text())
     (tmp_path / "kustomization.yaml").write_text(json.dumps(kustomization | {"patches": []}))
-    things = {each["kind"]: each for each in yaml.safe_load_all(run(kustomize, "build", tmp_path))}
+    things = {item["kind"]: item for item in yaml.safe_load_all(run(kustomize, "build", tmp_path))}
     selector = things["Deployment"]["spec"]["template"]["spec"]["nodeSelector"]
     assert selector["compute.coreweave.com/node-pool"].startswith("replace this")
 
@@ -248,10 +248,10 @@ def test_on_cks_a_lost_pool_patch_leaves_a_placeholder(kustomize: Path, tmp_path
 def test_a_release_lives_in_its_namespace(helm: Path) -> None:
     things = by_helm(helm, ["certificates.from=cert-manager"], namespace="platform")
     assert "spotgate-system" not in json.dumps(
-        [each for each in things if each["kind"] != "ConfigMap"]  # shipped policies may use the default name
+        [item for item in things if item["kind"] != "ConfigMap"]  # shipped policies may use the default name
     )
-    services = [hook["clientConfig"]["service"] for each in things for hook in each.get("webhooks", ())]
-    assert {each["namespace"] for each in services} == {"platform"}
+    services = [hook["clientConfig"]["service"] for item in things for hook in item.get("webhooks", ())]
+    assert {service["namespace"] for service in services} == {"platform"}
 
 
 def test_own_policies_and_a_ca_are_passed_to_the_program(helm: Path, tmp_path: Path) -> None:
@@ -268,15 +268,15 @@ def test_own_policies_and_a_ca_are_passed_to_the_program(helm: Path, tmp_path: P
         '--set-json=networkPolicy={"apiServer": [{"ipBlock": {"cidr": "10.0.0.0/24"}}], "metricsNamespace": "prom"}'
     )
     things = list(yaml.safe_load_all(run(helm, "template", "spotgate", CHART, image, network, prometheus, *flags)))
-    by_kind = {each["kind"]: each for each in things}
+    by_kind = {item["kind"]: item for item in things}
     assert by_kind["ConfigMap"]["data"]["team.yaml"] == "kind: ReservedLabels\n"
-    assert len({hook["clientConfig"]["caBundle"] for each in things for hook in each.get("webhooks", ())}) == 1
+    assert len({hook["clientConfig"]["caBundle"] for item in things for hook in item.get("webhooks", ())}) == 1
     assert by_kind["PodMonitor"]["metadata"]["labels"]["release"] == "prom"
     deployment = by_kind["Deployment"]["spec"]
     (container,) = deployment["template"]["spec"]["containers"]
     assert deployment["replicas"] == 2
     assert container["image"] == f"{REPOSITORY}:{webhook.__version__}"
-    assert [each["containerPort"] for each in container["ports"]] == [9443, 9090]
+    assert [port["containerPort"] for port in container["ports"]] == [9443, 9090]
     assert {"--listen=0.0.0.0:9443", "--ops=0.0.0.0:9090"} <= {*container["args"]}
     reviews, operators = by_kind["NetworkPolicy"]["spec"]["ingress"]
     assert reviews["from"] == [{"ipBlock": {"cidr": "10.0.0.0/24"}}]
@@ -318,7 +318,7 @@ DENY: Final = "enforcement=deny,audit=true"
     ],
 )
 def test_bad_values_are_rejected_with_the_problem(values: list[str], said: str, helm: Path) -> None:
-    flags = [f"--set={each}" for each in values]
+    flags = [f"--set={value}" for value in values]
     assert said in run(helm, "template", "spotgate", CHART, *flags, succeeds=False)
 
 

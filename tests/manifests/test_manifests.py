@@ -21,7 +21,7 @@ BASE = MANIFESTS / "base"
 
 
 def documents(name: str) -> list[dict[str, Any]]:
-    return [each for each in yaml.safe_load_all((BASE / name).read_text()) if each]
+    return [item for item in yaml.safe_load_all((BASE / name).read_text()) if item]
 
 
 def test_the_webhook_configurations_are_current(capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,8 +31,8 @@ def test_the_webhook_configurations_are_current(capsys: pytest.CaptureFixture[st
 
 def test_the_base_serves_the_policies_of_the_image_and_mounts_no_others() -> None:
     pod = documents("deployment.yaml")[0]["spec"]["template"]["spec"]
-    assert [each for each in pod["containers"][0]["args"] if "policies" in each] == ["--policies=shipped"]
-    assert [each["name"] for each in pod["volumes"]] == ["tmp"]
+    assert [arg for arg in pod["containers"][0]["args"] if "policies" in arg] == ["--policies=shipped"]
+    assert [volume["name"] for volume in pod["volumes"]] == ["tmp"]
 
 
 def test_the_namespace_is_the_excluded_system_namespace() -> None:
@@ -42,13 +42,13 @@ def test_the_namespace_is_the_excluded_system_namespace() -> None:
 
 
 def test_the_role_reads_every_kind_of_node_pool_and_writes_nothing() -> None:
-    (role,) = (each for each in documents("rbac.yaml") if each["kind"] == "ClusterRole")
+    (role,) = (item for item in documents("rbac.yaml") if item["kind"] == "ClusterRole")
     granted = {
         (group, resource) for rule in role["rules"] for group in rule["apiGroups"] for resource in rule["resources"]
     }
     bundle = load_bundle()
-    served = (each for each in bundle.readers if each.listed_in is None)
-    read = {*((each.group, each.resource) for each in served), *sizers_by_resource(bundle.providers.values())}
+    served = (reader for reader in bundle.readers if reader.listed_in is None)
+    read = {*((reader.group, reader.resource) for reader in served), *sizers_by_resource(bundle.providers.values())}
     assert read <= granted, "let spotgate list and watch them: manifests/base/rbac.yaml"
     assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
     (by_name,) = (rule for rule in role["rules"] if "get" in rule["verbs"])
@@ -65,9 +65,9 @@ def test_the_rehearsal_role_lists_its_inputs_and_writes_only_results() -> None:
         for resource in rule["resources"]
     }
     bundle = load_bundle()
-    pools = {(each.group, each.resource) for each in bundle.readers if each.listed_in is None}
+    pools = {(reader.group, reader.resource) for reader in bundle.readers if reader.listed_in is None}
     sizers = set(sizers_by_resource(bundle.providers.values()))
-    assert listed == {(each.group, each.plural) for each in KINDS} | pools | sizers
+    assert listed == {(kind.group, kind.plural) for kind in KINDS} | pools | sizers
     assert all(rule["verbs"] == ["list"] for rule in role["rules"])
     assert {verb for rule in own["rules"] for verb in rule["verbs"]} == {"create", "patch"}
     (maps,) = (rule for rule in own["rules"] if rule["resources"] == ["configmaps"])
@@ -121,12 +121,12 @@ def test_the_network_policy_opens_the_pod_ports_and_limits_the_operators_port() 
     (policy,) = documents("networkpolicy.yaml")
     deployment = documents("deployment.yaml")[0]["spec"]
     assert policy["spec"]["podSelector"] == deployment["selector"]
-    ports = {each["name"] for each in deployment["template"]["spec"]["containers"][0]["ports"]}
+    ports = {port["name"] for port in deployment["template"]["spec"]["containers"][0]["ports"]}
     rules = {rule["ports"][0]["port"]: rule.get("from") for rule in policy["spec"]["ingress"]}
     assert rules.keys() == ports
     assert rules["https"] is None
     prometheus, *api_servers = rules["ops"]
     assert list(prometheus) == ["namespaceSelector"]
-    for each in api_servers:  # for the API server's Pod proxy, through which `spotgate doctor` reads the port
-        assert each["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
-        assert list(each["podSelector"]["matchLabels"].values()) == ["konnectivity-agent"]
+    for peer in api_servers:  # for the API server's Pod proxy, through which `spotgate doctor` reads the port
+        assert peer["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
+        assert list(peer["podSelector"]["matchLabels"].values()) == ["konnectivity-agent"]

@@ -29,10 +29,10 @@ TIMEOUT_SECONDS: Final = 30
 
 def program(name: str) -> str:
     """Return the path of `prometheus` or `promtool`; skip the test if it is missing."""
-    found = shutil.which(name, path=os.pathsep.join((os.environ.get("PATH", ""), str(UNPACKED / "usr" / "bin"))))
-    if found is None:
+    path = shutil.which(name, path=os.pathsep.join((os.environ.get("PATH", ""), str(UNPACKED / "usr" / "bin"))))
+    if path is None:
         pytest.skip(f"no {name}: install it to test alerts and the board (Debian: apt-get install prometheus)")
-    return found
+    return path
 
 
 class Prometheus:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 BOARD: Final = json.loads((ROOT / "manifests" / "monitoring" / "board.json").read_text())
 OPERATE: Final = (ROOT / "docs" / "operate.md").read_text()
 
-PANELS: Final = [(panel["title"], each["expr"]) for panel in BOARD["panels"] for each in panel["targets"]]
+PANELS: Final = [(panel["title"], target["expr"]) for panel in BOARD["panels"] for target in panel["targets"]]
 
 _MACROS: Final = {"$__range": "1m", "$__rate_interval": "10s", "$cluster": ".*", "$namespace": ".*"}
 
@@ -108,7 +108,7 @@ def test_prometheus_scrapes_a_replica_and_every_query_returns_data(
         assert b"reserved-labels/reserved" in served.ops("/metrics").body
         denied = 'increase(spotgate_decisions_total{job="spotgate",phase="validate"}[10s])'
         eventually(lambda: bool(prometheus.query(denied)))
-        eventually(lambda: "pending" in {each["state"] for each in alerts_of(prometheus)})
+        eventually(lambda: "pending" in {alert["state"] for alert in alerts_of(prometheus)})
         _queries_are_right(prometheus)
 
 
@@ -118,15 +118,15 @@ def _queries_are_right(prometheus: Prometheus) -> None:
     assert len(alerts_of(prometheus)) == len(alerts())
     empty = [title for title, expression in PANELS if not prometheus.query(asked(expression))]
     assert empty == []
-    found = {title: prometheus.query(asked(expression)) for title, expression in PANELS}
-    assert _row("reserved") in [each["metric"] for each in found["Denials by policy, finding, and namespace"]]
-    assert _row("trial") not in [each["metric"] for each in found["Denials that mode deny would add"]]
-    by_outcome = {each["metric"]["outcome"] for each in found["Outcomes"]}
+    samples = {title: prometheus.query(asked(expression)) for title, expression in PANELS}
+    assert _row("reserved") in [sample["metric"] for sample in samples["Denials by policy, finding, and namespace"]]
+    assert _row("trial") not in [sample["metric"] for sample in samples["Denials that mode deny would add"]]
+    by_outcome = {sample["metric"]["outcome"] for sample in samples["Outcomes"]}
     assert by_outcome >= {"denied", "allowed"}
     known = set(prometheus.get("label/__name__/values"))
     asked_for = {
         name
-        for _, expression in [*PANELS, *((each["alert"], each["expr"]) for each in alerts())]
+        for _, expression in [*PANELS, *((alert["alert"], alert["expr"]) for alert in alerts())]
         for name in re.findall(r"(?:spotgate|apiserver)_[a-z_]+", expression)
         if not name.endswith("_")
     }
@@ -144,7 +144,7 @@ def alerts_of(prometheus: Prometheus) -> list[dict[str, Any]]:
 
 def test_each_alert_fires_on_time() -> None:
     tests = (Path(__file__).parent / "rules_test.yaml").read_text()
-    assert {each["alert"] for each in alerts()} == set(re.findall(r"alertname: (\w+)\n +exp_alerts", tests))
+    assert {alert["alert"] for alert in alerts()} == set(re.findall(r"alertname: (\w+)\n +exp_alerts", tests))
     for arguments in (
         ("check", "rules", "--lint=all", "--lint-fatal", str(RULES)),
         ("test", "rules", "tests/monitoring/rules_test.yaml"),
@@ -166,7 +166,7 @@ def test_promtool_tests_the_shipped_rules() -> None:
 
 
 def test_every_dashboard_query_filters_by_cluster_and_namespace() -> None:
-    assert {each["name"] for each in BOARD["templating"]["list"]} == {"datasource", "cluster", "namespace"}
+    assert {variable["name"] for variable in BOARD["templating"]["list"]} == {"datasource", "cluster", "namespace"}
     chosen = re.compile(r'cluster=~"\$cluster"(, namespace=~"\$namespace")?')
     for title, expression in PANELS:
         selectors = re.findall(r"((?:spotgate|apiserver)_[a-z_]+)(\{[^}]*\})?", expression.partition("__name__")[0])
@@ -216,5 +216,5 @@ def test_the_operator_scrapes_a_port_of_the_pods() -> None:
     for monitor, deployment in zip(monitors, deployments, strict=True):
         monitored, template = monitor["spec"], deployment["spec"]["template"]
         assert monitored["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
-        ports = {each["name"] for each in template["spec"]["containers"][0]["ports"]}
-        assert {each["port"] for each in monitored["podMetricsEndpoints"]} <= ports
+        ports = {port["name"] for port in template["spec"]["containers"][0]["ports"]}
+        assert {endpoint["port"] for endpoint in monitored["podMetricsEndpoints"]} <= ports

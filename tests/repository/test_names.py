@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 
 def _types(module: ast.Module) -> Iterator[tuple[str, str]]:
     """Yield the public classes and type aliases, each with its definition."""
-    for each in module.body:
-        match each:
+    for statement in module.body:
+        match statement:
             case ast.ClassDef(name=name):
                 yield name, f"class {name}"
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if not isinstance(value, ast.Call):
@@ -28,13 +28,13 @@ def _types(module: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def test_no_two_public_types_share_a_name() -> None:
-    found: dict[str, list[str]] = defaultdict(list)
+    modules: dict[str, list[str]] = defaultdict(list)
     meant: dict[str, set[str]] = defaultdict(set)
     for file in (*ROOT.glob("webhook/**/*.py"), *ROOT.glob("certs/*.py")):
         where = str(file.relative_to(ROOT))
         for name, stands_for in _types(ast.parse(file.read_text())):
             if name[0].isupper():
-                found[name].append(where)
+                modules[name].append(where)
                 # Several modules may define an equal alias: JSON is the same everywhere.
                 meant[name].add(where if stands_for.startswith("class ") else stands_for)
-    assert {name: found[name] for name, each in meant.items() if len(each) > 1} == {}
+    assert {name: modules[name] for name, definitions in meant.items() if len(definitions) > 1} == {}

@@ -170,7 +170,7 @@ def test_lock_satisfies_the_ranges_of_pyproject(lock: str, groups: tuple[str, ..
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = [] if lock in {"build.txt", "fuzz.txt", "mutants.txt"} else [*project["project"]["dependencies"]]
     for group in groups:
-        wanted += [each for each in project["dependency-groups"][group] if isinstance(each, str)]
+        wanted += [requirement for requirement in project["dependency-groups"][group] if isinstance(requirement, str)]
     entries = locked(lock)
     unsatisfied = [text for text in wanted if not satisfied(Requirement(text), entries)]
     assert unsatisfied == []

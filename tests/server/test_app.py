@@ -317,7 +317,7 @@ def test_a_connection_closed_in_the_body_is_not_a_decision(start: Start) -> None
 
 def test_an_idle_connection_keeps_no_data_of_its_last_request(start: Start) -> None:
     def reviews() -> int:
-        return sum(type(each) is Request for each in gc.get_objects())
+        return sum(type(thing) is Request for thing in gc.get_objects())
 
     served = start()
     before = reviews()

@@ -111,7 +111,7 @@ def test_L2_requests_over_the_limit_are_asked_to_retry_at_once(start: Start) -> 
         assert "busy" in shed.json["error"]
         assert served.metric("spotgate_in_flight") == 3
         served.loop.call_soon_threadsafe(state.open.set)
-        assert all(each.result().allowed for each in waiting)
+        assert all(task.result().allowed for task in waiting)
         assert served.post(over=connection).allowed, "on the very same connection"
         connection.close()
     assert served.metric("spotgate_shed_total") == 1

@@ -139,8 +139,8 @@ def test_decisions_with_findings_are_kept_longest(start: Start) -> None:
             served.post(review(operation="UPDATE"), over=connection)
     eventually(lambda: len(served.log("decision")) > OF_ANY_KIND)
     webhook = served.replica.webhook
-    assert [each["name"] for each in webhook.found] == ["n" * 256]
-    assert [each["operation"] for each in webhook.last] == ["UPDATE"] * OF_ANY_KIND
+    assert [decision["name"] for decision in webhook.found] == ["n" * 256]
+    assert [decision["operation"] for decision in webhook.last] == ["UPDATE"] * OF_ANY_KIND
 
 
 def counted(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
@@ -166,10 +166,10 @@ def test_findings_are_counted_for_a_bounded_number_of_namespaces() -> None:
     for number in range(700):
         request = decode_review(review(namespace=f"team-{number}"))
         metrics.decided(request, Phase.VALIDATE, Decision(findings=(FOUND,)), 0.001, authenticated=False)
-    found = counted(metrics, "spotgate_findings_total")
-    assert found["p", "test/unwanted", "team-0", "deny"] == 1
-    assert found["p", "test/unwanted", "other", "deny"] == 200
-    assert sum(found.values()) == 700
+    counts = counted(metrics, "spotgate_findings_total")
+    assert counts["p", "test/unwanted", "team-0", "deny"] == 1
+    assert counts["p", "test/unwanted", "other", "deny"] == 200
+    assert sum(counts.values()) == 700
     assert metrics.findings()["p"]["deny"] == 700
 
 

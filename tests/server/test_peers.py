@@ -153,7 +153,7 @@ def test_waiting_requests_only_block_their_own_peer(start: Start) -> None:
         assert state.asked.acquire(timeout=20), "it is judged although the whole is used up"
         assert ask(ELSEWHERE) == 429
         served.loop.call_soon_threadsafe(state.open.set)
-        assert [each.result() for each in (*flood, ours)] == [200] * 5
+        assert [task.result() for task in (*flood, ours)] == [200] * 5
 
 
 def test_large_bodies_only_block_their_own_peer(start: Start) -> None:

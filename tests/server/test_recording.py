@@ -81,8 +81,8 @@ def test_environment_variable_values_are_redacted_everywhere(recording: Recordin
     recording.take(review(object=workload, oldObject=workload))
     (line,) = recording.end()
     assert "hunter2" not in json.dumps(line)
-    for each in (line["request"]["object"], line["request"]["oldObject"]):
-        recorded = each["spec"]["template"]["spec"]
+    for recorded_object in (line["request"]["object"], line["request"]["oldObject"]):
+        recorded = recorded_object["spec"]["template"]["spec"]
         assert recorded["containers"][0]["env"] == [{"name": "A", "value": REDACTED}, env[1]]
         assert recorded["initContainers"][0]["env"][0] == {"name": "A", "value": REDACTED}
 
@@ -110,8 +110,8 @@ def texts(value: Any) -> Iterator[str]:
     """Yield every text in an object."""
     if isinstance(value, str):
         yield value
-    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from texts(each)
+    for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from texts(child)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.DENY, Outcome.WARN, Outcome.AUDIT])

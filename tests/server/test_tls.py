@@ -174,7 +174,7 @@ def test_a_certificate_for_other_names_keeps_the_last_good_pair(start: Start, vo
     served = start(certificate=ServingCertificate(files, names=["localhost"]))
     mount(volume, "2", FOR_OTHERS)
     eventually(lambda: served.metric("spotgate_last_reload_success", what="certificate") == 0)
-    eventually(lambda: any("is not for localhost" in each["problem"] for each in said(served)))
+    eventually(lambda: any("is not for localhost" in entry["problem"] for entry in said(served)))
     assert served_certificate(served) == pem(PAIR)
     mount(volume, "3", OTHER)
     eventually(lambda: served_certificate(served) == pem(OTHER))

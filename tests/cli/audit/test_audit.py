@@ -68,7 +68,7 @@ SERVED = [
 
 
 def keys(bundle: Bundle, *, cluster_scoped: bool = True) -> list[tuple[str, str]]:
-    return [each.key for each in listed_resources(bundle.index, SERVED, cluster_scoped=cluster_scoped)]
+    return [resource.key for resource in listed_resources(bundle.index, SERVED, cluster_scoped=cluster_scoped)]
 
 
 @pytest.fixture
@@ -78,9 +78,9 @@ def everything(tmp_path: Path) -> Bundle:
 
 
 def test_secrets_and_configmaps_are_never_read(everything: Bundle) -> None:
-    found = keys(everything)
-    assert found[:3] == [("", "pods"), ("apps", "replicasets"), ("batch", "jobs")]  # owned objects before their owners
-    assert set(found[3:]) == {("apps", "deployments"), ("", "nodes")}
+    listed = keys(everything)
+    assert listed[:3] == [("", "pods"), ("apps", "replicasets"), ("batch", "jobs")]  # owned objects before their owners
+    assert set(listed[3:]) == {("apps", "deployments"), ("", "nodes")}
     assert ("", "nodes") not in keys(everything, cluster_scoped=False)
 
 
@@ -90,19 +90,19 @@ def test_only_resources_that_a_policy_matches_are_read() -> None:
 
 def test_only_metadata_is_read_of_objects_judged_by_labels(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(LABELS_ONLY)
-    found = listed_resources(load_bundle([tmp_path]).index, [*SERVED, served("", "services")], cluster_scoped=True)
-    assert {each.key: each.metadata_only for each in found}[("", "services")]
-    assert not any(each.metadata_only for each in found if each.key != ("", "services"))
+    listed = listed_resources(load_bundle([tmp_path]).index, [*SERVED, served("", "services")], cluster_scoped=True)
+    assert {resource.key: resource.metadata_only for resource in listed}[("", "services")]
+    assert not any(resource.metadata_only for resource in listed if resource.key != ("", "services"))
 
 
 def test_the_component_may_list_what_the_shipped_policies_need_and_do_nothing_else() -> None:
     bundle = BUNDLE
     providers = bundle.providers.values()
     wanted = {("", "namespaces"), ("", "nodes"), ("", "pods"), (GROUP, RESOURCE), *bundle.index.workloads}
-    pools = {(each.group, each.resource) for each in bundle.readers if each.listed_in is None}
+    pools = {(reader.group, reader.resource) for reader in bundle.readers if reader.listed_in is None}
     wanted |= {*pools, *sizers_by_resource(providers)}
     documents = yaml.safe_load_all((COMPONENTS / "audit" / "rbac.yaml").read_text())
-    (role,) = (each for each in documents if each["kind"] == "ClusterRole")
+    (role,) = (item for item in documents if item["kind"] == "ClusterRole")
     assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"list"}
     given = {(group, plural) for rule in role["rules"] for group in rule["apiGroups"] for plural in rule["resources"]}
     assert given == wanted
@@ -131,7 +131,7 @@ def test_labels_that_the_platform_sets_on_namespaces_are_no_finding(
     listed = Listed(served=namespaces, workload=False, metadata_only=True)
     judging = run.Audited(BUNDLE, view, [listed], [])
     judging.take(listed, [msgspec.Raw(msgspec.json.encode({"metadata": {"name": name, "labels": labels}}))])
-    assert [each.name for each in judging.objects] == denied
+    assert [judged.name for judged in judging.objects] == denied
 
 
 def result(number: int, outcome: str = "deny", namespace: str = "shop") -> Result:
@@ -155,18 +155,18 @@ def result(number: int, outcome: str = "deny", namespace: str = "shop") -> Resul
 
 def report(*results: Result, fail_on: str = "deny") -> Report:
     objects = [
-        ObjectReport(file=each.file, line=0, kind="Pod", namespace=each.namespace, name=each.name, results=[each])
-        for each in results
+        ObjectReport(file=item.file, line=0, kind="Pod", namespace=item.namespace, name=item.name, results=[item])
+        for item in results
     ]
     return Report(objects=objects, fail_on=fail_on)
 
 
 def test_only_namespaces_with_failures_get_a_report() -> None:
-    found = report(result(1), result(2, "warn"), result(3, "warn", "other"), result(4, namespace=""))
-    assert {name: len(each["results"]) for name, each in reports_of(found)} == {"shop": 1, "": 1}
-    on_warnings = msgspec.structs.replace(found, fail_on="warn")
+    failing = report(result(1), result(2, "warn"), result(3, "warn", "other"), result(4, namespace=""))
+    assert {name: len(fields["results"]) for name, fields in reports_of(failing)} == {"shop": 1, "": 1}
+    on_warnings = msgspec.structs.replace(failing, fail_on="warn")
     shown = dict(reports_of(on_warnings))
-    assert {name: len(each["results"]) for name, each in shown.items()} == {"shop": 2, "other": 1, "": 1}
+    assert {name: len(fields["results"]) for name, fields in shown.items()} == {"shop": 2, "other": 1, "": 1}
     assert shown["shop"]["summary"] == {"pass": 0, "fail": 1, "warn": 1, "error": 0, "skip": 0}
 
 
@@ -175,7 +175,7 @@ def test_a_report_is_bounded_and_counts_omitted_results() -> None:
     assert len(fields["results"]) == AT_MOST
     assert fields["summary"]["fail"] == AT_MOST + 5
     assert fields["results"][-1]["properties"]["leftOut"] == "5"
-    assert max(len(text) for each in fields["results"] for text in each["properties"].values()) == RESULT_TEXT_AT_MOST
+    assert max(len(text) for entry in fields["results"] for text in entry["properties"].values()) == RESULT_TEXT_AT_MOST
     assert len(msgspec.json.encode(fields)) < 600 * 1024
 
 
@@ -187,9 +187,9 @@ def test_a_report_is_bounded_and_counts_omitted_results() -> None:
     ],
 )
 def test_reports_use_the_crd_that_the_cluster_has(resources: list[tuple[str, str]], group: str) -> None:
-    assert report_kinds([served(*each) for each in resources]).namespaced.resource.group == group
+    assert report_kinds([served(*names) for names in resources]).namespaced.resource.group == group
     with pytest.raises(CannotJudgeError, match="serves neither PolicyReports"):
-        report_kinds([served(*each) for each in resources[:1]])
+        report_kinds([served(*names) for names in resources[:1]])
 
 
 def test_a_workload_without_a_reason_is_not_a_survivor() -> None:
@@ -266,8 +266,8 @@ def test_a_workload_below_its_on_demand_floor_is_listed() -> None:
     replica_set = owned("web-1", "web", "Deployment", spec={"template": template})
     deployment = {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"template": template}}
     audited = run.Audited(BUNDLE, view, listed, [])
-    for each, objects in zip(listed, ([*pods], [replica_set], [deployment]), strict=True):
-        audited.take(each, [msgspec.Raw(msgspec.json.encode(thing)) for thing in objects])
+    for resource, objects in zip(listed, ([*pods], [replica_set], [deployment]), strict=True):
+        audited.take(resource, [msgspec.Raw(msgspec.json.encode(thing)) for thing in objects])
     (risk,) = audited.on_spot.risks()
     reasons = {reason.id: reason.reason for reason in risk.reasons}
     assert reasons["spot-placement/floor-not-kept"] == "1 of 3 Pods run on demand, fewer than the on-demand floor of 2"

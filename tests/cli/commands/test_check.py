@@ -125,7 +125,7 @@ metadata: {name: termination}
 
     def handlers(*more: str | Path) -> list[str]:
         (patch,) = run(*arguments, pool, *more).json["patches"]
-        return [name for each in patch["patch"] if "lifecycle" in each["path"] for name in each["value"]["preStop"]]
+        return [name for op in patch["patch"] if "lifecycle" in op["path"] for name in op["value"]["preStop"]]
 
     assert handlers() == ["sleep"]
     assert handlers("--kubernetes-version", "1.28") == ["exec"]

@@ -150,7 +150,7 @@ def test_concurrent_edits_of_a_file_are_kept(run: Run, write: Write, monkeypatch
     done = run("fix", "--state", "state.yaml", "d")
     text = "d/pod.yaml: can't be written: another process has changed it meanwhile; try again\n"
     assert (done.code, done.err, file.read_text()) == (2, text, f"{POD}# mine\n")
-    assert [each.name for each in file.parent.iterdir()] == ["pod.yaml"]
+    assert [path.name for path in file.parent.iterdir()] == ["pod.yaml"]
 
 
 def test_json_that_is_not_yaml_is_fixed(run: Run, write: Write) -> None:

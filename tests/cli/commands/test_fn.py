@@ -23,13 +23,13 @@ INJECTED = ["spec.tolerations", "spec.terminationGracePeriodSeconds", "spec.cont
 def resource_list(*manifests: str, **data: Any) -> bytes:
     """Return a ResourceList as kustomize writes it, with the items not indented."""
     config = f"functionConfig: {json.dumps({'apiVersion': 'v1', 'kind': 'ConfigMap', 'data': data})}\n" if data else ""
-    items = "".join(f"- {each.rstrip()}\n".replace("\n", "\n  ").rstrip() + "\n" for each in manifests)
+    items = "".join(f"- {manifest.rstrip()}\n".replace("\n", "\n  ").rstrip() + "\n" for manifest in manifests)
     return f"apiVersion: config.kubernetes.io/v1\nkind: ResourceList\n{config}items:\n{items or '  []'}".encode()
 
 
 def results(done: Done) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = yaml.safe_load(done.out).get("results", [])
-    return found
+    listed: list[dict[str, Any]] = yaml.safe_load(done.out).get("results", [])
+    return listed
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +52,7 @@ def test_items_get_exactly_what_the_webhook_injects(run: Run) -> None:
         "terminationGracePeriodSeconds:60"
     )
     assert [line for line in items.splitlines() if line not in added] == given.decode().splitlines()
-    assert sorted(each["field"]["path"] for each in yaml.safe_load(f"results:{rest}")["results"]) == sorted(INJECTED)
+    assert sorted(entry["field"]["path"] for entry in yaml.safe_load(f"results:{rest}")["results"]) == sorted(INJECTED)
 
 
 def test_verdict_and_patch_match_check(run: Run, write: Write, policies: Path) -> None:
@@ -62,15 +62,15 @@ def test_verdict_and_patch_match_check(run: Run, write: Write, policies: Path) -
     checked = run("check", "-o", "json", "--state", "state", "--policies", policies, "deploy").json
     done = run("fn", stdin=resource_list(*pods, state="state", policies=str(policies)))
 
-    found = [
-        (each["tags"]["policy"], each["tags"]["outcome"], each["field"]["path"])
-        for each in results(done)
-        if "tags" in each
+    reported = [
+        (result["tags"]["policy"], result["tags"]["outcome"], result["field"]["path"])
+        for result in results(done)
+        if "tags" in result
     ]
-    assert found == [(each["policy"], each["outcome"], each["field"]) for each in checked["results"]]
-    assert found
-    injected = [each["field"]["proposedValue"] for each in results(done) if "tags" not in each]
-    assert injected == [each["value"] for patch in checked["patches"] for each in patch["patch"]]
+    assert reported == [(result["policy"], result["outcome"], result["field"]) for result in checked["results"]]
+    assert reported
+    injected = [result["field"]["proposedValue"] for result in results(done) if "tags" not in result]
+    assert injected == [operation["value"] for patch in checked["patches"] for operation in patch["patch"]]
     assert injected
 
 
@@ -81,7 +81,7 @@ def test_list_items_are_named_as_check_names_them(run: Run) -> None:
         "path": "spec.tolerations[+]",
         "proposedValue": {"key": "example.com/spot", "operator": "Exists", "effect": "NoSchedule"},
     }
-    assert field in [each["field"] for each in results(done)]
+    assert field in [result["field"] for result in results(done)]
 
 
 def test_a_second_run_changes_nothing(run: Run) -> None:

@@ -40,11 +40,11 @@ def validator() -> Draft7Validator:
 
 
 def documents(file: Path) -> list[Any]:
-    return [each.value for each in read_documents(file.read_bytes(), str(file))]
+    return [item.value for item in read_documents(file.read_bytes(), str(file))]
 
 
 def shipped(kind: str) -> Any:
-    return next(each for file in policy_files([SHIPPED]) for each in documents(file) if each["kind"] == kind)
+    return next(item for file in policy_files([SHIPPED]) for item in documents(file) if item["kind"] == kind)
 
 
 def test_schema_is_printed_and_valid(run: Run) -> None:
@@ -57,12 +57,12 @@ def test_schema_is_printed_and_valid(run: Run) -> None:
 
 @pytest.mark.parametrize("file", [*SHIPPED_FILES, *OTHER_FILES], ids=lambda file: str(file.relative_to(SHIPPED.parent)))
 def test_shipped_policies_validate(validator: Draft7Validator, file: Path) -> None:
-    assert [error.message for each in documents(file) for error in validator.iter_errors(each)] == []
+    assert [error.message for item in documents(file) for error in validator.iter_errors(item)] == []
 
 
 def test_every_kind_has_its_own_branch() -> None:
     definitions = editor_schema()["definitions"]
-    branches = [definitions[each["$ref"].rpartition("/")[2]] for each in editor_schema()["oneOf"]]
+    branches = [definitions[branch["$ref"].rpartition("/")[2]] for branch in editor_schema()["oneOf"]]
     assert {branch["properties"]["kind"]["const"] for branch in branches} == {*document_kinds(), "PolicyTest"}
 
 
@@ -102,7 +102,7 @@ def test_yaml_1_1_and_1_2_both_disable_a_policy(validator: Draft7Validator, tmp_
     file = tmp_path / "policy.yaml"
     file.write_text(yaml.safe_dump(document).replace("enforcement: false", f"enforcement: {word}"))
     assert f": {word}\n" in file.read_text()
-    assert next(each for each in load_bundle([file]).documents if each.is_policy).spec.enforcement == "off"
+    assert next(item for item in load_bundle([file]).documents if item.is_policy).spec.enforcement == "off"
 
 
 def test_every_field_is_explained() -> None:
@@ -161,7 +161,7 @@ def test_every_default_keeps_its_meaning_as_yaml() -> None:
         if "default" in field
     ]
     assert defaults
-    assert [each for each in defaults if isinstance(each, list | dict)] == []
+    assert [default for default in defaults if isinstance(default, list | dict)] == []
 
 
 COMMITTED = SHIPPED / "schema.json"
@@ -203,7 +203,7 @@ def test_new_prints_the_example_from_the_page_of_the_kind(run: Run, kind: str) -
 def test_examples_use_the_values_of_the_shipped_policies(run: Run, kind: str) -> None:
     """`overrides` inherits nothing, so the example must repeat the values of the shipped policy."""
     example = yaml.safe_load(run("new", kind).out)
-    (shipped,) = (each for each in load_bundle().documents if each.kind == kind)
+    (shipped,) = (item for item in load_bundle().documents if item.kind == kind)
     assert example["spec"].pop("overrides") == [shipped.name]
     assert example["spec"].pop("match")
     assert document_kinds()[kind].model_validate(example["spec"]) == shipped.spec

@@ -96,7 +96,7 @@ def narrow(webhooks: Any) -> None:
     """Remove the rules for nodepools and one condition from the webhook for node pools."""
     pools = next(webhook for webhook in webhooks if webhook["name"] == "node-pools.spotgate.dev")
     pools["rules"] = [rule for rule in pools["rules"] if "nodepools" not in rule["resources"]]
-    pools["matchConditions"] = [each for each in pools["matchConditions"] if each["name"] != "scaled-down"]
+    pools["matchConditions"] = [item for item in pools["matchConditions"] if item["name"] != "scaled-down"]
 
 
 def divide(webhooks: Any) -> None:

@@ -90,8 +90,8 @@ def key_of(method: str, path: str, body: Mapping[str, Any] | None) -> str:
 def reduced(answers: Iterable[tuple[str, Answer]]) -> dict[str, dict[str, Any]]:
     """Return the answers to record by request, without unused data and data that replaying fills in."""
     # A resource without a record doesn't exist. New providers add many kinds of node pools.
-    there = ((key, _reduced(key, answer)) for key, answer in sorted(answers, key=lambda each: each[0]))
-    return {key: each for key, each in there if each["status"] != NOT_FOUND and each.get("json", {}).get("items") != []}
+    there = ((key, _reduced(key, answer)) for key, answer in sorted(answers, key=lambda pair: pair[0]))
+    return {key: kept for key, kept in there if kept["status"] != NOT_FOUND and kept.get("json", {}).get("items") != []}
 
 
 def file_of(answers: dict[str, dict[str, Any]]) -> str:
@@ -113,9 +113,9 @@ def _reduced(key: str, answer: Answer) -> dict[str, Any]:
     elif key.endswith("accessreviews"):
         body = {"status": {"allowed": body["status"]["allowed"]}}
     elif key.endswith("/mutatingwebhookconfigurations"):
-        body = {"items": [{"metadata": {"name": each["metadata"]["name"]}} for each in body["items"]]}
+        body = {"items": [{"metadata": {"name": item["metadata"]["name"]}} for item in body["items"]]}
     elif key == "GET /apis":
-        body = {"groups": [{"name": each["name"]} for each in body["groups"]]}
+        body = {"groups": [{"name": item["name"]} for item in body["groups"]]}
     else:
         body = _without_unused(body)
     return {"status": answer.status, "warnings": answer.warnings, "json": body}
@@ -123,15 +123,15 @@ def _reduced(key: str, answer: Answer) -> dict[str, Any]:
 
 def _without_unused(value: Any) -> Any:
     if isinstance(value, dict):
-        used = {key: each for key, each in value.items() if key not in _UNUSED}
+        used = {key: child for key, child in value.items() if key not in _UNUSED}
         if "conditions" in used:
             used["conditions"] = [
-                {name: each[name] for name in ("type", "status")}
-                for each in used["conditions"]
-                if each["type"] == "Ready"
+                {name: condition[name] for name in ("type", "status")}
+                for condition in used["conditions"]
+                if condition["type"] == "Ready"
             ]
-        return {key: _without_unused(each) for key, each in used.items()}
-    return [_without_unused(each) for each in value] if isinstance(value, list) else value
+        return {key: _without_unused(child) for key, child in used.items()}
+    return [_without_unused(item) for item in value] if isinstance(value, list) else value
 
 
 @cache
@@ -148,19 +148,19 @@ def recorded() -> dict[str, Answer]:
     bundle = load_bundle(own_namespace=NAMESPACE)
     authority, leaf = certificates()
     client = {"service": {"name": "spotgate", "namespace": NAMESPACE}, "caBundle": _base64(authority.certificate_pem)}
-    rendered = {f"{each['kind'].lower()}s": each["webhooks"] for each in configurations(bundle, client)}
+    rendered = {f"{config['kind'].lower()}s": config["webhooks"] for config in configurations(bundle, client)}
     answers = {}
-    for key, each in json.loads(ANSWERS.read_text()).items():
-        if "text" in each:
-            answers[key] = Answer(each["status"], "\n".join(each["text"]))
+    for key, answer in json.loads(ANSWERS.read_text()).items():
+        if "text" in answer:
+            answers[key] = Answer(answer["status"], "\n".join(answer["text"]))
             continue
-        body = each["json"]
-        if found := _CONFIGURATION.match(key):
-            body["webhooks"] = rendered[f"{found[1]}configurations"]
+        body = answer["json"]
+        if matched := _CONFIGURATION.match(key):
+            body["webhooks"] = rendered[f"{matched[1]}configurations"]
         elif key.endswith("/proxy/version"):
             said = leaf.certificate_pem.decode()
             body |= {"version": __version__, "bundle": bundle.hash, "certificate": said}
-        answers[key] = Answer(each["status"], json.dumps(body), tuple(each["warnings"]))
+        answers[key] = Answer(answer["status"], json.dumps(body), tuple(answer["warnings"]))
     return answers
 
 
@@ -216,7 +216,7 @@ class _Response:
     """The part of a response that doctor reads."""
 
     def __init__(self, answer: Answer) -> None:
-        self.headers = CIMultiDict([("Date", answer.date), *(("Warning", each) for each in answer.warnings)])
+        self.headers = CIMultiDict([("Date", answer.date), *(("Warning", warning) for warning in answer.warnings)])
         self._body = answer.body
 
     async def read(self) -> bytes:

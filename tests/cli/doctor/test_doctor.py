@@ -51,15 +51,15 @@ def _rendered_once() -> Iterator[None]:
         yield
 
 
-async def found(api: RecordedApi) -> dict[str, list[str]]:
+async def problems_of(api: RecordedApi) -> dict[str, list[str]]:
     """Return the problems as `state: text` by check, once for all replicas. Each problem must have a fix."""
     diagnoses = await examine(api, NAMESPACE)
-    assert [each.name for each in diagnoses if not each.fix and each.state in {"warn", "fail"}] == []
+    assert [line.name for line in diagnoses if not line.fix and line.state in {"warn", "fail"}] == []
     result: dict[str, list[str]] = {}
-    for each in diagnoses:
-        if each.state != "ok":
-            name = each.name.partition(" spotgate-")[0]
-            text = f"{each.state}: {each.what}"
+    for line in diagnoses:
+        if line.state != "ok":
+            name = line.name.partition(" spotgate-")[0]
+            text = f"{line.state}: {line.what}"
             if text not in result.setdefault(name, []):
                 result[name].append(text)
     return result
@@ -79,15 +79,15 @@ HEALTHY_SAID = (
 
 async def test_a_healthy_installation_has_no_problem() -> None:
     diagnoses = await examine(RecordedApi(), NAMESPACE)
-    assert [each for each in diagnoses if each.state != "ok" or each.fix] == []
-    said = "\n".join(each.what for each in diagnoses)
+    assert [line for line in diagnoses if line.state != "ok" or line.fix] == []
+    said = "\n".join(line.what for line in diagnoses)
     assert [text for text in HEALTHY_SAID if text not in said] == []
 
 
 @pytest.mark.parametrize("case", CASES)
 async def test_each_problem_is_one_line(case: str) -> None:
     changed, said = CASES[case]
-    problems = await found(RecordedApi(changed))
+    problems = await problems_of(RecordedApi(changed))
     assert problems.keys() == said.keys()
     for name, pattern in said.items():
         assert [text for text in problems[name] if not re.match(pattern, text)] == []
@@ -117,7 +117,7 @@ ACCOUNT = "ServiceAccount spotgate"
     ],
 )
 async def test_a_missing_permission_is_named(changed: Mapping[str, Any], denied: str, said: Mapping[str, str]) -> None:
-    problems = await found(RecordedApi(changed, denied))
+    problems = await problems_of(RecordedApi(changed, denied))
     assert problems == {name: [text] for name, text in said.items()}
 
 
@@ -125,7 +125,7 @@ async def test_a_missing_permission_is_named(changed: Mapping[str, Any], denied:
     ("answer", "fix"), [(FORBIDDEN, "allow `list nodes`"), (Answer(504, '{"message": "slow"}'), ""), (NOTHING, "")]
 )
 async def test_the_permission_to_list_nodes_is_suggested_only_when_missing(answer: Answer, fix: str) -> None:
-    (kubelets,) = [each for each in await examine(RecordedApi({NODES: answer}), NAMESPACE) if each.name == "kubelets"]
+    (kubelets,) = [line for line in await examine(RecordedApi({NODES: answer}), NAMESPACE) if line.name == "kubelets"]
     assert (kubelets.state, kubelets.fix) == ("unknown", fix)
 
 
@@ -139,14 +139,14 @@ async def test_an_empty_ca_bundle_is_reported_when_nothing_else_is_readable(secr
         SECRET: secret_answer,
         MUTATING: emptied,
     }
-    problems = await found(RecordedApi(changed))
-    assert any("it has no certificate, so every call fails" in each for each in problems["caBundles"])
+    problems = await problems_of(RecordedApi(changed))
+    assert any("it has no certificate, so every call fails" in text for text in problems["caBundles"])
 
 
 async def test_only_self_managed_replicas_need_write_access() -> None:
     plain, managing = RecordedApi(), RecordedApi({DEPLOYMENT: SELF_MANAGED})
-    await found(plain)
-    await found(managing)
+    await problems_of(plain)
+    await problems_of(managing)
     assert sorted(set(managing.reviewed) - set(plain.reviewed)) == [
         *("create secrets", "get secrets"),
         *("patch mutatingwebhookconfigurations", "patch secrets", "patch validatingwebhookconfigurations"),
@@ -161,19 +161,19 @@ async def test_fixes_distinguish_a_blocked_network_from_a_missing_permission() -
         (refused, "nothing listens at that address"),
     ):
         diagnoses = await examine(RecordedApi({PROXY: answer, SECRET: secret(leaf())}), NAMESPACE)
-        fixes = [each.fix for each in diagnoses if each.name.startswith("replica spotgate-")]
+        fixes = [line.fix for line in diagnoses if line.name.startswith("replica spotgate-")]
         assert len(fixes) == 3
-        assert all(fix in each for each in fixes)
+        assert all(fix in text for text in fixes)
 
 
 async def test_the_fix_for_a_missing_installation_is_to_install() -> None:
     gone = dict.fromkeys((DEPLOYMENT, CONFIGMAP, MUTATING, VALIDATING), GONE)
     diagnoses = await examine(RecordedApi({**gone, PODS: NOTHING}), NAMESPACE)
-    fixes = {each.fix for each in diagnoses if each.state == "fail"}
+    fixes = {line.fix for line in diagnoses if line.state == "fail"}
     assert fixes == {"install it (docs/install.md), or name another --namespace"}
 
 
 async def test_a_problem_of_all_ca_bundles_is_reported_once() -> None:
     empty = {'"caBundle": "[^"]*"': '"caBundle": ""'}
-    problems = await found(RecordedApi({MUTATING: empty, VALIDATING: empty}))
+    problems = await problems_of(RecordedApi({MUTATING: empty, VALIDATING: empty}))
     assert len(problems["certificate of"]) == 1

@@ -259,8 +259,8 @@ def test_a_grace_period_of_a_day_is_cut_off() -> None:
     assert text[2].endswith("X» 1440:00")
     assert next(line for line in text if "cut off" in line).endswith("» goes on until")
     picture = parsed(svg.render([("web", drawn)]))
-    assert [each.get("class") for each in picture.iter(f"{SVG}polygon")] == ["bg cut"]
-    assert "lost 86385 s, up to 1440:00" in {each.text for each in picture.iter(f"{SVG}text")}
+    assert [element.get("class") for element in picture.iter(f"{SVG}polygon")] == ["bg cut"]
+    assert "lost 86385 s, up to 1440:00" in {element.text for element in picture.iter(f"{SVG}text")}
 
 
 def test_a_complete_drawing_has_no_cut_mark() -> None:
@@ -284,7 +284,7 @@ def test_spans_have_no_gaps_and_drawings_stay_in_bounds(
     times = {"cordon_seconds": cordon, "drain_seconds": drain, "removal_seconds": drain + rest}
     cks = PROVIDERS["cks"]
     provider = with_fields(cks, interruption=with_fields(cks.interruption, **times))
-    containers = [container(f"c{number}", sleep(each)) for number, each in enumerate(sleeps)]
+    containers = [container(f"c{number}", sleep(seconds)) for number, seconds in enumerate(sleeps)]
     pod = pod_of(*containers, grace=grace)
     drawn = timeline_of(
         "", pod_of(grace=written), pod, provider=provider, pool=None, budget=GraceBudget(limit, 0, "because")
@@ -306,21 +306,21 @@ def test_the_svg_is_to_scale() -> None:
     root = parsed(svg.render([("Pod web", timeline(pod_of(container(pre_stop=sleep(60)), grace=180)))]))
 
     widths = {
-        each.get("class"): float(each.get("width", "0"))
-        for each in root.iter(f"{SVG}rect")
-        if each.find(f"{SVG}title") is not None
+        bar.get("class"): float(bar.get("width", "0"))
+        for bar in root.iter(f"{SVG}rect")
+        if bar.find(f"{SVG}title") is not None
     }
     assert widths["preStop"] == pytest.approx(widths["running"] / 2, abs=0.3)
     assert widths["shutdown"] == pytest.approx(widths["running"], abs=0.3)
     assert widths["margin"] == pytest.approx(widths["running"], abs=0.3)
-    assert next(each.text for each in root.iter(f"{SVG}title")) == "Pod web: it fits: 120 s are left as margin"
+    assert next(title.text for title in root.iter(f"{SVG}title")) == "Pod web: it fits: 120 s are left as margin"
 
 
 def test_the_svg_is_self_contained_and_escapes_names() -> None:
     text = svg.render([("<Pod> \x1b[2J & co", timeline(pod_of(container('"a"<script>'))))])
 
     assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
-    assert not [each for each in parsed(text).iter() if each.tag in {f"{SVG}script", f"{SVG}image"}]
+    assert not [element for element in parsed(text).iter() if element.tag in {f"{SVG}script", f"{SVG}image"}]
     assert "\x1b" not in text
     assert "prefers-color-scheme: dark" in text
 
@@ -341,6 +341,6 @@ def test_an_axis_has_few_ticks_and_starts_at_zero(end: int) -> None:
 def test_the_stop_signal_is_read_per_container() -> None:
     containers: list[dict[str, Any]] = [{"name": "web", "lifecycle": {"stopSignal": "SIGQUIT"}}, {"name": "log"}]
     drawn = timeline(pod_of(*containers, grace=60))
-    found = {event.name: event.text for event in drawn.events if event.name.startswith("SIG")}
-    assert found["SIGQUIT"] == "60 s to shut down: web"
-    assert found["SIGTERM"] == "60 s to shut down: log"
+    signals = {event.name: event.text for event in drawn.events if event.name.startswith("SIG")}
+    assert signals["SIGQUIT"] == "60 s to shut down: web"
+    assert signals["SIGTERM"] == "60 s to shut down: log"

@@ -57,7 +57,7 @@ def called(request: JSON, namespace_labels: Mapping[str, str] | None = None) -> 
             name
             for name, webhook in WEBHOOKS.items()
             if _matches(webhook, request, namespace_labels or {})
-            and all(_compiled(each["expression"]).evaluate(ready) for each in webhook["matchConditions"])
+            and all(_compiled(item["expression"]).evaluate(ready) for item in webhook["matchConditions"])
         ]
 
 
@@ -75,9 +75,9 @@ def _matches(webhook: JSON, request: JSON, namespace_labels: Mapping[str, str]) 
 def _selects(webhook: JSON, namespace: str, labels: Mapping[str, str]) -> bool:
     labels = {"kubernetes.io/metadata.name": namespace, **labels}
     holds = {
-        "NotIn": lambda each: labels.get(each["key"]) not in each["values"],
-        "Exists": lambda each: each["key"] in labels,
-        "DoesNotExist": lambda each: each["key"] not in labels,
+        "NotIn": lambda term: labels.get(term["key"]) not in term["values"],
+        "Exists": lambda term: term["key"] in labels,
+        "DoesNotExist": lambda term: term["key"] not in labels,
     }
     selector = webhook.get("namespaceSelector", {"matchExpressions": []})
-    return all(holds[each["operator"]](each) for each in selector["matchExpressions"])
+    return all(holds[term["operator"]](term) for term in selector["matchExpressions"])

@@ -31,11 +31,11 @@ JSON = dict[str, Any]
 @cache
 def compiled(text: str, variables: tuple[tuple[str, str], ...]) -> Expression:
     """Compile a Boolean expression that reads these variables."""
-    texts = {name: Text(each) for name, each in variables}
+    texts = {name: Text(value) for name, value in variables}
     read = set(Text(text).variables)
     for name in reversed(texts):
         read |= set(texts[name].variables) if name in read else set()
-    bound = {bound_name(name): each.text for name, each in texts.items() if name in read}
+    bound = {bound_name(name): text.text for name, text in texts.items() if name in read}
     return language().compile(Text(text).text, bool, bound)
 
 
@@ -110,6 +110,6 @@ def test_a_selector_selects_the_same(equal: JSON, requirements: list[JSON], labe
 )
 def test_a_path_reads_the_map_that_spotgate_reads(path: str, value: Any) -> None:
     fields = Fields()
-    found = next((each.value for each in TemplatePath(path).find({"a": value})), {})
+    selected = next((node.value for node in TemplatePath(path).find({"a": value})), {})
     text = f"{fields.map(path.split('.'))} == object.found"
-    assert evaluated(text, fields.variables, {"a": value, "found": found})
+    assert evaluated(text, fields.variables, {"a": value, "found": selected})

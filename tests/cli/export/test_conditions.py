@@ -83,7 +83,7 @@ NOT_JUDGED = {"object/unreadable", "object/template-unreadable", "object/too-lar
 def speaks(body: bytes, phase: Phase, view: ClusterView) -> bool:
     """Return whether `decide` finds or changes anything."""
     decision = decided(body, phase, view)
-    said = [each for each in decision.findings if each.id not in NOT_JUDGED]
+    said = [finding for finding in decision.findings if finding.id not in NOT_JUDGED]
     return bool(said or decision.patch)
 
 
@@ -92,7 +92,7 @@ def assert_asked(body: bytes, view: ClusterView, namespace_labels: JSON) -> None
     names = called(request, namespace_labels)
     for phase in Phase:
         if speaks(body, phase, view):
-            assert [each for each in names if WEBHOOKS[each]["clientConfig"]["service"]["path"] == f"/{phase}"], request
+            assert [name for name in names if WEBHOOKS[name]["clientConfig"]["service"]["path"] == f"/{phase}"], request
 
 
 namespaces = st.sampled_from(({}, {}, {"spotgate.dev/capacity": "spot"}, {"spotgate.dev/capacity": "spto"}))
@@ -276,7 +276,7 @@ READ = {"cnrm.cloud.google.com/remove-default-node-pool": "true"}
 )  # fmt: skip
 def test_only_the_pool_metadata_that_is_read_is_guarded(old: JSON, new: JSON, expected: list[str]) -> None:
     for resource in (CKS_POOLS, "karpenter.sh/nodepools", "container.cnrm.cloud.google.com/containerclusters"):
-        values = [{**manifest_of({"targetNodes": 1}, **each), "status": {"n": n}} for n, each in enumerate((new, old))]
+        values = [{**manifest_of({"targetNodes": 1}, **edit), "status": {"n": n}} for n, edit in enumerate((new, old))]
         assert asked(values[0], resource, operation="UPDATE", old=values[1]) == expected
 
 
@@ -300,7 +300,7 @@ def test_scaling_down_is_guarded(old: int | None, new: int | None, expected: lis
 # Excluded fields of node pools
 
 AWS = ("infrastructure.cluster.x-k8s.io", "awsmanagedmachinepools")
-POOL = next(each for each in shipped_provider("eks").readers if (each.group, each.resource) == AWS)
+POOL = next(reader for reader in shipped_provider("eks").readers if (reader.group, reader.resource) == AWS)
 SCALING = {"scaling": {"maxSize": ExcludedField.SIZE}}
 
 
@@ -323,7 +323,7 @@ def test_a_change_of_a_controllers_field_is_sent_only_if_the_field_is_read(
 
 def test_a_change_of_a_field_that_another_provider_reads_is_sent() -> None:
     other = with_fields(POOL, zones=Query("spec.providerIDList"), controller_fields=())
-    providers = [with_fields(shipped_provider("eks"), readers=(each,)) for each in (POOL, other)]
+    providers = [with_fields(shipped_provider("eks"), readers=(reader,)) for reader in (POOL, other)]
     assert unasked_fields(providers)[AWS] == {"spec": SCALING}
 
 

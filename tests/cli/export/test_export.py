@@ -26,13 +26,13 @@ JSON = dict[str, Any]
 
 def policies(text: str) -> dict[str, JSON]:
     """Return the spec of every policy, by its name without the common suffix."""
-    documents = [each for each in yaml.load_all(text, yaml.CSafeLoader) if each["kind"] == POLICY]
-    return {each["metadata"]["name"].removesuffix(".spotgate.dev"): each["spec"] for each in documents}
+    documents = [item for item in yaml.load_all(text, yaml.CSafeLoader) if item["kind"] == POLICY]
+    return {item["metadata"]["name"].removesuffix(".spotgate.dev"): item["spec"] for item in documents}
 
 
 def conditions(spec: JSON) -> dict[str, str]:
     """Return the match conditions by the suffix of their names."""
-    return {each["name"].rpartition("/")[2]: each["expression"] for each in spec["matchConditions"]}
+    return {item["name"].rpartition("/")[2]: item["expression"] for item in spec["matchConditions"]}
 
 
 def document(kind: str, name: str, spec: str) -> str:
@@ -57,8 +57,8 @@ def test_an_omission_is_one_line_even_if_its_source_is_multiline(exported: Calla
     provider = shipped.replace("labels: spec.nodeLabels", 'labels: "merge(spec.nodeLabels,\\nspec.more)"')
     rules = "[{apiGroups: [compute.coreweave.com], resources: [nodepools], operations: [CREATE]}]"
     spec = f"{{domains: [example.com], match: {{resourceRules: {rules}}}}}"
-    found, said = exported(f"{provider}\n---\n", document("ReservedLabels", "labels", spec))
-    assert list(found) == ["labels.nodepools.compute.coreweave.com"]
+    specs, said = exported(f"{provider}\n---\n", document("ReservedLabels", "labels", spec))
+    assert list(specs) == ["labels.nodepools.compute.coreweave.com"]
     assert "give their nodes: merge(spec.nodeLabels, spec.more) is no plain field\n" in said
 
 
@@ -66,9 +66,9 @@ def test_every_policy_has_a_binding_and_a_unique_name(run: Run) -> None:
     done = run("export", "vap")
     documents = list(yaml.load_all(done.out, yaml.CSafeLoader))
     assert done.code == 0
-    assert [each["kind"] for each in documents] == [POLICY, BINDING] * (len(documents) // 2)
-    names = [each["metadata"]["name"] for each in documents[::2]]
-    assert [each["spec"]["policyName"] for each in documents[1::2]] == names
+    assert [item["kind"] for item in documents] == [POLICY, BINDING] * (len(documents) // 2)
+    names = [item["metadata"]["name"] for item in documents[::2]]
+    assert [item["spec"]["policyName"] for item in documents[1::2]] == names
     assert len(set(names)) == len(names) > 20
     assert all(re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", name) for name in names)
 
@@ -87,8 +87,8 @@ def test_omissions_of_the_shipped_policies_are_located_and_in_the_header(run: Ru
     } <= set(said)
     exported = {name.partition(".")[0] for name in policies(done.out)}
     assert exported == {"reserved-labels", "reserved-namespaces"}
-    assert {each.name for each in BUNDLE.policies} == exported | {
-        found[1] for each in said if (found := re.search(r"([\w-]+): not exported", each))
+    assert {policy.name for policy in BUNDLE.policies} == exported | {
+        matched[1] for line in said if (matched := re.search(r"([\w-]+): not exported", line))
     }
     head = re.findall(r"^# Not as the webhook has it: ([^:]+: .*?)(?: \((spec\..*)\))?$", done.out, re.MULTILINE)
     assert [": ".join(filter(None, (field, text))) for text, field in head] == said
@@ -104,8 +104,8 @@ ROLES = (
 def test_enforcement_becomes_the_action_of_the_binding(enforcement: str, action: str, run: Run, write: Write) -> None:
     file = write("policies.yaml", document("ReservedLabels", "a", ROLES.format(enforcement, "domains: [a.example]")))
     done = run("export", "vap", "--policies", str(file))
-    bindings = [each for each in yaml.load_all(done.out, yaml.CSafeLoader) if each["kind"] == BINDING]
-    assert {tuple(each["spec"]["validationActions"]) for each in bindings} == {(action,)}
+    bindings = [binding for binding in yaml.load_all(done.out, yaml.CSafeLoader) if binding["kind"] == BINDING]
+    assert {tuple(binding["spec"]["validationActions"]) for binding in bindings} == {(action,)}
     # For controllers, spotgate weakens only denials.
     assert ("no-controllers" in conditions(policies(done.out)["a.pods"])) == (enforcement == "deny")
 
@@ -114,8 +114,8 @@ def test_a_disabled_policy_is_not_exported(exported: Callable[..., tuple[dict[st
     on, off = (
         document("ReservedLabels", name, ROLES.format(name, "domains: [a.example]")) for name in ("warn", '"off"')
     )
-    found, _ = exported(on, off.replace('name: "off"', "name: switched-off"))
-    assert {name.partition(".")[0] for name in found} == {"warn"}
+    specs, _ = exported(on, off.replace('name: "off"', "name: switched-off"))
+    assert {name.partition(".")[0] for name in specs} == {"warn"}
 
 
 VALIDATION = """
@@ -146,10 +146,10 @@ RIGHT = "object.spec.containers.size() < 9"
 def test_a_validation_is_exported_unless_it_needs_a_lookup(
     expression: str, names: set[str], said: str, exported: Callable[..., tuple[dict[str, JSON], str]]
 ) -> None:
-    found, left_out = exported(document("Validation", "a", VALIDATION.format(expression)))
-    assert {".".join(name.split(".")[:2]) for name in found} == names
+    specs, left_out = exported(document("Validation", "a", VALIDATION.format(expression)))
+    assert {".".join(name.split(".")[:2]) for name in specs} == names
     assert said in left_out
-    assert all("spot" not in {each["name"] for each in spec["variables"]} for spec in found.values())
+    assert all("spot" not in {item["name"] for item in spec["variables"]} for spec in specs.values())
 
 
 PODS = """{apiGroups: [""], resources: [pods], operations: [CREATE]}"""
@@ -165,8 +165,8 @@ COUNTED = """
 def test_match_conditions_are_part_of_each_validation(exported: Callable[..., tuple[dict[str, JSON], str]]) -> None:
     many = "variables.count > params.most && 'params.most' != \"x\" // many"
     both = f"[{{name: many, expression: {json.dumps(many)}}}, {{name: other, expression: has(object.spec.x)}}]"
-    found, _ = exported(document("Validation", "a", COUNTED.format(PODS, both)))
-    spec = found["a.objects"]
+    specs, _ = exported(document("Validation", "a", COUNTED.format(PODS, both)))
+    spec = specs["a.objects"]
     assert conditions(spec).keys() == {"no-system-namespaces", "no-mirror-pods", "no-controllers"}
     guard = many.replace(" params.most &&", " variables.params.most &&").removesuffix("// many")
     # Not `||`, which would hide a failing condition if the validation is true.
@@ -177,7 +177,7 @@ def test_match_conditions_are_part_of_each_validation(exported: Callable[..., tu
             "reason": "Forbidden",
         }
     ]
-    template = found["a.templates.deployments.apps"]
+    template = specs["a.templates.deployments.apps"]
     assert " && (has(object.spec.template.spec.x)) ? (" in template["validations"][0]["expression"]
     assert template["variables"][1]["expression"].strip() == "object.spec.template.spec.containers.size()"
 
@@ -192,19 +192,19 @@ def scalers(name: str, versions: str, more: str = "") -> str:
 def test_versions_that_other_policies_may_see_are_not_converted(
     exported: Callable[..., tuple[dict[str, JSON], str]],
 ) -> None:
-    found, said = exported(scalers("a", "apiVersions: [v1],"), scalers("all", ""))
-    assert found["a.objects"]["matchConstraints"]["matchPolicy"] == "Exact"
-    assert found["all.objects"]["matchConstraints"]["matchPolicy"] == "Equivalent"
+    specs, said = exported(scalers("a", "apiVersions: [v1],"), scalers("all", ""))
+    assert specs["a.objects"]["matchConstraints"]["matchPolicy"] == "Exact"
+    assert specs["all.objects"]["matchConstraints"]["matchPolicy"] == "Equivalent"
     assert "a: requests in other `apiVersions` are not converted, and admitted" in said
 
 
 def test_exclusions_apply_to_all_versions(exported: Callable[..., tuple[dict[str, JSON], str]]) -> None:
     excluding = scalers("a", "apiVersions: [v2],", "excludeResourceRules: [{}]").replace("[v2]", "[v1]", 2)
-    found, _ = exported(excluding.replace("[v1]", "[v2]", 1), scalers("b", ""))
-    constraints = found["a.objects"]["matchConstraints"]
+    specs, _ = exported(excluding.replace("[v1]", "[v2]", 1), scalers("b", ""))
+    constraints = specs["a.objects"]["matchConstraints"]
     assert constraints["matchPolicy"] == "Exact"
-    assert [each["apiVersions"] for each in constraints["resourceRules"]] == [["v2"]]
-    assert [each["apiVersions"] for each in constraints["excludeResourceRules"]] == [["*"]]
+    assert [rule["apiVersions"] for rule in constraints["resourceRules"]] == [["v2"]]
+    assert [rule["apiVersions"] for rule in constraints["excludeResourceRules"]] == [["*"]]
 
 
 def test_the_output_is_read_by_kubernetes_as_intended(run: Run, write: Write) -> None:
@@ -215,7 +215,7 @@ def test_the_output_is_read_by_kubernetes_as_intended(run: Run, write: Write) ->
     done = run("export", "vap", "--policies", str(write("policies.yaml", document("Validation", "a", spec))))
     assert done.code == 0, done.err
     # As kubectl parses it: `y` is true and `1e3` is a number.
-    values = [each.value for each in read_documents(done.out.encode(), "exported.yaml")]
+    values = [item.value for item in read_documents(done.out.encode(), "exported.yaml")]
     constraints = cast("JSON", values[0])["spec"]["matchConstraints"]
     assert constraints["objectSelector"] == {"matchLabels": labels}
     assert constraints["resourceRules"][0]["resourceNames"] == ["a"]
@@ -225,8 +225,8 @@ def test_namespaces_with_generated_names_are_admitted(
     exported: Callable[..., tuple[dict[str, JSON], str]],
 ) -> None:
     rule = PODS.replace("pods", "namespaces")
-    found, _ = exported(document("Validation", "a", COUNTED.format(rule, "[]")))
-    assert conditions(found["a.objects"])["named"] == (
+    specs, _ = exported(document("Validation", "a", COUNTED.format(rule, "[]")))
+    assert conditions(specs["a.objects"])["named"] == (
         "request.resource.resource != 'namespaces' || has(request.namespace)"
     )
 
@@ -238,8 +238,8 @@ def test_expired_exemptions_are_dropped_and_expiring_ones_reported(
         exempt: [{users: [old], reason: r, expires: 2020-01-01}, {users: [new], reason: r, expires: 2999-01-01}]"""
     own = document("ReservedLabels", "a", ROLES.format("deny", f"domains: [a.example], {exempt.strip()}"))
     spec = "{policies: [a], groups: [team], reason: r, expires: 2999-02-01}"
-    found, said = exported(own, document("Exemption", "theirs", spec))
-    assert {name: text for name, text in conditions(found["a.pods"]).items() if name.startswith("exempt")} == {
+    specs, said = exported(own, document("Exemption", "theirs", spec))
+    assert {name: text for name, text in conditions(specs["a.pods"]).items() if name.startswith("exempt")} == {
         "exempt-1": "!(request.userInfo.username in ['new'])",
         "exempt-2": "!(request.userInfo.?groups.orValue([]).exists(group, group in ['team']))",
     }
@@ -261,23 +261,23 @@ def test_service_account_and_label_exemptions_are_exported(
       exempt: [%s]
       validations: [{expression: 'false'}]
     """
-    found, _ = exported(
+    specs, _ = exported(
         document("Validation", "evictions", spec % ("'pods/eviction'", ", ".join(entries))),
         document("Validation", "pods", spec % ("pods", entries[2])),
     )
     labelled = "'a' in (object == null ? oldObject : object).?metadata.?labels.orValue({})"
-    exempt = conditions(found["evictions.objects"])
+    exempt = conditions(specs["evictions.objects"])
     assert exempt["exempt-1"].startswith("!(request.userInfo.username.split(':').size() == 4 && ")
     assert exempt["exempt-2"] == "!(request.userInfo.username in ['system:serviceaccount:ci:deployer'])"
     assert exempt["exempt-3"].startswith("!(request.?subResource.orValue('') in ['', 'approval', ")
     assert f" && {labelled}" in exempt["exempt-3"]
     assert exempt["exempt-4"] == "!(request.userInfo.username in ['jane'])"
-    assert conditions(found["pods.objects"])["exempt-1"].startswith(f"!({labelled}")
+    assert conditions(specs["pods.objects"])["exempt-1"].startswith(f"!({labelled}")
 
 
 def test_a_list_of_templates_is_left_out(exported: Callable[..., tuple[dict[str, JSON], str]]) -> None:
     workloads = "{workloads: [{group: a.example, kind: Tree, resource: trees, templates: ['spec.a[*].template']}]}"
     labels = document("ReservedLabels", "a", ROLES.format("deny", "domains: [a.example]"))
-    found, said = exported(labels, document("WorkloadTemplates", "trees", workloads))
-    assert "a.templates.trees.a.example" not in found
+    specs, said = exported(labels, document("WorkloadTemplates", "trees", workloads))
+    assert "a.templates.trees.a.example" not in specs
     assert "a: labels in lists or maps, such as those of a RayCluster's worker groups, are left out" in said

@@ -67,6 +67,6 @@ def test_the_table_stays_below_the_kubernetes_limit(run: Run, write: Write, monk
     done = run("export", "map", "--state", str(write("pools.yaml", POOLS)))
     assert re.search(r"# Left to the webhook: Pods of \d+ rare kinds", done.out)
     exported, _ = yaml.safe_load_all(done.out)
-    sizes = {each["name"]: len(each["expression"]) for each in exported["spec"]["variables"]}
+    sizes = {item["name"]: len(item["expression"]) for item in exported["spec"]["variables"]}
     assert 15_000 < sizes.pop("answer") < 21_000
     assert max(sizes.values()) < 20_000

@@ -26,7 +26,7 @@ MUTATING, VALIDATING = "MutatingWebhookConfiguration", "ValidatingWebhookConfigu
 def webhooks(text: str) -> dict[str, dict[str, Any]]:
     """Return the webhooks of the printed configurations by name."""
     configurations = yaml.load_all(text, yaml.CSafeLoader)
-    return {each["name"]: each for configuration in configurations for each in configuration["webhooks"]}
+    return {webhook["name"]: webhook for configuration in configurations for webhook in configuration["webhooks"]}
 
 
 def rules(webhook: dict[str, Any]) -> set[tuple[str, str, str]]:
@@ -44,14 +44,14 @@ def rules(webhook: dict[str, Any]) -> set[tuple[str, str, str]]:
 def shipped() -> dict[str, dict[str, Any]]:
     """Return the output for the shipped policies; tests/manifests/test_manifests.py compares it with the file."""
     text = RENDERED.read_text()
-    kinds = [(each["apiVersion"], each["kind"]) for each in yaml.load_all(text, yaml.CSafeLoader)]
+    kinds = [(item["apiVersion"], item["kind"]) for item in yaml.load_all(text, yaml.CSafeLoader)]
     assert kinds == [("admissionregistration.k8s.io/v1", kind) for kind in (MUTATING, VALIDATING)]
     return webhooks(text)
 
 
 def test_only_requests_that_remove_a_fallback_fail_closed(shipped: dict[str, Any]) -> None:
     assert {
-        name: (each["failurePolicy"], each["clientConfig"]["service"]["path"]) for name, each in shipped.items()
+        name: (hook["failurePolicy"], hook["clientConfig"]["service"]["path"]) for name, hook in shipped.items()
     } == {
         "mutate.spotgate.dev": ("Ignore", "/mutate"),
         "mutate-spot-namespaces.spotgate.dev": ("Ignore", "/mutate"),
@@ -109,32 +109,32 @@ def test_I10_every_rule_matches_requests_that_a_policy_evaluates(shipped: dict[s
 
 def test_no_rule_matches_everything_or_resources_that_keep_a_cluster_alive(shipped: dict[str, Any]) -> None:
     resources = {(group, resource) for webhook in shipped.values() for _, group, resource in rules(webhook)}
-    assert not [each for each in resources if "*" in "".join(each)]
+    assert not [resource for resource in resources if "*" in "".join(resource)]
     assert not resources & {("coordination.k8s.io", "leases"), ("", "events"), ("events.k8s.io", "events")}
 
 
 def test_G_system_namespaces_are_excluded_and_provider_namespaces_are_not(run: Run) -> None:
     essential = ["kube-system", "kube-node-lease", "platform"]
-    found = webhooks(run("webhook-config", "--namespace", "platform").out)
-    namespaces = found.pop("namespaces.spotgate.dev")
+    by_name = webhooks(run("webhook-config", "--namespace", "platform").out)
+    namespaces = by_name.pop("namespaces.spotgate.dev")
     assert "namespaceSelector" not in namespaces  # a selector would depend on Namespace labels, which users can set
     assert str(essential) in namespaces["matchConditions"][0]["expression"]
-    for webhook in found.values():
-        selector = {each["key"]: each for each in webhook["namespaceSelector"]["matchExpressions"]}
+    for webhook in by_name.values():
+        selector = {item["key"]: item for item in webhook["namespaceSelector"]["matchExpressions"]}
         assert selector.pop("kubernetes.io/metadata.name") == {
             "key": "kubernetes.io/metadata.name",
             "operator": "NotIn",
             "values": essential,
         }
         assert selector.keys() <= {"spotgate.dev/capacity"}
-        assert not any("cw-" in each["expression"] for each in webhook["matchConditions"])
+        assert not any("cw-" in item["expression"] for item in webhook["matchConditions"])
 
 
 def test_every_namespace_matches_one_webhook_of_each_phase(shipped: dict[str, Any]) -> None:
     for one, other in (("mutate", "mutate-spot-namespaces"), ("workloads", "spot-namespaces")):
         pair = [shipped[f"{name}.spotgate.dev"] for name in (one, other)]
-        (key,) = {(each["namespaceSelector"]["matchExpressions"][1]["key"]) for each in pair}
-        operators = [each["namespaceSelector"]["matchExpressions"][1]["operator"] for each in pair]
+        (key,) = {(webhook["namespaceSelector"]["matchExpressions"][1]["key"]) for webhook in pair}
+        operators = [webhook["namespaceSelector"]["matchExpressions"][1]["operator"] for webhook in pair]
         assert (key, operators) == ("spotgate.dev/capacity", ["DoesNotExist", "Exists"])
         # Both select cluster-scoped objects.
         assert {rule.get("scope", "*") for rule in pair[0]["rules"]} == {"*"}
@@ -146,7 +146,7 @@ def test_the_configurations_fit_into_an_annotation_of_kubectl(run: Run) -> None:
 
 
 def test_G_mirror_pods_are_excluded_where_objects_may_be_pods(shipped: dict[str, Any]) -> None:
-    conditions = {name: {each["name"] for each in webhook["matchConditions"]} for name, webhook in shipped.items()}
+    conditions = {name: {item["name"] for item in webhook["matchConditions"]} for name, webhook in shipped.items()}
     assert {name for name, names in conditions.items() if "no-mirror-pods" in names} == {
         "mutate.spotgate.dev",
         "mutate-spot-namespaces.spotgate.dev",
@@ -158,7 +158,7 @@ def test_G_mirror_pods_are_excluded_where_objects_may_be_pods(shipped: dict[str,
 def test_the_named_service_is_used(run: Run) -> None:
     printed = webhooks(run("webhook-config", "--service-name", "gate", "--namespace", "platform").out)
     services = [webhook["clientConfig"]["service"] for webhook in printed.values()]
-    assert {(each["name"], each["namespace"], each["port"]) for each in services} == {("gate", "platform", 443)}
+    assert {(item["name"], item["namespace"], item["port"]) for item in services} == {("gate", "platform", 443)}
     assert not any("caBundle" in webhook["clientConfig"] for webhook in printed.values())
 
 
@@ -241,13 +241,13 @@ def test_wildcards_of_groups_operations_and_subresources_stay_separate(
     run: Run, write: Write, rule: str, rendered: dict[str, list[Any]]
 ) -> None:
     printed = webhooks(run("webhook-config", "--policies", write("policy.yaml", f"{POLICY}      - {rule}\n")).out)
-    found = {
+    asked = {
         name.removesuffix(".spotgate.dev"): [
-            (group, each["apiVersions"], resource, " ".join(each["operations"]))
-            for each in webhook["rules"]
-            for group in each["apiGroups"]
-            for resource in each["resources"]
+            (group, rule["apiVersions"], resource, " ".join(rule["operations"]))
+            for rule in webhook["rules"]
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
         ]
         for name, webhook in printed.items()
     }
-    assert found == rendered
+    assert asked == rendered

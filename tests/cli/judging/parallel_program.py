@@ -39,7 +39,7 @@ def run(arguments: list[str], cores: int) -> None:
     os.sched_getaffinity = lambda _: set(range(cores))
     started.clear()
     options = parser.parse_args(arguments)
-    reported = session.judge_each(judging_options(options), lambda judged: [report(*each) for each in judged.objects])
+    reported = session.judge_each(judging_options(options), lambda judged: [report(*pair) for pair in judged.objects])
     lines = [*map(str, reported.objects), *sorted(map(str, reported.problems)), f"{reported.skipped} skipped"]
     sys.stdout.write(json.dumps({"started": len(started), "lines": lines}) + "\n")
     sys.stdout.flush()
@@ -55,9 +55,9 @@ parser = ArgumentParser()
 check.configure(parser)
 try:
     for is_next, arguments in groupby(sys.argv[1:], key="+".__eq__):
-        each = list(arguments)
+        args = list(arguments)
         for cores in () if is_next else os.environ["PROCESSES"].split():
-            run(each, int(cores))
+            run(args, int(cores))
 except CannotJudgeError as error:
     sys.exit(str(error))
 except KeyboardInterrupt:

@@ -119,8 +119,8 @@ def test_a_label_copied_from_the_template_is_located_in_the_template(
     judged = judgement_of(
         bundle, {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": {"template": template}}
     )
-    found = [each.field for each in judged.findings if each.policy == "reserved-labels"]
-    assert found == [f'{field}metadata.labels["a.coreweave.cloud/b"]' for field in fields]
+    paths = [finding.field for finding in judged.findings if finding.policy == "reserved-labels"]
+    assert paths == [f'{field}metadata.labels["a.coreweave.cloud/b"]' for field in fields]
 
 
 def test_a_namespace_is_its_own_namespace_as_for_the_API_server(bundle: Bundle) -> None:
@@ -248,9 +248,9 @@ SPOT: Final = {"metadata": {"labels": {"spotgate.dev/capacity": "spot"}}, "spec"
 
 def noted(bundle: Bundle, spec: dict[str, Any], **more: Any) -> list[tuple[str, str]]:
     value = {"apiVersion": "example.com/v1", "kind": "Simulation", "metadata": {"name": "x"}, "spec": spec, **more}
-    found = judgement_of(bundle, value).findings
+    findings = judgement_of(bundle, value).findings
     return [
-        (each.field, each.fix.rpartition("templates: ")[2]) for each in found if each.id == "object/template-unknown"
+        (item.field, item.fix.rpartition("templates: ")[2]) for item in findings if item.id == "object/template-unknown"
     ]
 
 

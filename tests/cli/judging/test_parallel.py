@@ -84,8 +84,8 @@ def test_parallel_runs_find_what_one_process_finds(write: Write) -> None:
     for name, files in INPUTS.items():
         for file, text in files.items():
             write(f"{name}/{file}", text)
-    found = runs(*chain.from_iterable((name, "+") for name in INPUTS), processes="1 3")
-    for name, one, several in zip(INPUTS, found[::2], found[1::2], strict=True):
+    results = runs(*chain.from_iterable((name, "+") for name in INPUTS), processes="1 3")
+    for name, one, several in zip(INPUTS, results[::2], results[1::2], strict=True):
         assert one.started == 0
         assert several.started >= 2, name
         assert several.lines == one.lines, name

@@ -46,7 +46,7 @@ def chart(write: Write, helm: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def places(done: Done) -> list[tuple[str, int, str, str]]:
-    return [(each["file"], each["line"], each["kind"], each["name"]) for each in done.json["results"]]
+    return [(result["file"], result["line"], result["kind"], result["name"]) for result in done.json["results"]]
 
 
 def test_kustomize_output_is_judged_and_located_in_its_source(check: Check, overlay: str) -> None:
@@ -86,7 +86,7 @@ def test_kustomize_errors_are_shown_and_the_rest_is_judged(check: Check, write: 
     assert done.json["unreadable"][0]["file"] == "bad"
 
 
-@pytest.mark.parametrize("found", [False, True])
+@pytest.mark.parametrize("discovered", [False, True])
 @pytest.mark.parametrize(
     ("kustomization", "flags"),
     [
@@ -96,12 +96,12 @@ def test_kustomize_errors_are_shown_and_the_rest_is_judged(check: Check, write: 
     ],
 )
 def test_a_missing_tool_is_reported_with_how_to_run_it(
-    check: Check, overlay: str, write: Write, kustomization: str, flags: str, *, found: bool
+    check: Check, overlay: str, write: Write, kustomization: str, flags: str, *, discovered: bool
 ) -> None:
     write(f"{overlay}/kustomization.yaml", f"resources: [../../base]\n{kustomization}\n")
     function = "metadata: {name: f, annotations: {config.kubernetes.io/function: 'exec: {path: touch, args: [ran]}'}}"
     write(f"{overlay}/function.yaml", f"apiVersion: v1\nkind: ConfigMap\n{function}\n")
-    done = check("overlays") if found else check("--kustomize", overlay)
+    done = check("overlays") if discovered else check("--kustomize", overlay)
     assert done.code == 2
     assert done.err.endswith(f"; to judge it: `kustomize build {flags} {overlay} | spotgate check -`\n")
     assert not list(Path().rglob("ran"))
@@ -177,7 +177,7 @@ def test_without_the_program_files_are_judged_and_the_exit_code_is_2(check: Chec
     ignored = check("--no-render", "some")
     assert (ignored.code, ignored.outcomes) == (1, [("labels", "deny")])
     assert ignored.err.startswith(f"warning: {file}: is not rendered, ")
-    assert [each["file"] for each in ignored.json["warnings"]] == [file]
+    assert [warning["file"] for warning in ignored.json["warnings"]] == [file]
 
 
 def test_output_that_is_not_yaml_is_an_error(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def test_repository(check: Check, repository: Path, listener: Listener, name: st
     texts = {file: text_of(content, MANIFESTS) for file, content in expected["files"].items()}
     write_repository(repository, {file: text.replace("{port}", str(listener.port)) for file, text in texts.items()})
     done = check(".")
-    assert sorted(each["name"] for each in done.json["results"]) == expected["judged"]
+    assert sorted(result["name"] for result in done.json["results"]) == expected["judged"]
     problem = expected.get("problem")
     assert re.search(problem, done.err, re.DOTALL) if problem else not done.err
     assert done.code == (2 if problem else 1)
@@ -127,7 +127,7 @@ def test_a_named_file_is_judged_unrendered(check: Check, write: Write, kustomize
     monkeypatch.setenv("PATH", str(kustomize.parent))
     write("kustomization.yaml", "{resources: [p.yaml], namePrefix: a-}")
     done = check(write("p.yaml", POD))
-    assert [each["name"] for each in done.json["results"]] == ["web"]
+    assert [result["name"] for result in done.json["results"]] == ["web"]
     alone = check("kustomization.yaml")
     assert (alone.code, alone.json["summary"]["documents"]) == (2, 0)
 

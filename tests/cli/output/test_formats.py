@@ -91,7 +91,7 @@ def test_junit_fails_where_the_command_does(run: Run, fail_on: str, failing: dic
     Path("deploy/pod.yaml").write_text(f"{SPOT_POD}  terminationGracePeriodSeconds: 3000\n")
     root = ET.fromstring(check(run, "-o", "junit", "--fail-on", fail_on).out)  # noqa: S314 - our own
     failures = {case.get("name"): case.find("failure") for case in root.iter("testcase")}
-    assert {name: found.get("type") for name, found in failures.items() if found is not None} == failing
+    assert {name: failure.get("type") for name, failure in failures.items() if failure is not None} == failing
     assert root.get("failures") == str(len(failing))
 
 
@@ -126,7 +126,7 @@ def test_each_namespace_has_a_report_that_replaces_older_ones(run: Run) -> None:
     Path("deploy/fine.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: quiet}\n")
     Path("deploy/bad.yaml").write_text("apiVersion: v1\nkind: ConfigMap\na: [\n")
     reports = list(yaml.safe_load_all(check(run, "-o", "policyreport").out))
-    named = [(each["kind"], each["metadata"].get("namespace"), each["summary"]) for each in reports]
+    named = [(item["kind"], item["metadata"].get("namespace"), item["summary"]) for item in reports]
     none = {"pass": 0, "fail": 0, "warn": 0, "error": 0, "skip": 0}
     assert named == [
         ("ClusterPolicyReport", None, none | {"fail": 1, "error": 1}),
@@ -144,8 +144,8 @@ def test_results_over_the_limit_go_into_the_next_report(monkeypatch: pytest.Monk
     report = Report(objects=[judged(*[FINDING] * 5)])
     text = output_policyreport.render(report)
     reports = list(yaml.safe_load_all(text))
-    assert [each["metadata"]["name"] for each in reports] == ["spotgate-check", "spotgate-check-2", "spotgate-check-3"]
-    assert [each["summary"]["fail"] for each in reports] == [2, 2, 1]
+    assert [item["metadata"]["name"] for item in reports] == ["spotgate-check", "spotgate-check-2", "spotgate-check-3"]
+    assert [item["summary"]["fail"] for item in reports] == [2, 2, 1]
     of_audit = yaml.safe_load_all(output_policyreport.render(replace(report, on_spot=[])))
     assert next(of_audit)["metadata"]["name"] == "spotgate-audit"
 

@@ -41,7 +41,7 @@ def report_problems() -> Callable[[str], list[str]]:
     validators = {}
     for file in policy_report_crds().iterdir():
         crd = yaml.safe_load(file.read_text())
-        (version,) = [each for each in crd["spec"]["versions"] if each["name"] == "v1alpha2"]
+        (version,) = [item for item in crd["spec"]["versions"] if item["name"] == "v1alpha2"]
         validators[crd["spec"]["names"]["kind"]] = Draft202012Validator(_closed(version["schema"]["openAPIV3Schema"]))
     return lambda text: [
         f"{error.json_path}: {error.message}"
@@ -121,7 +121,7 @@ def test_a_parser_reads_any_tests(report: Report) -> None:
     suites = JUnitXml.fromstring(output_junit.render(report).encode())
     cases = [case for suite in suites for case in suite]
     assert len(cases) == suites.tests == len(report.objects) + len(report.unreadable)
-    denied = sum(any(result.outcome == "deny" for result in each.results) for each in report.objects)
+    denied = sum(any(result.outcome == "deny" for result in judged.results) for judged in report.objects)
     assert suites.failures == denied
     assert suites.errors == len(report.unreadable)
 

@@ -64,7 +64,7 @@ def shown(report: Report, capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def report_of(*results: Result) -> Report:
-    return Report(objects=[changed(judged(each)) for each in results])
+    return Report(objects=[changed(judged(result)) for result in results])
 
 
 def test_findings_with_the_same_id_are_one_entry_with_their_first_places_and_a_fix_for_each_field() -> None:

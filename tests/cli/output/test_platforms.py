@@ -52,8 +52,8 @@ def test_a_report_is_independent_of_the_working_directory_and_path_spelling(
 
 
 def paths_of(*files: str) -> list[str]:
-    found = repository_paths(files)
-    return [found[file] for file in files]
+    paths = repository_paths(files)
+    return [paths[file] for file in files]
 
 
 def test_the_repository_named_by_the_platform_is_used(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,8 +91,8 @@ def test_fingerprints_are_unique_and_survive_moved_lines(run: Run, write: Write,
 
 
 def test_each_outcome_has_a_severity(run: Run, write: Write, policies: Path) -> None:
-    found = issues(run, policies, "--partial", write("pod.yaml", f"{POD}---\n{SPOT_POOL}"))
-    assert {(issue["check_name"], issue["severity"]) for issue in found} == {
+    reported = issues(run, policies, "--partial", write("pod.yaml", f"{POD}---\n{SPOT_POOL}"))
+    assert {(issue["check_name"], issue["severity"]) for issue in reported} == {
         ("reserved-labels/reserved", "critical"),
         ("on-demand-fallback/pools-unknown", "minor"),
     }
@@ -109,15 +109,15 @@ def test_an_unreadable_file_is_a_blocker(run: Run, write: Write, policies: Path)
 
 def test_an_issue_is_one_line_whatever_its_fix(run: Run, write: Write) -> None:
     pod = POD.replace("  labels:\n    example.com/team: a\n", "  labels: {spotgate.dev/capacity: spot}\n")
-    found = run("check", "-o", "gitlab", write("pod.yaml", pod)).json
-    assert found
-    assert not [issue for issue in found if "\n" in issue["description"]]
+    reported = run("check", "-o", "gitlab", write("pod.yaml", pod)).json
+    assert reported
+    assert not [issue for issue in reported if "\n" in issue["description"]]
 
 
 def test_a_hint_ends_its_sentence(run: Run, write: Write) -> None:
     name = SPOT_POOL.partition("name: ")[2].split()[0].strip("{},")
     pod = POD.replace("metadata:", f"metadata:\n  annotations: {{spotgate.dev/node-pool: {name}t}}", 1)
     write("deploy/all.yaml", f"{pod}\n---\n{SPOT_POOL}")
-    texts = [each["description"] for each in run("check", "-o", "gitlab", "deploy").json]
+    texts = [issue["description"] for issue in run("check", "-o", "gitlab", "deploy").json]
     assert any(f"did you mean `{name}`? Name one of these pools" in text for text in texts), texts
     assert not [text for text in texts if "?." in text]

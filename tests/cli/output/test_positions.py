@@ -96,7 +96,7 @@ def test_a_finding_points_to_its_field(run: Run, write: Write, policies: Path, s
 
     (result,) = json.loads(report["json"])["results"]
     assert (result["line"], result["field"].endswith('labels["example.com/team"]')) == (line, True)
-    (found,) = json.loads(report["sarif"])["runs"][0]["results"]
-    assert found["locations"][0]["physicalLocation"]["region"] == {"startLine": line, "startColumn": column}
+    (result,) = json.loads(report["sarif"])["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["region"] == {"startLine": line, "startColumn": column}
     assert f"file={file},line={line},col={column}," in report["github"]
     assert f"{file}:{line} " in report["table"]

@@ -89,7 +89,7 @@ def test_the_page_is_complete_without_its_script(report: Report) -> None:
             assert "\n".join(map(printable, said.split("\n"))).replace("\r", "\n") in text
     for problem in (*report.unreadable, *report.warnings):
         assert printable(problem.text) in text.replace("\n", " ")
-    changed = [each for each in report.objects if each.additions]
+    changed = [judged for judged in report.objects if judged.additions]
     assert len(page.places) == len(report.results) + len(changed)
 
 
@@ -149,9 +149,9 @@ def test_a_browser_runs_no_user_text(tmp_path: Path, browse: Callable[..., Seen]
     ]
     objects = [
         ObjectReport(
-            file=each.file, line=1, kind=each.kind, namespace=each.name, name=each.name, results=[each], team=each.name
+            file=item.file, line=1, kind=item.kind, namespace=item.name, name=item.name, results=[item], team=item.name
         )
-        for each in results
+        for item in results
     ]
     file = tmp_path / "report.html"
     file.write_text(output_html.render(Report(objects=objects)))

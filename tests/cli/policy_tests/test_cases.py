@@ -46,10 +46,10 @@ def tested(run: Run, write: Write) -> Callable[..., Any]:
 def test_shipped_policies_pass_their_tests_and_have_positive_and_negative_cases(run: Run) -> None:
     done = run("test", SHIPPED, "--coverage", "-o", "json")
     assert (done.code, done.err) == (0, "")
-    unreached = {each["policy"]: each["unreached"] for each in done.json["coverage"]}
-    assert [each for each in unreached.values() if each] == []
+    unreached = {policy["policy"]: policy["unreached"] for policy in done.json["coverage"]}
+    assert [missing for missing in unreached.values() if missing] == []
     kinds = [yaml.safe_load_all(file.read_text()) for file in SHIPPED.glob("*.yaml")]
-    named = {each["metadata"]["name"] for file in kinds for each in file if "metadata" in each}
+    named = {item["metadata"]["name"] for file in kinds for item in file if "metadata" in item}
     assert set(unreached) == named - {"workloads"}
 
 

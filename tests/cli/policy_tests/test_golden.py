@@ -103,7 +103,7 @@ def test_an_object_is_a_subset_of_itself_merged_over_another(part: dict[str, Any
 
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+        return {key: _without_nulls(child) for key, child in value.items() if child is not None}
     return value
 
 

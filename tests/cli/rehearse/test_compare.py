@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 def test_a_figure_differs_only_if_it_differs_in_every_run(
     before: dict[str, Figure], after: dict[str, Figure], worse: list[str], better: list[str]
 ) -> None:
-    found = compare(rehearsed(**before), rehearsed(**after), "main")
-    assert [str(each) for each in found.worse] == [f"Deployment shop/web: {each}" for each in worse]
-    assert [str(each) for each in found.better] == [f"Deployment shop/web: {each}" for each in better]
+    compared = compare(rehearsed(**before), rehearsed(**after), "main")
+    assert [str(change) for change in compared.worse] == [f"Deployment shop/web: {change}" for change in worse]
+    assert [str(change) for change in compared.better] == [f"Deployment shop/web: {change}" for change in better]
 
 
 def test_a_workload_in_only_one_rehearsal_has_no_pending_pods_in_the_other() -> None:
     result = rehearsed(pending=Figure(2, 2))
     nothing = msgspec.structs.replace(result, workloads=())
     assert [
-        ((each.kind, each.namespace, each.name), each.figure) for each in compare(nothing, result, "main").worse
+        ((diff.kind, diff.namespace, diff.name), diff.figure) for diff in compare(nothing, result, "main").worse
     ] == [(WEB, "pending")]
     assert [
-        ((each.kind, each.namespace, each.name), each.figure) for each in compare(result, nothing, "main").better
+        ((diff.kind, diff.namespace, diff.name), diff.figure) for diff in compare(result, nothing, "main").better
     ] == [(WEB, "pending")]
 
 
@@ -83,7 +83,7 @@ def test_the_base_has_the_original_files(repository: Path, tmp_path: Path) -> No
     into = tmp_path / "base"
     places = write_base("main", ["deploy", "new.yaml", str(outside)], into)
     assert places == [str(into / "deploy"), str(outside)]
-    assert {each.name: each.read_text() for each in (into / "deploy").iterdir()} == {
+    assert {file.name: file.read_text() for file in (into / "deploy").iterdir()} == {
         "web.yaml": "old",
         "gone.yaml": "gone",
     }

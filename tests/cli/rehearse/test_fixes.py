@@ -180,7 +180,7 @@ def test_proposed_fixes(
 def _has(value: Any, part: Any) -> bool:
     """Return whether a value contains a part."""
     if isinstance(part, dict):
-        return isinstance(value, dict) and all(key in value and _has(value[key], each) for key, each in part.items())
+        return isinstance(value, dict) and all(key in value and _has(value[key], item) for key, item in part.items())
     return bool(value == part)
 
 
@@ -193,7 +193,7 @@ def test_the_fixed_cluster_has_the_fixes(bundle: Bundle, tmp_path: Any) -> None:
         reasons=("PodDisruptionBudget web allows no disruption",),
     )
     after = with_fixes(before, fixes_of(result, before, startup=30))
-    objects = {(each["kind"], each["metadata"]["name"]): each for each in after.objects}
+    objects = {(item["kind"], item["metadata"]["name"]): item for item in after.objects}
     template = objects["Deployment", "web"]["spec"]["template"]
     assert template["metadata"]["labels"] == {"app": "web", "spotgate.dev/capacity": "spot-preferred"}
     assert template["spec"]["terminationGracePeriodSeconds"] == 270
@@ -202,7 +202,7 @@ def test_the_fixed_cluster_has_the_fixes(bundle: Bundle, tmp_path: Any) -> None:
         "maxUnavailable": 3,  # 270 s of 300 leave time for two rounds
         "selector": {"matchLabels": {"app": "web"}},
     }
-    assert [each.name for each in after.pools if not each.spot] == ["on-demand", "spot-fallback"]
+    assert [pool.name for pool in after.pools if not pool.spot] == ["on-demand", "spot-fallback"]
     assert len(after.created) == len(before.created)
 
 
@@ -266,12 +266,12 @@ status: {replicas: 2}
     added = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "db"}, "spec": {}}
     changes = [manifest_of("here", change), manifest_of("here", added)]
     after = snapshot_of(before.source.with_changes(changes), bundle, ALLOCATABLE)
-    (database,) = (each for each in after.existing if each["kind"] == "StatefulSet")
+    (database,) = (item for item in after.existing if item["kind"] == "StatefulSet")
     assert database["metadata"]["uid"] == "22222222-0000-0000-0000-000000000001"
     assert (database["spec"]["replicas"], database["status"]) == (2, {"replicas": 2})
     assert database["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 5
     assert database["spec"]["updateStrategy"] == {"type": "RollingUpdate"}  # otherwise its Pods wouldn't change
-    assert [each.metadata for each in after.created] == [{"name": "db", "namespace": "default"}]
+    assert [item.metadata for item in after.created] == [{"name": "db", "namespace": "default"}]
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ def test_each_fix_is_tried_alone_until_the_time_is_up() -> None:
     assert tried == [(["budget", "pool"], None), (["pool"], 1), (["budget"], 1)]
     assert [(fix.why, fix.tried) for fix in result.fixes] == [("pool", "helps"), ("budget", "does not help")]
     assert result.fixed is not None
-    assert [each.figure for each in result.comparison.better] == ["pending"] if result.comparison else False
+    assert [change.figure for change in result.comparison.better] == ["pending"] if result.comparison else False
     assert [fix.tried for fix in try_fixes(base, rehearse, -1).fixes] == [None, None]
 
 

@@ -36,7 +36,7 @@ def rehearsal(*states: tuple[float, tuple[int, ...]], pools: tuple[PoolCapacity,
 
 def said(drawing: str) -> list[str]:
     """Return the tooltips of the bars."""
-    return [each.text or "" for each in ET.fromstring(drawing).iter("title")]  # noqa: S314 - our own
+    return [title.text or "" for title in ET.fromstring(drawing).iter("title")]  # noqa: S314 - our own
 
 
 def test_a_lane_shows_how_many_pods_are_in_each_state() -> None:
@@ -124,7 +124,7 @@ def test_json_keeps_its_shape_and_adds_the_fixed_run(capsys: pytest.CaptureFixtu
     assert both == alone
     assert both["summary"]["pending"] == {"min": 6, "max": 6}
     assert fixed["summary"]["pending"] == {"min": 1, "max": 2}
-    assert [each.keys() for each in fixed["workloads"]] == [both["workloads"][0].keys()] * 2
+    assert [row.keys() for row in fixed["workloads"]] == [both["workloads"][0].keys()] * 2
 
 
 def test_the_page_shows_both_runs_together(capsys: pytest.CaptureFixture[str]) -> None:

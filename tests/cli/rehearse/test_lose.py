@@ -34,7 +34,7 @@ OF_POOL = {"odd-0", "odd-1"}
 
 def lost(*wanted: str) -> tuple[tuple[str, ...], set[str]]:
     snapshot = snapshot_of(
-        ClusterSource(manifests=[manifest_of("here", each) for each in CLUSTER]), BUNDLE, ALLOCATABLE
+        ClusterSource(manifests=[manifest_of("here", item) for item in CLUSTER]), BUNDLE, ALLOCATABLE
     )
     loss = loss_of(wanted, snapshot)
     assert sum(len(window.nodes) for window in loss.windows) == len(loss.nodes)  # no node counts twice

@@ -69,19 +69,19 @@ def fill(folder: Path, *names: str, version: str = "v1.37.2") -> None:
 def test_the_minor_version_of_the_cluster_is_preferred(cache: Path, cluster: str | None, version: str) -> None:
     fill(cache / f"etcd-v3.7.9-{PLATFORM}-0123", "etcd")
     fill(cache / f"kwok-v0.8.0-{PLATFORM}-image", "kwok")
-    for each in ("v1.33.1", "v1.35.9", "v1.35.10", "v1.37.2"):
-        fill(cache / f"kubernetes-{each}-{PLATFORM}-0123", *KUBERNETES, version=each)
-    found = find_programs(None, cluster)
-    assert found.version == version
-    assert found.paths.keys() == NEEDED
+    for release in ("v1.33.1", "v1.35.9", "v1.35.10", "v1.37.2"):
+        fill(cache / f"kubernetes-{release}-{PLATFORM}-0123", *KUBERNETES, version=release)
+    programs = find_programs(None, cluster)
+    assert programs.version == version
+    assert programs.paths.keys() == NEEDED
 
 
 def test_the_users_programs_report_their_version(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(tmp_path / "bin", *NEEDED, version="v1.35.1-acme")
-    found = find_programs(tmp_path / "bin", "v1.34.1")
+    programs = find_programs(tmp_path / "bin", "v1.34.1")
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "bin"))
     assets = find_programs(None, "v1.34.1")
-    assert (found.version, assets.version) == ("1.35.1-acme", "1.35.1-acme")
+    assert (programs.version, assets.version) == ("1.35.1-acme", "1.35.1-acme")
     (tmp_path / "bin" / "kube-scheduler").write_text("\x7fELF")
     with pytest.raises(CannotJudgeError, match=r"kube-scheduler --version` prints no version: .*Exec format error"):
         find_programs(tmp_path / "bin", None)
@@ -136,14 +136,14 @@ def test_without_go_programs_are_copied_from_images(
         write(tmp_path / "bin" / "podman", script)
     else:
         import_images(tmp_path, monkeypatch)
-    found = prepare("v1.35.2-eks-1a2b3c")
-    assert found.version == "1.35.2"
+    programs = prepare("v1.35.2-eks-1a2b3c")
+    assert programs.version == "1.35.2"
     folders = {
-        f"{each}-{PLATFORM}-image" for each in (f"etcd-v{images.ETCD_TAG[:-2]}", "kwok-v0.8.0", "kubernetes-v1.35.2")
+        f"{name}-{PLATFORM}-image" for name in (f"etcd-v{images.ETCD_TAG[:-2]}", "kwok-v0.8.0", "kubernetes-v1.35.2")
     }
-    assert {each.name for each in cache.iterdir()} == {"lock", *folders}
+    assert {folder.name for folder in cache.iterdir()} == {"lock", *folders}
     if engine == "scripted":
-        created = [each for each in (tmp_path / "calls").read_text().splitlines() if each != "rm a-container"]
+        created = [call for call in (tmp_path / "calls").read_text().splitlines() if call != "rm a-container"]
         assert created[0] == f"registry.k8s.io/etcd@{images.DIGESTS[f'etcd:{images.ETCD_TAG}']}"
         assert created[2:] == [f"registry.k8s.io/{name}:v1.35.2" for name in KUBERNETES]
     assert prepare("v1.35.7").version == "1.35.2"  # from the cache
@@ -158,7 +158,7 @@ def import_images(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config.write_text(f'[storage]\ndriver="vfs"\ngraphroot="{folder}/store"\nrunroot="{folder}/run"\n')
     monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(config))
     monkeypatch.setattr(images, "DIGESTS", {})
-    for name, reference in (each for listed in images.folders_of("v1.35.2").values() for each in listed.items()):
+    for name, reference in (pair for listed in images.folders_of("v1.35.2").values() for pair in listed.items()):
         archive = folder / "image.tar"
         with tarfile.open(archive, "w") as tar:
             member = tarfile.TarInfo(f"usr/local/bin/{name}")

@@ -68,9 +68,9 @@ def rehearsed(tmp_path: Path, objects: tuple[dict[str, Any], ...], *flags: str) 
 
 def test_a_budget_in_the_state_and_the_manifests_counts_once() -> None:
     repeated = {**two_core_deployment("web"), "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": {}}
-    source = ClusterSource(manifests=[manifest_of("here", each) for each in (*TWO_POOLS, repeated, repeated)])
+    source = ClusterSource(manifests=[manifest_of("here", item) for item in (*TWO_POOLS, repeated, repeated)])
     snapshot = snapshot_of(source, BUNDLE, {})
-    assert [each.name for each in snapshot.created] == ["web"]
+    assert [item.name for item in snapshot.created] == ["web"]
     assert len(snapshot.source.manifests) == 3  # so that a fix can change the budget
 
 
@@ -95,7 +95,7 @@ def test_the_pods_of_a_pod_group_are_a_gang() -> None:
 
 
 def not_simulated(*objects: dict[str, Any]) -> Sequence[str]:
-    source = ClusterSource(manifests=[manifest_of("here", each) for each in (*TWO_POOLS, *objects)])
+    source = ClusterSource(manifests=[manifest_of("here", item) for item in (*TWO_POOLS, *objects)])
     return snapshot_of(source, BUNDLE, {}).not_simulated
 
 
@@ -116,7 +116,7 @@ NO_ROOM = [{"name": "main", "image": "acme/main"}]
 def test_pod_level_requests_count(spec: dict[str, Any], cpus: int) -> None:
     web = two_core_deployment("web", **spec)
     assert requests_of(template_of(web).spec)["cpu"] == cpus
-    assert not any("requests no resources" in each for each in not_simulated(web))
+    assert not any("requests no resources" in line for line in not_simulated(web))
 
 
 @pytest.mark.parametrize(("api_version", "kind"), [("acme.io/v1", "Widget"), ("argoproj.io/v1alpha1", "Rollout")])

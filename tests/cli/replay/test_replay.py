@@ -89,7 +89,7 @@ def record(policies: Path, reviews: Iterable[bytes], *, phases: Iterable[Phase] 
             if decision.patch:
                 whole = json.loads(body)
                 whole["request"]["object"] = jsonpatch.apply_patch(
-                    whole["request"]["object"], [each.as_json() for each in decision.patch]
+                    whole["request"]["object"], [operation.as_json() for operation in decision.patch]
                 )
                 request = decode_review(json.dumps(whole).encode())
     return b"".join(lines)
@@ -192,7 +192,7 @@ def test_json_lists_every_changed_review(run: Run, write: Write) -> None:
     done = run("replay", "reviews.jsonl", "--policies", new, "-o", "json")
     assert done.code == 1
     assert done.json["summary"] == {"reviews": 6, "changes": 3, "denied": 2, "allowed": 0, "findings": 2, "patches": 1}
-    assert [(each["line"], each["phase"], each["name"]) for each in done.json["changes"]] == [
+    assert [(change["line"], change["phase"], change["name"]) for change in done.json["changes"]] == [
         (2, "validate", "a"),
         (4, "validate", "b"),
         (5, "mutate", "c"),
@@ -260,7 +260,7 @@ def test_a_plain_review_is_judged_as_both_webhooks_would(run: Run, write: Write,
     assert (done.code, done.err) == (1, "")
     mutated, validated = done.json["changes"]
     assert (mutated["phase"], mutated["patch"]["new"][0]["path"]) == ("mutate", "/spec/terminationGracePeriodSeconds")
-    assert (validated["phase"], [each["policy"] for each in validated["findings"]["new"]]) == ("validate", ["labels"])
+    assert (validated["phase"], [item["policy"] for item in validated["findings"]["new"]]) == ("validate", ["labels"])
 
 
 def test_a_plain_review_without_state_is_left_undecided(run: Run, write: Write) -> None:
@@ -303,7 +303,7 @@ def test_folders_are_read_in_the_order_of_names_and_standard_input_too(run: Run,
     write("in/notes.txt", "x")
     done = run("replay", "in", "-", "--policies", new, "-o", "json", stdin=record(old, [labelled("d")]))
     assert (done.code, done.err) == (1, "")
-    assert [(each["file"], each["name"]) for each in done.json["changes"]] == [
+    assert [(change["file"], change["name"]) for change in done.json["changes"]] == [
         ("in/a.jsonl", "a"),
         ("in/b.jsonl", "b"),
         ("in/deep/c.json", "c"),
@@ -323,8 +323,8 @@ def test_a_bad_line_is_reported_and_the_others_are_judged(run: Run, write: Write
     write("reviews.jsonl", b"\n".join([lines[0], *bad, b"", lines[1]]))
     done = run("replay", "reviews.jsonl", "--policies", new, "-o", "json")
     assert done.code == 2
-    assert [each["line"] for each in done.json["changes"]] == [1, 13]
-    assert [each["line"] for each in done.json["unreadable"]] == [*range(2, 12)]
+    assert [change["line"] for change in done.json["changes"]] == [1, 13]
+    assert [item["line"] for item in done.json["unreadable"]] == [*range(2, 12)]
     said = done.err.splitlines()
     assert [line.split(": ")[0].split(":")[1] for line in said] == [str(number) for number in range(2, 12)]
     assert all("was recorded by a version of spotgate that this one does not understand" in line for line in said[-4:])
