@@ -1,6 +1,6 @@
-"""Run a command and print its wall time, the peak of its memory and its exit code as JSON.
+"""Run a command, and print its wall time, peak memory, and exit code as JSON.
 
-A process of its own, and a small one: what Linux calls a child's peak memory is never below its parent's at the start.
+A separate, small process: on Linux, a child's peak memory is never below its parent's memory at the start.
 """
 
 import json

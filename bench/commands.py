@@ -1,4 +1,4 @@
-"""The command line: how long it takes to start, and how many manifests it judges."""
+"""Benchmarks of the command line: its start, and its throughput of manifests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPOTGATE: Final = str(Path(sys.executable).with_name("spotgate"))
 
 
 class Ran(msgspec.Struct):
-    """What `bench.child` prints."""
+    """The output of `bench.child`."""
 
     seconds: float
     mib: float
@@ -29,9 +29,9 @@ class Ran(msgspec.Struct):
 
 
 def run(*command: str, exits: Collection[int] = (0,)) -> Ran:
-    """Run a command to its end, which has to be one of these exit codes."""
+    """Run a command, and assert that it exits with one of these codes."""
     child = [sys.executable, "-I", "-S", str(Path(__file__).with_name("child.py")), *command]
-    # An installed program has its byte code.
+    # As in an installed program, let Python use cached byte code.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     ran = msgspec.json.decode(
         subprocess.run(child, check=True, capture_output=True, env=environment).stdout,  # noqa: S603
@@ -42,7 +42,7 @@ def run(*command: str, exits: Collection[int] = (0,)) -> Ran:
 
 
 def startup(folder: Path, *, rounds: int) -> Section:
-    """From nothing to a verdict on one Pod."""
+    """Measure the start of the command line, and a verdict on one Pod."""
     file = folder / "pod.json"
     file.write_bytes(msgspec.json.encode(samples.pod(containers=1, variables=3)))
     commands = {
@@ -67,7 +67,7 @@ def startup(folder: Path, *, rounds: int) -> Section:
 
 
 def checking(folder: Path, *, rounds: int, count: int) -> Section:
-    """``check`` on many manifests, and on five times as many: in a file each, with node pools, and all in one."""
+    """Measure ``check`` on ``count`` manifests and on five times as many: in separate files, with pools, and in one."""
     most = 5 * count
     manifests = [samples.manifest(number) for number in range(most)]
     state = folder / "pools.json"

@@ -1,4 +1,4 @@
-"""How long one decision takes: bytes in, bytes out, in this process, with nothing around it."""
+"""Latency of a decision in this process, from the bytes of the review to those of the response."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REPLICASET_CONTROLLER = User(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One review in one phase, and what it is judged with."""
+    """A review in one phase, with the bundle and the view that judge it."""
 
     name: str
     phase: Phase
@@ -44,7 +44,7 @@ class Case:
     view: ClusterView
 
     def answer(self) -> bytes:
-        """Decide as the server does, from the review's bytes to the response's."""
+        """Decide as the server does, from the bytes of the review to those of the response."""
         index = self.bundle.index
         request = decode_review(self.data)
         route = index.route(self.phase, request)
@@ -54,10 +54,10 @@ class Case:
 
 
 class Recorder:
-    """An API server whose webhook is in this process and keeps every review it is asked.
+    """An API server whose webhook runs in this process and records every review.
 
     Attributes:
-        cases: those reviews.
+        cases: the recorded reviews.
     """
 
     def __init__(self, bundle: Bundle, view: ClusterView) -> None:
@@ -68,12 +68,12 @@ class Recorder:
         self._server = ApiServer(cast("Webhook", self))
 
     def admit(self, name: str, request: Request) -> Answer:
-        """Take a request through admission."""
+        """Send a request through admission."""
         self._name = name
         return self._server.admit(request)
 
     def ask(self, path: str, review: dict[str, Any]) -> dict[str, Any]:
-        """Keep the review and answer it."""
+        """Record the review and answer it."""
         phase = Phase(path.removeprefix("/"))
         case = Case(name=self._name, phase=phase, data=orjson.dumps(review), bundle=self._bundle, view=self._view)
         self.cases.append(case)
@@ -81,20 +81,20 @@ class Recorder:
         return response
 
     def configurations(self) -> str:
-        """Return the webhook configurations that lead an API server to it."""
+        """Return the webhook configurations for the API server."""
         client = {"service": {"name": "spotgate", "namespace": "spotgate-system", "port": 443}}
         return "\n---\n".join(orjson.dumps(each).decode() for each in configurations(self._bundle, client))
 
 
 def pod_cases(name: str, pod: dict[str, Any], bundle: Bundle, view: ClusterView) -> list[Case]:
-    """Return the two reviews of a Pod that a ReplicaSet makes; that of /validate has the patch applied."""
+    """Return the two reviews of a ReplicaSet's Pod; the one for /validate includes the patch."""
     recorder = Recorder(bundle, view)
     recorder.admit(name, Request(operation="CREATE", object=pod, user=REPLICASET_CONTROLLER))
     return recorder.cases
 
 
 def example_cases(bundle: Bundle) -> list[Case]:
-    """Every review that comes of the manifests in ``examples/``, those of the Pods of workloads included."""
+    """Return all reviews of the manifests in ``examples/`` and of the Pods of their workloads."""
     cases: list[Case] = []
     for example in EXAMPLES:
         recorder = Recorder(bundle, FileState([HERE / example.cluster], bundle.providers).view())
@@ -107,7 +107,7 @@ def example_cases(bundle: Bundle) -> list[Case]:
 
 
 def latency(cases: list[Case], *, rounds: int, calls: int) -> Section:
-    """Measure the decision on each case."""
+    """Measure the decision on every case."""
     taken = _timed(cases, rounds=rounds, calls=calls)
     return Section(
         title="Decision, us",
@@ -119,7 +119,7 @@ def latency(cases: list[Case], *, rounds: int, calls: int) -> Section:
 
 
 def flatness(cases: list[Case], *, rounds: int, calls: int, more: int = 100) -> Section:
-    """Measure the decisions beside so many policies that match none of the cases."""
+    """Measure the decisions again with ``more`` policies that match none of the cases."""
     with tempfile.TemporaryDirectory() as folder:
         samples.write_policies(Path(folder), more)
         bundle = load_bundle([SHIPPED, Path(folder)])
@@ -138,7 +138,7 @@ def flatness(cases: list[Case], *, rounds: int, calls: int, more: int = 100) -> 
 
 
 def _timed(cases: list[Case], *, rounds: int, calls: int) -> list[tuple[float, float]]:
-    """p50 and p99 in microseconds of each case: medians over rounds in which the cases take turns."""
+    """Return p50 and p99 of each case in microseconds: medians over rounds in which the cases take turns."""
     spreads: list[list[tuple[float, float]]] = [[] for _ in cases]
     for _ in range(rounds):
         for case, spread in zip(cases, spreads, strict=True):
@@ -148,7 +148,7 @@ def _timed(cases: list[Case], *, rounds: int, calls: int) -> list[tuple[float, f
 
 
 def _once(case: Case) -> float:
-    """Microseconds of CPU time: a decision waits for nothing, and what else the machine does must not count."""
+    """Return the microseconds of CPU time, which exclude other work of the machine; a decision waits for nothing."""
     start = thread_time_ns()
     case.answer()
     return (thread_time_ns() - start) / 1000

@@ -1,4 +1,4 @@
-"""The least an aiohttp webhook can do: read the body and answer fixed JSON. What remains is HTTP and TLS."""
+"""A minimal aiohttp webhook, which reads the body and returns fixed JSON. Its cost is that of HTTP and TLS."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from webhook.server.log import configure_logging, log
 
 
 async def serve(certificate: Path, key: Path, bodies: dict[str, bytes]) -> None:
-    """Answer every path with its body, until the process is ended."""
+    """Answer each path with its body, until the process ends."""
 
     async def answer(request: web.BaseRequest) -> web.Response:
         await request.read()

@@ -1,4 +1,4 @@
-"""What a benchmark hands to `bench.run` to print."""
+"""Tables of benchmarks, which `bench.run` prints."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One table.
+    """A table of figures.
 
     Attributes:
-        title: what is measured.
-        columns: with their units.
-        rows: cells; a number is shown with three significant digits.
-        note: what one must know to read it.
+        title: the measured quantity.
+        columns: the headings, with units.
+        rows: the cells; numbers are printed with three significant digits.
+        note: a remark on how to read the table.
     """
 
     title: str
@@ -27,6 +27,6 @@ class Section:
 
 
 def percentile(samples: Sequence[float], share: float) -> float:
-    """Return the smallest sample that ``share`` of them do not exceed."""
+    """Return the smallest sample that ``share`` of the samples don't exceed."""
     ordered = sorted(samples)
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]

@@ -1,6 +1,6 @@
-"""``make bench-floor``: the on-demand floor under load, and while leaders die or pause. Linux only.
+"""``make bench-floor``: measure the on-demand floor under load, and while leaders die or pause. Linux only.
 
-The checker of `tests.controlplane.floor.harness` counts violations. Exit code 1: there was one.
+The checker of `tests.controlplane.floor.harness` counts violations. The exit code is 1 if there are any.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _RATE: Final = 20
-"""Pods in a second, for the cost of the gate."""
+"""Pods per second, for the cost of the gate."""
 _PODS: Final = 200
 _AT_ONCE: Final = 1000
 _TERM_SECONDS: Final = 10.0
-"""A leader is killed so long after it was elected."""
+"""Seconds from the election of a leader until it is killed."""
 
 
 def namespace(cluster: Cluster, name: str) -> str:
-    """Create a namespace in which Pods can be created."""
+    """Create a namespace that accepts Pods."""
     cluster.kubectl("create", "namespace", name)
     cluster.kubectl("wait", "--for=create", "serviceaccount/default", f"--namespace={name}", "--timeout=30s")
     return name
@@ -54,7 +54,7 @@ def workload(name: str, replicas: int, annotations: dict[str, str]) -> dict[str,
 
 
 def seconds_to_bind(cluster: Cluster, where: str, annotations: dict[str, str]) -> list[float]:
-    """Create Deployments of one Pod at a steady rate. Return for each Pod the seconds from its creation to its Node."""
+    """Create Deployments of one Pod at a steady rate. Return the seconds from each Pod's creation to its binding."""
     api, checker = Api(cluster), Binding(cluster)
     with checker:
         began = time.monotonic()
@@ -72,7 +72,7 @@ def seconds_to_bind(cluster: Cluster, where: str, annotations: dict[str, str]) -
 
 
 def seconds_to_bind_all(cluster: Cluster, where: str, annotations: dict[str, str]) -> float:
-    """Create a Deployment of many Pods. Return the seconds until all have a Node."""
+    """Create a Deployment of many Pods. Return the seconds until all are bound."""
     with Binding(cluster) as checker:
         time.sleep(1)
         before, began = len(checker.seconds), time.monotonic()
@@ -85,7 +85,7 @@ def seconds_to_bind_all(cluster: Cluster, where: str, annotations: dict[str, str
 
 
 class Binding(Checker):
-    """A checker that also notes how long each Pod took from its creation to its Node."""
+    """A checker that also records the seconds from each Pod's creation to its binding."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
@@ -101,7 +101,7 @@ class Binding(Checker):
 
 
 class Relay:
-    """A relay to the API server. Its connections can be cut. Use it as a context manager."""
+    """A relay to the API server that can cut its connections. Use it as a context manager."""
 
     def __init__(self, url: str) -> None:
         address, _, port = url.removeprefix("https://").rpartition(":")
@@ -144,7 +144,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @contextlib.contextmanager
 def meanwhile(events: Events, seconds: float) -> Iterator[None]:
-    """Let events happen in another thread, and wait for them."""
+    """Run events in another thread during the block, and wait for them."""
     thread = threading.Thread(target=lambda: events.run_for(seconds))
     thread.start()
     yield
@@ -152,7 +152,7 @@ def meanwhile(events: Events, seconds: float) -> Iterator[None]:
 
 
 def kill_each(running: Controllers, seconds: float) -> int:
-    """Kill each leader some time after it was elected, and start it again. Return how many."""
+    """Kill and restart each leader some time after its election, for ``seconds``. Return their number."""
     ends, killed = time.monotonic() + seconds, 0
     while time.monotonic() < ends:
         leader = running.wait_for_leader()
@@ -165,7 +165,7 @@ def kill_each(running: Controllers, seconds: float) -> int:
 
 
 def pause(running: Controllers) -> None:
-    """Pause a leader until it has a successor, and let it go on next to it."""
+    """Pause a leader until it has a successor, and then resume it."""
     leader = running.wait_for_leader()
     os.killpg(leader.pid, signal.SIGSTOP)
     running.wait_for_leader(leader)
@@ -175,14 +175,14 @@ def pause(running: Controllers) -> None:
 
 
 def cut_often(relay: Relay) -> None:
-    """Cut the connections of both controllers, again and again."""
+    """Cut the connections of both controllers repeatedly."""
     for _ in range(10):
         time.sleep(3)
         relay.cut()
 
 
 def measure(cluster: Cluster, running: Controllers, checker: Checker, relay: Relay, count: int) -> Iterator[Section]:
-    """Do everything once, and yield the tables."""
+    """Run all measurements once, and yield the tables."""
     where = namespace(cluster, "bench-floor")
     report("the cost of the gate")
     seconds_to_bind(cluster, where, {})  # warm
@@ -208,7 +208,7 @@ def measure(cluster: Cluster, running: Controllers, checker: Checker, relay: Rel
 def chaos(
     cluster: Cluster, running: Controllers, checker: Checker, relay: Relay, where: str, count: int
 ) -> Iterator[tuple[str | float, ...]]:
-    """Yield a row for each thing that goes wrong while events happen."""
+    """Yield a row for each fault during random events."""
     events = Events(cluster, where, workloads=50)
     events.create()
 
@@ -239,14 +239,14 @@ def chaos(
 
 
 def gone(running: Controllers) -> None:
-    """Kill both controllers, and start them again later."""
+    """Kill both controllers, and restart them later."""
     running.kill()
     time.sleep(20)
     running.start()
 
 
 def main() -> int:
-    """Measure, and print."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=10_000, help="random events while nothing goes wrong")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""What the requests cost that somebody makes to cost much: CPU, memory, and what is kept of it."""
+"""Cost of hostile requests: CPU, peak memory, and retained memory."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Json = dict[str, Any]
 
 
 class Attack(NamedTuple):
-    """A request that somebody makes to cost much.
+    """A request designed to be expensive.
 
     Attributes:
-        title: what there is too much of, or as much as is judged.
-        resource: plural and group, as ``nodepools.karpenter.sh``.
-        object: that is created, or updated from ``old``.
+        title: the excess in the object, or an amount just within the limits.
+        resource: the plural and the group, such as ``nodepools.karpenter.sh``.
+        object: the object to create, or to update from ``old``.
     """
 
     title: str
@@ -43,7 +43,7 @@ class Attack(NamedTuple):
 
 
 def attacks() -> Iterator[Attack]:
-    """Yield them one by one, as all together take much memory."""
+    """Yield the attacks one by one, because all together need much memory."""
     yield from _pods()
     yield from _constraints()
     yield from _pod_parts()
@@ -231,7 +231,7 @@ def _budgets(count: int) -> list[Json]:
 
 
 def pod(labels: Json | None = None, annotations: Json | None = None, **spec: object) -> Json:
-    """Return a Pod with these labels, annotations and fields."""
+    """Return a Pod with these labels, annotations, and fields of the spec."""
     metadata = {"name": "x", "namespace": "team-a", "labels": labels or {}, "annotations": annotations or {}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": _containers(1), **spec}}
 
@@ -250,7 +250,7 @@ def karpenter(
     limits: Json | None = None,
     **spec: object,
 ) -> Json:
-    """Return a NodePool of Karpenter."""
+    """Return a Karpenter NodePool."""
     capacity = _in("karpenter.sh/capacity-type", ["spot"])
     return {
         "apiVersion": "karpenter.sh/v1",
@@ -274,7 +274,7 @@ def _pool(resource: str, **spec: object) -> Json:
 
 
 def cks(count: int, instance: str = "gd-8xh100ib-i128") -> Json:
-    """Return a NodePool of CoreWeave."""
+    """Return a CoreWeave NodePool."""
     taints = [{"key": f"k{number}", "value": "v", "effect": "NoSchedule"} for number in range(count // 2)]
     spec = {"instanceType": instance, "targetNodes": 1, "nodeLabels": _map(count), "nodeTaints": taints}
     spec["lifecycle"] = {"class": "spot"}
@@ -283,7 +283,7 @@ def cks(count: int, instance: str = "gd-8xh100ib-i128") -> Json:
 
 
 def ray(groups: int, **spec: object) -> Json:
-    """Return a RayCluster of so many groups of workers."""
+    """Return a RayCluster with this many groups of workers."""
     template = {"metadata": {"labels": SPOT}, "spec": {"containers": _containers(1), **spec}}
     workers = [{"groupName": f"g{number}", "replicas": 1, "template": template} for number in range(groups)]
     kind = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "x", "namespace": "team-a"}}
@@ -298,7 +298,7 @@ def deployment(**spec: object) -> Json:
 
 
 def review(attack: Attack) -> bytes:
-    """Return the review of the request."""
+    """Return the admission review of the request."""
     obj, old = attack.object, attack.old
     plural, _, group = attack.resource.partition(".")
     version = obj["apiVersion"].rpartition("/")[2]
@@ -318,17 +318,17 @@ def review(attack: Attack) -> bytes:
 
 
 def hostile(bundle: Bundle, view: ClusterView, judged: Iterable[Attack]) -> Section:
-    """Judge each, in the phase that takes longer."""
+    """Judge each attack in both phases, and keep the slower one."""
     rows = []
     for attack in judged:
         data = review(attack)
         taken = []
         gc.collect()
-        Path("/proc/self/clear_refs").write_text("5")  # the peak of the memory begins anew
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak memory
         before = _memory("VmRSS")
         for phase in Phase:
             start = process_time()
-            with suppress(BadReviewError):  # nested too deeply: refused as a whole
+            with suppress(BadReviewError):  # nested too deeply: the whole review is rejected
                 Case(name=attack.title, phase=phase, data=data, bundle=bundle, view=view).answer()
             taken.append((process_time() - start) * 1000)
         peak = _memory("VmHWM")
@@ -343,6 +343,6 @@ def hostile(bundle: Bundle, view: ClusterView, judged: Iterable[Attack]) -> Sect
 
 
 def _memory(field: str) -> float:
-    """MiB of this process."""
+    """Return a memory size of this process in MiB."""
     found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
     return int(found[1]) / 1024 if found else 0.0

@@ -1,7 +1,7 @@
-"""A load generator: keep-alive TLS connections to 127.0.0.1, each sending the next request when it has its answer.
+"""A load generator: persistent TLS connections to 127.0.0.1, each sending the next request when it has its answer.
 
-Requests are built once and answers hardly parsed, so that it costs less than any server it measures. It prints one JSON
-object: the seconds it took, the server's CPU seconds in that time, and the median latency of each phase.
+It builds requests once and hardly parses answers, so that it costs less than any server it measures. It prints a JSON
+object: the elapsed seconds, the server's CPU seconds in that time, and the median latency of each phase.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import orjson
 
 PHASES: Final = ("mutate", "validate")
 _DEADLINE: Final = 60
-"""Seconds after which it gives up."""
+"""Seconds after which the generator gives up."""
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of a process, of all its threads; finer than the clock ticks of ``stat``."""
+    """Return the CPU time of all threads of a process, more precise than the clock ticks of ``stat``."""
     threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
 
 class Client:
-    """One connection, non-blocking. Phases take turns on it."""
+    """A non-blocking connection, on which the phases take turns."""
 
     def __init__(self, port: int, context: ssl.SSLContext, requests: dict[str, bytes], first: int) -> None:
         plain = socket.create_connection(("127.0.0.1", port), timeout=_DEADLINE)
@@ -43,13 +43,13 @@ class Client:
         self._started = 0.0
 
     def send(self) -> None:
-        """Send the next request; it fits into the socket's buffer."""
+        """Send the next request, which fits into the socket's buffer."""
         self._turn = (self._turn + 1) % len(PHASES)
         self._started = perf_counter()
         self.socket.sendall(self._requests[PHASES[self._turn]])
 
     def receive(self) -> bool:
-        """Take what is there; True when it is a whole answer."""
+        """Read the available data, and return whether the answer is complete."""
         try:
             data = self.socket.recv(65536)
         except ssl.SSLWantReadError:
@@ -69,7 +69,7 @@ class Client:
 
 
 def run(port: int, pid: int, folder: Path, connections: int, count: int) -> dict[str, object]:
-    """Send ``count`` requests over so many connections; the bodies are mutate.json and validate.json in the folder."""
+    """Send ``count`` requests over these connections; mutate.json and validate.json in the folder are the bodies."""
     requests = {phase: _request(phase, (folder / f"{phase}.json").read_bytes()) for phase in PHASES}
     context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
     clients = [Client(port, context, requests, number) for number in range(connections)]

@@ -1,4 +1,4 @@
-"""How long a rehearsal takes, and how much memory: Pods run already, half of the nodes are spot, a tenth of those goes.
+"""Time and memory of a rehearsal: all Pods run, half of the nodes are spot, and the rehearsal loses a tenth of those.
 
 Run as `python -m bench.rehearse [NODES PODS]...`.
 """
@@ -28,7 +28,7 @@ READY = [
 
 
 def cluster(nodes: int, pods: int) -> Iterator[dict[str, Any]]:
-    """Yield its objects, as `kubectl get -o json` shows them: Nodes with room for a tenth more, workloads."""
+    """Yield a cluster's objects, as in `kubectl get -o json`: workloads, and Nodes with room for a tenth more."""
     each = pods // nodes
     for number in range(nodes):
         resources = {"cpu": str(2 * each + each // 5 + 1), "memory": "256Gi", "pods": "110"}
@@ -45,7 +45,7 @@ def cluster(nodes: int, pods: int) -> Iterator[dict[str, Any]]:
 
 
 def deployment(name: str, first: int, nodes: int) -> Iterator[dict[str, Any]]:
-    """Yield a Deployment, its ReplicaSet, its budget, and its Pods on one node after the other."""
+    """Yield a Deployment, its ReplicaSet, its budget, and its Pods, spread over the nodes in turn."""
     labels = {"app": name, "pod-template-hash": "1"}
     spec = {
         "containers": [{"name": "main", "image": "acme/app", "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}]
@@ -108,13 +108,13 @@ def deployment(name: str, first: int, nodes: int) -> Iterator[dict[str, Any]]:
 
 
 def measure(nodes: int, pods: int, runs: int) -> None:
-    """Print what a rehearsal of such a cluster takes."""
+    """Print the time and memory of a rehearsal of a cluster with this size."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "cluster.json"
         file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(cluster(nodes, pods))}))
         command = [str(SPOTGATE), "rehearse", str(file), "--lose=10%of:spot", f"--runs={runs}", "--output=json"]
         started = time.monotonic()
-        result = Path(folder) / "result.json"  # a pipe that nobody reads is soon full
+        result = Path(folder) / "result.json"  # an unread pipe would soon be full
         with result.open("wb") as output, subprocess.Popen(command, stdout=output) as program:  # noqa: S603 - spotgate
             most = 0.0
             while program.poll() is None:

@@ -1,4 +1,4 @@
-"""``make bench``: every figure of docs/bench.md, in one run. Linux only: it pins processes and reads /proc."""
+"""``make bench``: measure every figure in docs/bench.md. Linux only: it pins processes and reads /proc."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def measure(folder: Path, *, quick: bool) -> Iterator[Section]:
-    """All sections, each as soon as it is measured."""
+    """Yield each section as soon as it is measured."""
     bundle = load_bundle()
     state = folder / "state.yaml"  # JSON is YAML
     state.write_bytes(orjson.dumps({"apiVersion": "v1", "kind": "List", "items": samples.cluster()}))
@@ -60,7 +60,7 @@ def show(console: Console, section: Section) -> None:
 
 
 def number(value: float) -> str:
-    """Return it with three significant digits, and all digits before the point."""
+    """Return the number with three significant digits, and all digits before the decimal point."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 

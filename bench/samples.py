@@ -1,4 +1,4 @@
-"""What is measured: Pods as a ReplicaSet controller sends them, node pools, manifests, and policies that match none."""
+"""Samples to measure: Pods as a ReplicaSet controller sends them, node pools, manifests, and non-matching policies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NAMESPACE: Final = "team-a"
 
 
 def pod(*, containers: int, variables: int) -> dict[str, Any]:
-    """Return a Pod of a ReplicaSet on spot, with all that real ones have: probes, volumes, env, managedFields."""
+    """Return a realistic Pod of a ReplicaSet on spot, with probes, volumes, env, and managedFields."""
     labels = {
         "app.kubernetes.io/instance": "checkout",
         "app.kubernetes.io/name": "checkout",
@@ -177,7 +177,7 @@ def _pool(name: str, instance_type: str, compute_class: str, taints: list[str]) 
 
 
 def write_policies(folder: Path, count: int) -> None:
-    """Policies that never look at a Pod of ours: half are for other resources, half for Pods of other namespaces."""
+    """Write policies that never match our Pods: half are for other resources, half for Pods in other namespaces."""
     for number in range(count):
         match = (
             f'{{resourceRules: [{{apiGroups: [group-{number}.example.com], resources: [widgets], operations: ["*"]}}]}}'

@@ -1,4 +1,4 @@
-"""The real server over TLS beside an echo server on the same core: requests per second, CPU, latency, memory."""
+"""The real server over TLS, compared with an echo server on the same core: requests/s, CPU, latency, memory."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 CONNECTIONS: Final = 12
 _STARTS_WITHIN: Final = 20.0
-"""Seconds for a server to say that it listens."""
+"""Seconds for a server to report that it listens."""
 
 
 class Measured(msgspec.Struct):
-    """What `bench.load` prints."""
+    """The output of `bench.load`."""
 
     seconds: float
     cpu: float
@@ -48,7 +48,7 @@ class Server:
     port: int
 
     def load(self, folder: Path, *, connections: int, count: int) -> Measured:
-        """Load it from the other core."""
+        """Run the load generator against the server, from the other core."""
         arguments = [self.port, self.pid, folder, connections, count]
         command = [sys.executable, str(Path(__file__).with_name("load.py")), *map(str, arguments)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as process:  # noqa: S603
@@ -59,13 +59,13 @@ class Server:
         return msgspec.json.decode(output, type=Measured)
 
     def rss(self) -> float:
-        """Its resident memory in MiB."""
+        """Return the server's resident memory in MiB."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 def serving(folder: Path, cases: list[Case], *, rounds: int, count: int) -> list[Section]:
-    """Measure requests per core, latency and memory. ``folder`` holds the cluster's state in state.yaml."""
+    """Measure requests per core, latency, and memory. ``folder`` has the cluster's state in state.yaml."""
     answers = {case.phase: case.answer() for case in cases}
     for case in cases:
         (folder / f"{case.phase}.json").write_bytes(case.data)
@@ -130,7 +130,7 @@ def _throughput(echo: list[Measured], spotgate: list[Measured], count: int) -> S
 
 @contextlib.contextmanager
 def _running(command: list[str], log: Path) -> Iterator[Server]:
-    """Run a server on the first core until the end of the block; it listens when the block begins."""
+    """Run a listening server on the first core during the block."""
     with log.open("wb") as output, subprocess.Popen(command, stdout=output) as process:  # noqa: S603
         try:
             os.sched_setaffinity(process.pid, {min(os.sched_getaffinity(0))})

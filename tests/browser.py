@@ -1,4 +1,4 @@
-"""A real browser, without a window: Chromium, where there is one."""
+"""A headless Chromium, if one is installed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ NAMES: Final = ("chromium", "chromium-browser", "google-chrome-stable", "google-
 TIMEOUT_SECONDS: Final = 60
 QUIET: Final = (
     "--headless",
-    "--no-sandbox",  # it does not work for root, nor in most containers
-    "--disable-dev-shm-usage",  # which is small in containers
+    "--no-sandbox",  # the sandbox works neither for root nor in most containers
+    "--disable-dev-shm-usage",  # it is small in containers
     "--disable-gpu",
     "--no-first-run",
     "--disable-background-networking",
@@ -32,11 +32,11 @@ _CONSOLE: Final = re.compile(r"CONSOLE[^\]]*\] (.*)")
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a browser makes of a page.
+    """A page as a browser shows it.
 
     Attributes:
-        dom: the page as HTML, after its script has run.
-        console: what was written there; what the page's own policy forbids is, too.
+        dom: the HTML of the page after its script has run.
+        console: the lines of the console, including violations of the page's content security policy.
     """
 
     dom: str
@@ -45,7 +45,7 @@ class Seen:
 
 @pytest.fixture
 def browse(tmp_path: Path) -> Callable[..., Seen]:
-    """Open a file, with what comes behind ``#`` in its address."""
+    """Return a function that opens a file, with an optional URL fragment."""
     program = next(filter(None, map(shutil.which, NAMES)), "")
     if not program:
         pytest.skip("no Chromium: install it to test pages in a browser (Debian: apt-get install chromium)")

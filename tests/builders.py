@@ -1,6 +1,6 @@
-"""Builders of objects for tests: manifests of workloads and node pools, pools as readers read them, and reviews of Pods.
+"""Builders of objects for tests: manifests of workloads and node pools, pools as readers return them, and reviews of Pods.
 
-In a manifest `spec` is added to that of the Pod, or of the node pool.
+The builders of manifests add `spec` to the spec of the Pod or the node pool.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NOW: Final = datetime(2026, 11, 21, tzinfo=UTC)
 
 SPOT_NODES = {"example.com/capacity": "spot"}
 
-# What makes a Pod run on the spot nodes of pools.yaml.
+# The fields with which a Pod runs on the spot nodes of pools.yaml.
 SPOT = {"nodeSelector": SPOT_NODES, "tolerations": [{"key": "example.com/spot", "operator": "Exists"}]}
 
 
@@ -72,7 +72,7 @@ def deployment(name: str, replicas: int, **spec: Any) -> dict[str, Any]:
 
 
 def saying(thing: dict[str, Any], labels: dict[str, str], annotations: dict[str, str] | None = None) -> dict[str, Any]:
-    """Return the workload, with these labels and annotations on its Pods."""
+    """Return the workload with these labels and annotations on its Pods."""
     where = thing if thing["kind"] == "Pod" else thing["spec"]["template"]
     metadata = where.setdefault("metadata", {})
     metadata["labels"] = metadata.get("labels", {}) | labels
@@ -81,13 +81,13 @@ def saying(thing: dict[str, Any], labels: dict[str, str], annotations: dict[str,
 
 
 def job(name: str, **spec: Any) -> dict[str, Any]:
-    """Return a Job with one Pod, which is never tried again."""
+    """Return a Job with one Pod, which is never retried."""
     template = {"spec": pod_spec(restartPolicy="Never", **spec)}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": {"template": template}}
 
 
 def node_pool(name: str, **spec: Any) -> dict[str, Any]:
-    """Return a NodePool of CKS, with two H100 nodes on demand if `spec` says nothing else."""
+    """Return a CKS NodePool, by default with two on-demand H100 nodes."""
     return {
         "apiVersion": "compute.coreweave.com/v1alpha1",
         "kind": "NodePool",
@@ -97,7 +97,7 @@ def node_pool(name: str, **spec: Any) -> dict[str, Any]:
 
 
 def karpenter_pool(name: str, capacity: str, family: str) -> dict[str, Any]:
-    """Return a node pool of Karpenter on AWS."""
+    """Return a Karpenter NodePool on AWS."""
     requirements = [
         {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [capacity]},
         {"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": [family]},
@@ -110,7 +110,7 @@ def karpenter_pool(name: str, capacity: str, family: str) -> dict[str, Any]:
 CKS = shipped_provider("cks")
 POOL_LABEL = CKS.pool_name_label
 
-# Shaped like GKE, Karpenter and EKS, so that what holds for providers other than CKS does not hang on their documents.
+# Shaped like GKE, Karpenter, and EKS, so that tests of providers other than CKS don't depend on the shipped documents.
 GKE = with_fields(
     CKS,
     name="gke",
@@ -170,7 +170,7 @@ def cks_pool(
 
 
 def pool_of(name: str, capacity: CapacityType = CapacityType.SPOT, **fields: Any) -> Pool:
-    """Return a node pool as a reader could give it, of CKS unless the fields say otherwise."""
+    """Return a node pool as a reader could return it, by default of CKS."""
     return Pool(**{"provider": "cks", "kind": "NodePool", "name": name, "capacity": capacity, **fields})
 
 
@@ -185,7 +185,7 @@ def other_pool(
     cluster: str = "",
     requirements: Requirements | None = None,
 ) -> Pool:
-    """Return a node pool of a provider that has no reader here."""
+    """Return a node pool of a provider whose reader isn't used."""
     return pool_of(
         name,
         capacity,
@@ -209,7 +209,7 @@ def taint(text: str) -> Taint:
 def view_of(
     *pools: Pool, shown: tuple[str, ...] = (), spot_shown: tuple[str, ...] = (), namespace: dict[str, str] | None = None
 ) -> ClusterView:
-    """Return a cluster with these pools; ``shown`` are providers that only its Nodes show, ``spot_shown`` by spot Nodes."""
+    """Return a cluster with these pools; only Nodes show the providers in ``shown``, and only spot Nodes ``spot_shown``."""
     return ClusterView(
         pools=pools,
         providers=frozenset((*shown, *spot_shown, *(pool.provider for pool in pools if not pool.cluster))),
@@ -219,7 +219,7 @@ def view_of(
 
 
 def cluster(pools: list[JSON], namespace_labels: JSON) -> ClusterView:
-    """Return a CKS cluster with these node pools, and one namespace."""
+    """Return a CKS cluster with these node pools and one namespace."""
     (reader,) = BUNDLE.providers["cks"].readers
     return ClusterView(
         pools=tuple(map(reader.read, pools)), providers=frozenset({"cks"}), namespaces={NAMESPACE: namespace_labels}
@@ -227,7 +227,7 @@ def cluster(pools: list[JSON], namespace_labels: JSON) -> ClusterView:
 
 
 def expression(key: str, operator: str, *values: str) -> JSON:
-    """Return a requirement on a label, as node selectors and Karpenter's node pools have them."""
+    """Return a label requirement, as in node selectors and Karpenter NodePools."""
     return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
 
 
@@ -257,7 +257,7 @@ def pod_of(
 
 
 def defaulted(pod: JSON) -> JSON:
-    """Return a copy of a Pod as the API server hands it to a webhook."""
+    """Return a copy of a Pod with the API server's defaults, as a webhook receives it."""
     copy: JSON = json.loads(json.dumps(pod))
     default_pod(copy)
     default_tolerations(copy)
@@ -297,32 +297,32 @@ def review(
 
 
 def decided(body: bytes, phase: Phase, view: ClusterView, **fields: Any) -> Decision:
-    """Return what the shipped policies decide about a review; ``fields`` are fields of the context."""
+    """Return the shipped policies' decision on a review; ``fields`` are fields of the context."""
     context = Context(phase=phase, now=NOW, **fields).seeing(view, ASSUMED_VERSION)
     return decide(decode_review(body), BUNDLE.index, context)
 
 
 def answered(body: bytes, phase: Phase, view: ClusterView) -> bytes:
-    """Return the answer to a review."""
+    """Return the shipped policies' answer to a review."""
     return respond(decode_review(body).uid, decided(body, phase, view), phase)
 
 
 def response(body: bytes, phase: Phase, view: ClusterView) -> JSON:
-    """Return the ``response`` in it."""
+    """Return the ``response`` of the answer to a review."""
     found: JSON = json.loads(answered(body, phase, view))["response"]
     return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """A Pod that went through both phases, as an API server sends it through.
+    """A Pod's admission in both phases, as by an API server.
 
     Attributes:
-        before: the Pod as it came.
-        after: the Pod with the patch.
-        patch: what the mutating webhook said.
-        validation: the response of the validating one, to the Pod with the patch.
-        view: the cluster.
+        before: the Pod before the patch.
+        after: the Pod after the patch.
+        patch: the patch of the mutating webhook.
+        validation: the response of the validating webhook to the patched Pod.
+        view: the view of the cluster.
     """
 
     before: JSON
@@ -333,7 +333,7 @@ class Admission:
 
     @classmethod
     def of(cls, pod: JSON, pools: list[JSON], namespace_labels: JSON) -> Admission:
-        """Send it through."""
+        """Send a Pod through both phases."""
         view = cluster(pools, namespace_labels)
         mutation = response(review(pod), Phase.MUTATE, view)
         patch: list[JSON] = json.loads(base64.b64decode(mutation["patch"])) if "patch" in mutation else []
@@ -343,12 +343,12 @@ class Admission:
 
     @property
     def grace(self) -> int:
-        """The grace period at the end, in seconds."""
+        """The final grace period, in seconds."""
         seconds: int = self.after["spec"]["terminationGracePeriodSeconds"]
         return seconds
 
     @property
     def complaint(self) -> str:
-        """What placement has to say."""
+        """The findings of spot placement, from the audit annotation."""
         said: str = self.validation.get("auditAnnotations", {}).get("spot-placement", "")
         return said

@@ -1,4 +1,4 @@
-"""Files of Go modules, by Go's own proxy and checksums: schemas that are published nowhere else as a package."""
+"""Files of Go modules, downloaded and verified by Go: schemas that no other package contains."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIMEOUT_SECONDS = 100.0
 
 
 def go_module(name: str, version: str) -> Path:
-    """Return the folder of a module; downloaded, once, where Go has not got it. Without that the test is skipped, in CI fails."""
+    """Download a module once, and return its folder. If that fails, skip the test locally and fail it in CI."""
     go = shutil.which("go", path=os.pathsep.join((os.environ.get("PATH", ""), str(Path(sys.executable).parent))))
     if go is None:
         raise without(BinariesError(f"no Go, which downloads {name}"))
@@ -34,6 +34,6 @@ def go_module(name: str, version: str) -> Path:
 
 
 def policy_report_crds() -> Path:
-    """Return a folder with the CRDs of PolicyReport and ClusterPolicyReport, wgpolicyk8s.io/v1alpha2, as Kyverno installs them."""
-    version = "v1.12.0"  # the last minor versions are without them
+    """Return a folder with Kyverno's CRDs of PolicyReport and ClusterPolicyReport, wgpolicyk8s.io/v1alpha2."""
+    version = "v1.12.0"  # newer minor versions lack them
     return go_module("github.com/kyverno/kyverno", version) / "config" / "crds" / "policyreport"

@@ -1,4 +1,4 @@
-"""Read what is shipped once: commands and rules under test load hundreds of bundles that hold the same facts and policies."""
+"""Cache the shipped documents: tests load hundreds of bundles with the same providers and policies."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from webhook.policy.document import PolicyDocument
 
 
-def remember_what_is_shipped() -> None:
-    """Let every later `load_bundle` of this process take the documents that are shipped from memory.
+def cache_shipped_documents() -> None:
+    """Make later calls of `load_bundle` in this process take the shipped documents from a cache.
 
-    They are never changed. Those with problems, and those of anybody else, are read each time.
+    They never change. Documents with problems and other documents are read each time.
     """
     read = vars(bundle)["load_documents"]
     known: dict[Any, list[PolicyDocument]] = {}

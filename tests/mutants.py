@@ -1,4 +1,4 @@
-"""Measure the mutation score: ``python -m tests.mutants [COUNT]`` runs a sample of a fixed seed and prints its survivors."""
+"""Measure the mutation score: ``python -m tests.mutants [COUNT]`` runs a fixed sample and prints the survivors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def mutmut(*arguments: str, check: bool = True) -> str:
 
 
 def main() -> None:
-    """Write every mutant, run a sample of them, and print the score of each room."""
+    """Write all mutants, run a sample of them, and print the score of each package."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else COUNT
     shutil.rmtree(FOLDER, ignore_errors=True)
     mutmut("run", "none", check=False)  # mutmut writes all mutants, then fails: none has this name

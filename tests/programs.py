@@ -1,4 +1,4 @@
-"""Programs of others that tests run: those of a control plane, actionlint, kustomize, Helm and jq, built where they are not yet."""
+"""Third-party programs for tests, built on first use: those of a control plane, actionlint, kustomize, Helm, and jq."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 
 
 VERSION = f"v{os.environ.get('KUBERNETES', '').removeprefix('v') or KUBERNETES.version.removeprefix('v')}"
-"""The version of Kubernetes under test: `make` exports `KUBERNETES`, and sets KUBEBUILDER_ASSETS for it."""
+"""The tested version of Kubernetes: `make` exports `KUBERNETES`, and sets KUBEBUILDER_ASSETS for it."""
 
 TIMEOUT_SECONDS = 120
 _BUILT = frozenset({"actionlint", "binaries", "gojq", "helm", "kustomize"})
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the first test that needs a program build it: fixtures do not count."""
+    """Exclude fixtures from the timeout, so that the first test that needs a program can build it."""
     for item in items:
         if not _BUILT.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS, func_only=True))
 
 
 def since(minor: tuple[int, int], what: str) -> pytest.MarkDecorator:
-    """Return the mark of tests that need something that is new in this minor version of Kubernetes."""
+    """Return a mark that skips tests before the minor version of Kubernetes that introduced a feature."""
     reason = f"Kubernetes {minor[0]}.{minor[1]} has {what}, and this is {VERSION}"
     return pytest.mark.skipif((version_of(VERSION) or minor) < minor, reason=reason)
 
 
 def without(error: BinariesError) -> BaseException:
-    """Return what to raise to do without the tests that need a program; in CI that is a failure."""
+    """Return the exception that skips a test without its program locally, and fails it in CI."""
     if os.environ.get("CI"):
         return pytest.fail.Exception(str(error), pytrace=False)
     return pytest.skip.Exception(str(error))
@@ -44,9 +44,9 @@ def without(error: BinariesError) -> BaseException:
 
 @pytest.fixture(scope="session")
 def binaries(pytestconfig: pytest.Config) -> dict[str, Path]:
-    """Return the programs of a control plane, built if need be."""
+    """Return the programs of a control plane, and build them if needed."""
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():  # what takes minutes, or is left out, must be seen at once
+    with capture.global_and_fixture_disabled():  # show long builds and skipped tests immediately
         try:
             return find_or_build()
         except BinariesError as error:
@@ -57,25 +57,25 @@ def binaries(pytestconfig: pytest.Config) -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def actionlint() -> Path:
-    """Return the program; building it takes some seconds, once."""
+    """Return actionlint; building it takes some seconds, once."""
     return _program("actionlint")
 
 
 @pytest.fixture(scope="session")
 def gojq() -> Path:
-    """Return the program: jq, as Argo CD has it; building it takes some seconds, once."""
+    """Return gojq, the jq of Argo CD; building it takes some seconds, once."""
     return _program("gojq")
 
 
 @pytest.fixture(scope="session")
 def kustomize() -> Path:
-    """Return the program; building it takes some seconds, once."""
+    """Return kustomize; building it takes some seconds, once."""
     return _program("kustomize")
 
 
 @pytest.fixture(scope="session")
 def helm() -> Path:
-    """Return the program; building it takes minutes, once: 4.6 of one processor."""
+    """Return Helm; building it takes 4.6 minutes of CPU time, once."""
     return _program("helm")
 
 

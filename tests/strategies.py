@@ -1,4 +1,4 @@
-"""Hypothesis strategies for Pods, workloads and node pools as JSON: odd in every way that rules care about."""
+"""Hypothesis strategies for Pods, workloads, and node pools as JSON, with unusual values wherever rules read them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ seconds = st.one_of(st.sampled_from((0, 1, 5, 15, 30, 60, 120, 270, 300, 600)), 
 
 
 def sometimes(**members: st.SearchStrategy[Any]) -> st.SearchStrategy[JSON]:
-    """Return an object with any of these members."""
+    """Build objects with any of these members."""
     return st.fixed_dictionaries({}, optional=members)
 
 
 def hooks() -> st.SearchStrategy[JSON]:
-    """Return a lifecycle handler."""
+    """Build lifecycle handlers."""
     return st.one_of(
         st.builds(lambda n: {"sleep": {"seconds": n}}, seconds),
         st.builds(lambda n: {"exec": {"command": ["/bin/sh", "-c", f"sleep {n}"]}}, seconds),
@@ -33,7 +33,7 @@ def hooks() -> st.SearchStrategy[JSON]:
 
 
 def container(name: str, **members: st.SearchStrategy[Any]) -> st.SearchStrategy[JSON]:
-    """Return a container of that name."""
+    """Build containers with this name."""
     quantities = st.dictionaries(
         st.sampled_from(("cpu", "memory", "nvidia.com/gpu", "nvidia.com/mig-1g.10gb")),
         st.sampled_from(("0", "1", "8", 1)),
@@ -50,13 +50,13 @@ def container(name: str, **members: st.SearchStrategy[Any]) -> st.SearchStrategy
 
 
 def containers(prefix: str, least: int, most: int, **members: st.SearchStrategy[Any]) -> st.SearchStrategy[list[JSON]]:
-    """Return a list of containers, named apart."""
+    """Build lists of containers with different names."""
     each = [container(f"{prefix}{number}", **members) for number in range(most)]
     return st.one_of(*(st.tuples(*each[:count]).map(list) for count in range(least, most + 1)))
 
 
 def tolerations() -> st.SearchStrategy[JSON]:
-    """Return a toleration that the API server accepts."""
+    """Build tolerations that the API server accepts."""
     key = st.sampled_from(("is_gpu", "spot", "nvidia.com/gpu", "example.com/team"))
     effect = st.sampled_from(("", "NoSchedule", "NoExecute", "PreferNoSchedule"))
     return st.one_of(
@@ -67,7 +67,7 @@ def tolerations() -> st.SearchStrategy[JSON]:
 
 
 def owners() -> st.SearchStrategy[list[JSON]]:
-    """``ownerReferences`` with one controller, or none."""
+    """Build ``ownerReferences`` with one controller or none."""
     kinds = (
         ("ReplicaSet", "apps/v1"),
         ("StatefulSet", "apps/v1"),
@@ -88,7 +88,7 @@ def owners() -> st.SearchStrategy[list[JSON]]:
 def pods(
     *, labels: Mapping[str, st.SearchStrategy[str]], annotations: Mapping[str, st.SearchStrategy[str]]
 ) -> st.SearchStrategy[JSON]:
-    """Return a Pod with any of these labels and annotations."""
+    """Build Pods with any of these labels and annotations."""
     spec = st.builds(
         lambda ordinary, rest: {"containers": ordinary, **rest},
         containers("app", 1, 3),
@@ -123,7 +123,7 @@ _own_values = st.sampled_from(("spot", "paid"))
 
 
 def node_pool_named(name: str) -> st.SearchStrategy[JSON]:
-    """Return a CKS node pool of that name, as a manifest."""
+    """Build manifests of CKS node pools with this name."""
     taint = st.one_of(
         st.sampled_from(
             (
@@ -154,13 +154,13 @@ def node_pool_named(name: str) -> st.SearchStrategy[JSON]:
 
 
 def node_pools(least: int = 0) -> st.SearchStrategy[list[JSON]]:
-    """Return the node pools of a cluster."""
+    """Build lists of a cluster's node pools."""
     each = [node_pool_named(name) for name in POOL_NAMES]
     return st.one_of(*(st.tuples(*each[:count]).map(list) for count in range(least, len(each) + 1)))
 
 
 def placements() -> st.SearchStrategy[JSON]:
-    """``nodeSelector`` and node affinity that name node pools, labels of theirs, and labels that nobody knows."""
+    """Build ``nodeSelector`` and node affinity with node pools' names and labels, and with unknown labels."""
     key = st.sampled_from((POOL_LABEL, "example.com/tier", "kubernetes.io/arch", "example.com/unheard-of"))
     value = st.sampled_from((*POOL_NAMES, "spot", "paid", "amd64"))
     requirement = st.one_of(
@@ -193,7 +193,7 @@ def placements() -> st.SearchStrategy[JSON]:
 
 
 def json_values() -> st.SearchStrategy[Any]:
-    """Any JSON value."""
+    """Build any JSON value."""
     return st.recursive(
         st.one_of(
             st.none(),
@@ -209,7 +209,7 @@ def json_values() -> st.SearchStrategy[Any]:
 
 @st.composite
 def corrupted(draw: st.DrawFn, values: st.SearchStrategy[JSON]) -> JSON:
-    """One of the values with any JSON in one place of it."""
+    """Draw a value, and replace one place of it with any JSON."""
     value = json.loads(json.dumps(draw(values)))
     place: Any = value
     while True:

@@ -1,6 +1,6 @@
-"""``make chaos``: send 20 writes a second to a real API server while things go wrong, and count the wrong verdicts.
+"""``make chaos``: send 20 writes a second to a real API server during faults, and count the wrong verdicts.
 
-docs/reliability.md has the figures of one run. Linux only. The exit code is 1 if an outcome came that must never come.
+docs/reliability.md has the figures of one run. Linux only. The exit code is 1 if a forbidden outcome occurred.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 
 _SETTLE: Final = 3.0
 _SHORT_SETTLE: Final = 1.0
-"""Seconds after a fault that count for it: what it left behind shows."""
+"""Seconds after a fault that still count for it, to include its aftermath."""
 
 _BEGINS: Final = 60.0
-"""Seconds within which the API server must call spotgate."""
+"""Seconds for the API server to start calling spotgate."""
 
 _OPEN: Final = re.compile(r"Failed calling webhook, failing open \S+: .*timeout=\ds\\?\": (.*?)\"?$", re.MULTILINE)
-"""What the API server logs where it admits a write without an answer."""
+"""The API server's log line for a write that it admits without an answer."""
 
 
 async def measure(
     cluster: Cluster, directory: Path, flags: list[str], faults: list[Fault], component: str, *, short: bool
 ) -> dict[str, Tally]:
-    """Run the faults one after another, under load. Returns what came of the writes of each."""
+    """Run the faults one after another, under load. Return the outcomes of the writes during each."""
     service, load = Service(directory, flags, hasty=short), Load(cluster)
     kubeconfig = directory / next(each for each in flags if each.startswith("--kubeconfig=")).partition("=")[2]
     api_server = CuttableApiServer(int(cluster.url.rpartition(":")[2]))
@@ -81,7 +81,7 @@ async def measure(
 
 
 async def until_all_is_right(load: Load) -> None:
-    """Wait until a second of writes has the right outcomes alone: the API server follows its configurations late."""
+    """Wait until one second of writes has only right outcomes: the API server picks up configurations with a delay."""
     for _ in range(int(_BEGINS)):
         load.tally = Tally()
         await asyncio.sleep(1)
@@ -112,7 +112,7 @@ def table(tallies: dict[str, Tally]) -> Section:
 
 
 def broken_promises(faults: list[Fault], tallies: dict[str, Tally]) -> list[str]:
-    """Return the outcomes that must never come, and came."""
+    """Return the forbidden outcomes that occurred."""
     return [
         f"{fault.name}: {outcome}: {write}"
         for fault in faults
@@ -122,7 +122,7 @@ def broken_promises(faults: list[Fault], tallies: dict[str, Tally]) -> list[str]
 
 
 def run(faults: list[Fault], component: str, *, short: bool) -> dict[str, Tally]:
-    """Measure at an installation with this component of the manifests, on a control plane of its own."""
+    """Measure an installation with this component of the manifests, on a separate control plane."""
     with contextlib.ExitStack() as stack:
         programs = find_or_build(("etcd", "kube-apiserver", "kubectl"))
         cluster = stack.enter_context(start_cluster(programs, controllers=False))
@@ -154,7 +154,7 @@ def main() -> None:
     if not faults:
         sys.exit(f"no such fault; there are: {', '.join(fault.name for fault in FAULTS)}")
     console = Console(width=160, highlight=False)
-    # Each of the hostile connections is a file.
+    # Each hostile connection needs a file descriptor.
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     before = os.getloadavg()[0]

@@ -1,4 +1,4 @@
-"""cert-manager beside the replicas of `make chaos`, and what stands in for the kubelet that mounts its Secret."""
+"""cert-manager for the replicas of `make chaos`, and a substitute for the kubelet that mounts its Secret."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from tests.controlplane.harness.cluster import Cluster
 
 _MOUNTED: Final = 3.0
-"""Seconds between looks at the Secret: later than the API server hears of a caBundle, as a kubelet's minute is."""
+"""Seconds between reads of the Secret: like a kubelet's minute, longer than the API server's delay for a caBundle."""
 
 
 @contextlib.contextmanager
 def cert_manager(cluster: Cluster) -> Iterator[None]:
-    """Run its controllers and its CA injector."""
+    """Run cert-manager's controllers and its CA injector."""
     program = find_tools(["cert-manager"])["cert-manager"]
     cluster.kubectl("apply", f"--filename={MODULES / 'cert-manager' / 'crds.yaml'}")
     wait_for_crds(cluster.kubectl)
@@ -40,7 +40,7 @@ def cert_manager(cluster: Cluster) -> Iterator[None]:
 
 @contextlib.contextmanager
 def mounted_certificate(cluster: Cluster, directory: Path) -> Iterator[None]:
-    """Keep tls.crt and tls.key as the Secret has them, from the moment it is there; and beside them those of the CA."""
+    """Wait for the Secrets of the certificate and the CA, and keep their files in the directory up to date."""
     kubectl, ended = cluster.kubectl, threading.Event()
     mounted: dict[str, bytes] = {}
     for secret in ("spotgate-tls", "spotgate-ca"):
@@ -52,7 +52,7 @@ def mounted_certificate(cluster: Cluster, directory: Path) -> Iterator[None]:
             data = kubectl.get("secret", f"spotgate-{prefix}", f"--namespace={NAMESPACE}")["data"]
             for end in ("key", "crt"):
                 content = base64.b64decode(data[f"tls.{end}"])
-                if mounted.get(f"{prefix}.{end}") != content:  # what a fault writes there stays meanwhile
+                if mounted.get(f"{prefix}.{end}") != content:  # otherwise keep what a fault wrote
                     mounted[f"{prefix}.{end}"] = content
                     (directory / f"{prefix}.{end}").write_bytes(content)
 

@@ -1,4 +1,4 @@
-"""Faults of certificates: bad files, rotations of a CA, broken Secrets and caBundles, and clocks that are off."""
+"""Certificate faults: bad files, rotations of a CA, broken Secrets and caBundles, and wrong clocks."""
 
 from __future__ import annotations
 
@@ -23,57 +23,57 @@ if TYPE_CHECKING:
     from bench.chaos.scene import Act, Scene
 
 _LOOKED: Final = 7.0
-"""Seconds within which every replica looks at its Secret or files, every 5 s."""
+"""Seconds for every replica to read its Secret or files, which happens every 5 s."""
 
 _ROTATED: Final = 90.0
-"""Seconds within which replicas serve what a new CA signed: two looks of 5 s, and 10 s between them."""
+"""Seconds for the replicas to serve a certificate of a new CA: two reads, 5 s each, and 10 s between them."""
 
 _HOUR: Final = timedelta(hours=1)
 
 Make: TypeAlias = Callable[[KeyPair], KeyPair]
-"""Makes a certificate and key with the CA in force."""
+"""A function that creates a certificate and a key with the current CA."""
 
 
 def certificate(*makes: Make, loaded: bool) -> Act:
-    """Put other pairs into the files, one after another, each until all replicas have told of it; then the old one."""
+    """Write each pair to the files until all replicas have logged it, and then restore the old one."""
 
     async def act(scene: Scene) -> None:
         certificate, key = scene.directory / "tls.crt", scene.directory / "tls.key"
         authority = KeyPair((scene.directory / "ca.crt").read_bytes(), (scene.directory / "ca.key").read_bytes())
         with kept(certificate), kept(key):
             for make in makes:
-                async with _told(scene, "loaded" if loaded else "not loaded"):
+                async with _logged(scene, "loaded" if loaded else "not loaded"):
                     pair = make(authority)
                     key.write_bytes(pair.key_pem)
                     certificate.write_bytes(pair.certificate_pem)
-            before = _tellers(scene, "loaded")
-        await _until_told(scene, "loaded", before)
+            before = _logged_times(scene, "loaded")
+        await _until_logged(scene, "loaded", before)
 
     return act
 
 
 @contextlib.asynccontextmanager
-async def _told(scene: Scene, what: str) -> AsyncIterator[None]:
-    """Wait, after what is done, until every replica has logged once more that a certificate was (not) loaded."""
-    before = _tellers(scene, what)
+async def _logged(scene: Scene, what: str) -> AsyncIterator[None]:
+    """Wait after the block until every replica has logged again that a certificate was (not) loaded."""
+    before = _logged_times(scene, what)
     yield
-    await _until_told(scene, what, before)
+    await _until_logged(scene, what, before)
 
 
-async def _until_told(scene: Scene, what: str, before: Mapping[Path, int]) -> None:
+async def _until_logged(scene: Scene, what: str, before: Mapping[Path, int]) -> None:
     async with asyncio.timeout(_ROTATED):
-        while any(count <= before[log] for log, count in _tellers(scene, what).items()):  # noqa: ASYNC110 - files
+        while any(count <= before[log] for log, count in _logged_times(scene, what).items()):  # noqa: ASYNC110 - files
             await asyncio.sleep(0.2)
 
 
-def _tellers(scene: Scene, what: str) -> dict[Path, int]:
-    """Return how often each replica has told so, by its log."""
+def _logged_times(scene: Scene, what: str) -> dict[Path, int]:
+    """Return how often each replica has logged the event, by log file."""
     logs = [each.process.log for each in scene.service.replicas]
     return {log: log.read_text().count(f'"event":"certificate {what}"') for log in logs}
 
 
 def leaf(authority: KeyPair, name: str = f"{SERVICE}.{NAMESPACE}.svc", *, age: timedelta = timedelta()) -> KeyPair:
-    """Return a certificate that is fine, for this name, made so long ago."""
+    """Return a valid certificate for this name, issued `age` ago."""
     return issue_leaf(authority, names=[name], ips=[], now=datetime.now(UTC) - age)
 
 
@@ -105,13 +105,13 @@ BAD: Final[Mapping[str, Make]] = {
     "of another name": _misnamed,
     "of a CA not in force": _not_in_force,
 }
-"""Each is refused for another reason."""
+"""Bad certificates, each rejected for a different reason."""
 
 BY_OTHER_CLOCKS: Final[tuple[Make, ...]] = (partial(leaf, age=-_HOUR), partial(leaf, age=_HOUR))
 
 
 async def _until_served(scene: Scene) -> None:
-    """Wait until all replicas say that they serve what the Secret's CA signed."""
+    """Wait until all replicas report that they serve a certificate of the Secret's CA."""
     async with asyncio.timeout(_ROTATED):
         while True:
             data = await asyncio.to_thread(_secret, scene)
@@ -128,7 +128,7 @@ def _secret(scene: Scene) -> dict[str, bytes]:
 
 
 async def _store(scene: Scene, data: dict[str, bytes]) -> None:
-    """Put these entries into the Secret."""
+    """Write these entries to the Secret."""
     entries = {key: base64.b64encode(value).decode() for key, value in data.items()}
     patch = f"--patch={json.dumps({'data': entries})}"
     await asyncio.to_thread(scene.cluster.kubectl, "patch", "secret", CERTIFICATES, f"--namespace={NAMESPACE}", patch)
@@ -146,7 +146,7 @@ async def rotations(scene: Scene) -> None:
 
 
 async def rotation_and_kills(scene: Scene) -> None:
-    """Replace the CA, and kill a replica every 4 s until another CA is served; a new one comes at once."""
+    """Replace the CA, and kill and replace a replica every 4 s until the replicas serve another CA."""
     await _store(scene, _issued())
     for _ in range(4):
         await asyncio.sleep(4)
@@ -158,7 +158,7 @@ async def rotation_and_kills(scene: Scene) -> None:
 
 
 def clocks_off(offset: str) -> Act:
-    """Start replicas whose clocks are off beside the others, have them alone issue a new CA, and replace them again."""
+    """Replace the replicas with ones whose clocks are off, have those issue a new CA, and replace them again."""
 
     async def replace_replicas(scene: Scene, clock: str) -> None:
         before = tuple(scene.service.replicas)
@@ -168,7 +168,7 @@ def clocks_off(offset: str) -> Act:
 
     async def act(scene: Scene) -> None:
         await replace_replicas(scene, offset)
-        await _store(scene, _issued(age=timedelta(days=200)))  # past half of its life: whoever looks first replaces it
+        await _store(scene, _issued(age=timedelta(days=200)))  # past half of its lifetime, so a replica replaces it
         await _until_served(scene)
         await replace_replicas(scene, "")
 
@@ -183,14 +183,14 @@ async def secret_deleted(scene: Scene) -> None:
 
 
 async def secret_truncated(scene: Scene) -> None:
-    """Cut the keys in the Secret off."""
+    """Truncate the keys in the Secret."""
     await _store(scene, {key: value[:60] for key, value in _issued().items()})
     await asyncio.sleep(_LOOKED)
     await _until_served(scene)
 
 
 async def secret_replaced(scene: Scene) -> None:
-    """Put a stranger's CA and certificate into the Secret."""
+    """Write a stranger's CA and certificate to the Secret."""
     await _store(scene, issue(("other.example",), now=datetime.now(UTC)).to_data())
     await asyncio.sleep(_LOOKED)
     await _until_served(scene)
@@ -207,12 +207,12 @@ async def ca_bundles_emptied(scene: Scene) -> None:
 
 
 def cert_manager_renewals(times: int, *, looked: float = _LOOKED) -> Act:
-    """Have cert-manager renew the CA and the certificate, so many times in a row."""
+    """Have cert-manager renew the CA and the certificate this many times in a row."""
 
     async def act(scene: Scene) -> None:
         for name in ("spotgate-ca", SERVICE) * times:
             before = await asyncio.to_thread(_certificate_of, scene, name)
-            await _issue_anew(scene, name)
+            await _renew(scene, name)
             async with asyncio.timeout(_ROTATED):
                 while await asyncio.to_thread(_certificate_of, scene, name) == before:  # noqa: ASYNC110
                     await asyncio.sleep(0.5)
@@ -221,8 +221,8 @@ def cert_manager_renewals(times: int, *, looked: float = _LOOKED) -> Act:
     return act
 
 
-async def _issue_anew(scene: Scene, name: str) -> None:
-    """Ask cert-manager for it as `cmctl renew` does."""
+async def _renew(scene: Scene, name: str) -> None:
+    """Have cert-manager renew a certificate, as `cmctl renew` does."""
     condition = {
         "type": "Issuing",
         "status": "True",

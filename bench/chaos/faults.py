@@ -1,4 +1,4 @@
-"""The faults of `make chaos`: each does something to a running installation while writes go on, and puts it back."""
+"""The faults of `make chaos`: each breaks a running installation while writes continue, and restores it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from bench.chaos.scene import Act, Scene
 
 _HEARD: Final = 4.0
-"""Seconds within which every replica hears of changed policies, and compiles them."""
+"""Seconds for every replica to notice and compile changed policies."""
 
 _HASTILY_HEARD: Final = 1.5
 _HASTILY_LOOKED: Final = 5.0
@@ -53,12 +53,12 @@ _HOSTILE: Final = 15.0
 
 
 async def nothing(_: Scene) -> None:
-    """Leave everything as it is."""
+    """Change nothing."""
     await asyncio.sleep(10)
 
 
 def killed(times: int) -> Act:
-    """Kill a replica, so many times; a new one comes 3 s later."""
+    """Kill a replica this many times; a new one starts 3 s later."""
 
     async def act(scene: Scene) -> None:
         for _ in range(times):
@@ -73,7 +73,7 @@ def killed(times: int) -> Act:
 
 
 def hangs(seconds: float) -> Act:
-    """Stop a replica's process for so long, without closing its connections."""
+    """Pause a replica's process for this time, without closing its connections."""
 
     async def act(scene: Scene) -> None:
         pid = scene.service.replicas[0].process.pid
@@ -87,19 +87,19 @@ def hangs(seconds: float) -> Act:
 
 
 async def rollout(scene: Scene, *flags: str) -> None:
-    """Replace every replica, one after another, as a Deployment with `maxUnavailable: 0` does."""
+    """Replace the replicas one after another, as a Deployment with `maxUnavailable: 0` does."""
     for replica in tuple(scene.service.replicas):
         await scene.service.add(*flags)
         await scene.service.delete(replica)
 
 
 async def upgrade(scene: Scene) -> None:
-    """Roll out a bundle with one policy more; what replaces replicas later has the old one again."""
+    """Roll out a bundle with an additional policy; later replacements of replicas have the old bundle."""
     await rollout(scene, _newer_bundle(scene))
 
 
 async def newer_bundle(scene: Scene) -> None:
-    """Serve a bundle with one policy more beside the old one, and take it back."""
+    """Serve a bundle with an additional policy next to the old one, and remove it."""
     newer = await scene.service.add(_newer_bundle(scene))
     await asyncio.sleep(5)
     await scene.service.delete(newer)
@@ -112,7 +112,7 @@ def _newer_bundle(scene: Scene) -> str:
 
 
 def all_killed(seconds: float) -> Act:
-    """Kill all replicas; new ones come so much later."""
+    """Kill all replicas; new ones start after this time."""
 
     async def act(scene: Scene) -> None:
         dead = tuple(scene.service.replicas)
@@ -128,7 +128,7 @@ def all_killed(seconds: float) -> Act:
 
 
 def _policies(*changes: Callable[[Path], object], heard: float = _HEARD) -> Act:
-    """Change the policies and put them back, in each of these ways; a change is given their folder."""
+    """Apply each change to the policies and restore them; a change is a function of their folder."""
 
     async def act(scene: Scene) -> None:
         folder = scene.directory / "policies"
@@ -164,14 +164,14 @@ def _remove_all(folder: Path) -> None:
 
 
 async def watches_cut(scene: Scene) -> None:
-    """End every connection of the replicas to the API server, five times."""
+    """Close every connection of the replicas to the API server, five times."""
     for _ in range(5):
         scene.api_server.cut()
         await asyncio.sleep(2)
 
 
 def etcd_stopped(seconds: float) -> Act:
-    """Stop etcd for so long."""
+    """Pause etcd for this time."""
 
     async def act(scene: Scene) -> None:
         pid = scene.cluster.processes["etcd"].pid
@@ -186,19 +186,19 @@ def etcd_stopped(seconds: float) -> Act:
 
 
 async def api_server_restarted(scene: Scene) -> None:
-    """Kill the API server and start it again."""
+    """Kill and restart the API server."""
     process = scene.cluster.processes["kube-apiserver"]
     process.kill()
-    process.start()  # here and not in a thread, with whose end it would end
+    process.start()  # not in a thread, with which the process would end
     await asyncio.to_thread(scene.cluster.wait_until_ready)
     await asyncio.sleep(5)
 
 
 async def token_revoked(scene: Scene) -> None:
-    """Delete the webhook's ServiceAccount, whose tokens end with it; a new one comes 12 s later."""
+    """Delete the webhook's ServiceAccount, which revokes its tokens; create a new one 12 s later."""
     kubectl = scene.cluster.kubectl
     await asyncio.to_thread(kubectl, "delete", "serviceaccount", SERVICE, f"--namespace={NAMESPACE}")
-    await asyncio.sleep(12)  # the API server believes in a token for 10 s after it has looked
+    await asyncio.sleep(12)  # the API server caches a valid token for 10 s
     await asyncio.to_thread(kubectl, "create", "serviceaccount", SERVICE, f"--namespace={NAMESPACE}")
     renewed = await asyncio.to_thread(scene.cluster.as_service_account, NAMESPACE, SERVICE)
     renewed.kubeconfig.replace(scene.kubeconfig)
@@ -206,7 +206,7 @@ async def token_revoked(scene: Scene) -> None:
 
 
 def _hostile(kind: str) -> Act:
-    """Have hostile clients ask every replica."""
+    """Have hostile clients attack every replica."""
 
     async def act(scene: Scene) -> None:
         ports = [str(replica.port) for replica in scene.service.replicas]
@@ -222,15 +222,15 @@ def _hostile(kind: str) -> Act:
 
 
 async def huge_objects(scene: Scene) -> None:
-    """Let a tenant create Pods of 1.3 MiB with a reserved label one after another, ten or for 30 s."""
+    """Create Pods of 1.3 MiB with a reserved label as a tenant: ten in a row, for at most 30 s."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(30):
             for _ in range(10):
                 await scene.load.send(HUGE)
 
 
-# A killed process answers no call that it had, and no connection that comes before its probe fails. Without an answer
-# the API server admits what `failurePolicy: Ignore` is for, and fails the rest.
+# A killed process doesn't answer its open calls, nor new connections until its probe fails. Without an answer the API
+# server admits requests with `failurePolicy: Ignore`, and rejects the others.
 _UNANSWERED: Final = frozenset({Outcome.LET_IN, Outcome.UNCHANGED, Outcome.FAILED})
 
 _LATE: Final = frozenset({Outcome.FAILED})
@@ -259,7 +259,7 @@ FAULTS: Final = (
     Fault("etcd stopped for 10 s", etcd_stopped(10), _LATE),
     Fault("API server restarted", api_server_restarted, _LATE),
     Fault("watches cut, five times", watches_cut),
-    Fault("webhook's token revoked", token_revoked),  # after it, replicas reach the API server by its own port
+    Fault("webhook's token revoked", token_revoked),  # from here on, replicas use the API server's real port
     Fault("hostile: 2,000 half-sent bodies", _hostile("half_sent")),
     Fault("hostile: 8 clients with reviews of 282 KiB", _hostile("reviews")),
     Fault("hostile: handshakes", _hostile("handshakes")),
@@ -294,4 +294,4 @@ SHORT: Final = {
     PROVIDED: _short(PROVIDED, _BAD_FILES),
     CERT_MANAGER: _short(CERT_MANAGER, one_after_another(cert_manager_renewals(1, looked=_HASTILY_LOOKED), _BAD_FILES)),
 }
-"""`make chaos` in a minute, for each way in which certificates come as files."""
+"""A one-minute `make chaos` for each kind of certificates in files."""

@@ -1,6 +1,6 @@
-"""Hostile clients of the webhook, from 127.0.0.2: `python -m bench.chaos.hostile KIND SECONDS PORT...`.
+"""Attack the webhook from 127.0.0.2: `python -m bench.chaos.hostile KIND SECONDS PORT...`.
 
-A process of its own: what it costs is not measured, but for the processor that it shares.
+A separate process, so that its own cost isn't measured, except for the CPU time that it takes from the others.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _HEAD: Final = (
 
 
 def _review() -> bytes:
-    """Return a review of a Pod of that size, by a user who claims to be in system:masters."""
+    """Return a review of a Pod with about BODY_BYTES, by a user who claims to be in system:masters."""
     thing = pod("hostile")
-    # Of 27 bytes each.
+    # 27 bytes each.
     thing["spec"]["nodeSelector"] = {f"hostile.example/{number:05}": "" for number in range(BODY_BYTES // 27)}
     body = orjson.dumps(
         {
@@ -68,7 +68,7 @@ async def _connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWrite
 
 
 async def half_sent(ports: list[int]) -> None:
-    """Keep up 2,000 connections, each with a body that never comes to its end."""
+    """Keep 2,000 connections open, each with an unfinished body."""
     ends = cycle(ports)
     at_once = asyncio.Semaphore(50)
 
@@ -83,7 +83,7 @@ async def half_sent(ports: list[int]) -> None:
 
 
 async def reviews(ports: list[int]) -> None:
-    """Have eight clients send large reviews without a pause."""
+    """Send large reviews from eight clients without a pause."""
     ends, request = cycle(ports), _review()
 
     async def one() -> None:
@@ -99,7 +99,7 @@ async def reviews(ports: list[int]) -> None:
 
 
 async def handshakes(ports: list[int]) -> None:
-    """Have eight clients connect without a pause, and as many sockets that never say a word."""
+    """Connect from eight clients without a pause, and open as many silent sockets."""
     ends = cycle(ports)
 
     async def one() -> None:

@@ -1,6 +1,6 @@
-"""Writes whose right verdict is known, 20 a second, sent to an API server that calls spotgate; and what came of each.
+"""Send writes with a known right verdict to an API server that calls spotgate, 20 a second, and count the outcomes.
 
-All are sent with `dryRun=All`: webhooks are called as ever, and a wrong verdict changes nothing for the next write.
+All use `dryRun=All`: the API server still calls webhooks, and a wrong verdict doesn't affect the next write.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.controlplane.harness.cluster import Cluster
 
 RATE: Final = 20
-"""Writes a second."""
+"""Writes per second."""
 
 _PATIENCE: Final = 40.0
 """Seconds for one write: longer than the API server waits for etcd."""
@@ -33,14 +33,14 @@ _PATIENCE: Final = 40.0
 _SPOT: Final = {"spotgate.dev/capacity": "spot"}
 _RESERVED: Final = {"qos.coreweave.cloud/reserved": "x"}
 _KEYS: Final = 115_000
-"""Of a nodeSelector: a Pod of 1.3 MiB, about the largest that etcd takes."""
+"""Keys of a nodeSelector, for a Pod of 1.3 MiB: about the largest that etcd accepts."""
 
 _UNKNOWN: Final = "the node pools are unknown"
-"""In the message of a denial."""
+"""A part of the denial's message."""
 
 
 class Outcome(StrEnum):
-    """What came of a write: the right verdict, one of three wrong ones, or none."""
+    """The outcome of a write: the right verdict, one of three wrong ones, or none."""
 
     RIGHT = "right"
     LET_IN = "let in"
@@ -61,7 +61,7 @@ MEANINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Of the API server: the status, the object or Status, and warnings."""
+    """The API server's answer: its status, the object or Status, and warnings."""
 
     status: int
     body: dict[str, Any]
@@ -69,12 +69,12 @@ class Answer:
 
     @property
     def admitted(self) -> bool:
-        """Whether the write is stored."""
+        """Whether the API server admitted the write."""
         return self.status < 300
 
     @property
     def message(self) -> str:
-        """What a Status says."""
+        """The message of a Status."""
         return str(self.body.get("message", ""))
 
 
@@ -83,14 +83,14 @@ Judge: TypeAlias = "Callable[[Answer], Outcome]"
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A write and who judges its answer.
+    """A write, and the judge of its answer.
 
     Attributes:
-        name: what it is.
-        method: of HTTP.
-        path: of the collection or object.
-        body: as sent.
-        judge: says what came of it.
+        name: a description.
+        method: the HTTP method.
+        path: the path of the collection or object.
+        body: the body of the request.
+        judge: returns the outcome.
     """
 
     name: str
@@ -102,13 +102,13 @@ class Write:
 
 @dataclass(slots=True)
 class Tally:
-    """What came of the writes that were sent during one fault.
+    """The outcomes of the writes during one fault.
 
     Attributes:
-        outcomes: how many of each.
-        latencies: seconds, of each write.
-        examples: what was said at the first of each wrong outcome.
-        unanswered: why the API server got no answer, where it then admitted the write, and how often.
+        outcomes: the number of each outcome.
+        latencies: seconds for each write.
+        examples: the message of the first write with each wrong outcome.
+        unanswered: the numbers of writes admitted without an answer, by reason.
     """
 
     outcomes: Counter[Outcome] = field(default_factory=Counter)
@@ -118,7 +118,7 @@ class Tally:
 
 
 class Load:
-    """Sends the writes in turn while it runs; `tally` is exchanged from one fault to the next."""
+    """A loop that sends the writes in turn; `tally` is replaced for each fault."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.tally = Tally()
@@ -126,14 +126,14 @@ class Load:
         self._tls = ssl.create_default_context(cafile=str(cluster.credentials.authority))
         self._headers = {
             "Authorization": f"Bearer {cluster.credentials.tokens['admin']}",
-            # Somebody who may do everything, and is in no group that a policy names.
+            # A user with all permissions who is in no group that a policy names.
             "Impersonate-User": "alice",
             "Impersonate-Group": "platform",
         }
         self._sent: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Send until cancelled, then wait for the answers."""
+        """Send until cancelled, and then wait for the answers."""
         connector = aiohttp.TCPConnector(ssl=self._tls, limit=0)
         timeout = aiohttp.ClientTimeout(total=_PATIENCE)
         loop = asyncio.get_running_loop()
@@ -150,11 +150,11 @@ class Load:
                 await asyncio.gather(*self._sent)
 
     async def answered(self) -> None:
-        """Wait for the answers to all that has been sent so far."""
+        """Wait for the answers to all writes so far."""
         await asyncio.gather(*self._sent)
 
     async def send(self, write: Write) -> None:
-        """Send one write, and count what came of it for the fault that it was sent in."""
+        """Send a write, and count its outcome for the current fault."""
         tally, started = self.tally, perf_counter()
         try:
             answer = await self._ask(write)
@@ -176,7 +176,7 @@ class Load:
 
 
 def _admitted(is_right: Callable[[Answer], object] = lambda _: True) -> Judge:
-    """Check that the Pod is admitted, and right."""
+    """Return a judge that expects the object to be admitted and right."""
 
     def judge(answer: Answer) -> Outcome:
         if answer.admitted:
@@ -189,7 +189,7 @@ def _admitted(is_right: Callable[[Answer], object] = lambda _: True) -> Judge:
 
 
 def _denied(policy: str) -> Judge:
-    """Check that the object is denied, by this policy."""
+    """Return a judge that expects a denial by this policy."""
 
     def judge(answer: Answer) -> Outcome:
         if answer.admitted:
@@ -221,12 +221,12 @@ _POOLS: Final = "/apis/compute.coreweave.com/v1alpha1/nodepools"
 _PODS: Final = "/api/v1/namespaces/default/pods"
 _DEPLOYMENTS: Final = "/apis/apps/v1/namespaces/default/deployments"
 _DRY_RUN: Final = {"dryRun": ["All"]}
-"""Of a DELETE: with a body, what the query says does not count."""
+"""The body of a DELETE, because the API server ignores the query of a DELETE with a body."""
 
 _LATE: Final = saying(deployment("late", 2, terminationGracePeriodSeconds=600), _SPOT)
 _SUPERCHIP: Final = node_pool("rack", computeClass="spot", instanceType="gb200-4x")
 
-# A cycle of ten is half a second; the same pools as in tests/controlplane/harness/pools.yaml.
+# A cycle of ten takes half a second; the pools are those of tests/controlplane/harness/pools.yaml.
 WRITES: Final = tuple(
     Write(name, method, path, orjson.dumps(body), judge)
     for name, method, path, body, judge in (

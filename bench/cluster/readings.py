@@ -1,4 +1,4 @@
-"""What is read before and after a load: processor time from /proc, and the API server's own metrics."""
+"""Readings before and after a load: CPU time from /proc, and the API server's metrics."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _HISTOGRAMS: Final = {
     "apiserver_mutating_admission_policy_check_duration_seconds": "policy",
     "apiserver_validating_admission_policy_check_duration_seconds": "policy",
 }
-"""How long the API server takes for what it calls to admit a request, and the label that names what is called."""
+"""The API server's histograms of calls to webhooks and policies, and the labels with their names."""
 
 
 class Calls(NamedTuple):
-    """How many times a webhook or a policy has been called, and the seconds that took in all."""
+    """The number of calls to a webhook or a policy, and their total seconds."""
 
     times: float = 0
     seconds: float = 0
 
 
 def read_calls(kubectl: Kubectl) -> dict[str, Calls]:
-    """Return how often the API server has called each webhook or policy since it started."""
-    # A hundredth of all its metrics.
+    """Return the API server's calls to each webhook or policy since its start."""
+    # Parse only a hundredth of all metrics.
     lines = (line for line in kubectl("get", "--raw=/metrics").splitlines() if line.startswith(tuple(_HISTOGRAMS)))
     calls: dict[str, Calls] = {}
     for family in text_string_to_metric_families("\n".join(lines) + "\n"):
@@ -48,7 +48,7 @@ def read_calls(kubectl: Kubectl) -> dict[str, Calls]:
 
 
 def calls_since(before: dict[str, Calls], kubectl: Kubectl) -> dict[str, Calls]:
-    """Return what has been called since then."""
+    """Return the calls since ``before``."""
     differences = {
         name: Calls(*(now - then for now, then in zip(calls, before.get(name, Calls()), strict=True)))
         for name, calls in read_calls(kubectl).items()
@@ -57,7 +57,7 @@ def calls_since(before: dict[str, Calls], kubectl: Kubectl) -> dict[str, Calls]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of a process and of its children: utime and stime of proc_pid_stat(5), in steps of 10 ms."""
+    """Return the CPU time of a process and its children: utime and stime of proc_pid_stat(5), in steps of 10 ms."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return (int(fields[11]) + int(fields[12])) / _TICKS + sum(cpu_seconds(int(child)) for child in children)

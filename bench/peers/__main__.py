@@ -1,7 +1,7 @@
-"""``make bench-peers``: `spotgate check`, `gator test` and `kyverno apply` on the same manifests, in turns.
+"""``make bench-peers``: run `spotgate check`, `gator test`, and `kyverno apply` on the same manifests, in turns.
 
-The others are built from their Go modules where they are not in the cache, which takes minutes, once. Their policies
-are in ``bench/peers/``: what spotgate's own do to such a workload, as far as each can say it.
+If the other programs aren't in the cache, they are built from their Go modules, which takes minutes, once. Their
+policies are in ``bench/peers/``, and match spotgate's own for these workloads as closely as each tool allows.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 POLICIES: Final = Path(__file__).parent
 
 ENOUGH: Final = 60.0
-"""Seconds after which a program that is slow is not run again."""
+"""Seconds after which a slow program isn't run again."""
 
 Command = Callable[[Path], list[str]]
-"""The command line that judges the manifests of a file or a folder."""
+"""A function that returns the command line for the manifests in a file or a folder."""
 
 
 def contenders(programs: Mapping[str, Path]) -> dict[str, Command]:
-    """Who judges, by name and version."""
+    """Return the commands to compare, by name and version."""
     versions = {module.name: module.version for module in PEERS}
     gator, kyverno = str(programs["gator"]), str(programs["kyverno"])
 
@@ -62,7 +62,7 @@ def contenders(programs: Mapping[str, Path]) -> dict[str, Command]:
 def measure(
     folder: Path, commands: Mapping[str, Command], *, counts: tuple[int, ...], rounds: int
 ) -> Iterator[Section]:
-    """Yield a section for each number of manifests, in a file each."""
+    """Yield a section for each number of manifests, in separate files."""
     for count in counts:
         manifests = folder / str(count)
         manifests.mkdir()
@@ -85,7 +85,7 @@ def measure(
 
 
 def prove(commands: Mapping[str, Command], folder: Path) -> None:
-    """Refuse to measure a program that does not find what is wrong with a manifest."""
+    """Exit if a program doesn't deny a bad manifest, so that only working programs are measured."""
     wrong = folder / "wrong.yaml"
     manifest = samples.manifest(1)
     label = "spotgate.dev/capacity: spot\n"
@@ -98,7 +98,7 @@ def prove(commands: Mapping[str, Command], folder: Path) -> None:
 
 
 def main() -> None:
-    """Measure, and print Markdown."""
+    """Measure and print Markdown."""
     parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few manifests, only to see that it works")
     parser.add_argument("--count", type=int, default=10_000, help="of manifests; default: %(default)s")

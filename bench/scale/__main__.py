@@ -1,7 +1,7 @@
-"""``make bench-scale``: spotgate on a large cluster: time to ready, memory, CPU at rest, staleness, latency.
+"""``make bench-scale``: measure spotgate on a large cluster: time to ready, memory, CPU at rest, staleness, latency.
 
-A real API server holds the objects, and a process writes what kubelets and controllers write. Everything is measured at
-a third of the sizes and at the sizes, from which follows what other numbers of Nodes need. Linux only.
+A real API server stores the objects, and a process writes as kubelets and controllers do. The benchmark measures at a
+third of the sizes and at the full sizes, and extrapolates to other numbers of Nodes. Linux only.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
 _SHARE: Final = 3
-"""The first measurement is at this part of the sizes."""
+"""The divisor of the sizes for the first measurement."""
 
 _ASK: Final = 0.05
 """Seconds between decisions."""
@@ -55,22 +55,22 @@ _SETTLE: Final = 5.0
 """Seconds after which spotgate is at rest."""
 
 _ROUNDS: Final = 5
-"""Times that both changes of an object are made."""
+"""Repetitions of both changes to an object."""
 
 _JSON: Final = {"Content-Type": "application/json"}
 
 _STALE: Final = 30.0
-"""Seconds after which a change counts as never seen."""
+"""Seconds after which a change counts as missed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change to an object, and the Pod for which it makes a difference.
+    """A change to an object, and a Pod whose verdict depends on it.
 
     Attributes:
-        path: of the object.
-        patches: two merge patches, in turns.
-        pod: what sets the Pod apart from others.
+        path: the path of the object.
+        patches: two merge patches, applied in turns.
+        pod: the fields that distinguish the Pod.
     """
 
     path: str
@@ -102,23 +102,23 @@ _CHANGES: Final = {
         f"{PATHS['Namespace']}/{PROBE}", _labels("spotgate.dev/capacity", "spot", None), {"metadata": {"labels": {}}}
     ),
 }
-"""What is changed to see when a decision shows it."""
+"""Changes that measure the staleness of decisions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What was measured at one size. Times are in seconds, memory in MiB.
+    """The measurements at one size. Times are in seconds, memory is in MiB.
 
     Attributes:
-        node_kb: the size of a Node, as the API server sends it.
-        ready: from the start of spotgate until it is ready.
-        peak: of its memory, over everything that is measured.
-        settled: its memory at rest.
-        cpu: share of a core that it takes at rest.
-        heartbeats: Nodes' status updates in a second.
-        changes: other writes in a second.
-        latencies: of decisions.
-        stale: by what was changed, from the API server's answer until a decision shows it.
+        node_kb: the size of a Node from the API server.
+        ready: the time from the start of spotgate until it is ready.
+        peak: the peak memory over the whole measurement.
+        settled: the memory at rest.
+        cpu: the share of a core at rest.
+        heartbeats: status updates of Nodes per second.
+        changes: other writes per second.
+        latencies: the latencies of decisions.
+        stale: by changed object, the times from the API server's answer until a decision reflects the change.
     """
 
     node_kb: float
@@ -133,14 +133,14 @@ class Figures:
 
 
 class Asking:
-    """A connection to spotgate, which is asked about Pods as the API server asks."""
+    """A connection that sends reviews of Pods to spotgate, as the API server does."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self.latencies: list[float] = []
         self._session = session
 
     async def answer(self, pod: dict[str, Any]) -> bytes:
-        """Return both of its answers about a Pod."""
+        """Return spotgate's answers for a Pod in both phases."""
         body = _review(pod)
         answers = b""
         for phase in ("mutate", "validate"):
@@ -152,7 +152,7 @@ class Asking:
         return answers
 
     async def staleness(self, api: Api, change: Change, patch: dict[str, Any]) -> float:
-        """Change the object and return the seconds until the answer about the Pod is another one."""
+        """Change the object, and return the seconds until the answers for the Pod change."""
         before = await self.answer(change.pod)
         changed = await asyncio.to_thread(api.patch, change.path, patch)
         assert not changed.message, changed.message
@@ -181,7 +181,7 @@ def _review(changes: dict[str, Any]) -> bytes:
 
 
 async def measure(cluster: Cluster, directory: Path, flags: list[str], sizes: Sizes, seconds: float) -> Figures:
-    """Start spotgate and the writer, measure, and end both."""
+    """Start spotgate and the writer, measure, and stop both."""
     name = f"{sizes.nodes}-nodes"
     writer = Process("writer", _writer(cluster, "beat", sizes), directory / f"writer-{name}.log")
     replica = Replica(sizes.nodes, directory, flags)
@@ -228,7 +228,7 @@ async def measure(cluster: Cluster, directory: Path, flags: list[str], sizes: Si
 @contextlib.asynccontextmanager
 async def _asking(directory: Path, port: int) -> AsyncIterator[Asking]:
     tls = ssl.create_default_context(cafile=str(directory / "ca.crt"))
-    tls.check_hostname = False  # its certificate is for the Service
+    tls.check_hostname = False  # the certificate is for the Service
     async with aiohttp.ClientSession(f"https://127.0.0.1:{port}", connector=aiohttp.TCPConnector(ssl=tls)) as session:
         yield Asking(session)
 
@@ -239,20 +239,20 @@ def _writer(cluster: Cluster, what: str, sizes: Sizes) -> list[str]:
 
 
 def _written(writer: Process) -> dict[str, float]:
-    """Return how much the writer has said that it has written."""
+    """Return the numbers of writes from the writer's log."""
     lines = [line for line in writer.log.read_text().splitlines() if line.startswith("{")]
     return msgspec.json.decode(lines[-1], type=dict[str, float]) if lines else {}
 
 
 def _memory(pid: int, field: str) -> float:
-    """Return a size of proc_pid_status(5) in MiB."""
+    """Return a size from proc_pid_status(5) in MiB."""
     found = re.search(rf"^{field}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     assert found
     return int(found[1]) / 1024
 
 
 def table(measured: dict[Sizes, Figures], elsewhere: int) -> Section:
-    """Return the figures, and what they make of a cluster with so many Nodes, everything else in proportion."""
+    """Return the figures, and their extrapolation to this number of Nodes with all else in proportion."""
     (small, one), (large, other) = measured.items()
 
     def line(name: str, figure: Callable[[Figures], float]) -> tuple[str | float, ...]:

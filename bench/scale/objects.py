@@ -1,6 +1,6 @@
-"""The objects of a large EKS cluster: Nodes as kubelets and the cloud provider leave them, Namespaces, budgets, pools.
+"""The objects of a large EKS cluster: Nodes with the fields of kubelets and cloud provider, Namespaces, budgets, pools.
 
-Every other Node is of a Karpenter NodePool, the others of managed node groups, which only their Nodes show.
+Half of the Nodes belong to Karpenter NodePools, the others to managed node groups, which exist only as Node labels.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tests.builders import karpenter_pool
 from webhook.rehearse.controlplane.binaries import KUBERNETES
 
 _IMAGES: Final = 14
-"""Container images in a Node's status; kubelets report up to 50, and the Node of 8 KB has about so many."""
+"""Container images in a Node's status. Kubelets report up to 50; a Node of 8 KB has about this many."""
 
 _TYPES: Final = ("m7i.4xlarge", "c7i.8xlarge", "r7i.4xlarge", "m7i.8xlarge", "p5.48xlarge")
 _CONDITIONS: Final = (
@@ -24,15 +24,15 @@ _CONDITIONS: Final = (
 )
 
 PROBE: Final = "probe"
-"""The name of the Namespace and NodePool that are changed to see when a decision shows it."""
+"""The name of the Namespace and the NodePool whose changes measure staleness."""
 
 PROBE_GROUP: Final = "probe-group"
-"""The name of the Node that is changed, and of its node group."""
+"""The name of the Node whose changes measure staleness, and of its node group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many objects there are of each kind."""
+    """The numbers of objects by kind."""
 
     nodes: int
     namespaces: int
@@ -40,12 +40,12 @@ class Sizes:
     pools: int
 
     def over(self, number: int) -> Sizes:
-        """Return these sizes, divided, and at least 1."""
+        """Return these sizes divided by a number, each at least 1."""
         return Sizes(*(max(1, each // number) for each in (self.nodes, self.namespaces, self.budgets, self.pools)))
 
 
 def namespace(number: int, tier: str = "web") -> dict[str, Any]:
-    """Return a Namespace with the labels of a team, a policy of Pod security and a tool that made it."""
+    """Return a Namespace with labels of a team, of Pod Security, and of the tool that created it."""
     labels = {
         "app.kubernetes.io/managed-by": "argocd",
         "argocd.argoproj.io/instance": f"tenants-{number % 50}",
@@ -58,14 +58,14 @@ def namespace(number: int, tier: str = "web") -> dict[str, Any]:
 
 
 def budget(number: int) -> dict[str, Any]:
-    """Return a PodDisruptionBudget; its Namespace is the first of all."""
+    """Return a PodDisruptionBudget in the first Namespace."""
     spec = {"maxUnavailable": "25%", "selector": {"matchLabels": {"app.kubernetes.io/name": f"service-{number}"}}}
     metadata = {"name": f"service-{number}", "namespace": namespace(0)["metadata"]["name"]}
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec}
 
 
 def pool(number: int) -> dict[str, Any]:
-    """Return a NodePool of Karpenter; two of three are spot."""
+    """Return a Karpenter NodePool; two of three are spot."""
     family = _TYPES[number % len(_TYPES)].partition(".")[0]
     found = karpenter_pool(f"pool-{number}", "spot" if number % 3 else "on-demand", family)
     found["spec"]["template"]["metadata"] = {"labels": {"example.com/team": f"team-{number % 40}"}}
@@ -73,7 +73,7 @@ def pool(number: int) -> dict[str, Any]:
 
 
 def node(number: int, sizes: Sizes) -> dict[str, Any]:
-    """Return a Node of 8 KB, as the API server sends it with the managedFields that it adds."""
+    """Return a Node that has 8 KB once the API server has added managedFields."""
     of_pool = number % (2 * sizes.pools)
     spot, instance_type, zone = of_pool % 3 != 0, _TYPES[of_pool % len(_TYPES)], f"us-east-1{'abc'[number % 3]}"
     if number % 2:
@@ -104,7 +104,7 @@ def _node(name: str, shown: dict[str, str], instance_type: str, zone: str) -> di
         "topology.k8s.aws/zone-id": f"use1-az{zone[-1]}",
         "topology.kubernetes.io/region": "us-east-1",
         "topology.kubernetes.io/zone": zone,
-        # Inventories put such labels on Nodes; with one, no two Nodes are alike.
+        # Inventory tools set labels like this one, which makes every Node different.
         "example.com/serial": name.partition(".")[0],
     }
     annotations = {
@@ -150,7 +150,7 @@ def _node(name: str, shown: dict[str, str], instance_type: str, zone: str) -> di
 
 
 def conditions(now: str) -> list[dict[str, str]]:
-    """Return a Node's conditions, as a kubelet reports them every five minutes where nothing has changed."""
+    """Return a Node's conditions, as a kubelet reports them every five minutes without changes."""
     return [
         {
             "type": kind,
@@ -171,7 +171,7 @@ def _image(number: int) -> dict[str, Any]:
 
 
 def probes() -> list[dict[str, Any]]:
-    """Return the objects that are changed to see when a decision shows it."""
+    """Return the objects whose changes measure staleness."""
     group = {"eks.amazonaws.com/nodegroup": PROBE_GROUP, "eks.amazonaws.com/capacityType": "SPOT"}
     found = karpenter_pool(PROBE, "spot", "m7i")
     found["spec"]["template"]["metadata"] = {"labels": {"example.com/team": "green"}}

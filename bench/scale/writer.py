@@ -1,10 +1,10 @@
-"""Write to an API server what the controllers and kubelets of a large cluster write, in a process of its own.
+"""Write to an API server as the controllers and kubelets of a large cluster do, in a separate process.
 
     python -m bench.scale.writer KUBECONFIG fill '{"nodes": 15000, ...}'
     python -m bench.scale.writer KUBECONFIG beat '{"nodes": 15000, ...}'
 
-`fill` leaves alone what is there. `beat` goes on until it is killed, and prints each second how much it has written, as
-JSON. It renews no Leases, which kubelets do every ten seconds: spotgate reads none, and 1,500 writes a second would
+`fill` keeps existing objects. `beat` runs until it is killed, and prints the numbers of its writes each second, as
+JSON. It doesn't renew Leases, as kubelets do every ten seconds: spotgate reads none, and 1,500 writes a second would
 measure the API server.
 """
 
@@ -41,24 +41,24 @@ _CONNECTIONS: Final = 24
 _MERGE: Final = "application/merge-patch+json"
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
 
-# Seconds between the writes to one and the same object.
+# Seconds between writes to the same object.
 _HEARTBEAT: Final = 300
-"""A kubelet reports a status in which nothing has changed so often: ``nodeStatusReportFrequency``."""
+"""The period in which a kubelet reports an unchanged status: ``nodeStatusReportFrequency``."""
 _NODE_LIFE: Final = 4 * 3600
 """Autoscalers and reclaims replace spot Nodes within hours."""
 _POOL_STATUS: Final = 200
-"""Karpenter sums up a pool's resources whenever one of its Nodes comes or goes."""
+"""Karpenter updates a pool's resources when a Node joins or leaves it."""
 _BUDGET_STATUS: Final = 400
-"""The disruption controller counts anew with each Pod that comes or goes."""
+"""The disruption controller updates a budget when a Pod starts or ends."""
 _NAMESPACE_LABEL: Final = 5000
-"""Somebody changes a Namespace each second, where there are so many."""
+"""With 5,000 Namespaces, one of them changes each second."""
 
 
 class Writer:
-    """An administrator with many connections.
+    """An administrator's client with many connections.
 
     Attributes:
-        done: counts writes by what they are.
+        done: the numbers of writes by kind.
     """
 
     def __init__(self, session: aiohttp.ClientSession, sizes: Sizes) -> None:
@@ -67,7 +67,7 @@ class Writer:
         self._sizes = sizes
 
     async def fill(self) -> None:
-        """Create everything that is not there yet."""
+        """Create all missing objects."""
         sizes = self._sizes
         await self._create(map(namespace, range(sizes.namespaces)))
         await self._create([*probes(), *map(pool, range(sizes.pools)), *map(budget, range(sizes.budgets))])
@@ -83,7 +83,7 @@ class Writer:
         await asyncio.gather(*(create() for _ in range(_CONNECTIONS)))
 
     async def beat(self) -> None:
-        """Write what such a cluster writes at rest, until cancelled."""
+        """Write as a cluster at rest does, until cancelled."""
         sizes = self._sizes
         async with asyncio.TaskGroup() as group:
             for what, count, period, write in (
@@ -99,7 +99,7 @@ class Writer:
     async def _each(
         self, group: asyncio.TaskGroup, what: str, count: int, period: float, write: Callable[[int], Awaitable[None]]
     ) -> None:
-        """Write to each of so many objects once in a period, and to one of them a second at least."""
+        """Write to each of ``count`` objects once per period, and at least to one of them each second."""
 
         async def one(number: int) -> None:
             await write(number)
@@ -143,7 +143,7 @@ class Writer:
         data = None if body is None else orjson.dumps(body)
         async with self._session.request(method, path, data=data, headers=headers) as response:
             said = await response.read()
-            # Who replaces a Node may find it just deleted, and who fills, what is there.
+            # A replaced Node may be gone already, and a created object may exist.
             if not response.ok and response.status not in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}:
                 raise SystemExit(f"{method} {path}: {said.decode()}")
 
@@ -153,7 +153,7 @@ def _now() -> str:
 
 
 async def write(config: dict[str, Any], what: str, sizes: Sizes) -> None:
-    """Fill the cluster of a kubeconfig with a token, or keep it busy."""
+    """Fill or beat the cluster of a kubeconfig, which has a token."""
     cluster = config["clusters"][0]["cluster"]
     tls = ssl.create_default_context(cafile=cluster["certificate-authority"])
     connector = aiohttp.TCPConnector(limit=_CONNECTIONS, ssl=tls)

@@ -22,7 +22,7 @@ from zlib import crc32
 import jsonpatch
 
 from tests.builders import BUNDLE, NOW
-from tests.loading import remember_what_is_shipped
+from tests.loading import cache_shipped_documents
 from webhook.capacity.view import ClusterView
 from webhook.commands import main
 from webhook.engine.bundle import SHIPPED, policy_kinds
@@ -139,7 +139,7 @@ TARGETS: Final = {
 
 def load_once() -> None:
     """Load the shipped policies once for all commands of this process."""
-    remember_what_is_shipped()
+    cache_shipped_documents()
     load: Callable[..., Bundle] = vars(options)["load_bundle"]
     shipped = cache(load)
 

@@ -1,7 +1,7 @@
-"""The image, built by buildah as the Dockerfile says, on a base that is made here: no container registry is asked.
+"""The image, which buildah builds from the Dockerfile on a local base, without a container registry.
 
-The base is Debian by debootstrap, with the Python that runs the tests where the official image has its own. It is kept,
-with buildah's store, beside the other programs that tests build.
+The base is a Debian from debootstrap, with the Python that runs the tests in place of the official image's. It stays in
+buildah's store, next to the other programs that tests build.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 STORE = cache_directory().parent / "images"
-# As this machine has, as its Python is linked to the libraries here.
+# The release of this machine, because its Python is linked to this machine's libraries.
 DEBIAN = platform.freedesktop_os_release().get("VERSION_CODENAME", "stable")
 CAPABILITY = "security.capability"
 PROGRAMS = ("buildah", "debootstrap")
@@ -38,13 +38,13 @@ NAME = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The image.
+    """An image with a container.
 
     Attributes:
-        layout: it as an OCI layout, compressed as a registry has it.
-        root: its files.
-        config: what a runtime is told.
-        container: to run commands in.
+        layout: its OCI layout, compressed as in a registry.
+        root: the folder with its files.
+        config: the configuration for a runtime.
+        container: the container that runs commands.
     """
 
     layout: Path
@@ -54,7 +54,7 @@ class Image:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the first test time to build, and leave all out where that can't be done."""
+    """Give the first test time to build, and skip all tests if the image can't be built."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     reason = ""
     if missing:
@@ -70,20 +70,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def run(*command: str | Path, cwd: Path | None = None) -> str:
-    """Run a program and return what it prints; what it says when it fails goes into the error."""
+    """Run a program and return its output; if it fails, the error contains the output."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
     assert done.returncode == 0, f"{' '.join(map(str, command))}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
     return done.stdout.strip()
 
 
 def buildah(*arguments: str | Path) -> str:
-    """Run buildah on the store of the tests."""
+    """Run buildah on the tests' store."""
     return run("buildah", "--root", STORE / "root", "--runroot", STORE / "run", *arguments)
 
 
 @pytest.fixture(scope="session")
 def base() -> str:
-    """Return the name of the base; making it takes a minute, once."""
+    """Return the name of the base image; building it takes a minute, once."""
     name = f"localhost/base:{DEBIAN}-{'.'.join(map(str, sys.version_info[:3]))}"
     if buildah("images", "--quiet", "--filter", f"reference={name}"):
         return name
@@ -117,13 +117,13 @@ def base() -> str:
 
 @pytest.fixture(scope="session")
 def build(base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., tuple[str, Path]]]:
-    """Return what builds the image under a tag, from a copy of the checkout: its digest, and it as an OCI layout.
+    """Return a function that builds the image from a copy of the checkout, and returns its digest and its OCI layout.
 
-    It takes further flags of buildah.
+    The function takes a tag and flags for buildah.
     """
     folder = tmp_path_factory.mktemp("image")
     pip = folder / "pip.conf"
-    # Registries and certificates of this machine: mounted, so that nothing of it stays in the image.
+    # The package index and certificates of this machine are mounted, so that none of this stays in the image.
     listed = (line.partition("=") for line in run(sys.executable, "-m", "pip", "config", "list").splitlines())
     settings = {key.rpartition(".")[2]: value.strip("'") for key, _, value in listed}
     pip.write_text("[global]\n" + "".join(f"{key} = {value}\n" for key, value in settings.items()))
@@ -151,13 +151,13 @@ def build(base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calla
 
 @pytest.fixture(scope="session")
 def digest_and_layout(build: Callable[..., tuple[str, Path]]) -> tuple[str, Path]:
-    """Return the image's digest, and it as an OCI layout."""
+    """Return the digest and the OCI layout of the image."""
     return build("one")
 
 
 @pytest.fixture(scope="session")
 def image(digest_and_layout: tuple[str, Path]) -> Iterator[Image]:
-    """Return the image, with a container of it that runs nothing yet."""
+    """Yield the image, with an idle container."""
     yield from _image("one", *digest_and_layout)
 
 
@@ -165,12 +165,12 @@ def image(digest_and_layout: tuple[str, Path]) -> Iterator[Image]:
 def rehearsal_image(
     build: Callable[..., tuple[str, Path]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Image]:
-    """Return the image of rehearsals, with programs that this machine has in place of those from registry.k8s.io."""
+    """Yield the image of rehearsals, with this machine's programs in place of those from registry.k8s.io."""
     folder = tmp_path_factory.mktemp("programs") / "usr" / "local" / "bin"
     folder.mkdir(parents=True)
     for name, path in find_or_build(NEEDED).items():
         shutil.copy(path, folder / name)
-    # As upstream has it: cap_net_bind_service, permitted and effective (struct vfs_cap_data, revision 2).
+    # As upstream: cap_net_bind_service, permitted and effective (struct vfs_cap_data, revision 2).
     os.setxattr(folder / "kube-apiserver", CAPABILITY, struct.pack("<5I", 0x02000001, 1 << 10, 0, 0, 0))
     container, name = buildah("from", "scratch"), "localhost/programs:test"
     buildah("add", "--quiet", container, folder.parents[2], "/")

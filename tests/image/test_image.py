@@ -1,4 +1,4 @@
-"""What the image is made of, and that it serves: `make image`."""
+"""The contents of the image, and its commands: `make image`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def size_mib(folder: Path) -> float:
     return sum(file.lstat().st_size for file in folder.rglob("*") if file.is_file() and not file.is_symlink()) / 2**20
 
 
-def test_its_size_is_shown(image: Image, capsys: pytest.CaptureFixture[str]) -> None:
+def test_its_size_is_printed(image: Image, capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(f"\nimage: {size_mib(image.root):.0f} MiB, {size_mib(image.layout):.0f} MiB compressed")  # noqa: T201
     assert list((image.root / "opt/spotgate").iterdir())
@@ -56,22 +56,22 @@ def test_the_only_programs_are_python_and_its_scripts(image: Image) -> None:
 @pytest.mark.parametrize(
     "name", ["pip", "ensurepip", "setuptools", "apt", "dpkg", "sh", "bash", "perl", "gcc", "cc", "as", "ld"]
 )
-def test_what_installs_compiles_or_is_a_shell_is_left_out(image: Image, name: str) -> None:
+def test_it_has_no_shell_installer_or_compiler(image: Image, name: str) -> None:
     found = [file for file in image.root.rglob(name) if file.parent.name != "dpkg" and file.name != "dpkg"]
     assert found == []
 
 
-def test_nobody_becomes_root_in_it(image: Image) -> None:
+def test_it_has_no_way_to_become_root(image: Image) -> None:
     assert not [file for file in image.root.rglob("*") if not file.is_symlink() and file.lstat().st_mode & 0o6000]
     assert image.config["User"] == "65532:65532"
 
 
-def test_only_tmp_can_be_written_by_others(image: Image) -> None:
+def test_only_tmp_is_writable_by_others(image: Image) -> None:
     writable = [file for file in image.root.rglob("*") if not file.is_symlink() and file.lstat().st_mode & 0o002]
     assert writable == [image.root / "tmp"]
 
 
-def test_its_labels_say_what_it_is(image: Image) -> None:
+def test_its_labels_describe_it(image: Image) -> None:
     labels = image.config["Labels"]
     prefix = "org.opencontainers.image."
     assert {key.removeprefix(prefix) for key in labels if key.startswith(prefix)} == {
@@ -80,7 +80,7 @@ def test_its_labels_say_what_it_is(image: Image) -> None:
     assert labels[f"{prefix}version"] == __version__
 
 
-def test_no_file_of_this_machine_is_in_it(image: Image) -> None:
+def test_it_has_no_paths_of_this_machine(image: Image) -> None:
     texts = ("*.conf", "*.cfg", "*.json", "RECORD", "*.pth")
     named = [file for pattern in texts for file in image.root.rglob(pattern) if file.is_file()]
     assert named
@@ -105,7 +105,7 @@ def in_container(image: Image, *command: str) -> list[str]:
     return ["buildah", *store, "run", "--isolation=chroot", "--network=host", image.container, "--", *command]
 
 
-def test_a_rule_in_cel_is_judged_in_it(image: Image) -> None:
+def test_it_judges_a_cel_rule(image: Image) -> None:
     (image.root / "tmp/rule.yaml").write_text(
         "apiVersion: spotgate.dev/v1\nkind: Validation\nmetadata: {name: named}\nspec:\n"
         "  match: {resourceRules: [{apiGroups: [''], apiVersions: [v1], resources: [pods], operations: [CREATE]}]}\n"
@@ -119,7 +119,7 @@ def test_a_rule_in_cel_is_judged_in_it(image: Image) -> None:
     assert "not ours" in done.stdout, done.stderr
 
 
-def test_it_is_ready_soon(image: Image, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_serves_and_its_start_time_is_printed(image: Image, capsys: pytest.CaptureFixture[str]) -> None:
     state = image.root / "tmp/state.yaml"
     state.write_text("\n---\n".join(file.read_text() for file in sorted((ROOT / "examples/state").glob("*.yaml"))))
     with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
@@ -151,7 +151,7 @@ def ready(port: int) -> bool:
         return False
 
 
-def test_the_target_rehearsal_rehearses_as_an_ordinary_user(rehearsal_image: Image) -> None:
+def test_the_rehearsal_image_rehearses_as_an_ordinary_user(rehearsal_image: Image) -> None:
     programs = rehearsal_image.root / "opt/controlplane"
     assert {file.name for file in programs.iterdir()} == NEEDED
     assert not [file for file in programs.iterdir() if CAPABILITY in os.listxattr(file)]

@@ -1,4 +1,4 @@
-"""A live cluster, which the tests of live rehearsals share."""
+"""A live cluster for the tests of live rehearsals."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def preferring(name: str, replicas: int, pool: str) -> dict[str, Any]:
 
 
 def spot_node(name: str, pool: str) -> dict[str, Any]:
-    """Return a spot Node of Karpenter, on which only Pods of `selecting` run."""
+    """Return a Karpenter spot Node that runs only Pods of `selecting`."""
     value = node(name, "")
     labels = {"karpenter.sh/nodepool": pool, "karpenter.sh/capacity-type": "spot", "kubernetes.io/hostname": name}
     taints = [{"key": "nightly", "effect": "NoSchedule"}]
@@ -66,9 +66,9 @@ def stateful_set(name: str, pool: str) -> dict[str, Any]:
 
 
 def capped() -> dict[str, Any]:
-    """Return a Deployment that needs no room; its namespace later gets a quota for none of its two Pods.
+    """Return a Deployment with small Pods; its namespace later gets a quota that allows none of them.
 
-    A quota for one would admit both, now and then: the quota controller may count before it has seen the first.
+    A quota for one Pod would sometimes admit both: the quota controller may count before it has seen the first.
     """
     value = preferring("capped", 2, "spot")
     value["metadata"]["namespace"] = "capped"
@@ -78,7 +78,7 @@ def capped() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def live(binaries: dict[str, Path]) -> Iterator[Cluster]:
-    """Yield a cluster with a pool that tests lose, and with two spot pools of Karpenter for the nightly run."""
+    """Yield a cluster with a pool for tests to lose, and two Karpenter spot pools for the nightly run."""
     with start_cluster(binaries) as cluster:
         cluster.kubectl.apply(
             *(node("spot-0", "spot"), node("on-demand-0", "on-demand")),

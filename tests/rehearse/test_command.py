@@ -1,4 +1,4 @@
-"""The command as its page shows it; and it leaves nothing behind, however it ends."""
+"""The command works as its page shows, and leaves nothing behind, however it ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("binaries")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with the file that the page shows."""
+    """Return a folder with the file from the page."""
     shown = re.search(r"`reclaim\.yaml`:\n\n```yaml\n(.*?)```", PAGE, re.DOTALL)
     assert shown
     (tmp_path / "reclaim.yaml").write_text(shown[1])
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("page", ["docs/cli/rehearse.md", "README.md"])
-def test_the_example_of_the_page_says_what_the_page_shows(folder: Path, page: str) -> None:
+def test_the_pages_example_prints_the_shown_output(folder: Path, page: str) -> None:
     shown = re.search(r"```console\n\$ (?:\S*/)?spotgate (rehearse .*)\n((?:.*\n)*?)```", (ROOT / page).read_text())
     assert shown
     where = folder if "reclaim.yaml" in shown[1] else ROOT
@@ -50,7 +50,7 @@ def children(pid: int) -> list[int]:
 
 
 def runs(pid: int) -> bool:
-    """Return whether the process is there, and not only waited for."""
+    """Return whether the process exists and isn't a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -59,7 +59,7 @@ def runs(pid: int) -> bool:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux ends what a killed program has started")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_nothing_is_left_of_a_rehearsal_that_is_ended(folder: Path, number: signal.Signals) -> None:
+def test_an_interrupted_rehearsal_leaves_nothing_behind(folder: Path, number: signal.Signals) -> None:
     command = [str(SPOTGATE), "rehearse", "--lose=spot", "reclaim.yaml"]
     environment = os.environ | {"TMPDIR": str(folder)}
     with subprocess.Popen(
@@ -78,5 +78,5 @@ def test_nothing_is_left_of_a_rehearsal_that_is_ended(folder: Path, number: sign
     while any(map(runs, started)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    if number != signal.SIGKILL:  # which leaves files
+    if number != signal.SIGKILL:  # SIGKILL leaves files
         assert [each.name for each in folder.iterdir()] == ["reclaim.yaml"]

@@ -1,4 +1,4 @@
-"""A rehearsal of a live cluster comes to what the reclaim then does to it, and writes nothing to it."""
+"""A rehearsal of a live cluster predicts the effect of the reclaim, and writes nothing to the cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPOTGATE = Path(sys.executable).with_name("spotgate")
 
 
 def pods(cluster: Cluster, namespace: str = "default") -> dict[str, tuple[str, str]]:
-    """Return the Node and phase of each Pod."""
+    """Return the Nodes and phases of the Pods."""
     return {
         each["metadata"]["name"]: (each["spec"].get("nodeName", ""), each["status"]["phase"])
         for each in cluster.kubectl.get("pods", "-n", namespace)["items"]
@@ -26,7 +26,7 @@ def pods(cluster: Cluster, namespace: str = "default") -> dict[str, tuple[str, s
 
 
 def rehearsed(cluster: Cluster, *flags: str) -> list[dict[str, Any]]:
-    """Return what a rehearsal says of the workloads when pool spot goes."""
+    """Rehearse the loss of pool spot, and return the results of the workloads."""
     done = subprocess.run(
         [
             *(str(SPOTGATE), "rehearse", f"--kubeconfig={cluster.credentials.kubeconfig('admin')}"),
@@ -43,7 +43,7 @@ def rehearsed(cluster: Cluster, *flags: str) -> list[dict[str, Any]]:
 
 
 def custom_workload(cluster: Cluster) -> list[dict[str, Any]]:
-    """Make a CloneSet, whose controller is not there, with two Pods of which one may be missing. Return all of it."""
+    """Create a CloneSet without a controller, two Pods, and a budget that allows one disruption. Return all objects."""
     names = {"kind": "CloneSet", "plural": "clonesets"}
     scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
@@ -82,14 +82,14 @@ def custom_workload(cluster: Cluster) -> list[dict[str, Any]]:
     }
     cluster.kubectl.apply(*made, budget)
     cluster.kubectl("wait", "--for=condition=Ready", "pods", "-l", "app=custom", "--timeout=60s")
-    # The controller learns of new kinds every 30 s, and does not count again by itself.
+    # The disruption controller discovers new kinds every 30 s, and doesn't recount existing budgets.
     counted = {"status": {"expectedPods": 2, "desiredHealthy": 1, "currentHealthy": 2, "disruptionsAllowed": 1}}
     patch = ("--subresource=status", "--type=merge", f"--patch={json.dumps(counted)}")
     cluster.kubectl("patch", "poddisruptionbudgets", "custom", *patch)
     return [*made, budget, owner, definition]
 
 
-def test_a_manifest_beside_it_is_rolled_out_before_and_custom_resources_keep_their_budgets(
+def test_a_given_manifest_is_rolled_out_first_and_custom_resources_keep_their_budgets(
     live: Cluster, tmp_path: Path
 ) -> None:
     made = custom_workload(live)
@@ -113,7 +113,7 @@ def test_a_manifest_beside_it_is_rolled_out_before_and_custom_resources_keep_the
     }
 
 
-def test_a_rehearsal_of_a_live_cluster_comes_to_what_its_reclaim_does(live: Cluster) -> None:
+def test_a_rehearsal_of_a_live_cluster_predicts_its_reclaim(live: Cluster) -> None:
     before, earlier = pods(live), len(live.audit_events())
     by_name = {each["name"]: each for each in rehearsed(live, "--runs=1")}
     assert by_name.keys() == {"web", "capped"}

@@ -1,4 +1,4 @@
-"""The component `rehearsal` on a real API server: what its CronJob reads and writes, and that the webhook shows it."""
+"""The component `rehearsal` on a real API server: the reads and writes of its CronJob, and the webhook's view of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMESPACE = "spotgate-system"
 
 @pytest.fixture(scope="session")
 def installed(live: Cluster) -> Cluster:
-    """Return the cluster with the component in it, under restricted Pod Security."""
+    """Install the component in the cluster under restricted Pod Security, and return the cluster."""
     kubectl = live.kubectl
     kubectl("create", "namespace", NAMESPACE)
     kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/warn=restricted")
@@ -39,12 +39,12 @@ def installed(live: Cluster) -> Cluster:
         check=True,
     ).stdout
     applied = kubectl.run("apply", "--filename=-", documents=rendered)
-    assert (applied.returncode, applied.stderr) == (0, "")  # no warning: it is restricted enough
+    assert (applied.returncode, applied.stderr) == (0, "")  # no warning: it meets restricted Pod Security
     return live
 
 
 def rehearse(cluster: Cluster) -> subprocess.CompletedProcess[str]:
-    """Run what the CronJob runs, with its ServiceAccount."""
+    """Run the CronJob's command with its ServiceAccount."""
     pod = cluster.kubectl.get("cronjob", ACCOUNT, f"--namespace={NAMESPACE}")["spec"]["jobTemplate"]["spec"]["template"]
     flags = pod["spec"]["containers"][0]["args"]
     kubeconfig = cluster.as_service_account(NAMESPACE, pod["spec"]["serviceAccountName"]).kubeconfig
@@ -52,7 +52,7 @@ def rehearse(cluster: Cluster) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
 
 
-def test_a_night_is_published_as_a_report_and_shown_by_the_webhook(
+def test_a_nightly_rehearsal_is_published_as_a_report_and_shown_by_the_webhook(
     installed: Cluster,
     spawn: Spawn,  # noqa: F811
     tmp_path: Path,
@@ -79,7 +79,7 @@ def test_a_night_is_published_as_a_report_and_shown_by_the_webhook(
     ]
     assert passed["properties"]["pool"] == "spot-b"
 
-    # What is applied again keeps the result, and the ServiceAccount has written nothing else.
+    # A repeated apply keeps the result, and the ServiceAccount has written nothing else.
     kubectl("apply", f"--filename={ROOT}/manifests/components/rehearsal/configmap.yaml")
     assert kubectl.get("configmap", ACCOUNT, f"--namespace={NAMESPACE}")["data"] == data
     user = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
@@ -113,6 +113,6 @@ def test_a_night_is_published_as_a_report_and_shown_by_the_webhook(
         "patch nodes",
     ],
 )
-def test_it_may_do_nothing_else(installed: Cluster, asked: str) -> None:
+def test_its_service_account_has_no_other_permissions(installed: Cluster, asked: str) -> None:
     account = f"--as=system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
     assert installed.kubectl.run("auth", "can-i", *asked.split(), account).stdout == "no\n"

@@ -1,7 +1,7 @@
-"""Rehearsals by the real scheduler come out as was written down before: `expected.yaml` beside each cluster.
+"""Rehearsals with the real scheduler give the results in the `expected.yaml` of each cluster.
 
-Scenarios that do not get in each other's way are one cluster; `expected.yaml` says above each workload what it shows.
-A figure is a number, or a list of its minimum and maximum over the runs. `reasons` is a part of one of them.
+Independent scenarios share a cluster; a comment above each workload in `expected.yaml` describes its scenario.
+A figure is a number, or a list of its minimum and maximum over the runs. `reasons` must be a part of a reason.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SPOTGATE = Path(sys.executable).with_name("spotgate")
 
 
 def rehearsed(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    """Return what `spotgate rehearse` says of a cluster."""
+    """Run `spotgate rehearse` on a cluster, and return the result."""
     return subprocess.run(
         [str(SPOTGATE), "rehearse", str(folder / "cluster.yaml"), *flags],
         capture_output=True,
@@ -43,7 +43,7 @@ def rehearsed(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
 
 
 def differences(said: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return each figure that is another than expected, with both."""
+    """Return the figures that differ, with their actual and expected values."""
     found = {}
     for key, want in expected.items():
         got = said[key]
@@ -61,7 +61,7 @@ def differences(said: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[st
 
 @pytest.mark.parametrize("folder", SCENARIOS)
 @pytest.mark.usefixtures("binaries")
-def test_it_comes_out_as_was_written_down_before(folder: Path) -> None:
+def test_a_rehearsal_gives_the_expected_results(folder: Path) -> None:
     expected = yaml.safe_load((folder / "expected.yaml").read_text())
     lost = [f"--lose={each}" for each in expected["lose"]]
     done = rehearsed(folder, *lost, "--runs=1", "--output=json", *expected.get("flags", ()))

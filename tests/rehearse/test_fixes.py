@@ -1,4 +1,4 @@
-"""What is proposed mends it, and what a branch makes worse is told: both rehearsed by the real scheduler."""
+"""The real scheduler confirms that proposed fixes work, and that a branch makes a workload worse."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def rehearsed(folder: Path, *flags: str) -> str:
     return done.stdout
 
 
-def test_with_its_fixes_a_job_survives_and_nothing_is_pending(tmp_path: Path) -> None:
+def test_with_the_fixes_a_job_survives_and_no_pod_is_pending(tmp_path: Path) -> None:
     (tmp_path / "cluster.yaml").write_text(CLUSTER % 3)
-    # The nodes of its new pool are of the lost type, and stay.
+    # The nodes of the new pool have the lost type, and survive.
     said = rehearsed(tmp_path, "--with-fixes", "--fix-seconds=0")
     for line in (
         "\n    pending                        1               0\n",
@@ -85,7 +85,7 @@ def test_with_its_fixes_a_job_survives_and_nothing_is_pending(tmp_path: Path) ->
     assert "worse" not in said
 
 
-def test_what_a_branch_makes_worse_is_said(tmp_path: Path) -> None:
+def test_workloads_that_a_branch_makes_worse_are_reported(tmp_path: Path) -> None:
     def git(*words: str) -> None:
         identity = ("-c", "user.name=a", "-c", "user.email=a@b.c")
         subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True)  # noqa: S607
