@@ -1,5 +1,5 @@
-// A webhook that does the least: it reads the review's envelope, answers /mutate with one fixed patch and allows
-// whatever else it is asked. What the patch says is what spotgate does to the Pod of bench/cluster.
+// A minimal webhook: it parses the envelope of a review, answers /mutate with a fixed patch, and allows every other
+// request. The patch is spotgate's patch for the Pod of bench/cluster.
 package main
 
 import (
@@ -21,7 +21,7 @@ const patch = `[{"op":"add","path":"/spec/terminationGracePeriodSeconds","value"
 	`"value":{"key":"example.com/spot","operator":"Equal","value":"true","effect":"NoSchedule"}},` +
 	`{"op":"add","path":"/spec/nodeSelector","value":{"compute.coreweave.com/node-pool":"cpu-spot"}}]`
 
-// maxBody is the size of a review of two objects of 3 MiB, the most the API server takes, and an envelope.
+// maxBody is the size of a review with two objects of 3 MiB, the largest that the API server accepts.
 const maxBody = 7 << 20
 
 type review struct {
@@ -43,7 +43,7 @@ type response struct {
 	Patch     []byte `json:"patch,omitempty"`
 }
 
-// answer decides with fill what is said beside "allowed".
+// answer returns a handler that allows each request; fill adds to the response.
 func answer(fill func(*response)) http.HandlerFunc {
 	return func(writer http.ResponseWriter, incoming *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(writer, incoming.Body, maxBody))
