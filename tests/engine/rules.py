@@ -1,4 +1,4 @@
-"""The smallest rules, policies, and requests that show what the engine does with violations and edits."""
+"""Minimal rules, policies, and requests for tests of the engine."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ POOLS = ResourceRule(api_groups=("example.com",), resources=("pools", "pools/sca
 
 
 @dataclass(frozen=True)
-class Says:
-    """A rule that says what it is told to say."""
+class Finds:
+    """A rule that finds the given violations."""
 
     violations: tuple[Violation, ...] = (WRONG,)
 
@@ -47,7 +47,7 @@ class Says:
 
 @dataclass(frozen=True)
 class Tolerates:
-    """A rule that adds one toleration, and says so when it is missing."""
+    """A rule that adds a toleration, and reports a missing one."""
 
     def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
         del context
@@ -62,7 +62,7 @@ class Tolerates:
 
 @dataclass(frozen=True)
 class JudgesPools:
-    """A rule about an object of its own."""
+    """A rule about an object other than a Pod."""
 
     def validate(self, subject: Subject, context: Context) -> Iterable[Violation]:
         del context
@@ -84,8 +84,8 @@ def policy(rule: Any, name: str = "policy", **changes: Any) -> Policy:
         "validator": rule if hasattr(rule, "validate") else None,
         "needs": Needs(),
     }
-    of = {each: changes.pop(each) for each in changes.keys() - set(Policy.__struct_fields__)}
-    kind = PolicyKind(**{"name": "Test", "spec": PolicySpec, "compile": None, "rules": None, **of})
+    kind_fields = {key: changes.pop(key) for key in changes.keys() - set(Policy.__struct_fields__)}
+    kind = PolicyKind(**{"name": "Test", "spec": PolicySpec, "compile": None, "rules": None, **kind_fields})
     return Policy(name=name, kind=kind, **{**defaults, **changes})
 
 

@@ -1,6 +1,6 @@
-"""Where a scheduler would put a Pod: nodeSelector, required node affinity, GPUs, and taints that keep Pods off.
+"""A model of the scheduler: nodeSelector, required node affinity, GPUs, and taints.
 
-An independent judge: it shares no code with what it judges, and reads plain manifests.
+It shares no code with the program, and reads plain manifests.
 
 Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/ and
 https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
@@ -19,23 +19,23 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def is_spot(pool: JSON) -> bool:
-    """Return whether the manifest of a CKS node pool says that it is spot."""
+    """Return whether a CKS node pool is spot."""
     return str(pool["spec"].get("computeClass")).lower() == "spot"
 
 
 def may_have_nodes(pool: JSON) -> bool:
-    """Return whether the pool has nodes, or its autoscaler may give it some."""
+    """Return whether the pool has nodes, or its autoscaler may add some."""
     spec = pool["spec"]
     return bool(spec.get("maxNodes", 1) > 0 if spec.get("autoscaling") else spec["targetNodes"] > 0)
 
 
 def has_gpus(pool: JSON) -> bool:
-    """By CKS's instance IDs: ``gd-8xh100ib-i128``, ``b200-8x``; ``turin-gp`` has none."""
+    """Return whether CKS's instance ID has GPUs: ``gd-8xh100ib-i128`` and ``b200-8x`` do; ``turin-gp`` doesn't."""
     return "8x" in pool["spec"]["instanceType"] or "4x" in pool["spec"]["instanceType"]
 
 
 def wants_gpus(pod: JSON) -> bool:
-    """Return whether a container asks for a GPU."""
+    """Return whether a container requests a GPU."""
     return any(
         name.startswith("nvidia.com/") and str(quantity) != "0"
         for group in ("containers", "initContainers")
@@ -46,7 +46,7 @@ def wants_gpus(pod: JSON) -> bool:
 
 
 def can_run_on(pod: JSON, pool: JSON, *, undeclared: bool) -> bool:
-    """Could a node of the pool run the Pod? ``undeclared``: what a requirement on an undeclared label comes to."""
+    """Return whether a node of the pool can run the Pod; ``undeclared`` is the result for undeclared labels."""
     labels = {
         "compute.coreweave.com/node-pool": pool["metadata"]["name"],
         "node.kubernetes.io/instance-type": pool["spec"]["instanceType"],
@@ -67,7 +67,7 @@ def can_run_on(pod: JSON, pool: JSON, *, undeclared: bool) -> bool:
 
 
 def tolerates_all(pod: JSON, pool: JSON) -> bool:
-    """Return whether the Pod tolerates all of the pool's taints that would keep it off."""
+    """Return whether the Pod tolerates all of the pool's taints that would exclude it."""
     return all(
         any(_tolerates(toleration, taint) for toleration in pod["spec"].get("tolerations") or ())
         for taint in pool["spec"].get("nodeTaints") or ()
@@ -78,8 +78,8 @@ def tolerates_all(pod: JSON, pool: JSON) -> bool:
 def _suits(term: JSON, labels: Mapping[str, str], undeclared: bool) -> bool:  # noqa: FBT001
     requirements = term.get("matchExpressions") or []
     return bool(requirements) and all(
-        _holds(each, labels.get(each["key"])) if each["key"] in labels or not undeclared else True
-        for each in requirements
+        _holds(requirement, labels.get(requirement["key"])) if requirement["key"] in labels or not undeclared else True
+        for requirement in requirements
     )
 
 

@@ -1,4 +1,4 @@
-"""Who may write the break-glass annotation, and for how long it holds."""
+"""Who may write the break-glass annotation, and how long it is in effect."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.engine.rules import (
     NOW,
     POD,
     POOLS,
+    Finds,
     JudgesPools,
-    Says,
     index,
     outcomes,
     policy,
@@ -47,8 +47,8 @@ def judged(
     return validate(guarded, asked)
 
 
-def wrote(decision: Decision) -> list[Outcome]:
-    return [each.outcome for each in decision.findings if each.policy == "spotgate"]
+def verdicts(decision: Decision) -> list[Outcome]:
+    return [finding.outcome for finding in decision.findings if finding.policy == "spotgate"]
 
 
 @pytest.mark.parametrize(
@@ -66,15 +66,15 @@ def wrote(decision: Decision) -> list[Outcome]:
         (excused(), excused("fire"), {"username": "system:serviceaccount:kube-system:replicaset-controller"}, False),
     ],
 )
-def test_only_members_put_the_annotation_on_or_change_it(
+def test_only_group_members_may_add_or_change_the_annotation(
     before: dict[str, Any] | None, after: dict[str, Any], user: dict[str, Any], *, denied: bool
 ) -> None:
-    said = judged(after, before, user)
-    assert said.denied is denied
-    assert wrote(said) == ([Outcome.DENY] if denied else [])
+    decision = judged(after, before, user)
+    assert decision.denied is denied
+    assert verdicts(decision) == ([Outcome.DENY] if denied else [])
 
 
-def test_a_member_is_not_led_astray_by_what_somebody_else_wrote() -> None:
+def test_the_denial_explains_that_the_annotation_would_affect_a_members_request() -> None:
     (finding,) = judged(excused("go on"), excused()).findings
     assert finding.field == 'metadata.annotations["spotgate.dev/break-glass"]'
     assert finding.reason == "only members of these groups may write the annotation spotgate.dev/break-glass: sre"
@@ -82,21 +82,21 @@ def test_a_member_is_not_led_astray_by_what_somebody_else_wrote() -> None:
     assert finding.detail == detail
 
 
-def test_where_no_policy_on_the_object_has_break_glass_the_annotation_is_anybodys() -> None:
+def test_any_user_may_write_the_annotation_if_no_policy_on_the_object_has_break_glass() -> None:
     annotated = {**POD, "metadata": {"name": "web", "annotations": {"spotgate.dev/break-glass": "x"}}}
-    assert not wrote(validate(index(policy(Says(()))), request(annotated)))
+    assert not verdicts(validate(index(policy(Finds(()))), request(annotated)))
     elsewhere = Matcher(MatchSpec.model_validate({"namespaces": {"include": ["team-b"]}}))
-    assert not wrote(validate(index(policy(Says(()), break_glass=SRE, matcher=elsewhere)), request(annotated)))
+    assert not verdicts(validate(index(policy(Finds(()), break_glass=SRE, matcher=elsewhere)), request(annotated)))
 
 
-def test_a_policy_for_deletions_alone_guards_what_is_read_then() -> None:
+def test_a_policy_on_DELETE_also_guards_the_annotation_on_UPDATE() -> None:
     deletions = ResourceRule(api_groups=("example.com",), resources=("pools",), operations=("DELETE",))
-    assert wrote(judged(excused("fire"), excused(), rules=(deletions,))) == [Outcome.DENY]
+    assert verdicts(judged(excused("fire"), excused(), rules=(deletions,))) == [Outcome.DENY]
     assert not judged(None, excused("fire"), MEMBER, rules=(deletions,)).denied
 
 
-def test_it_weighs_no_more_than_the_policy_whose_denials_it_would_lift() -> None:
-    assert wrote(judged(excused("fire"), excused(), enforcement=Outcome.WARN)) == [Outcome.WARN]
+def test_the_outcome_is_limited_to_the_policys_enforcement() -> None:
+    assert verdicts(judged(excused("fire"), excused(), enforcement=Outcome.WARN)) == [Outcome.WARN]
 
 
 CONTROLLED: dict[str, Any] = {
@@ -106,25 +106,25 @@ COPIED = {"name": "web", "annotations": {"spotgate.dev/break-glass": "fire"}}
 
 
 @pytest.mark.parametrize("resource", ["pods", "deployments"])
-def test_what_a_controller_copies_is_not_denied_and_has_no_effect(resource: str) -> None:
-    guarded = index(policy(Says(), rules=(POD_CREATE_UPDATE,), break_glass=SRE, template_outcome=Outcome.DENY))
+def test_an_annotation_that_a_controller_copies_is_allowed_and_has_no_effect(resource: str) -> None:
+    guarded = index(policy(Finds(), rules=(POD_CREATE_UPDATE,), break_glass=SRE, template_outcome=Outcome.DENY))
     value = {**(POD if resource == "pods" else DEPLOYMENT), "metadata": {**COPIED, **CONTROLLED}}
     group = "" if resource == "pods" else "apps"
     asked = request(value, group=group, resource=resource, userInfo={"username": "system:serviceaccount:ray:operator"})
-    said = validate(guarded, asked)
-    assert not wrote(said)
+    decision = validate(guarded, asked)
+    assert not verdicts(decision)
     by_member = validate(guarded, replace(asked, user_info=replace(asked.user_info, groups=("sre",))))
     (finding,) = by_member.findings
     assert finding.outcome is Outcome.DENY
     assert finding.detail.endswith("has no effect: a controller made the object, and may have copied it.")
 
 
-def test_a_node_pool_with_an_owner_is_no_copy() -> None:
-    assert wrote(judged(excused("fire", **CONTROLLED), excused(**CONTROLLED))) == [Outcome.DENY]
+def test_a_node_pool_with_an_owner_does_not_count_as_a_copy() -> None:
+    assert verdicts(judged(excused("fire", **CONTROLLED), excused(**CONTROLLED))) == [Outcome.DENY]
     assert not judged(excused("fire", bad=True, **CONTROLLED), excused(**CONTROLLED), MEMBER).denied
 
 
-def test_on_the_command_line_nobody_is_accused_who_is_not_known() -> None:
+def test_offline_an_unknown_user_makes_the_finding_indeterminate() -> None:
     guarded = index(policy(JudgesPools(), rules=(POOLS,), break_glass=SRE))
     asked = request(excused("fire"), group="example.com", resource="pools", userInfo={"username": ""})
     (finding,) = validate(guarded, asked, offline=True).findings
@@ -152,11 +152,11 @@ def test_on_the_command_line_nobody_is_accused_who_is_not_known() -> None:
         ("fire until 18:00", "18:00 is no RFC 3339 time, as 2026-11-22T18:00:00Z"),
     ],
 )
-def test_it_may_end(value: str, why: str) -> None:
+def test_the_annotation_needs_a_reason_and_can_have_an_end(value: str, why: str) -> None:
     assert why_void(value, NOW) == why
 
 
-def test_past_its_end_a_denial_is_one_again_and_says_so() -> None:
+def test_an_expired_annotation_no_longer_prevents_a_denial() -> None:
     ending = excused("fire until 2026-11-21T12:00:00Z", bad=True)
     guarded = index(policy(JudgesPools(), rules=(POOLS,), break_glass=SRE))
     asked = request(ending, group="example.com", resource="pools", userInfo=MEMBER)
@@ -166,5 +166,5 @@ def test_past_its_end_a_denial_is_one_again_and_says_so() -> None:
     assert finding.detail == "spotgate.dev/break-glass has no effect: it ended at 2026-11-21T12:00:00Z."
 
 
-def test_on_a_deletion_it_is_read_from_the_old_object() -> None:
+def test_a_DELETE_reads_the_annotation_from_the_old_object() -> None:
     assert outcomes(judged(None, excused("fire", bad=True), MEMBER)) == ["warn"]

@@ -1,4 +1,4 @@
-"""No request buys seconds of a worker, and none is let through for being large or broken (I6, I7)."""
+"""No request takes seconds of a worker's time, and none is admitted because it is large or broken (I6, I7)."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def pod_bytes(**parts: Any) -> bytes:
 
 
 def over_bound(decision: Decision) -> Finding:
-    """Return the finding of the engine itself."""
-    found = [each for each in decision.findings if each.policy == ENGINE]
-    assert len(found) == 1
+    """Return the engine's own finding."""
+    findings = [finding for finding in decision.findings if finding.policy == ENGINE]
+    assert len(findings) == 1
     assert not decision.patch
-    return found[0]
+    return findings[0]
 
 
 def requirement(*values: str) -> dict[str, Any]:
@@ -99,7 +99,7 @@ MANY: list[tuple[bounds.Bound, Callable[[int], dict[str, Any]]]] = [
 
 
 @pytest.mark.parametrize(("bound", "parts"), MANY)
-def test_I6_a_pod_with_more_of_something_than_is_judged_is_denied_in_words(
+def test_I6_a_pod_over_a_bound_is_denied_with_the_bound(
     bound: bounds.Bound, parts: Callable[[int], dict[str, Any]]
 ) -> None:
     finding = over_bound(judged(json.dumps(parts(bound.at_most + 1)).encode()))
@@ -110,15 +110,13 @@ def test_I6_a_pod_with_more_of_something_than_is_judged_is_denied_in_words(
 
 
 @pytest.mark.parametrize(("bound", "parts"), MANY)
-def test_I6_as_many_as_the_bound_are_judged(bound: bounds.Bound, parts: Callable[[int], dict[str, Any]]) -> None:
+def test_I6_a_pod_at_a_bound_is_judged(bound: bounds.Bound, parts: Callable[[int], dict[str, Any]]) -> None:
     decision = judged(json.dumps(parts(bound.at_most)).encode())
-    assert not [each for each in decision.findings if each.policy == ENGINE]
+    assert not [finding for finding in decision.findings if finding.policy == ENGINE]
 
 
 @pytest.mark.parametrize(("bound", "parts"), MANY)
-def test_I6_nothing_is_injected_into_a_pod_that_is_not_judged(
-    bound: bounds.Bound, parts: Callable[[int], dict[str, Any]]
-) -> None:
+def test_I6_a_pod_over_a_bound_is_not_mutated(bound: bounds.Bound, parts: Callable[[int], dict[str, Any]]) -> None:
     value = parts(bound.at_most + 1)
     value["metadata"] = {"annotations": {}, "labels": {}, **value.get("metadata", {})}
     value["metadata"]["labels"]["spotgate.dev/capacity"] = "spot"
@@ -132,7 +130,7 @@ def test_I6_pod_templates_share_the_bounds_of_a_pod() -> None:
     assert over_bound(decision).field == "spec.workerGroupSpecs[1].template.spec.nodeSelector"
 
 
-def test_I6_an_object_of_countless_templates_is_denied() -> None:
+def test_I6_an_object_with_too_many_templates_is_denied() -> None:
     groups = [{"groupName": str(number), "template": {"spec": {}}} for number in range(TEMPLATES_AT_MOST + 1)]
     decision = judged(json.dumps({"spec": {"workerGroupSpecs": groups}}).encode(), "rayclusters", "ray.io")
     assert f"more than the {TEMPLATES_AT_MOST} pod templates" in over_bound(decision).reason
@@ -141,46 +139,48 @@ def test_I6_an_object_of_countless_templates_is_denied() -> None:
 @pytest.mark.parametrize(
     ("resource", "group"), [("pods", ""), ("deployments", "apps"), ("nodepools", "compute.coreweave.com")]
 )
-def test_I6_an_object_that_would_fill_the_memory_is_never_decoded(resource: str, group: str) -> None:
+def test_I6_an_object_that_would_exhaust_memory_is_never_decoded(resource: str, group: str) -> None:
     value = pod_bytes(metadata={"labels": {RESERVED: "x"}}, unread=[{}] * 1_000_000)
     decision = judged(value, resource, group)
     assert "MiB of memory, more than" in over_bound(decision).reason
-    assert [each.field for each in decision.findings if RESERVED in each.reason] == [f'metadata.labels["{RESERVED}"]']
+    assert [finding.field for finding in decision.findings if RESERVED in finding.reason] == [
+        f'metadata.labels["{RESERVED}"]'
+    ]
 
 
 @pytest.mark.parametrize("spec", [{"nodeSelector": 5, "x": [{}] * 500_000}, [{}] * 500_000, 5])
-def test_I7_a_large_pod_that_can_not_be_read_is_refused_in_words(spec: object) -> None:
+def test_I7_a_large_unreadable_pod_is_denied(spec: object) -> None:
     assert judged(pod_bytes(spec=spec, x=[{}] * 100_000)).denied
 
 
-def test_I6_a_reserved_label_is_denied_whatever_else_is_over_its_bound() -> None:
+def test_I6_a_reserved_label_is_denied_even_if_another_field_is_over_its_bound() -> None:
     decision = judged(pod_bytes(metadata={"labels": {RESERVED: "x"}}, spec={"nodeSelector": keys(115_000)}))
     assert decision.findings[0].outcome is Outcome.DENY
     assert RESERVED in decision.findings[0].reason
     assert over_bound(decision).outcome is Outcome.DENY
 
 
-def test_I6_a_reserved_label_of_a_template_is_denied_whatever_else_is_over_its_bound() -> None:
+def test_I6_a_reserved_template_label_is_denied_even_if_another_field_is_over_its_bound() -> None:
     template = {"metadata": {"labels": {RESERVED: "x"}}, "spec": {"nodeSelector": keys(50_000)}}
     decision = judged(json.dumps({"spec": {"template": template}}).encode(), "deployments", "apps")
-    assert f'spec.template.metadata.labels["{RESERVED}"]' in [each.field for each in decision.findings]
+    assert f'spec.template.metadata.labels["{RESERVED}"]' in [finding.field for finding in decision.findings]
     assert over_bound(decision).outcome is Outcome.DENY
 
 
-def test_I6_a_reserved_node_label_is_denied_in_a_pool_of_countless_labels() -> None:
+def test_I6_a_reserved_node_label_is_denied_in_a_pool_with_too_many_labels() -> None:
     labels = {**keys(5_000), "node.coreweave.cloud/type": "x"}
     decision = judged(json.dumps({"spec": {"nodeLabels": labels}}).encode(), "nodepools", "compute.coreweave.com")
     assert decision.denied
     assert any("node.coreweave.cloud/type" in finding.reason for finding in decision.findings)
 
 
-def test_I6_the_pods_of_a_built_in_controller_are_warned_of_and_not_denied() -> None:
+def test_I6_a_built_in_controllers_pod_over_a_bound_gets_a_warning() -> None:
     user = {"username": "system:serviceaccount:kube-system:replicaset-controller"}
     decision = judged(pod_bytes(spec={"nodeSelector": keys(5_000)}), userInfo=user)
     assert over_bound(decision).outcome is Outcome.WARN
 
 
-def test_I6_only_metadata_of_what_is_over_its_bound_may_be_changed() -> None:
+def test_I6_only_the_metadata_of_an_object_over_its_bound_may_change() -> None:
     large = {"metadata": {"name": "x"}, "spec": {"nodeSelector": keys(5_000)}}
     before = {**large, "metadata": {"name": "x", "finalizers": ["a/b"]}}
     decision = judged(json.dumps(large).encode(), operation="UPDATE", oldObject=before)
@@ -189,14 +189,14 @@ def test_I6_only_metadata_of_what_is_over_its_bound_may_be_changed() -> None:
     assert judged(json.dumps(large).encode(), operation="UPDATE", oldObject=small).denied
 
 
-def test_I6_a_template_of_what_was_over_its_bound_before_gets_no_label_unjudged() -> None:
+def test_I6_adding_a_template_label_to_an_object_over_its_bound_is_denied() -> None:
     template = {"metadata": {"labels": {}}, "spec": {"containers": [{}] * 60_000}}
     before = {"metadata": {"name": "x"}, "spec": {"template": template}}
     after = json.dumps(before).replace('"labels": {}', f'"labels": {{"{RESERVED}": "x"}}', 1).encode()
     assert judged(after, "deployments", "apps", operation="UPDATE", oldObject=before).denied
 
 
-def test_I6_of_countless_wrong_labels_only_so_many_are_judged_one_by_one() -> None:
+def test_I6_the_number_of_findings_is_limited() -> None:
     labels = {f"qos.coreweave.cloud/interruptabl{number}": "y" for number in range(bounds.LABELS.at_most)}
     decision = judged(pod_bytes(metadata={"name": "x", "labels": labels}))
     assert decision.denied
@@ -206,7 +206,7 @@ def test_I6_of_countless_wrong_labels_only_so_many_are_judged_one_by_one() -> No
 @pytest.mark.parametrize(
     "labels", [{"qos.coreweave.cloud/" + "i" * 1_000_000: "x"}, {"spotgate.dev/" + "k" * 100_000: ""}]
 )
-def test_I6_a_finding_repeats_no_text_of_any_length(labels: dict[str, str]) -> None:
+def test_I6_a_finding_truncates_long_text(labels: dict[str, str]) -> None:
     for finding in judged(pod_bytes(metadata={"labels": labels})).findings:
         for text in (finding.reason, finding.field, finding.detail, finding.fix):
             assert len(text) <= bounds.TEXT_AT_MOST + len("...")
@@ -214,7 +214,7 @@ def test_I6_a_finding_repeats_no_text_of_any_length(labels: dict[str, str]) -> N
 
 @pytest.mark.parametrize("phase", Phase)
 @pytest.mark.parametrize(("resource", "group"), [("pods", ""), ("nodepools", "compute.coreweave.com")])
-def test_I7_invalid_utf8_inside_an_object_is_refused_in_words(phase: Phase, resource: str, group: str) -> None:
+def test_I7_invalid_utf8_in_an_object_is_denied_with_a_reason(phase: Phase, resource: str, group: str) -> None:
     broken = pod_bytes().replace(b'"a"', b'"a\xff"')
     decision = judged(broken, resource, group, phase)
     if phase is Phase.MUTATE and resource == "nodepools":
@@ -236,7 +236,7 @@ def test_I7_invalid_utf8_inside_an_object_is_refused_in_words(phase: Phase, reso
         ("nodepools", "karpenter.sh", {"disruption": {"budgets": [{"nodes": "1"}] * 1_000}}, "spec.disruption.budgets"),
     ],
 )
-def test_I6_what_has_more_items_than_a_check_goes_over_is_denied(
+def test_I6_a_pool_with_more_items_than_a_check_reads_is_denied(
     resource: str, group: str, spec: dict[str, Any], field: str
 ) -> None:
     value = {"metadata": {"name": "x"}, "spec": spec}
@@ -249,15 +249,15 @@ def test_I6_what_has_more_items_than_a_check_goes_over_is_denied(
 
 @pytest.mark.parametrize("digits", [10, 25_000])
 @pytest.mark.parametrize("schedule", ["0 9 * * *", "@every 1s"])
-def test_I7_a_budget_of_countless_digits_is_refused_in_words(digits: int, schedule: str) -> None:
+def test_I7_a_budget_with_too_many_digits_is_denied_with_its_field(digits: int, schedule: str) -> None:
     budgets = [{"nodes": "0", "schedule": schedule, "duration": "9" * digits + "h"}]
     value = {"metadata": {"name": "x"}, "spec": {"disruption": {"budgets": budgets}}}
     decision = judged(json.dumps(value).encode(), "nodepools", "karpenter.sh")
-    assert "spec.disruption.budgets[0].duration" in [each.field for each in decision.findings]
+    assert "spec.disruption.budgets[0].duration" in [finding.field for finding in decision.findings]
     assert decision.denied
 
 
-def test_I6_a_review_of_countless_lists_is_refused_before_it_is_decoded() -> None:
+def test_I6_a_review_with_too_many_lists_is_rejected_before_decoding() -> None:
     lists = b"[" + b"[]," * (BRACKETS_AT_MOST + 1) + b"0]"
     with pytest.raises(BadReviewError, match="lists and maps"):
         judged(b'{"metadata":{},"x":' + lists + b"}")
@@ -266,7 +266,7 @@ def test_I6_a_review_of_countless_lists_is_refused_before_it_is_decoded() -> Non
         judged(b'{"metadata":{},"x":' + items + b"}")
 
 
-def test_I6_what_a_team_s_own_expressions_go_over_has_a_smaller_bound(tmp_path: Path) -> None:
+def test_I6_objects_that_a_teams_expressions_read_have_a_smaller_bound(tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text("""apiVersion: spotgate.dev/v1
 kind: Validation
@@ -286,18 +286,18 @@ spec:
 REVIEWS = sorted((Path(__file__).parents[1] / "golden/reviews").glob("*.json"))
 
 
-def test_I2_no_decision_leaves_its_request_to_the_garbage_collector() -> None:
+def test_I2_a_decision_leaves_no_reference_cycle_with_its_request() -> None:
     assert REVIEWS
     bodies = [file.read_bytes() for file in REVIEWS]
     gc.collect()
-    others = [each for each in gc.get_objects() if type(each) is Request]  # of other modules, for good
+    others = [existing for existing in gc.get_objects() if type(existing) is Request]  # of other modules
     gc.disable()
     try:
         for body in bodies:
             for phase in Phase:
                 decide(decode_review(body), INDEX, Context(phase=phase, now=utc_now()))
         judged(pod_bytes(metadata={"labels": {RESERVED: "x"}}, spec={"nodeSelector": keys(115_000)}))
-        left = [each for each in gc.get_objects() if type(each) is Request]
-        assert [each for each in left if not any(each is other for other in others)] == []
+        left = [leaked for leaked in gc.get_objects() if type(leaked) is Request]
+        assert [leaked for leaked in left if not any(leaked is other for other in others)] == []
     finally:
         gc.enable()

@@ -1,4 +1,4 @@
-"""A bundle is refused whole, with everything that is wrong with its files."""
+"""A bundle with mistakes is rejected as a whole, with all mistakes in its files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROVIDER = HEAD.format(kind="CapacityProvider", name="own")
 
 
 def mistakes(folder: Path, *documents: str) -> list[tuple[int, str]]:
-    """Line and field of each."""
+    """Return the line and field of each mistake."""
     (folder / "policies.yaml").write_text("\n---\n".join(documents))
     with pytest.raises(PolicyErrors) as caught:
         load_bundle([folder])
@@ -29,7 +29,7 @@ def mistakes(folder: Path, *documents: str) -> list[tuple[int, str]]:
 
 
 def texts(folder: Path, document: str) -> dict[str, str]:
-    """Return what is said of each field; nothing where the document loads."""
+    """Return the message for each field; none if the document loads."""
     file = folder / "policies.yaml"
     file.write_text(document)
     try:
@@ -48,23 +48,23 @@ def texts(folder: Path, document: str) -> dict[str, str]:
         ("spec: {requireByProvider: {nowhere: gpu}}\nspecs: {}", "specs"),
     ],
 )  # fmt: skip
-def test_mistakes_that_compiling_finds_are_reported_without_those_of_the_schema(
-    tmp_path: Path, mistake: str, field: str
-) -> None:
-    assert [each for _, each in mistakes(tmp_path, FALLBACK + mistake)] == [field]
+def test_a_schema_mistake_hides_mistakes_that_compiling_would_find(tmp_path: Path, mistake: str, field: str) -> None:
+    assert [reported for _, reported in mistakes(tmp_path, FALLBACK + mistake)] == [field]
 
 
-def test_fault_in_a_provider_makes_no_policy_wrong_that_names_it(tmp_path: Path) -> None:
-    found = mistakes(tmp_path, PROVIDER + "spec: {title: Own}", FALLBACK + "spec: {requireByProvider: {own: gpu}}")
-    assert found
-    assert {line for line, _ in found} == {4}
+def test_a_mistake_in_a_provider_is_not_reported_for_policies_that_name_it(tmp_path: Path) -> None:
+    problems = mistakes(tmp_path, PROVIDER + "spec: {title: Own}", FALLBACK + "spec: {requireByProvider: {own: gpu}}")
+    assert problems
+    assert {line for line, _ in problems} == {4}
 
 
 @pytest.mark.parametrize("kind", policy_kinds().values(), ids=lambda kind: kind.name)
-def test_a_kind_says_what_it_writes_exactly_where_it_changes_pods(kind: PolicyKind) -> None:
+def test_exactly_the_kinds_that_change_pods_declare_their_writes(kind: PolicyKind) -> None:
     module = sys.modules[kind.compile.__module__]
-    own = [each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__]
-    assert any(hasattr(each, "mutate") for each in own) == bool(kind.writes)
+    own = [
+        member for member in vars(module).values() if isinstance(member, type) and member.__module__ == module.__name__
+    ]
+    assert any(hasattr(rule, "mutate") for rule in own) == bool(kind.writes)
 
 
 PODS_ALONE = 'this kind evaluates only Pods and pod templates: write apiGroups: [""] and resources: [pods]'
@@ -90,7 +90,7 @@ PODS_ALONE = 'this kind evaluates only Pods and pod templates: write apiGroups: 
         ("NodePoolRules", "apiGroups: [karpenter.sh], resources: [nodepools], operations: [DELETE]", ".resources[0]", "this kind evaluates nodepools of karpenter.sh only on CREATE, UPDATE"),
     ],
 )  # fmt: skip
-def test_a_match_that_a_kind_makes_nothing_of_is_refused_with_what_to_write(
+def test_a_match_that_a_kind_ignores_is_rejected_with_a_fix(
     tmp_path: Path, kind: str, rule: str, field: str, text: str
 ) -> None:
     document = HEAD.format(kind=kind, name="own") + f"spec: {{match: {{resourceRules: [{{{rule}}}]}}}}"
@@ -111,7 +111,7 @@ def test_a_match_that_a_kind_makes_nothing_of_is_refused_with_what_to_write(
         ("ReservedLabels", "apiGroups: [example.com], resources: [widgets], operations: ['*']"),
     ],
 )  # fmt: skip
-def test_a_match_that_a_kind_makes_something_of_is_taken(tmp_path: Path, kind: str, rule: str) -> None:
+def test_a_match_that_a_kind_uses_is_accepted(tmp_path: Path, kind: str, rule: str) -> None:
     more = {"Validation": "validations: [{expression: 'true'}], ", "ReservedLabels": "domains: [example.com], "}
     document = (
         HEAD.format(kind=kind, name="own") + f"spec: {{{more.get(kind, '')}match: {{resourceRules: [{{{rule}}}]}}}}"
@@ -120,7 +120,7 @@ def test_a_match_that_a_kind_makes_something_of_is_taken(tmp_path: Path, kind: s
 
 
 @pytest.mark.parametrize("kind", ["GracefulTermination", "SpotPlacement", "SpotSuitability"])
-def test_an_unknown_provider_is_refused_where_it_is_named(tmp_path: Path, kind: str) -> None:
+def test_an_unknown_provider_is_rejected_at_its_field(tmp_path: Path, kind: str) -> None:
     head = HEAD.format(kind=kind, name="own")
     known = f"there are: {', '.join(sorted(file.stem for file in PROVIDERS.glob('*.yaml')))}"
     text = f"there is no CapacityProvider `ckss`, did you mean `cks`?; {known}"
@@ -129,13 +129,13 @@ def test_an_unknown_provider_is_refused_where_it_is_named(tmp_path: Path, kind: 
     assert texts(tmp_path, f"{head}spec: {{provider: cks}}") == {}
 
 
-def test_folder_without_a_policy_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_policy_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     with pytest.raises(PolicyErrors, match=r"holds no policy; name a folder with policy files"):
         load_bundle([tmp_path])
 
 
-def test_a_folder_with_facts_alone_is_told_what_is_missing(tmp_path: Path) -> None:
+def test_a_folder_with_only_facts_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "gke.yaml").write_text((PROVIDERS / "gke.yaml").read_text())
     with pytest.raises(PolicyErrors, match="holds no policy; name the policies too"):
         load_bundle([tmp_path])

@@ -1,4 +1,4 @@
-"""What the engine does with violations and edits: each step, alone."""
+"""The engine's handling of violations and edits, step by step."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.engine.rules import (
     POOLS,
     REPLICASET_CONTROLLER,
     WRONG,
+    Finds,
     JudgesPools,
-    Says,
     Tolerates,
     index,
     mutate,
@@ -33,7 +33,7 @@ from webhook.rules.context import Phase
 
 
 @pytest.mark.parametrize(
-    ("enforcement", "said", "expected"),
+    ("enforcement", "reported", "expected"),
     [
         (Outcome.DENY, Outcome.DENY, "deny"),
         (Outcome.DENY, Outcome.WARN, "warn"),
@@ -42,12 +42,12 @@ from webhook.rules.context import Phase
         (Outcome.AUDIT, Outcome.WARN, "audit"),
     ],
 )
-def test_enforcement_only_lowers_what_a_rule_says(enforcement: Outcome, said: Outcome, expected: str) -> None:
-    rule = Says((replace(WRONG, outcome=said),))
+def test_enforcement_only_lowers_an_outcome(enforcement: Outcome, reported: Outcome, expected: str) -> None:
+    rule = Finds((replace(WRONG, outcome=reported),))
     decision = validate(index(policy(rule, enforcement=enforcement)), request(POD))
     assert outcomes(decision) == [expected]
     assert decision.audit == {"policy": f"{expected} test/unwanted: it is wrong"}
-    assert decision.findings[0].would_deny is (said is Outcome.DENY and enforcement is not Outcome.DENY)
+    assert decision.findings[0].would_deny is (reported is Outcome.DENY and enforcement is not Outcome.DENY)
 
 
 @pytest.mark.parametrize("enforcement", [Outcome.AUDIT, Outcome.WARN])
@@ -59,32 +59,32 @@ def test_enforcement_only_lowers_what_a_rule_says(enforcement: Outcome, said: Ou
         ({"userInfo": {"username": "jane"}}, True),
     ],
 )
-def test_what_would_be_denied_is_told_while_a_policy_does_not_deny(
+def test_a_finding_records_whether_an_enforced_policy_would_deny(
     enforcement: Outcome, changes: dict[str, Any], *, would_deny: bool
 ) -> None:
-    trying = index(policy(Says(), enforcement=enforcement))
-    assert [each.would_deny for each in validate(trying, request(POD, **changes)).findings] == [would_deny]
-    warning = index(policy(Says(), enforcement=enforcement, declared=Outcome.WARN))
-    assert [each.would_deny for each in validate(warning, request(POD, **changes)).findings] == [False]
+    trying = index(policy(Finds(), enforcement=enforcement))
+    assert [finding.would_deny for finding in validate(trying, request(POD, **changes)).findings] == [would_deny]
+    warning = index(policy(Finds(), enforcement=enforcement, declared=Outcome.WARN))
+    assert [finding.would_deny for finding in validate(warning, request(POD, **changes)).findings] == [False]
     of_template = validate(trying, request(DEPLOYMENT, group="apps", resource="deployments"))
-    assert [each.would_deny for each in of_template.findings] == [False]
+    assert [finding.would_deny for finding in of_template.findings] == [False]
 
 
-def test_a_request_that_nobody_matches_is_not_even_decoded() -> None:
-    decision = validate(index(policy(Says())), request("no object at all", resource="configmaps"))
+def test_an_object_that_no_policy_matches_is_not_decoded() -> None:
+    decision = validate(index(policy(Finds())), request("no object at all", resource="configmaps"))
     assert decision == Decision()
 
 
-def test_wildcards_match_resources_nobody_declared() -> None:
+def test_wildcards_match_undeclared_resources() -> None:
     everything = ResourceRule(api_groups=("*",), resources=("*",), operations=("CREATE",))
-    wild = index(policy(Says(), rules=(everything,), exclude=(replace(everything, resources=("secrets",)),)))
+    wild = index(policy(Finds(), rules=(everything,), exclude=(replace(everything, resources=("secrets",)),)))
     assert outcomes(validate(wild, request(POD, group="a", resource="bs"))) == ["deny"]
     assert outcomes(validate(wild, request(POD, group="a", resource="secrets"))) == []
     assert outcomes(validate(wild, request(POD, group="a", resource="bs/status"))) == []
 
 
 @pytest.mark.parametrize("namespace", ["kube-system", "kube-node-lease", "spotgate-system"])
-def test_system_namespaces_are_never_touched(namespace: str) -> None:
+def test_system_namespaces_are_never_judged_or_changed(namespace: str) -> None:
     both = index(policy(Tolerates()))
     assert not validate(both, request(POD, namespace=namespace)).findings
     assert not mutate(both, request(POD, namespace=namespace)).patch
@@ -102,12 +102,12 @@ MIRROR = {**POD, "metadata": {"name": "web", "annotations": {"kubernetes.io/conf
         ({"username": ""}, ["deny"]),
     ],
 )
-def test_only_a_node_makes_a_mirror_pod_that_is_never_touched(user: dict[str, Any], outcome: list[str]) -> None:
-    assert outcomes(validate(index(policy(Says())), request(MIRROR, userInfo=user))) == outcome
+def test_a_mirror_pod_is_exempt_only_if_a_node_creates_it(user: dict[str, Any], outcome: list[str]) -> None:
+    assert outcomes(validate(index(policy(Finds())), request(MIRROR, userInfo=user))) == outcome
     assert bool(mutate(index(policy(Tolerates())), request(MIRROR, userInfo=user)).patch) is bool(outcome)
 
 
-def test_a_policy_that_names_a_system_namespace_may_warn_there_and_no_more() -> None:
+def test_a_policy_that_names_a_system_namespace_only_warns_there() -> None:
     include = {"namespaces": {"include": ["*", "kube-system"]}}
     naming = index(policy(Tolerates(), matcher=Matcher(MatchSpec.model_validate(include))))
     there = request(POD, namespace="kube-system")
@@ -121,7 +121,7 @@ def test_a_policy_that_names_a_system_namespace_may_warn_there_and_no_more() -> 
     assert not malformed.malformed
 
 
-def test_an_edit_becomes_a_patch_that_names_its_policy_and_a_second_pass_makes_none() -> None:
+def test_a_patch_names_its_policy_and_a_second_mutation_is_empty() -> None:
     both = index(policy(Tolerates(), name="adds"))
     decision = mutate(both, request(POD))
     assert [operation.policy for operation in decision.patch] == ["adds"]
@@ -130,52 +130,52 @@ def test_an_edit_becomes_a_patch_that_names_its_policy_and_a_second_pass_makes_n
     assert not validate(both, request(patched)).findings
 
 
-def test_under_audit_nothing_is_changed_but_recorded() -> None:
+def test_an_audit_policy_records_findings_and_changes_nothing() -> None:
     both = index(policy(Tolerates(), enforcement=Outcome.AUDIT))
     assert not mutate(both, request(POD)).patch
     assert outcomes(validate(both, request(POD))) == ["audit"]
 
 
 @pytest.mark.parametrize("user", [REPLICASET_CONTROLLER, "system:kube-controller-manager"])
-def test_a_built_in_controller_is_warned_and_not_denied(user: str) -> None:
-    decision = validate(index(policy(Says())), request(POD, userInfo={"username": user}))
+def test_a_built_in_controller_gets_a_warning_instead_of_a_denial(user: str) -> None:
+    decision = validate(index(policy(Finds())), request(POD, userInfo={"username": user}))
     assert outcomes(decision) == ["warn"]
     assert decision.audit["controller-created"] == user
 
 
-def test_a_policy_may_insist_on_denying_controllers() -> None:
-    strict = index(policy(Says(), controller_denies=True))
+def test_a_policy_can_deny_controllers() -> None:
+    strict = index(policy(Finds(), controller_denies=True))
     assert outcomes(validate(strict, request(POD, userInfo={"username": REPLICASET_CONTROLLER}))) == ["deny"]
 
 
 @pytest.mark.parametrize("name", ["namespace-controller", "generic-garbage-collector"])
-def test_who_cleans_up_is_never_denied(name: str) -> None:
-    strict = index(policy(Says(), controller_denies=True))
+def test_the_garbage_collector_and_namespace_controller_are_never_denied(name: str) -> None:
+    strict = index(policy(Finds(), controller_denies=True))
     user = {"username": f"system:serviceaccount:kube-system:{name}"}
     assert outcomes(validate(strict, request(POD, userInfo=user))) == ["warn"]
 
 
-def test_a_service_account_of_that_name_elsewhere_is_no_controller() -> None:
+def test_a_controllers_name_in_another_namespace_is_an_ordinary_user() -> None:
     user = {"username": "system:serviceaccount:team-a:replicaset-controller"}
-    assert outcomes(validate(index(policy(Says())), request(POD, userInfo=user))) == ["deny"]
+    assert outcomes(validate(index(policy(Finds())), request(POD, userInfo=user))) == ["deny"]
 
 
 UNKNOWN = replace(WRONG, unknown=True)
 
 
 @pytest.mark.parametrize(("at_most", "expected"), [(Outcome.WARN, "warn"), (Outcome.DENY, "deny")])
-def test_the_unknown_is_counted_and_never_a_pass(at_most: Outcome, expected: str) -> None:
-    decision = validate(index(policy(Says((UNKNOWN,)), unknown_outcome=at_most)), request(POD))
+def test_an_unknown_result_is_counted_and_never_passes(at_most: Outcome, expected: str) -> None:
+    decision = validate(index(policy(Finds((UNKNOWN,)), unknown_outcome=at_most)), request(POD))
     assert outcomes(decision) == [expected]
     assert decision.unknown == 1
 
 
-def test_offline_the_unknown_is_indeterminate() -> None:
-    decision = validate(index(policy(Says((UNKNOWN,)), unknown_outcome=Outcome.DENY)), request(POD), offline=True)
+def test_an_unknown_result_is_indeterminate_offline() -> None:
+    decision = validate(index(policy(Finds((UNKNOWN,)), unknown_outcome=Outcome.DENY)), request(POD), offline=True)
     assert outcomes(decision) == ["indeterminate"]
 
 
-def test_a_pod_of_the_wrong_types_is_refused_with_the_field() -> None:
+def test_a_pod_with_wrong_types_is_denied_with_the_field() -> None:
     malformed = {"spec": {"tolerations": "all"}}
     for decision in (
         mutate(index(policy(Tolerates())), request(malformed)),
@@ -199,15 +199,15 @@ def test_a_pod_of_the_wrong_types_is_refused_with_the_field() -> None:
         },
     ],
 )
-def test_an_empty_list_that_the_api_server_writes_as_null_is_left_for_it_to_refuse(spec: dict[str, Any]) -> None:
+def test_a_pod_with_null_instead_of_an_empty_list_is_judged(spec: dict[str, Any]) -> None:
     pod = {"spec": spec}
     assert mutate(index(policy(Tolerates())), request(pod)).patch
-    assert [each.reason for each in validate(index(policy(Tolerates())), request(pod)).findings] == ["no toleration"]
+    assert [one.reason for one in validate(index(policy(Tolerates())), request(pod)).findings] == ["no toleration"]
 
 
-def test_needs_are_those_of_the_policies_that_match() -> None:
+def test_a_requests_needs_come_from_the_matching_policies() -> None:
     both = index(
-        policy(Says(), needs=Needs(namespaces=True)),
+        policy(Finds(), needs=Needs(namespaces=True)),
         policy(JudgesPools(), name="p", rules=(POOLS,), needs=Needs(pools=True, fresh=True)),
     )
     assert needs(both.route(Phase.VALIDATE, request(POD))) == Needs(namespaces=True)
@@ -215,10 +215,10 @@ def test_needs_are_those_of_the_policies_that_match() -> None:
     assert needs(both.route(Phase.VALIDATE, request({}, resource="secrets"))) == Needs()
 
 
-def test_without_a_trace_a_decision_keeps_no_word_of_it() -> None:
+def test_a_decision_has_no_steps_without_a_trace() -> None:
     deployment = request(DEPLOYMENT, resource="deployments", group="apps")
-    traced = validate(index(policy(Says())), deployment, trace=True)
-    silent = validate(index(policy(Says())), deployment)
+    traced = validate(index(policy(Finds())), deployment, trace=True)
+    silent = validate(index(policy(Finds())), deployment)
 
     assert [finding.lowered for finding in traced.findings] == ["warn, not deny: it is about a pod template"]
     assert [finding.lowered for finding in silent.findings] == [""]

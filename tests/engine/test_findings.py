@@ -1,4 +1,4 @@
-"""Every finding has a text with a failing and a fixed example, and both are judged as the text says."""
+"""Every finding has a text with a failing and a fixed example, and both give the expected result."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ PACKAGE = Path(webhook.__file__).parent
 TEXTS = finding_texts()
 ID = re.compile(r"([a-z-]+/)?[a-z-]+")
 WITHOUT_EXAMPLE = {
-    "object/template-unreadable",  # `check` reports this and the next as what it cannot judge
+    "object/template-unreadable",  # `check` reports this and the next as indeterminate
     "object/unreadable",
-    "object/too-large",  # an example would be too large, too
+    "object/too-large",  # an example would also be too large
     "spot-placement/too-many-terms",
 }
 
 INFORMATION = {"spot-placement/floor-split"}
-"""Findings of objects in which nothing is wrong."""
+"""Findings about correct objects."""
 
 
 def ids_in_code() -> Iterator[str]:
-    """Yield the ids that the modules of rules, and of all else that makes findings, write."""
+    """Yield the finding ids in the code."""
     slugs = {kind.slug.replace("-", "_"): kind.slug for kind in policy_kinds().values()}
     for file in PACKAGE.rglob("*.py"):
         slug = slugs.get(file.parent.name, "")
@@ -51,32 +51,32 @@ def ids_in_code() -> Iterator[str]:
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name | ast.Attribute):
                 continue
             name = call.func.id if isinstance(call.func, ast.Name) else call.func.attr
-            written = [each.value for each in call.keywords if each.arg == "id"]
+            written = [keyword.value for keyword in call.keywords if keyword.arg == "id"]
             written += call.args[:1] if name in {"finding", "_violation", "cls"} else []
-            for word in (each.value for value in written for each in ast.walk(value) if isinstance(each, ast.Constant)):
-                if isinstance(word, str) and (found := ID.fullmatch(word)) and (found[1] or slug):
-                    yield word if found[1] else f"{slug}/{word}"
+            for word in (node.value for value in written for node in ast.walk(value) if isinstance(node, ast.Constant)):
+                if isinstance(word, str) and (match := ID.fullmatch(word)) and (match[1] or slug):
+                    yield word if match[1] else f"{slug}/{word}"
 
 
-def test_every_finding_has_a_text_and_every_text_a_finding() -> None:
+def test_findings_and_texts_have_the_same_ids() -> None:
     assert set(ids_in_code()) == set(TEXTS)
 
 
 @pytest.mark.parametrize("finding_id", sorted(TEXTS.keys() - WITHOUT_EXAMPLE))
-def test_the_failing_example_has_the_finding_as_it_is_stored_and_the_fixed_one_has_none(finding_id: str) -> None:
+def test_the_failing_example_has_the_golden_finding_and_the_fixed_one_has_none(finding_id: str) -> None:
     text = TEXTS[finding_id]
     kind = finding_id.partition("/")[0]
 
-    found = messages.findings_of(text, text.failing, text.flags)
-    ids = {each.id for each in found if each.id.startswith(f"{kind}/")}
+    findings = messages.findings_of(text, text.failing, text.flags)
+    ids = {finding.id for finding in findings if finding.id.startswith(f"{kind}/")}
     assert ids - (INFORMATION - {finding_id}) == {finding_id}
-    assert messages.message(finding_id, found) == messages.stored()[finding_id], "run `make golden`"
+    assert messages.message(finding_id, findings) == messages.stored()[finding_id], "run `make golden`"
 
     fixed = messages.findings_of(text, text.fixed, text.flags_when_fixed)
-    assert not {each.id for each in fixed if each.id.startswith(f"{kind}/")} - (INFORMATION - {finding_id})
+    assert not {finding.id for finding in fixed if finding.id.startswith(f"{kind}/")} - (INFORMATION - {finding_id})
 
 
-def test_every_example_has_its_message() -> None:
+def test_every_example_has_a_golden_message() -> None:
     assert messages.stored().keys() == TEXTS.keys() - WITHOUT_EXAMPLE
 
 
@@ -91,7 +91,7 @@ def test_every_example_has_its_message() -> None:
         ),
     ],
 )
-def test_a_finding_is_linked_to_the_file_of_the_repository_that_the_package_names_or_nowhere(
+def test_a_finding_links_to_the_packages_repository_if_it_has_one(
     urls: list[str] | None, page: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.metadata.metadata", lambda _: SimpleNamespace(get_all=lambda _: urls))
@@ -109,7 +109,7 @@ BY_LABEL: Final = [name for name, text in TEXTS.items() if "spotgate.dev/capacit
 
 
 def unlabelled(value: Any) -> Any:
-    """Return the object without the labels by which it asks for spot itself, and without maps that have no others."""
+    """Return the object without spot labels, and without maps that have no other keys."""
     if isinstance(value, list):
         return [unlabelled(item) for item in value]
     if not isinstance(value, dict):
@@ -130,12 +130,12 @@ def resolves(field: str, value: Any) -> bool:
 
 
 @pytest.mark.parametrize("finding_id", sorted(TEXTS.keys() - WITHOUT_EXAMPLE))
-def test_the_field_of_an_example_is_in_one_of_its_objects(finding_id: str) -> None:
+def test_an_examples_field_is_in_one_of_its_objects(finding_id: str) -> None:
     expect_resolving(TEXTS[finding_id], TEXTS[finding_id].failing)
 
 
 @pytest.mark.parametrize("finding_id", sorted(BY_LABEL))
-def test_no_field_of_an_example_is_a_label_that_only_its_namespace_has(finding_id: str) -> None:
+def test_an_examples_field_is_in_its_object_if_its_namespace_has_the_label(finding_id: str) -> None:
     text = TEXTS[finding_id]
     unlabelled_text = yaml.safe_dump_all(unlabelled(list(yaml.safe_load_all(text.failing))))
     in_namespace = msgspec.structs.replace(text, state="---\n".join(filter(None, (text.state, IN_NAMESPACE))))
@@ -150,7 +150,7 @@ def expect_resolving(text: FindingText, manifests: str) -> None:
 
 @pytest.mark.parametrize("phase", Phase)
 @pytest.mark.parametrize("case", load_cases(), ids=lambda case: case.name)
-def test_the_field_of_a_golden_answer_is_in_the_object_of_the_review(case: Case, phase: Phase) -> None:
+def test_a_golden_answers_field_is_in_the_reviews_object(case: Case, phase: Phase) -> None:
     review = case.review(phase)
     asked = orjson.loads(review)["request"]
     value = asked["object"] or asked["oldObject"]

@@ -1,4 +1,4 @@
-"""What holds for every Pod, whatever node pools there are: the shipped policies as a whole, both phases of admission."""
+"""Invariants of the shipped policies for any Pod and any node pools, in both phases of admission."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _odd = strategies.pods(
         "kubernetes.io/config.mirror": st.just("x"),
     },
 )
-# Most Pods are ordinary: they ask for spot, and have a constraint or two of their own.
+# Most Pods are ordinary: they request spot, and have one or two constraints.
 _ordinary = st.builds(
     lambda labels, annotations, container, tolerations: {
         "apiVersion": "v1",
@@ -68,7 +68,7 @@ clusters = strategies.node_pools()
 
 
 def asks_for(pod: JSON, namespace: JSON) -> str:
-    """Return what of capacity the Pod or else its namespace asks for; empty: nothing, or the Pod is never touched."""
+    """Return the spot capacity that the Pod or its namespace requests; empty if there is none, or the Pod is exempt."""
     metadata = pod["metadata"]
     untouchable = pod["spec"]["schedulerName"] != "default-scheduler" or any(
         owner["kind"] == "DaemonSet" for owner in metadata.get("ownerReferences") or ()
@@ -78,7 +78,7 @@ def asks_for(pod: JSON, namespace: JSON) -> str:
 
 
 @given(pods, clusters, namespaces)
-def test_M1_M3_a_patch_applies_once_and_leaves_a_pod(pod: JSON, pools: list[JSON], namespace: JSON) -> None:
+def test_M1_M3_a_patch_applies_and_is_complete(pod: JSON, pools: list[JSON], namespace: JSON) -> None:
     admission = Admission.of(pod, pools, namespace)
     decode_pod(json.dumps(admission.after).encode())
 
@@ -86,7 +86,7 @@ def test_M1_M3_a_patch_applies_once_and_leaves_a_pod(pod: JSON, pools: list[JSON
 
 
 @given(pods, clusters, namespaces)
-def test_nothing_of_the_users_is_changed_but_an_untuned_grace_period(
+def test_mutation_changes_no_user_value_except_a_default_grace_period(
     pod: JSON, pools: list[JSON], namespace: JSON
 ) -> None:
     admission = Admission.of(pod, pools, namespace)
@@ -97,16 +97,16 @@ def test_nothing_of_the_users_is_changed_but_an_untuned_grace_period(
     assert not list(lost(with_grace, admission.after))
 
 
-def lost(there: Any, later: Any, path: str = "") -> Iterator[str]:
-    """Yield what of ``there`` is not in ``later``, where mappings may gain members, and lists items at their end."""
-    if isinstance(there, dict) and isinstance(later, dict):
-        for key, value in there.items():
+def lost(before: Any, later: Any, path: str = "") -> Iterator[str]:
+    """Yield the values that ``later`` lost. Its maps may gain members, and its lists may gain items at the end."""
+    if isinstance(before, dict) and isinstance(later, dict):
+        for key, value in before.items():
             yield from lost(value, later.get(key), f"{path}.{key}")
-    elif isinstance(there, list) and isinstance(later, list) and len(there) <= len(later):
-        for number, value in enumerate(there):
+    elif isinstance(before, list) and isinstance(later, list) and len(before) <= len(later):
+        for number, value in enumerate(before):
             yield from lost(value, later[number], f"{path}[{number}]")
-    elif there != later:
-        yield f"{path}: {there} is {later}"
+    elif before != later:
+        yield f"{path}: {before} is {later}"
 
 
 @given(pods, clusters, namespaces)
@@ -118,13 +118,11 @@ def test_an_injected_sleep_leaves_time_to_shut_down(pod: JSON, pools: list[JSON]
             assert 0 < sleep.seconds < admission.grace
             assert sleep.field.startswith("spec.containers[")
         elif sleep.seconds <= pod["spec"]["terminationGracePeriodSeconds"]:
-            assert sleep.seconds <= admission.grace  # else the API server would refuse the Pod for it
+            assert sleep.seconds <= admission.grace  # otherwise the API server would reject the Pod
 
 
 @given(pods, clusters, namespaces)
-def test_injected_tolerations_are_narrow_and_needed_and_never_forbidden(
-    pod: JSON, pools: list[JSON], namespace: JSON
-) -> None:
+def test_injected_tolerations_are_narrow_necessary_and_allowed(pod: JSON, pools: list[JSON], namespace: JSON) -> None:
     admission = Admission.of(pod, pools, namespace)
     tolerations = decode_pod(json.dumps(admission.after).encode()).spec.tolerations or []
     for number, added in enumerate(tolerations):
@@ -137,21 +135,21 @@ def test_injected_tolerations_are_narrow_and_needed_and_never_forbidden(
 
 
 @given(pods, clusters, namespaces)
-def test_a_pod_that_says_on_demand_is_left_alone(pod: JSON, pools: list[JSON], namespace: JSON) -> None:
+def test_an_on_demand_pod_is_not_changed(pod: JSON, pools: list[JSON], namespace: JSON) -> None:
     metadata = {**pod["metadata"], "labels": {CAPACITY: "on-demand"}}
 
     assert Admission.of({**pod, "metadata": metadata}, pools, namespace).patch == []
 
 
 @given(pods, clusters)
-def test_a_pod_that_says_nothing_is_left_alone(pod: JSON, pools: list[JSON]) -> None:
+def test_a_pod_that_does_not_request_spot_is_not_changed(pod: JSON, pools: list[JSON]) -> None:
     spec = {key: value for key, value in pod["spec"].items() if key not in {"nodeSelector", "affinity"}}
 
     assert Admission.of({**pod, "metadata": {"name": "pod"}, "spec": spec}, pools, {}).patch == []
 
 
 @given(pods, clusters, namespaces, st.sampled_from(("bound", "daemon", "slurm")))
-def test_a_pod_that_others_place_is_left_alone(pod: JSON, pools: list[JSON], namespace: JSON, why: str) -> None:
+def test_a_pod_placed_by_others_is_not_changed(pod: JSON, pools: list[JSON], namespace: JSON, why: str) -> None:
     metadata, spec = dict(pod["metadata"]), dict(pod["spec"])
     if why == "bound":
         spec["nodeName"] = "g8c41"
@@ -162,16 +160,16 @@ def test_a_pod_that_others_place_is_left_alone(pod: JSON, pools: list[JSON], nam
     admission = Admission.of({**pod, "metadata": metadata, "spec": spec}, pools, namespace)
 
     assert admission.patch == []
-    assert why == "bound" or not admission.complaint  # who binds a Pod by hand is told
+    assert why == "bound" or not admission.complaint  # a manually bound Pod gets a finding
 
 
 @settings(
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
-)  # most Pods fit no pool of a cluster drawn at random
+)  # most Pods fit no pool of a random cluster
 @given(asking_pods, strategies.node_pools(least=2), namespaces)
-def test_a_placed_pod_can_run_on_a_spot_pool_and_on_no_other(pod: JSON, pools: list[JSON], namespace: JSON) -> None:
+def test_a_placed_pod_can_run_only_on_spot_pools(pod: JSON, pools: list[JSON], namespace: JSON) -> None:
     admission = Admission.of(pod, pools, namespace)
-    scheduled = any(each["path"].startswith(SCHEDULING) for each in admission.patch)
+    scheduled = any(operation["path"].startswith(SCHEDULING) for operation in admission.patch)
     assume((scheduled or asks_for(pod, namespace)) and not admission.complaint)
 
     assert any(
@@ -186,7 +184,7 @@ def test_a_placed_pod_can_run_on_a_spot_pool_and_on_no_other(pod: JSON, pools: l
 
 
 @given(st.booleans(), clusters, st.sampled_from(("spot", "spot-preferred")))
-def test_a_pod_that_only_asks_for_spot_is_placed_on_all_pools_that_take_it(
+def test_a_pod_without_constraints_is_placed_on_all_suitable_spot_pools(
     gpu: bool,  # noqa: FBT001
     pools: list[JSON],
     capacity: str,
@@ -209,12 +207,12 @@ def test_a_pod_that_only_asks_for_spot_is_placed_on_all_pools_that_take_it(
 
     assert bool(admission.complaint) == (not fit)
     if fit:
-        taken = [pool for pool in pools if scheduler.can_run_on(admission.after, pool, undeclared=False)]
-        assert taken == fit or (capacity == "spot-preferred" and all(pool in taken for pool in fit))
+        admitting = [pool for pool in pools if scheduler.can_run_on(admission.after, pool, undeclared=False)]
+        assert admitting == fit or (capacity == "spot-preferred" and all(pool in admitting for pool in fit))
 
 
 @given(pods, clusters, namespaces, st.sampled_from(Phase))
-def test_the_same_review_gets_the_same_bytes(pod: JSON, pools: list[JSON], namespace: JSON, phase: Phase) -> None:
+def test_equal_reviews_get_identical_answers(pod: JSON, pools: list[JSON], namespace: JSON, phase: Phase) -> None:
     body = review(pod)
 
     assert answered(body, phase, cluster(pools, namespace)) == answered(body, phase, cluster(pools, namespace))

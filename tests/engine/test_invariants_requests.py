@@ -1,4 +1,4 @@
-"""What holds for every request: any object, any label, any change of a node pool; and offline as on the server."""
+"""Invariants of every request: any object, label, or change of a node pool, on the server and offline."""
 
 from __future__ import annotations
 
@@ -59,20 +59,20 @@ objects: st.SearchStrategy[tuple[str, JSON]] = st.one_of(
 
 
 @given(
-    objects.flatmap(lambda each: st.tuples(st.just(each[0]), strategies.corrupted(st.just(each[1])), st.just(each[1]))),
+    objects.flatmap(lambda pair: st.tuples(st.just(pair[0]), strategies.corrupted(st.just(pair[1])), st.just(pair[1]))),
     st.sampled_from(("CREATE", "UPDATE", "UPDATE", "DELETE", "CONNECT")),
     st.sampled_from(("", "", "scale", "status")),
     st.one_of(st.just(ClusterView()), strategies.node_pools(least=1).map(lambda pools: cluster(pools, {}))),
 )
-def test_I7_no_object_is_a_bug(
+def test_I7_no_object_crashes_the_engine(
     subject: tuple[str, JSON, JSON], operation: str, subresource: str, view: ClusterView
 ) -> None:
     resource, corrupt, sound = subject
     for value, old in ((corrupt, sound), (sound, corrupt), (corrupt, None), (None, corrupt)):
         body = review(value, resource, operation=operation, old=old, subresource=subresource)
         for phase in Phase:
-            found = response(body, phase, view)
-            assert found["allowed"] or found["status"]["message"]
+            answer = response(body, phase, view)
+            assert answer["allowed"] or answer["status"]["message"]
             offline = Context(phase=phase, now=NOW, view=view, offline=True, patch_templates=True, trace=True)
             decide(decode_review(body), BUNDLE.index, offline)
 
@@ -86,7 +86,7 @@ reserved_keys = st.builds(
 
 
 @given(reserved_keys, st.sampled_from(sorted(BUILT_IN_CONTROLLERS)), st.booleans())
-def test_a_reserved_label_is_denied_to_users_and_never_to_built_in_controllers(
+def test_a_reserved_label_is_denied_for_users_and_allowed_for_built_in_controllers(
     key: str,
     controller: str,
     in_template: bool,  # noqa: FBT001
@@ -139,23 +139,23 @@ def group(name: str, labels: JSON, **spec: Any) -> JSON:
     ("before", "after", "allowed"),
     [
         pytest.param(
-            [group("", {}), group("", {"x.coreweave.com/y": "z"})], [1], True, id="the one before it is removed"
+            [group("", {}), group("", {"x.coreweave.com/y": "z"})], [1], True, id="the preceding template is removed"
         ),
         pytest.param(
             [group("a", {"x.coreweave.com/y": "z"}), group("a", {})], [0, 1], True, id="two have the same name"
         ),
-        pytest.param([group("a", {"x.coreweave.com/y": "z"}), group("b", {})], [1, 0], True, id="they are sorted anew"),
+        pytest.param([group("a", {"x.coreweave.com/y": "z"}), group("b", {})], [1, 0], True, id="they are reordered"),
         pytest.param(
-            [group("a", {}, containers={})], [group("a", {"x.coreweave.com/y": "z"})], False, id="it could not be read"
+            [group("a", {}, containers={})], [group("a", {"x.coreweave.com/y": "z"})], False, id="it was unreadable"
         ),
     ],
 )
-def test_what_an_update_leaves_of_the_pod_templates_is_not_judged_and_all_else_is(
+def test_an_update_judges_only_new_and_changed_pod_templates(
     before: list[JSON],
     after: list[Any],
     allowed: bool,  # noqa: FBT001
 ) -> None:
-    left = [before[each] if isinstance(each, int) else each for each in after]
+    left = [before[item] if isinstance(item, int) else item for item in after]
     old, new = ({"metadata": {"name": "x"}, "spec": {"tasks": tasks}} for tasks in (before, left))
     body = review(new, "batch.volcano.sh/jobs", operation="UPDATE", old=old)
 
@@ -163,7 +163,7 @@ def test_what_an_update_leaves_of_the_pod_templates_is_not_judged_and_all_else_i
 
 
 def usable(pool: JSON) -> bool:
-    """Return whether it is an on-demand GPU pool that has nodes, or may have some, on which Pods can run."""
+    """Return whether the pool is an on-demand GPU pool that can have nodes and admits Pods."""
     spec = pool["spec"]
     return (
         not scheduler.is_spot(pool)
@@ -184,7 +184,7 @@ changes = st.one_of(
 
 @given(st.lists(changes, max_size=12))
 def test_no_allowed_request_leaves_a_gpu_spot_pool_without_fallback(requests: list[Any]) -> None:
-    """And none is denied that leaves none without."""
+    """All other requests are allowed."""
     pools: dict[str, JSON] = {}
     for request in requests:
         after = dict(pools)
@@ -204,8 +204,8 @@ def test_no_allowed_request_leaves_a_gpu_spot_pool_without_fallback(requests: li
             value = {"metadata": {"name": name}, "spec": {}}
             after[name] = {**pools[name], "spec": {**pools[name]["spec"], "targetNodes": 0}}
         body = review(value, NODE_POOLS, operation=operation, old=pools.get(name), subresource=subresource, name=name)
-        found = response(body, Phase.VALIDATE, cluster(list(pools.values()), {}))
-        allowed = "deny" not in found.get("auditAnnotations", {}).get("on-demand-fallback", "")
+        answer = response(body, Phase.VALIDATE, cluster(list(pools.values()), {}))
+        allowed = "deny" not in answer.get("auditAnnotations", {}).get("on-demand-fallback", "")
 
         needy = any(scheduler.is_spot(pool) and scheduler.has_gpus(pool) for pool in after.values())
         assert allowed == (not needy or any(map(usable, after.values())))
@@ -219,7 +219,7 @@ def manifest(value: JSON) -> Manifest:
 
 
 @given(pods.map(defaulted), strategies.node_pools())
-def test_check_says_of_a_pod_what_the_webhook_says(pod: JSON, pools: list[JSON]) -> None:
+def test_check_and_the_webhook_give_the_same_findings_for_a_pod(pod: JSON, pools: list[JSON]) -> None:
     admission = Admission.of(pod, pools, {})
     context = Context(phase=Phase.VALIDATE, now=NOW, view=admission.view)
     judge = Judge(
@@ -241,7 +241,7 @@ def test_check_says_of_a_pod_what_the_webhook_says(pod: JSON, pools: list[JSON])
     ],
 )
 @given(st.data(), strategies.node_pools())
-def test_check_says_of_other_objects_what_the_webhook_says(
+def test_check_and_the_webhook_give_the_same_findings_for_other_objects(
     api_version: str, kind: str, path: str, data: st.DataObject, pools: list[JSON]
 ) -> None:
     value = embedded(path, defaulted(data.draw(pods))) if path else data.draw(strategies.node_pool_named("p0"))
@@ -261,7 +261,7 @@ def test_check_says_of_other_objects_what_the_webhook_says(
 
 @pytest.mark.parametrize("phase", Phase)
 @pytest.mark.parametrize("literal", [b"1e400", b"-1e999", b"9" * 400])
-def test_R8_numbers_that_json_can_not_write_are_no_bug(phase: Phase, literal: bytes) -> None:
+def test_R8_an_answer_is_valid_json_even_if_the_object_has_infinite_numbers(phase: Phase, literal: bytes) -> None:
     for field in (
         b'"spec":{"terminationGracePeriodSeconds":%b}',
         b'"metadata":{"labels":{"spotgate.dev/capacity":%b}}',
@@ -271,6 +271,6 @@ def test_R8_numbers_that_json_can_not_write_are_no_bug(phase: Phase, literal: by
         json.loads(text, parse_constant=pytest.fail)
 
 
-def test_all_of_this_is_about_the_shipped_policies() -> None:
+def test_the_bundle_has_the_shipped_policies() -> None:
     kinds = {policy.kind.name for policy in BUNDLE.policies}
     assert kinds >= {"GracefulTermination", "OnDemandFallback", "ReservedLabels", "SpotPlacement"}

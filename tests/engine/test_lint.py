@@ -1,4 +1,4 @@
-"""Warnings about policies: they are true, they are where they should be, and nowhere else."""
+"""Warnings about policies: each one is correct and has the right position, and correct policies have none."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ HEAD: Final = (
 PODS: Final = "apiGroups: [''], resources: [pods], operations: [CREATE]"
 
 
-def said(folder: Path, *documents: str, today: date = TODAY) -> list[str]:
+def warnings_of(folder: Path, *documents: str, today: date = TODAY) -> list[str]:
     file = folder / "policy.yaml"
     file.write_text("---\n".join(documents))
-    return [str(each).removeprefix(f"{file}:") for each in warnings(load_bundle([file]), today)]
+    return [str(warning).removeprefix(f"{file}:") for warning in warnings(load_bundle([file]), today)]
 
 
 def match(text: str) -> str:
@@ -83,10 +83,8 @@ OPEN: Final = (
             "the exemption ends on 2026-12-05 (agreed); extend it, or correct the objects"),
     ],
 )  # fmt: skip
-def test_what_is_most_likely_not_meant_is_a_warning_with_the_reason_at_its_line(
-    tmp_path: Path, policy: str, field: str, text: str
-) -> None:
-    (warning,) = said(tmp_path, policy)
+def test_a_probable_mistake_is_a_warning_at_its_line(tmp_path: Path, policy: str, field: str, text: str) -> None:
+    (warning,) = warnings_of(tmp_path, policy)
     place, _, rest = warning.partition(": ")
     assert place.startswith("6:")
     assert rest == f"spec.{field}: warning: {text}"
@@ -111,8 +109,8 @@ def test_what_is_most_likely_not_meant_is_a_warning_with_the_reason_at_its_line(
         rule(f"{PODS}, apiVersions: [v2]").replace("  match", "  enforcement: off\n  match"),
     ],
 )
-def test_what_may_be_meant_is_no_warning(tmp_path: Path, policy: str) -> None:
-    assert said(tmp_path, policy) == []
+def test_a_plausible_policy_has_no_warning(tmp_path: Path, policy: str) -> None:
+    assert warnings_of(tmp_path, policy) == []
 
 
 EXEMPTION: Final = "apiVersion: spotgate.dev/v1\nkind: Exemption\nmetadata: {name: team-a}\nspec: {policies: [labels], reason: agreed, "
@@ -126,12 +124,12 @@ EXEMPTION: Final = "apiVersion: spotgate.dev/v1\nkind: Exemption\nmetadata: {nam
         ("users: [a]}", []),
     ],
 )  # fmt: skip
-def test_an_exemption_document_is_judged_as_an_entry_of_exempt(tmp_path: Path, spec: str, warning: list[str]) -> None:
-    assert said(tmp_path, HEAD, f"{EXEMPTION}{spec}\n") == warning
+def test_an_Exemption_gets_the_warnings_of_an_exempt_entry(tmp_path: Path, spec: str, warning: list[str]) -> None:
+    assert warnings_of(tmp_path, HEAD, f"{EXEMPTION}{spec}\n") == warning
 
 
 @pytest.mark.parametrize(
-    ("rules", "told"),
+    ("rules", "resources"),
     [
         ([("apps", "deployments")], ["deployments"]),
         ([("*", "jobs"), ("compute.coreweave.com", "nodepools")], ["jobs"]),
@@ -141,15 +139,15 @@ def test_an_exemption_document_is_judged_as_an_entry_of_exempt(tmp_path: Path, s
         ([("example.com", "deployments")], []),
     ],
 )
-def test_reserved_labels_of_workloads_without_pods_is_told_of_their_templates(
-    tmp_path: Path, rules: list[tuple[str, str]], told: list[str]
+def test_matching_workloads_without_pods_warns_that_templates_are_not_matched(
+    tmp_path: Path, rules: list[tuple[str, str]], resources: list[str]
 ) -> None:
     written = ", ".join(
         f"{{apiGroups: ['{group}'], resources: ['{name}'], operations: [CREATE]}}" for group, name in rules
     )
-    found = [each for each in said(tmp_path, match(f"resourceRules: [{written}]")) if WIDE not in each]
-    assert [each.partition("warning: ")[2].partition(",")[0] for each in found] == [
-        f"{TEMPLATES} of {name}" for name in told
+    lines = [line for line in warnings_of(tmp_path, match(f"resourceRules: [{written}]")) if WIDE not in line]
+    assert [line.partition("warning: ")[2].partition(",")[0] for line in lines] == [
+        f"{TEMPLATES} of {name}" for name in resources
     ]
 
 
@@ -174,18 +172,18 @@ def test_a_misspelt_kind_class_or_member_is_a_warning(
     tmp_path: Path, kind: str, spec: str, warning: tuple[str, str] | None
 ) -> None:
     document = f"apiVersion: spotgate.dev/v1\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{{spec}}}\n"
-    found = [each.partition(": ")[2] for each in said(tmp_path, document)]
-    assert found == ([f"spec.{warning[0]}: warning: {warning[1]}"] if warning else [])
+    lines = [line.partition(": ")[2] for line in warnings_of(tmp_path, document)]
+    assert lines == ([f"spec.{warning[0]}: warning: {warning[1]}"] if warning else [])
 
 
-def test_the_kinds_of_a_team_of_its_own_are_known(tmp_path: Path) -> None:
+def test_the_warnings_consider_a_teams_workload_kinds(tmp_path: Path) -> None:
     workloads = (
         "apiVersion: spotgate.dev/v1\nkind: WorkloadTemplates\nmetadata: {name: own}\nspec:\n  workloads:\n"
         "    - {group: ml.acme.example, kind: Training, resource: trainings, templates: [spec.chiefSpec.template]}\n"
     )
     head = "---\napiVersion: spotgate.dev/v1\nkind: SpotSuitability\nmetadata: {name: a}\n"
     policy = f"{head}spec: {{stateful: [Trainings.ml.acme.example], drivers: [{{name: a, member: chiefSpecs}}]}}\n"
-    assert [each.partition(": ")[2] for each in said(tmp_path, workloads + policy)] == [
+    assert [line.partition(": ")[2] for line in warnings_of(tmp_path, workloads + policy)] == [
         "spec.stateful[0]: warning: matches nothing that is known, did you mean `Training.ml.acme.example`?",
         "spec.drivers[0].member: warning: no known template path has this member, did you mean `chiefSpec`?",
     ]
@@ -193,7 +191,7 @@ def test_the_kinds_of_a_team_of_its_own_are_known(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["EvictionStrategy", "SpotSuitability"])
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "problem"),
     [
         ("findings: {%s: deny}", "can't be denied: the policy's enforcement is warn by default"),
         ("enforcement: audit, findings: {%s: deny}", "can't be denied: the policy's enforcement is audit"),
@@ -203,21 +201,21 @@ def test_the_kinds_of_a_team_of_its_own_are_known(tmp_path: Path) -> None:
         ("findings: {%s: off}", ""),
     ],
 )
-def test_a_finding_to_deny_in_a_policy_that_denies_nothing_is_a_warning(
-    tmp_path: Path, kind: str, spec: str, told: str
+def test_denying_a_finding_in_a_policy_that_does_not_deny_is_a_warning(
+    tmp_path: Path, kind: str, spec: str, problem: str
 ) -> None:
     finding = {"EvictionStrategy": "noEffect", "SpotSuitability": "fewReplicas"}[kind]
     head = f"apiVersion: spotgate.dev/v1\nkind: {kind}\nmetadata: {{name: a}}\n"
-    found = [each.partition(": ")[2] for each in said(tmp_path, f"{head}spec: {{{spec % finding}}}\n")]
+    lines = [line.partition(": ")[2] for line in warnings_of(tmp_path, f"{head}spec: {{{spec % finding}}}\n")]
     todo = "set `enforcement: deny`, and `warn` for the findings that shouldn't deny"
-    assert found == ([f"spec.findings.{finding}: warning: {finding} {told}; {todo}"] if told else [])
+    assert lines == ([f"spec.findings.{finding}: warning: {finding} {problem}; {todo}"] if problem else [])
 
 
 OWN: Final = sorted(path for path in ROOT.glob("examples/**/policies") if path.is_dir())
 
 
 @pytest.mark.parametrize("own", OWN, ids=lambda own: str(own.relative_to(ROOT)))
-def test_the_policies_of_the_examples_have_no_warning(own: Path) -> None:
+def test_the_example_policies_have_no_warning(own: Path) -> None:
     assert warnings(load_bundle([own]), TODAY) == []
 
 
@@ -225,7 +223,7 @@ def test_the_default_policies_have_no_warning() -> None:
     assert warnings(BUNDLE, TODAY) == []
 
 
-# What an API server sends of some resources: (group, resource, subresource), operations, in namespaces.
+# Rules that would send too many requests to the webhook.
 @pytest.mark.parametrize(
     ("groups", "what"),
     [
@@ -237,15 +235,15 @@ def test_the_default_policies_have_no_warning() -> None:
     ],
 )
 @pytest.mark.parametrize("resource", ["*", "*/*", "*/status", "*/scale"])
-def test_a_rule_that_is_too_wide_for_a_webhook_is_a_warning(
+def test_a_rule_that_is_too_broad_for_a_webhook_is_a_warning(
     tmp_path: Path, groups: str, what: str, resource: str
 ) -> None:
     text = f"apiGroups: [{groups}], resources: ['{resource}'], operations: [UPDATE]"
-    told = [each for each in said(tmp_path, match(f"resourceRules: [{{{text}}}]")) if WIDE in each]
+    lines = [line for line in warnings_of(tmp_path, match(f"resourceRules: [{{{text}}}]")) if WIDE in line]
     warning = f"{WIDE}: '{resource}' would have the API server call for {what}"
     field = "spec.match.resourceRules[0].resources[0]"
     seldom = resource == "*/scale" and groups not in {"'*'", "karpenter.sh"}
-    assert [each.partition(": ")[2] for each in told] == (
+    assert [line.partition(": ")[2] for line in lines] == (
         [f"{field}: warning: {warning}; name those that are meant"] if what and not seldom else []
     )
-    assert not said(tmp_path, f"{HEAD}  enforcement: off\n  match: {{resourceRules: [{{{text}}}]}}\n")
+    assert not warnings_of(tmp_path, f"{HEAD}  enforcement: off\n  match: {{resourceRules: [{{{text}}}]}}\n")

@@ -1,4 +1,4 @@
-"""Which requests a policy concerns: those that it matches, less those that it exempts."""
+"""Which requests a policy applies to: the matching ones without the exempt ones."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.engine.rules import (
     POD,
     POOLS,
     WRONG,
+    Finds,
     JudgesPools,
-    Says,
     Tolerates,
     index,
     mutate,
@@ -34,7 +34,7 @@ def exempt(**parts: Any) -> Exemption:
 
 
 @pytest.mark.parametrize(
-    ("parts", "let_through"),
+    ("parts", "exempted"),
     [
         ({"users": ["jane"]}, True),
         ({"users": ["jo*"]}, False),
@@ -47,34 +47,34 @@ def exempt(**parts: Any) -> Exemption:
         ({"serviceAccounts": ["team-a:*"]}, False),
     ],
 )
-def test_the_parts_of_an_exemption_and_until_its_last_day(parts: dict[str, Any], *, let_through: bool) -> None:
-    exempting = index(policy(Says(), exemptions=(exempt(**parts),)))
+def test_an_exemption_has_several_fields_and_a_last_day(parts: dict[str, Any], *, exempted: bool) -> None:
+    exempting = index(policy(Finds(), exemptions=(exempt(**parts),)))
     decision = validate(exempting, request(POD, name="web"))
-    assert (not decision.findings) is let_through
+    assert (not decision.findings) is exempted
 
 
-def test_an_unknown_user_has_no_exemption() -> None:
-    exempting = index(policy(Says(), exemptions=(exempt(users=["*"], groups=["*"]),)))
+def test_an_unknown_user_is_not_exempt() -> None:
+    exempting = index(policy(Finds(), exemptions=(exempt(users=["*"], groups=["*"]),)))
     assert outcomes(validate(exempting, request(POD, userInfo={}))) == ["deny"]
 
 
 @pytest.mark.parametrize(
-    ("user", "let_through"),
+    ("user", "exempted"),
     [
         ("system:serviceaccount:ci:deployer", True),
         ("system:serviceaccount:ci:web", False),
-        ("system:serviceaccount:evil:x:deployer", False),  # a certificate may have any name
+        ("system:serviceaccount:evil:x:deployer", False),  # a certificate can have any name
         ("system:serviceaccount:deployer", False),
         ("ci:deployer", False),
     ],
 )
-def test_a_service_account_is_exempt_by_namespace_and_name(user: str, *, let_through: bool) -> None:
-    exempting = index(policy(Says(), exemptions=(exempt(serviceAccounts=["*:deploy*"]),)))
-    assert (not validate(exempting, request(POD, userInfo={"username": user})).findings) is let_through
+def test_a_service_account_is_exempt_by_namespace_and_name(user: str, *, exempted: bool) -> None:
+    exempting = index(policy(Finds(), exemptions=(exempt(serviceAccounts=["*:deploy*"]),)))
+    assert (not validate(exempting, request(POD, userInfo={"username": user})).findings) is exempted
 
 
 @pytest.mark.parametrize(
-    ("resource", "operation", "let_through"),
+    ("resource", "operation", "exempted"),
     [
         ("pods", "CREATE", True),
         ("pods/status", "UPDATE", True),
@@ -86,25 +86,25 @@ def test_a_service_account_is_exempt_by_namespace_and_name(user: str, *, let_thr
         ("pods/exec", "CONNECT", False),
     ],
 )
-def test_labels_exempt_nobody_where_they_come_with_the_request_and_not_with_the_object(
-    resource: str, operation: str, *, let_through: bool
+def test_labels_exempt_only_objects_and_not_requests_such_as_evictions(
+    resource: str, operation: str, *, exempted: bool
 ) -> None:
     for selector in (
         {"matchLabels": {"app": "web"}},
         {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]},
     ):
-        exempting = index(policy(Says(), rules=(EVERYTHING,), exemptions=(exempt(objectSelector=selector),)))
+        exempting = index(policy(Finds(), rules=(EVERYTHING,), exemptions=(exempt(objectSelector=selector),)))
         sent = {"metadata": {"labels": {"app": "web"}}}
         asked = request(sent, resource=resource, operation=operation)
-        assert (not validate(exempting, asked).findings) is let_through
+        assert (not validate(exempting, asked).findings) is exempted
 
 
-def test_an_exemption_by_namespace_holds_for_a_namespace_that_the_api_server_names() -> None:
+def test_an_exemption_by_namespace_covers_a_namespace_with_a_generated_name() -> None:
     namespaces = ResourceRule(api_groups=("",), resources=("namespaces",), operations=("*",))
-    exempting = index(policy(Says(), rules=(namespaces,), exemptions=(exempt(namespaces=["team-*"]),)))
-    for name, let_through in (("team-x7k2p", True), ("prod-x7k2p", False), ("", False)):
+    exempting = index(policy(Finds(), rules=(namespaces,), exemptions=(exempt(namespaces=["team-*"]),)))
+    for name, exempted in (("team-x7k2p", True), ("prod-x7k2p", False), ("", False)):
         asked = request({"metadata": {}}, resource="namespaces", namespace="", name=name)
-        assert (not validate(exempting, asked).findings) is let_through
+        assert (not validate(exempting, asked).findings) is exempted
 
 
 def match(**parts: Any) -> Matcher:
@@ -115,7 +115,7 @@ VIEW = ClusterView(namespaces={"team-a": {"tier": "batch"}})
 
 
 @pytest.mark.parametrize(
-    ("parts", "looks"),
+    ("parts", "matches"),
     [
         ({"namespaces": {"include": ["team-*"]}}, True),
         ({"namespaces": {"include": ["prod-*"]}}, False),
@@ -129,19 +129,19 @@ VIEW = ClusterView(namespaces={"team-a": {"tier": "batch"}})
         ({"objectSelector": {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}}, True),
     ],
 )
-def test_the_parts_of_match_restrict(parts: dict[str, Any], *, looks: bool) -> None:
-    decision = validate(index(policy(Says(), matcher=match(**parts))), request(POD), view=VIEW)
-    assert bool(decision.findings) is looks
+def test_every_field_of_match_restricts_a_policy(parts: dict[str, Any], *, matches: bool) -> None:
+    decision = validate(index(policy(Finds(), matcher=match(**parts))), request(POD), view=VIEW)
+    assert bool(decision.findings) is matches
 
 
 def test_an_unknown_namespace_has_only_its_name() -> None:
     by_name = match(namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "team-a"}})
-    assert validate(index(policy(Says(), matcher=by_name)), request(POD)).findings
+    assert validate(index(policy(Finds(), matcher=by_name)), request(POD)).findings
 
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE", "CONNECT"])
-def test_a_namespace_is_selected_by_its_own_labels_where_the_request_has_them(operation: str) -> None:
-    by_label = policy(Says(), rules=(EVERYTHING,), matcher=match(namespaceSelector={"matchLabels": {"tier": "batch"}}))
+def test_a_namespace_is_selected_by_the_labels_in_its_request(operation: str) -> None:
+    by_label = policy(Finds(), rules=(EVERYTHING,), matcher=match(namespaceSelector={"matchLabels": {"tier": "batch"}}))
     namespace = {"metadata": {"name": "team-b", "labels": {"tier": "batch"}}}
     decision = validate(index(by_label), request(namespace, resource="namespaces", operation=operation))
     assert bool(decision.findings) is (operation != "CONNECT")
@@ -165,17 +165,17 @@ NOT_HERE = {"matchLabels": {"tier": "batch", "kubernetes.io/metadata.name": "tea
         ({"namespaces": {"include": ["team-*"]}}, ClusterView(), ["deny"]),
     ],
 )
-def test_what_only_unknown_labels_of_a_namespace_could_select_is_not_decided(
+def test_a_match_that_depends_on_unknown_namespace_labels_is_indeterminate(
     parts: dict[str, Any], view: ClusterView, expected: list[str]
 ) -> None:
-    decision = validate(index(policy(Says(), matcher=match(**parts))), request(POD), view=view, offline=True)
+    decision = validate(index(policy(Finds(), matcher=match(**parts))), request(POD), view=view, offline=True)
     assert outcomes(decision) == expected
     assert decision.unknown == expected.count("indeterminate")
 
 
-def test_the_finding_that_is_not_decided_says_what_is_missing_and_what_it_would_be() -> None:
+def test_an_indeterminate_finding_names_the_missing_facts_and_the_possible_outcome() -> None:
     matcher = match(namespaceSelector=BATCH)
-    judging = index(policy(Says(), matcher=matcher))
+    judging = index(policy(Finds(), matcher=matcher))
     (finding,) = validate(judging, request(POD), offline=True).findings
     assert finding == Finding(
         policy="policy",
@@ -187,22 +187,22 @@ def test_the_finding_that_is_not_decided_says_what_is_missing_and_what_it_would_
         fix="give the manifest of Namespace team-a, among the files or with --state",
     )
     unknown = replace(WRONG, reason="it is wrong.", unknown=True)
-    both = Says((replace(unknown, yaml={"a": 1}), replace(unknown, other={"a": 1})))
+    both = Finds((replace(unknown, yaml={"a": 1}), replace(unknown, other={"a": 1})))
     (other,) = validate(index(policy(both, matcher=matcher)), request(POD), offline=True).findings
     assert other == replace(finding, detail="If it selects the namespace, this is `indeterminate`: it is wrong.")
-    assert not validate(index(policy(Says(()), matcher=matcher)), request(POD), offline=True).findings
-    assert not validate(judging, request(POD)).findings  # a server takes it for a namespace without labels
+    assert not validate(index(policy(Finds(()), matcher=matcher)), request(POD), offline=True).findings
+    assert not validate(judging, request(POD)).findings  # a server treats it as a namespace without labels
 
 
-def test_a_namespace_says_itself_which_labels_it_has() -> None:
+def test_the_labels_in_a_namespaces_request_are_known() -> None:
     rules = (ResourceRule(api_groups=("",), resources=("namespaces",), operations=("*",)),)
-    judging = index(policy(Says(), rules=rules, matcher=match(namespaceSelector=BATCH)))
+    judging = index(policy(Finds(), rules=rules, matcher=match(namespaceSelector=BATCH)))
     for labels, expected in (({"tier": "batch"}, ["deny"]), ({}, [])):
         asked = request({"metadata": {"name": "team-a", "labels": labels}}, resource="namespaces", name="team-a")
         assert outcomes(validate(judging, asked, offline=True)) == expected
 
 
-def test_nothing_is_injected_where_only_unknown_labels_could_select_the_namespace() -> None:
+def test_mutation_changes_nothing_if_the_match_is_indeterminate() -> None:
     judging = index(policy(Tolerates(), matcher=match(namespaceSelector=BATCH)))
     assert not mutate(judging, request(POD), offline=True).patch
     assert mutate(judging, request(POD), offline=True, view=VIEW).patch
@@ -211,9 +211,9 @@ def test_nothing_is_injected_where_only_unknown_labels_could_select_the_namespac
     assert finding.detail == "Nothing was injected. As it is: no toleration."
 
 
-def test_the_trace_says_who_looked_and_why_not() -> None:
-    skipped = policy(Says(), name="skipped", matcher=match(namespaces={"exclude": ["team-a"]}))
-    decision = validate(index(policy(Says(), name="looked"), skipped), request(POD), trace=True)
+def test_the_trace_explains_why_a_policy_was_skipped() -> None:
+    skipped = policy(Finds(), name="skipped", matcher=match(namespaces={"exclude": ["team-a"]}))
+    decision = validate(index(policy(Finds(), name="looked"), skipped), request(POD), trace=True)
     assert decision.steps == (
         ("looked", "", "it looked at CREATE in validate"),
         ("skipped", "", "match.namespaces.exclude names namespace team-a"),
@@ -232,8 +232,8 @@ def test_an_object_over_a_bound_is_denied_only_by_policies_for_its_namespace_and
     assert outcomes(validate(judging, request(large, namespace="team-b"), trace=trace)) == ["deny"]
 
 
-def test_the_policies_of_so_many_namespaces_are_cached_and_no_more() -> None:
-    route = index(policy(Says())).route(Phase.VALIDATE, request(POD))
+def test_the_cache_of_policies_by_namespace_is_bounded() -> None:
+    route = index(policy(Finds())).route(Phase.VALIDATE, request(POD))
     assert route is not None
     names = ["x" * 254, *map(str, range(4097))]
     assert [route.within(name) is route.within(name) for name in names] == [False, *[True] * 4096, False]
@@ -251,17 +251,17 @@ def test_the_policies_of_so_many_namespaces_are_cached_and_no_more() -> None:
         ({"resource": "pools", "group": "example.com"}, {"pods": "", "updates": "", "excluded": ""}),
     ],
 )
-def test_policies_that_do_not_look_are_left_out_by_a_part_of_match(
+def test_a_skipped_policy_names_the_field_of_match_that_excludes_the_request(
     asked: dict[str, str], expected: dict[str, str]
 ) -> None:
     updates = replace(PODS_CREATE, operations=("UPDATE",))
     deployments = ResourceRule(api_groups=("apps",), resources=("deployments",), operations=("*",))
     policies = index(
-        policy(Says(), name="pods"),
+        policy(Finds(), name="pods"),
         policy(JudgesPools(), name="pools", rules=(POOLS,)),
-        policy(Says(), name="updates", rules=(updates,)),
-        policy(Says(), name="excluded", exclude=(deployments,)),
+        policy(Finds(), name="updates", rules=(updates,)),
+        policy(Finds(), name="excluded", exclude=(deployments,)),
     )
-    left_out = {each.name: why for each, why in policies.left_out(request(POD, **asked))}
+    left_out = {policy.name: why for policy, why in policies.left_out(request(POD, **asked))}
 
     assert expected.items() <= left_out.items()

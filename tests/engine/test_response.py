@@ -1,4 +1,4 @@
-"""The answer, as the API server's contract wants it."""
+"""Responses follow the API server's contract."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def answer(decision: Decision, phase: Phase = Phase.VALIDATE) -> dict[str, Any]:
 PATCH = (Operation("/spec/x", 1, "p"), Operation("/spec/y", {"a": None}, "p"))
 
 
-def test_R1_nothing_to_say_is_allowed_and_says_nothing_else() -> None:
+def test_R1_an_empty_decision_is_only_allowed() -> None:
     assert answer(Decision()) == {"uid": "the-uid", "allowed": True}
 
 
-def test_R2_patch_and_its_type_come_together_in_the_mutate_phase() -> None:
+def test_R2_a_mutating_response_has_a_patch_and_its_type() -> None:
     response = answer(Decision(patch=PATCH), Phase.MUTATE)
     assert response["patchType"] == "JSONPatch"
     assert json.loads(base64.b64decode(response["patch"])) == [
@@ -43,15 +43,15 @@ def test_R2_patch_and_its_type_come_together_in_the_mutate_phase() -> None:
 
 
 @pytest.mark.parametrize("decision", [Decision(patch=PATCH), Decision(findings=(finding(),), patch=PATCH)])
-def test_R2_a_validating_response_carries_neither(decision: Decision) -> None:
+def test_R2_a_validating_response_has_no_patch(decision: Decision) -> None:
     assert not {"patch", "patchType"} & answer(decision).keys()
 
 
-def test_R2_a_denial_carries_no_patch() -> None:
+def test_R2_a_denial_has_no_patch() -> None:
     assert not {"patch", "patchType"} & answer(Decision(findings=(finding(),), patch=PATCH), Phase.MUTATE).keys()
 
 
-def test_R4_a_denial_says_what_where_and_how_to_fix_it() -> None:
+def test_R4_a_denial_has_a_reason_a_field_and_a_fix() -> None:
     response = answer(Decision(findings=(finding(field="spec.x", detail="because of this", fix="write that"),)))
     assert response["allowed"] is False
     assert response["status"] == {
@@ -62,11 +62,11 @@ def test_R4_a_denial_says_what_where_and_how_to_fix_it() -> None:
     }
 
 
-def test_R4_an_object_that_cannot_be_read_is_a_bad_request() -> None:
+def test_R4_an_unreadable_object_is_a_bad_request() -> None:
     assert answer(Decision(findings=(finding(),), malformed=True))["status"]["code"] == 400
 
 
-def test_R4_a_message_of_many_findings_is_cut_at_a_line() -> None:
+def test_R4_a_message_with_many_findings_is_truncated_after_a_line() -> None:
     denials = tuple(finding(reason=f"wrong {number}", detail="x" * 100) for number in range(1000))
     message = answer(Decision(findings=denials))["status"]["message"]
     *lines, last = message.splitlines()
@@ -75,15 +75,15 @@ def test_R4_a_message_of_many_findings_is_cut_at_a_line() -> None:
     assert last == "... and more of the same"
 
 
-def test_R4_a_message_of_one_line_is_cut_too() -> None:
+def test_R4_a_long_line_is_truncated() -> None:
     message = answer(Decision(findings=(finding(reason="x" * 100_000),)))["status"]["message"]
     assert len(message) < 17_000
     assert message.endswith("x\n... and more of the same")
 
 
-def test_R4_what_users_wrote_is_no_line_of_its_own() -> None:
-    said = finding(reason="no pool `a\nWarning: b`", field='metadata.labels["a\nWarning: b"]', detail="c\nWarning: d")
-    message = answer(Decision(findings=(said,)))["status"]["message"]
+def test_R4_user_input_cannot_add_a_line_to_a_reason() -> None:
+    odd = finding(reason="no pool `a\nWarning: b`", field='metadata.labels["a\nWarning: b"]', detail="c\nWarning: d")
+    message = answer(Decision(findings=(odd,)))["status"]["message"]
     assert message.splitlines() == [
         '[p] no pool `a Warning: b` (at metadata.labels["a Warning: b"]) [kind/what]',
         "  c",
@@ -91,7 +91,7 @@ def test_R4_what_users_wrote_is_no_line_of_its_own() -> None:
     ]
 
 
-def test_R5_warnings_are_short_lines_that_say_all() -> None:
+def test_R5_warnings_are_short_lines_without_loss_of_text() -> None:
     long = " ".join(f"word{number}" for number in range(100))
     warnings = answer(Decision(findings=(finding(Outcome.WARN, detail=long, fix="do it"),)))["warnings"]
     assert all(len(line) <= 120 for line in warnings)
@@ -103,13 +103,13 @@ def test_R5_warnings_are_short_lines_that_say_all() -> None:
 @pytest.mark.parametrize(
     ("length", "lines"), [(116, ["  to", f"    {'x' * 116}"]), (117, [f"  to {'x' * 115}", "    xx"])]
 )
-def test_R5_a_word_is_broken_only_if_it_fits_into_no_line(length: int, lines: list[str]) -> None:
+def test_R5_only_a_word_longer_than_a_line_is_split(length: int, lines: list[str]) -> None:
     assert answer(Decision(findings=(finding(Outcome.WARN, detail="to " + "x" * length),)))["warnings"][1:] == lines
 
 
-def test_R5_warnings_stay_below_the_size_at_which_each_is_cut() -> None:
-    found = tuple(finding(Outcome.WARN, reason=f"wrong {number}", detail="word " * 100) for number in range(100))
-    warnings = answer(Decision(findings=found))["warnings"]
+def test_R5_warnings_stay_below_the_size_at_which_the_api_server_truncates_them() -> None:
+    findings = tuple(finding(Outcome.WARN, reason=f"wrong {number}", detail="word " * 100) for number in range(100))
+    warnings = answer(Decision(findings=findings))["warnings"]
     assert 3000 < sum(map(len, warnings)) <= 4096
 
 
@@ -129,15 +129,15 @@ spec:
 
 
 def kubectl_shows(*responses: dict[str, Any]) -> list[str]:
-    """Return the warnings that kubectl prints in one run: a text that it has printed, it drops."""
+    """Return the warnings that kubectl prints in one run; it drops repeated lines."""
     return list(dict.fromkeys(line for response in responses for line in response.get("warnings", [])))
 
 
-def test_R5_kubectl_drops_no_part_of_a_fix_that_repeats() -> None:
+def test_R5_kubectl_prints_repeated_fixes_completely() -> None:
     fixes = (SPREAD, SPREAD.replace("'y'", "x"), PROBE, "write:\n- not: [yaml", "do it\nso", "do it\nso")
     for severally in (False, True):  # in one response, or in one for each object of `kubectl apply`
         findings = [finding(Outcome.WARN, reason=f"wrong {i}", fix=fix.rstrip()) for i, fix in enumerate(fixes)]
-        groups = [findings[:5], findings[5:]] if not severally else [[each] for each in findings[:5]]
+        groups = [findings[:5], findings[5:]] if not severally else [[single] for single in findings[:5]]
         shown = kubectl_shows(*(answer(Decision(findings=tuple(group))) for group in groups))
         assert [line for line in shown if not line.startswith("[p]")][:5] == [
             '  Fix: write: {spec: {template: {spec: {priorityClassName: "y"}}}}',
@@ -153,17 +153,17 @@ def test_R5_kubectl_drops_no_part_of_a_fix_that_repeats() -> None:
     assert twice == ["[p] wrong 4 [kind/what]", "  Fix: do it so", "[p] wrong 5 [kind/what]", "  Fix: do it so "]
 
 
-def test_R5_control_characters_and_lone_surrogates_are_taken_out() -> None:
-    said = finding(Outcome.WARN, reason="bell \x07 escape \x1b[31m newline \n surrogate \ud800 end")
-    warnings = answer(Decision(findings=(said,)))["warnings"]
+def test_R5_warnings_have_no_control_characters_or_lone_surrogates() -> None:
+    odd = finding(Outcome.WARN, reason="bell \x07 escape \x1b[31m newline \n surrogate \ud800 end")
+    warnings = answer(Decision(findings=(odd,)))["warnings"]
     assert all(line.isprintable() for line in warnings)
 
 
-def test_R6_audit_annotations_are_there_and_printable() -> None:
+def test_R6_audit_annotations_are_printable() -> None:
     assert answer(Decision(audit={"p": "deny: a\x00b"}))["auditAnnotations"] == {"p": "deny: a b"}
 
 
-def test_R6_audit_annotations_are_no_megabytes() -> None:
+def test_R6_audit_annotations_are_truncated() -> None:
     assert len(answer(Decision(audit={"p": "x" * 100_000}))["auditAnnotations"]["p"]) < 17_000
 
 
@@ -179,9 +179,9 @@ def test_R1_a_crash_still_echoes_the_uid() -> None:
     assert review["response"]["status"]["code"] == 500
 
 
-def test_a_finding_of_several_templates_is_said_once_with_its_places() -> None:
-    found = tuple(finding(Outcome.WARN, field=f"spec.groups[{index}]", fix="mend it") for index in range(6))
-    assert answer(Decision(findings=found))["warnings"] == [
+def test_a_finding_in_several_templates_is_reported_once_with_all_fields() -> None:
+    findings = tuple(finding(Outcome.WARN, field=f"spec.groups[{index}]", fix="mend it") for index in range(6))
+    assert answer(Decision(findings=findings))["warnings"] == [
         "[p] it is wrong (at spec.groups[0]) [kind/what]",
         "  Fix: mend it",
         "  Also at spec.groups[1], spec.groups[2], spec.groups[3] and 2 more.",

@@ -1,4 +1,4 @@
-"""Work is counted in steps, as time depends on what else the machine does: lines of Python, and calls into C."""
+"""Work is linear and bounded, counted in lines of Python and calls into C, which don't depend on the machine's load."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ JSON = dict[str, Any]
 VIEW = FileState([Path(__file__).parents[2] / "examples/state"], BUNDLE.providers).view()
 
 STEPS_OF_A_BYTE = 4
-"""Where things are counted and compared one by one; most of them in C, in no step at all."""
+"""The limit of steps for each added byte; counting and comparing mostly happens in C, without a step."""
 
 PODS = "pods"
 CKS = "compute.coreweave.com/nodepools"
@@ -44,7 +44,7 @@ GKE = "container.cnrm.cloud.google.com/containernodepools"
 
 
 def steps(data: bytes) -> int:
-    """Count what both phases take, from the bytes of the review to those of the answer."""
+    """Count the steps of both phases, from the bytes of the review to those of the answer."""
     count = 0
 
     def trace(_frame: FrameType, event: str, _arg: object) -> Callable[..., Any]:
@@ -57,7 +57,7 @@ def steps(data: bytes) -> int:
         count += event == "c_call"
 
     before = sys.gettrace(), sys.getprofile()
-    with patch.object(targeting, "_KIND_LENGTH", -1):  # nothing is remembered, also of what is small
+    with patch.object(targeting, "_KIND_LENGTH", -1):  # disable the cache
         sys.settrace(trace)
         sys.setprofile(profile)
         try:
@@ -169,19 +169,17 @@ GROWING = [
 @pytest.mark.parametrize(("resource", "most", "made"), GROWING)
 @given(share=st.floats(0.3, 0.5))
 @settings(max_examples=5)
-def test_twice_as_much_of_anything_takes_twice_the_work_at_most(
+def test_doubling_a_field_at_most_doubles_the_work(
     resource: str, most: int, made: Callable[[int], JSON], share: float
 ) -> None:
     count = int(most * share)
-    steps(review(made(count), resource))  # what is compiled and imported once
+    steps(review(made(count), resource))  # compile and import once
     once, twice = steps(review(made(count), resource)), steps(review(made(2 * count), resource))
     assert twice <= 2.2 * once, f"{count}: {once} steps, {2 * count}: {twice}"
 
 
 @pytest.mark.parametrize(("resource", "most", "made"), GROWING)
-def test_beyond_its_bound_more_of_anything_takes_no_more_work_than_to_count_it(
-    resource: str, most: int, made: Callable[[int], JSON]
-) -> None:
+def test_beyond_its_bound_a_larger_field_is_only_counted(resource: str, most: int, made: Callable[[int], JSON]) -> None:
     counts = (most, 2 * most, 20 * most)
     at_bound, beyond, far_beyond = (steps(review(made(count), resource)) for count in counts)
     added = len(review(made(20 * most), resource)) - len(review(made(most), resource))

@@ -1,4 +1,4 @@
-"""Who is let through by an ``exempt`` entry or an Exemption document, and what is said of it; and break-glass."""
+"""Exempt entries and Exemption documents: which requests they exempt, and what they record; and break-glass."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.engine.rules import DEPLOYMENT, NOW, POD, POOLS, JudgesPools, Says, index, mutate, policy, request, validate
+from tests.engine.rules import DEPLOYMENT, NOW, POD, POOLS, Finds, JudgesPools, index, mutate, policy, request, validate
 from webhook.base.globs import Globs
 from webhook.engine.bundle import load_bundle
 from webhook.engine.engine import decide
@@ -69,7 +69,7 @@ def test_an_exemption_document_exempts_from_the_policies_it_names(
     assert judged(bundle, LABELLED, userInfo={"username": "joe"})[0] == ["labels", "other-labels"]
 
 
-def test_the_audit_log_says_which_exemption_let_it_through_why_and_where_that_is_written(tmp_path: Path) -> None:
+def test_the_audit_log_has_the_exemptions_name_reason_and_position(tmp_path: Path) -> None:
     bundle = loaded(
         tmp_path, HEAD + "  exempt: [{users: [joe], reason: he may}]\n", exemption("policies: [labels], users: [jane]")
     )
@@ -79,7 +79,7 @@ def test_the_audit_log_says_which_exemption_let_it_through_why_and_where_that_is
     assert audit == {"labels": f"exempt: he may, by exempt[0] at {file}:6"}
 
 
-def test_of_several_templates_the_exemption_is_said_once(tmp_path: Path) -> None:
+def test_the_audit_log_has_the_exemption_of_several_templates_once(tmp_path: Path) -> None:
     bundle = loaded(tmp_path, HEAD + "  exempt: [{users: [jane], reason: she may}]\n")
     workers = [{"groupName": name, "template": POD} for name in "ab"]
     _, audit = judged(
@@ -120,9 +120,9 @@ def test_groups_may_have_spaces_in_their_names(tmp_path: Path, group: str) -> No
     assert judged(bundle, LABELLED, userInfo={"username": "Jane Doe", "groups": ["Domain"]})[0]
 
 
-def test_exemptions_alone_are_told_that_the_policies_are_missing(tmp_path: Path) -> None:
-    found = mistakes(tmp_path, exemption("policies: ['*'], users: [jane]"))
-    assert "holds no policy; name the policies too" in found[0][2]
+def test_exemptions_without_policies_are_rejected(tmp_path: Path) -> None:
+    problems = mistakes(tmp_path, exemption("policies: ['*'], users: [jane]"))
+    assert "holds no policy; name the policies too" in problems[0][2]
 
 
 def test_an_exemption_changes_the_hash_of_the_bundle(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ LABEL: Final = "  exempt: [{objectSelector: {matchLabels: {team: a}}, reason: ag
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("asked", "denied"),
     [
         ({"obj": LABELLED}, False),
         ({"obj": {**LABELLED, "metadata": {"labels": {"example.com/a": "x"}}}}, True),
@@ -142,11 +142,11 @@ LABEL: Final = "  exempt: [{objectSelector: {matchLabels: {team: a}}, reason: ag
           "oldObject": {**POD, "metadata": {"labels": {"team": "a"}}}}, True),
     ],
 )  # fmt: skip
-def test_an_object_that_loses_the_label_loses_the_exemption(tmp_path: Path, asked: JSON, *, found: bool) -> None:
+def test_an_object_that_loses_the_label_loses_the_exemption(tmp_path: Path, asked: JSON, *, denied: bool) -> None:
     asked = dict(asked)
     rules = "  match: {resourceRules: [{apiGroups: [''], resources: [pods], operations: [CREATE, UPDATE]}]}\n"
     bundle = loaded(tmp_path, HEAD + rules + LABEL)
-    assert bool(judged(bundle, asked.pop("obj"), **asked)[0]) is found
+    assert bool(judged(bundle, asked.pop("obj"), **asked)[0]) is denied
 
 
 some = st.lists(st.sampled_from(("*", "a", "b", "a*")), min_size=1, max_size=2)
@@ -161,7 +161,7 @@ entries = st.fixed_dictionaries(
         "objectSelector": st.sampled_from(({"matchLabels": {"t": "a"}}, {"matchExpressions": [{"key": "t", "operator": "Exists"}]})),
         "expires": st.sampled_from(("2020-01-01", "2999-01-01")),
     },
-).filter(lambda each: set(each) - {"reason", "expires"})  # fmt: skip
+).filter(lambda entry: set(entry) - {"reason", "expires"})  # fmt: skip
 requests = st.builds(
     lambda user, groups, namespace, name, labels: request(
         {**POD, "metadata": {"labels": labels}},
@@ -177,9 +177,9 @@ requests = st.builds(
 )
 
 
-@settings(max_examples=10)  # each loads a bundle
+@settings(max_examples=10)  # each example loads a bundle
 @given(st.lists(entries, min_size=2, max_size=3), st.booleans(), st.lists(requests, min_size=1, max_size=10))
-def test_exemptions_never_add_up_to_more_than_each_alone(
+def test_several_exemptions_exempt_exactly_the_union_of_their_requests(
     parts: list[JSON],
     documents: bool,  # noqa: FBT001
     asked: list[Any],
@@ -191,16 +191,16 @@ def test_exemptions_never_add_up_to_more_than_each_alone(
         document = {"kind": "Exemption", "metadata": {"name": f"e{number}"}, "spec": {**part, "policies": ["l*"]}}
         written.append({**head, **document})
     with tempfile.TemporaryDirectory() as folder:
-        bundle = loaded(Path(folder), *(f"{json.dumps(each)}\n" for each in written))
+        bundle = loaded(Path(folder), *(f"{json.dumps(document)}\n" for document in written))
     (whole,) = bundle.policies
     assert len(whole.exemptions) == len(parts)
 
-    def lets_through(*exemptions: Any) -> list[bool]:
-        judging = Index([replace(whole, validator=Says(), exemptions=exemptions)], [], {}, "spotgate-system")
-        return [not validate(judging, each).findings for each in asked]
+    def exempted_by(*exemptions: Any) -> list[bool]:
+        judging = Index([replace(whole, validator=Finds(), exemptions=exemptions)], [], {}, "spotgate-system")
+        return [not validate(judging, item).findings for item in asked]
 
-    alone = [lets_through(each) for each in whole.exemptions]
-    assert lets_through(*whole.exemptions) == [any(each) for each in zip(*alone, strict=True)]
+    alone = [exempted_by(exemption) for exemption in whole.exemptions]
+    assert exempted_by(*whole.exemptions) == [any(exempted) for exempted in zip(*alone, strict=True)]
 
 
 KEY: Final = "spotgate.dev/break-glass"
@@ -211,7 +211,7 @@ def broken(reason: str) -> JSON:
 
 
 @pytest.mark.parametrize(
-    ("reason", "groups", "offline", "says"),
+    ("reason", "groups", "offline", "why"),
     [
         ("", ("sre",), False, "it gives no reason"),
         ("  ", ("sre",), False, "it gives no reason"),
@@ -219,20 +219,20 @@ def broken(reason: str) -> JSON:
         ("outage", ("sre", "oncall-*"), False, "jane is in none of these groups: sre, oncall-*"),
     ],
 )
-def test_break_glass_that_fails_says_why_and_is_audited(
-    reason: str, groups: tuple[str, ...], *, offline: bool, says: str
+def test_ineffective_break_glass_has_a_reason_and_is_audited(
+    reason: str, groups: tuple[str, ...], *, offline: bool, why: str
 ) -> None:
-    decision = validate(index(policy(Says(), break_glass=Globs(groups))), request(broken(reason)), offline=offline)
-    (finding,) = (each for each in decision.findings if each.policy == "policy")
+    decision = validate(index(policy(Finds(), break_glass=Globs(groups))), request(broken(reason)), offline=offline)
+    (finding,) = (finding for finding in decision.findings if finding.policy == "policy")
     assert finding.outcome is Outcome.DENY
-    assert finding.detail == f"{KEY} has no effect: {says}."
+    assert finding.detail == f"{KEY} has no effect: {why}."
     assert decision.audit["break-glass-refused"] == f"jane: {reason}"
 
 
-def test_break_glass_offline_asks_who_it_is() -> None:
-    judging = index(policy(Says(), break_glass=Globs(("sre",))))
-    found = validate(judging, request(broken("outage"), userInfo={}), offline=True).findings
-    (finding,) = (each for each in found if each.policy == "policy")
+def test_break_glass_offline_needs_the_user() -> None:
+    judging = index(policy(Finds(), break_glass=Globs(("sre",))))
+    findings = validate(judging, request(broken("outage"), userInfo={}), offline=True).findings
+    (finding,) = (candidate for candidate in findings if candidate.policy == "policy")
     assert finding.detail == f"{KEY} has no effect: nothing says who asks: pass --user and --group."
 
 
@@ -245,28 +245,28 @@ def test_break_glass_on_an_update_is_read_from_the_new_object() -> None:
         assert [finding.outcome for finding in validate(judging, asked).findings] == [outcome]
 
 
-def test_break_glass_on_a_workload_counts_for_its_templates() -> None:
-    judging = index(policy(Says(), break_glass=Globs(("devs",)), template_outcome=Outcome.DENY))
+def test_break_glass_on_a_workload_covers_its_templates() -> None:
+    judging = index(policy(Finds(), break_glass=Globs(("devs",)), template_outcome=Outcome.DENY))
     workload = {**DEPLOYMENT, "metadata": {"name": "web", "annotations": {KEY: "outage"}}}
     decision = validate(judging, request(workload, group="apps", resource="deployments"))
     assert [finding.outcome for finding in decision.findings] == [Outcome.WARN]
     assert decision.audit["break-glass"] == "jane: outage"
 
 
-def test_break_glass_is_no_exemption_from_mutation() -> None:
-    assert not mutate(index(policy(Says(), break_glass=Globs(("devs",)))), request(broken("outage"))).audit
+def test_break_glass_does_not_exempt_from_mutation() -> None:
+    assert not mutate(index(policy(Finds(), break_glass=Globs(("devs",)))), request(broken("outage"))).audit
 
 
-def test_a_broken_policy_is_still_one_that_an_exemption_can_name(tmp_path: Path) -> None:
-    found = mistakes(tmp_path, HEAD.replace("domains:", "domain:"), exemption("policies: [labels], users: [jane]"))
-    assert {field for _, field, _ in found} == {"spec.domain", "spec.domains"}
+def test_an_exemption_can_name_an_invalid_policy(tmp_path: Path) -> None:
+    problems = mistakes(tmp_path, HEAD.replace("domains:", "domain:"), exemption("policies: [labels], users: [jane]"))
+    assert {field for _, field, _ in problems} == {"spec.domain", "spec.domains"}
 
 
-def test_exemptions_for_other_namespaces_cost_a_request_nothing(tmp_path: Path) -> None:
+def test_exemptions_for_other_namespaces_are_not_evaluated(tmp_path: Path) -> None:
     many = (exemption(f"policies: [labels], namespaces: [team-{n}]", f"e{n}") for n in range(20))
     bundle = loaded(tmp_path, HEAD, *many)
     route = bundle.index.route(Phase.VALIDATE, request(POD))
     assert route is not None
     ((within,), _) = route.within("team-7")
-    assert [each.name for each in within.exemptions] == ["Exemption e7"]
+    assert [exemption.name for exemption in within.exemptions] == ["Exemption e7"]
     assert judged(bundle, LABELLED, namespace="team-7")[0] == []

@@ -1,4 +1,4 @@
-"""Policy files: every mistake is found, together, with its file, line, field and a suggestion."""
+"""Loading policy files reports all mistakes together, each with its file, line, field, and a suggestion."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def load(folder: Path, **files: str) -> tuple[list[PolicyDocument], list[Problem
     return load_documents(policy_files([folder]), KINDS, problems), problems
 
 
-def test_a_policy_is_read_with_all_its_common_parts(tmp_path: Path) -> None:
+def test_a_policy_is_read_with_all_common_fields(tmp_path: Path) -> None:
     (policy,), problems = load(
         tmp_path,
         a=HEAD
@@ -66,7 +66,7 @@ spec:
 
 
 @pytest.mark.parametrize(
-    ("spec", "line", "said"),
+    ("spec", "line", "message"),
     [
         ("spec: {enforcment: warn}", 4, "spec.enforcment: unknown field `enforcment`, did you mean `enforcement`?"),
         ("spec: {enforcement: warning}", 4, "spec.enforcement: 'warning' is not one of deny, warn, audit or off, did you mean `warn`?"),
@@ -96,13 +96,13 @@ spec:
         ("spec: {match: {objectSelector: {matchLabel: {app: x}}}}", 4, "unknown field `matchLabel`, did you mean `matchLabels`?"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_said_with_line_field_and_suggestion(tmp_path: Path, spec: str, line: int, said: str) -> None:
+def test_a_mistake_has_a_line_a_field_and_a_suggestion(tmp_path: Path, spec: str, line: int, message: str) -> None:
     _, problems = load(tmp_path, a=HEAD + spec)
-    assert any(said in str(problem) for problem in problems), [str(problem) for problem in problems]
+    assert any(message in str(problem) for problem in problems), [str(problem) for problem in problems]
     assert {problem.line for problem in problems} == {line}
 
 
-def test_of_very_many_mistakes_in_one_document_the_first_are_reported(tmp_path: Path) -> None:
+def test_only_the_first_mistakes_of_a_document_are_reported(tmp_path: Path) -> None:
     _, problems = load(tmp_path, a=HEAD + f"spec: {{match: {{namespaces: {{include: {[1] * 5000}}}}}}}")
     assert len(problems) == 101
     assert "4900 more mistakes are not shown" in str(problems[0])
@@ -138,7 +138,7 @@ def test_a_document_with_mistakes_is_not_loaded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a..b", "a.-b", "a-.b", ".a", "a.", "a" * 64, "A", "a\\nb"])
-def test_a_name_is_one_that_the_exported_policy_can_have(tmp_path: Path, name: str) -> None:
+def test_a_name_that_an_exported_policy_cannot_have_is_rejected(tmp_path: Path, name: str) -> None:
     _, (problem,) = load(tmp_path, a=HEAD.replace("name: example", f'name: "{name}"'))
     assert problem.text.startswith(
         "expected up to 63 lower case letters, digits, '-' and single '.', as team-labels; got"
@@ -146,11 +146,11 @@ def test_a_name_is_one_that_the_exported_policy_can_have(tmp_path: Path, name: s
 
 
 @pytest.mark.parametrize("name", ["a", "a.b", "a--b.c-1.0", "a" * 63])
-def test_a_name_has_letters_and_digits_around_each_dot(tmp_path: Path, name: str) -> None:
+def test_a_name_with_letters_and_digits_around_each_dot_is_accepted(tmp_path: Path, name: str) -> None:
     assert load(tmp_path, a=HEAD.replace("name: example", f'name: "{name}"'))[1] == []
 
 
-def test_a_name_can_be_given_only_once(tmp_path: Path) -> None:
+def test_a_name_must_be_unique(tmp_path: Path) -> None:
     _, problems = load(tmp_path, a=HEAD, b="# moved\n" + HEAD)
     (problem,) = problems
     assert (problem.line, problem.field) == (4, "metadata.name")
@@ -158,18 +158,18 @@ def test_a_name_can_be_given_only_once(tmp_path: Path) -> None:
     assert "a.yaml:3" in problem.text
 
 
-def test_documents_without_a_name_have_no_name_in_common(tmp_path: Path) -> None:
+def test_documents_without_a_name_are_not_duplicates(tmp_path: Path) -> None:
     nameless = HEAD.replace("name: example", "")
     _, problems = load(tmp_path, a=nameless, b=nameless)
     assert [problem.text for problem in problems] == ["is missing", "is missing"]
 
 
-def test_other_documents_do_not_belong_into_a_policy_folder(tmp_path: Path) -> None:
+def test_other_documents_in_a_policy_folder_are_mistakes(tmp_path: Path) -> None:
     _, problems = load(tmp_path, a="apiVersion: v1\nkind: Pod\n")
     assert "expected spotgate.dev/v1, got 'v1'" in str(problems[0])
 
 
-def test_policy_tests_and_hidden_files_are_passed_over(tmp_path: Path) -> None:
+def test_policy_tests_and_hidden_files_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "case.yaml").write_text("not: a policy")
     (tmp_path / ".hidden.yaml").write_text("not: a policy")
@@ -179,7 +179,7 @@ def test_policy_tests_and_hidden_files_are_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.yaml", "a.yml", "a.YAML", "sub/a.json"])
-def test_policy_files_are_known_by_their_name(tmp_path: Path, name: str) -> None:
+def test_policy_files_are_recognized_by_extension(tmp_path: Path, name: str) -> None:
     file = tmp_path / name
     file.parent.mkdir(exist_ok=True)
     file.write_text(HEAD)
@@ -198,38 +198,38 @@ def test_a_mounted_configmap_is_read_once(tmp_path: Path) -> None:
     assert not problems
 
 
-def test_a_link_to_nothing_is_a_mistake(tmp_path: Path) -> None:
+def test_a_dangling_link_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "gone.yaml").symlink_to("/nowhere/gone.yaml")
-    (tmp_path / ".#edited.yaml").symlink_to("jane@host.4711")  # as Emacs locks a file
+    (tmp_path / ".#edited.yaml").symlink_to("jane@host.4711")  # a lock file of Emacs
     _, problems = load(tmp_path, a=HEAD)
     text = "can't be read: it is a link to /nowhere/gone.yaml, which is not there; correct the link or remove it"
     assert list(map(str, problems)) == [f"{tmp_path}/gone.yaml: {text}"]
 
 
-def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_missing_file_is_a_mistake(tmp_path: Path) -> None:
     problems: list[Problem] = []
     assert not load_documents([tmp_path / "none.yaml"], KINDS, problems)
     assert "can't be read: No such file or directory" in str(problems[0])
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("templates: ['spec..template']", "is not a template path"),
         ("templates: ['spec.items[0].template']", "is not a template path"),
         ("templates: []", "say where the Pods are"),
     ],
 )
-def test_a_template_path_is_checked_at_load(tmp_path: Path, text: str, said: str) -> None:
+def test_a_template_path_is_checked_at_load(tmp_path: Path, text: str, message: str) -> None:
     document = (
         HEAD.replace("Example", "WorkloadTemplates") + "spec:\n  workloads:\n    - {group: a, kind: A, resource: as, "
     )
     _, problems = load(tmp_path, a=f"{document}{text}}}\n")
-    assert said in str(problems[0])
+    assert message in str(problems[0])
     assert problems[0].line == 6
 
 
-def test_what_is_not_written_is_called_nothing(tmp_path: Path) -> None:
+def test_an_empty_value_is_reported_as_nothing(tmp_path: Path) -> None:
     _, problems = load(tmp_path, a="kind: Example\n", b="apiVersion: spotgate.dev/v1\nmetadata:\n")
     assert [(problem.field, problem.text) for problem in problems] == [
         ("apiVersion", "expected spotgate.dev/v1, got nothing"),
@@ -239,9 +239,9 @@ def test_what_is_not_written_is_called_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["deployments", "Deploymnet.apps", "jobsets.jobset.x-k8s.io", "kubeflow.org/MPIJob"])
-def test_a_kind_that_nothing_can_be_is_refused(kind: str) -> None:
-    said = f"{kind!r} would match nothing; write Kind.group, as Deployment.apps"
-    with pytest.raises(ValidationError, match=re.escape(said)):
+def test_a_kind_that_cannot_exist_is_rejected(kind: str) -> None:
+    message = f"{kind!r} would match nothing; write Kind.group, as Deployment.apps"
+    with pytest.raises(ValidationError, match=re.escape(message)):
         TypeAdapter(KindGlob).validate_python(kind)
 
 
@@ -257,5 +257,5 @@ def test_a_kind_that_nothing_can_be_is_refused(kind: str) -> None:
         "job*",
     ],
 )
-def test_a_kind_that_may_be_there_is_taken(kind: str) -> None:
+def test_a_kind_that_may_exist_is_accepted(kind: str) -> None:
     assert TypeAdapter(KindGlob).validate_python(kind) == kind

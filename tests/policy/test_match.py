@@ -1,4 +1,4 @@
-"""``match`` means what the same words mean in a ValidatingAdmissionPolicy, and refuses what the API server refuses."""
+"""``match`` has the semantics and validation of a ValidatingAdmissionPolicy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.engine.rules import DEPLOYMENT, POD, Says, index, mutate, policy, request, validate
+from tests.engine.rules import DEPLOYMENT, POD, Finds, index, mutate, policy, request, validate
 from webhook.engine.bundle import load_bundle
 from webhook.model.review import GroupVersionResource
 from webhook.policy.common import MatchSpec
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
         ("pod", ""),
     ],
 )
-def test_resources_are_matched_as_the_api_server_matches_them(pattern: str, matched: str) -> None:
-    there = "pods pods/exec pods/status deployments deployments/scale"
-    assert [path for path in there.split() if resource_matches(pattern, path)] == matched.split()
+def test_resources_match_as_in_the_api_server(pattern: str, matched: str) -> None:
+    served = "pods pods/exec pods/status deployments deployments/scale"
+    assert [path for path in served.split() if resource_matches(pattern, path)] == matched.split()
 
 
 @pytest.mark.parametrize("pattern", ["pods/*", "*/*", "*/ephemeralcontainers", "pods/ephemeralcontainers"])
-def test_a_policy_looks_at_the_subresources_that_it_names(pattern: str) -> None:
+def test_a_policy_matches_the_subresources_that_it_names(pattern: str) -> None:
     rule = ResourceRule(api_groups=("",), resources=(pattern,), operations=("UPDATE",))
     review = request(POD, resource="pods/ephemeralcontainers", operation="UPDATE", oldObject=POD)
-    assert validate(index(policy(Says(), rules=(rule,))), review).findings
+    assert validate(index(policy(Finds(), rules=(rule,))), review).findings
 
 
 def rule(**changes: Any) -> ResourceRule:
@@ -50,8 +50,8 @@ def rule(**changes: Any) -> ResourceRule:
     )
 
 
-def says(decision: Decision) -> str:
-    """Why the policy does not look at it; empty where it does."""
+def skipped(decision: Decision) -> str:
+    """Return why the policy skips the request; empty if it doesn't."""
     return "" if decision.findings else decision.steps[-1][2]
 
 
@@ -71,8 +71,8 @@ def says(decision: Decision) -> str:
         ({"scope": "Namespaced"}, {"resource": "namespaces", "namespace": "team-a", "name": "team-a"}, "match.resourceRules[0].scope is Namespaced, and it is cluster-scoped"),
     ],
 )  # fmt: skip
-def test_names_versions_and_scope_narrow_a_rule(changes: dict[str, Any], asked: dict[str, Any], why: str) -> None:
-    assert says(validate(index(policy(Says(), rules=(rule(**changes),))), request(POD, **asked), trace=True)) == why
+def test_names_versions_and_scope_restrict_a_rule(changes: dict[str, Any], asked: dict[str, Any], why: str) -> None:
+    assert skipped(validate(index(policy(Finds(), rules=(rule(**changes),))), request(POD, **asked), trace=True)) == why
 
 
 @pytest.mark.parametrize(
@@ -86,18 +86,18 @@ def test_names_versions_and_scope_narrow_a_rule(changes: dict[str, Any], asked: 
         ({"operations": ("DELETE",)}, False),
     ],
 )
-def test_an_exclusion_takes_out_what_all_its_parts_name(changes: dict[str, Any], *, excluded: bool) -> None:
-    judging = index(policy(Says(), rules=(rule(),), exclude=(rule(**changes),)))
+def test_an_exclusion_needs_all_of_its_fields(changes: dict[str, Any], *, excluded: bool) -> None:
+    judging = index(policy(Finds(), rules=(rule(),), exclude=(rule(**changes),)))
     assert bool(validate(judging, request(POD, name="web")).findings) is not excluded
 
 
-def test_one_rule_that_names_the_request_is_enough() -> None:
+def test_one_matching_rule_is_enough() -> None:
     both = (rule(resource_names=("api",)), rule(scope="Namespaced"))
-    assert validate(index(policy(Says(), rules=both)), request(POD, name="web")).findings
+    assert validate(index(policy(Finds(), rules=both)), request(POD, name="web")).findings
 
 
 @pytest.mark.parametrize(
-    ("changes", "looked"),
+    ("changes", "judged"),
     [
         ({}, True),
         ({"api_versions": ("v1",)}, True),
@@ -107,30 +107,28 @@ def test_one_rule_that_names_the_request_is_enough() -> None:
         ({"api_versions": ("v2",)}, False),
     ],
 )
-def test_a_pod_template_is_judged_as_the_pod_without_a_name_that_it_becomes(
-    changes: dict[str, Any], *, looked: bool
-) -> None:
-    judging = index(policy(Says(), rules=(rule(**{"resources": ("pods",), "operations": ("CREATE",), **changes}),)))
-    assert bool(validate(judging, request(DEPLOYMENT, group="apps", resource="deployments")).findings) is looked
+def test_a_pod_template_is_matched_as_its_future_nameless_pod(changes: dict[str, Any], *, judged: bool) -> None:
+    judging = index(policy(Finds(), rules=(rule(**{"resources": ("pods",), "operations": ("CREATE",), **changes}),)))
+    assert bool(validate(judging, request(DEPLOYMENT, group="apps", resource="deployments")).findings) is judged
 
 
-def test_templates_are_excluded_with_the_pods_that_they_become() -> None:
+def test_excluding_pods_excludes_their_templates() -> None:
     exclude = rule(resources=("pods",), scope="Namespaced")
-    judging = index(policy(Says(), rules=(PODS_CREATE,), exclude=(exclude,)))
+    judging = index(policy(Finds(), rules=(PODS_CREATE,), exclude=(exclude,)))
     assert not validate(judging, request(DEPLOYMENT, group="apps", resource="deployments")).findings
 
 
-@pytest.mark.parametrize(("name", "looked"), [("web", False), ("api", True)])
-def test_a_workload_is_excluded_by_its_name_with_its_templates(name: str, *, looked: bool) -> None:
+@pytest.mark.parametrize(("name", "judged"), [("web", False), ("api", True)])
+def test_excluding_a_workload_by_name_excludes_its_templates(name: str, *, judged: bool) -> None:
     exclude = ResourceRule(api_groups=("apps",), resources=("deployments",), operations=("*",), resource_names=("web",))
-    judging = index(policy(Says(), rules=(PODS_CREATE,), exclude=(exclude,)))
+    judging = index(policy(Finds(), rules=(PODS_CREATE,), exclude=(exclude,)))
     asked = request(DEPLOYMENT, group="apps", resource="deployments", name=name)
-    assert bool(validate(judging, asked).findings) is looked
+    assert bool(validate(judging, asked).findings) is judged
     assert not mutate(judging, asked).findings
 
 
 @pytest.mark.parametrize(
-    ("parts", "name", "looked"),
+    ("parts", "name", "judged"),
     [
         ({"namespaceSelector": {"matchLabels": {"tier": "batch"}}}, "team-x7k2p", True),
         ({"namespaceSelector": {"matchLabels": {"tier": "web"}}}, "team-x7k2p", False),
@@ -142,21 +140,21 @@ def test_a_workload_is_excluded_by_its_name_with_its_templates(name: str, *, loo
         ({"namespaces": {"exclude": ["team-*"]}}, "", True),
     ],
 )
-def test_a_namespace_that_the_api_server_names_is_still_no_other_cluster_scoped_object(
-    parts: dict[str, Any], name: str, *, looked: bool
+def test_namespace_fields_apply_to_a_namespace_with_a_generated_name(
+    parts: dict[str, Any], name: str, *, judged: bool
 ) -> None:
-    """As Kubernetes 1.36 sends it: with its new name, and with no namespace."""
+    """Kubernetes 1.36 sends it with its new name, and without a namespace."""
     matcher = Matcher(MatchSpec.model_validate(parts))
-    judging = index(policy(Says(), rules=(rule(),), matcher=matcher))
+    judging = index(policy(Finds(), rules=(rule(),), matcher=matcher))
     value = {"metadata": {"generateName": "team-", "labels": {"tier": "batch"}}}
     asked = request(value, resource="namespaces", namespace="", name=name)
     for offline in (False, True):
-        assert bool(validate(judging, asked, offline=offline).findings) is looked
+        assert bool(validate(judging, asked, offline=offline).findings) is judged
     assert validate(judging, request(value, resource="nodes", namespace="", name=name)).findings
 
 
-def test_a_namespace_that_gets_a_name_of_a_system_namespace_is_one() -> None:
-    judging = index(policy(Says(), rules=(rule(),)))
+def test_creating_a_system_namespace_is_not_judged() -> None:
+    judging = index(policy(Finds(), rules=(rule(),)))
     asked = {"resource": "namespaces", "namespace": ""}
     assert not validate(judging, request(POD, name="kube-system", **asked)).findings
     assert validate(judging, request(POD, name="team-a", **asked)).findings
@@ -166,7 +164,7 @@ NO_TEAM = {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}
 
 
 @pytest.mark.parametrize(
-    ("selector", "resource", "operation", "looked"),
+    ("selector", "resource", "operation", "judged"),
     [
         (NO_TEAM, "pods", "CREATE", True),
         (NO_TEAM, "pods/eviction", "CREATE", True),
@@ -175,13 +173,13 @@ NO_TEAM = {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}
         ({}, "pods/exec", "CONNECT", True),
     ],
 )
-def test_the_options_of_a_connect_have_no_labels_that_a_selector_could_match(
-    selector: dict[str, Any], resource: str, operation: str, *, looked: bool
+def test_an_object_selector_never_matches_the_options_of_a_CONNECT(
+    selector: dict[str, Any], resource: str, operation: str, *, judged: bool
 ) -> None:
     matcher = Matcher(MatchSpec.model_validate({"objectSelector": selector}))
-    judging = index(policy(Says(), rules=(rule(resources=("*/*",)),), matcher=matcher))
+    judging = index(policy(Finds(), rules=(rule(resources=("*/*",)),), matcher=matcher))
     assert (
-        bool(validate(judging, request({"command": ["sh"]}, resource=resource, operation=operation)).findings) is looked
+        bool(validate(judging, request({"command": ["sh"]}, resource=resource, operation=operation)).findings) is judged
     )
 
 
@@ -193,15 +191,15 @@ HPAS = {"api_groups": ("autoscaling", "example.com"), "resources": ("horizontalp
     [
         ("autoscaling", "v2", {"api_versions": ("v1",)}, True),
         ("autoscaling", "v1", {"api_versions": ("v1",)}, True),
-        ("autoscaling", "v2", {"api_versions": ("v2beta2",)}, False),  # nobody serves it any more
+        ("autoscaling", "v2", {"api_versions": ("v2beta2",)}, False),  # no longer served
         ("autoscaling", "v2", {"api_versions": ("v1",), "resource_names": ("other",)}, False),
         ("example.com", "v2", {"api_versions": ("v1",)}, True),
     ],
 )
-def test_an_excluded_version_takes_out_the_same_resource_in_others(
+def test_excluding_a_version_excludes_the_resource_in_other_versions(
     group: str, version: str, changes: dict[str, Any], *, excluded: bool
 ) -> None:
-    judging = index(policy(Says(), rules=(rule(**HPAS),), exclude=(rule(**HPAS, **changes),)))
+    judging = index(policy(Finds(), rules=(rule(**HPAS),), exclude=(rule(**HPAS, **changes),)))
     named = {"group": group, "version": version, "resource": HPAS["resources"][0]}
     asked = request({"metadata": {"name": "web"}}, group=group, name="web")
     asked.resource = GroupVersionResource(**named)
@@ -229,7 +227,7 @@ HEAD = "apiVersion: spotgate.dev/v1\nkind: ReservedLabels\nmetadata: {name: labe
         ({"objectSelector": {"matchLabels": {"team a": "x"}}}, "objectSelector.matchLabels", "expected the key of a label; got 'team a'"),
     ],
 )  # fmt: skip
-def test_what_could_never_match_is_refused_where_it_is_written(
+def test_a_match_that_could_never_apply_is_rejected_at_its_field(
     tmp_path: Path, spec: dict[str, Any], field: str, text: str
 ) -> None:
     sound = {"apiGroups": [""], "resources": ["pods"], "operations": ["CREATE"]}

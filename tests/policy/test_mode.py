@@ -1,4 +1,4 @@
-"""A Mode document caps what every policy of a bundle does, and what an outage does."""
+"""A Mode document limits the enforcement of all policies, and sets the failure policy of workloads."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def failing(bundle: Bundle) -> set[str]:
     rendered = configurations(bundle, {"service": {}})
     return {
         webhook["name"].partition(".")[0]
-        for each in rendered
-        for webhook in each["webhooks"]
+        for configuration in rendered
+        for webhook in configuration["webhooks"]
         if webhook["failurePolicy"] == "Fail"
     }
 
@@ -61,13 +61,13 @@ def failing(bundle: Bundle) -> set[str]:
         ),
     ],
 )
-def test_no_policy_goes_further_than_the_mode(
+def test_the_mode_limits_every_policy(
     documents: list[str], outcome: str, patched: Any, unanswered: set[str], tmp_path: Path
 ) -> None:
     bundle = shipped(tmp_path, *documents)
     labelled = {**LABELLED, "metadata": {"labels": {"foo.coreweave.cloud/bar": "x"}}}
     validated = decide(request(labelled), bundle.index, Context(phase=Phase.VALIDATE, now=NOW))
-    assert {str(each.outcome) for each in validated.findings} == {outcome}
+    assert {str(finding.outcome) for finding in validated.findings} == {outcome}
     mutated = decide(request(ON_SPOT), bundle.index, Context(phase=Phase.MUTATE, now=NOW))
     assert bool(mutated.patch) is patched
     assert failing(bundle) == unanswered
@@ -94,7 +94,7 @@ def test_no_policy_goes_further_than_the_mode(
         ),
     ],
 )
-def test_a_mode_that_cannot_hold_is_refused_with_its_place(
+def test_an_invalid_mode_is_rejected_with_its_position(
     documents: list[str], mistake: tuple[int, str, str], tmp_path: Path
 ) -> None:
     line, field, text = mistake
@@ -102,9 +102,9 @@ def test_a_mode_that_cannot_hold_is_refused_with_its_place(
     assert mistakes(tmp_path, HEAD, *documents) == [(line, field, text.format(file=file))]
 
 
-def test_a_policy_still_knows_its_own_enforcement(tmp_path: Path) -> None:
+def test_a_policy_keeps_its_declared_enforcement(tmp_path: Path) -> None:
     policies = shipped(tmp_path, mode("enforcement: audit")).index.policies
-    assert {each.name: each.declared for each in policies} == {
-        each.name: each.enforcement for each in shipped(tmp_path).index.policies
+    assert {policy.name: policy.declared for policy in policies} == {
+        policy.name: policy.enforcement for policy in shipped(tmp_path).index.policies
     }
-    assert {each.declared for each in policies} >= {Outcome.DENY, Outcome.WARN}
+    assert {policy.declared for policy in policies} >= {Outcome.DENY, Outcome.WARN}

@@ -1,4 +1,4 @@
-"""Which policy decides where several of a kind match, and which sets of policies are refused."""
+"""Which policy decides if several of a kind match, and which sets of policies are rejected."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ POD: Final[JSON] = {
         "nodeSelector": {"compute.coreweave.com/node-pool": "spot"},
     },
 }
-"""A Pod of which every policy of the kind finds that its grace period is over the budget."""
+"""A Pod whose grace period is over the budget of every policy of the kind."""
 
 
 def document(name: str, kind: str = KIND, **spec: Any) -> str:
@@ -63,12 +63,12 @@ def loaded(folder: Path, *documents: str, shipped: bool = False) -> Bundle:
 
 
 def refused(folder: Path, *documents: str, shipped: bool = False) -> list[tuple[str, int, str, str]]:
-    """Return file, line, field and text of each mistake."""
+    """Return the file, line, field, and text of each mistake."""
     with pytest.raises(PolicyErrors) as caught:
         loaded(folder, *documents, shipped=shipped)
     return [
-        (Path(each.file).name, each.line, each.field, each.text.replace(f"{folder}/", ""))
-        for each in caught.value.problems
+        (Path(problem.file).name, problem.line, problem.field, problem.text.replace(f"{folder}/", ""))
+        for problem in caught.value.problems
     ]
 
 
@@ -81,15 +81,15 @@ def judged(
 
 
 def deciders(bundle: Bundle, pod: JSON = POD, view: ClusterView = CKS_VIEW, **asked: Any) -> list[tuple[str, str]]:
-    """Return policy and outcome of each finding on the grace period, or on what is unknown."""
-    found = judged(bundle, pod, view, **asked).findings
-    return list(dict.fromkeys((each.policy, str(each.outcome)) for each in found if "pre-stop" not in each.id))
+    """Return the policy and outcome of each finding about the grace period or unknown facts."""
+    findings = judged(bundle, pod, view, **asked).findings
+    return list(dict.fromkeys((item.policy, str(item.outcome)) for item in findings if "pre-stop" not in item.id))
 
 
-# What a set that is loaded means
+# Valid sets
 
 
-def test_the_overriding_policy_decides_where_both_match_and_the_other_elsewhere(tmp_path: Path) -> None:
+def test_the_overriding_policy_decides_if_both_match(tmp_path: Path) -> None:
     bundle = loaded(
         tmp_path, document("base", overBudget="deny"), document("team", **within("team-*", overrides=["base"]))
     )
@@ -103,14 +103,14 @@ def test_precedence_is_transitive(tmp_path: Path) -> None:
     assert deciders(loaded(tmp_path, *documents)) == [("a", "warn")]
 
 
-def test_nothing_is_inherited(tmp_path: Path) -> None:
+def test_an_overriding_policy_inherits_nothing(tmp_path: Path) -> None:
     bundle = loaded(
         tmp_path, document("a", overrides=["b"]), document("b", overBudget="deny", toleratingIsTargeting=True)
     )
     assert deciders(bundle) == [("a", "warn")]
 
 
-def test_an_exemption_of_an_overridden_policy_still_holds_where_it_matches(tmp_path: Path) -> None:
+def test_an_overridden_policys_exemption_still_applies_where_it_matches(tmp_path: Path) -> None:
     exempt = [{"users": ["jane"], "reason": "she knows"}]
     bundle = loaded(tmp_path, document("a", overrides=["b"]), document("b", **within("team-a", exempt=exempt)))
     decision = judged(bundle)
@@ -123,7 +123,7 @@ def test_an_exemption_of_an_overridden_policy_still_holds_where_it_matches(tmp_p
     assert deciders(bundle, userInfo={"username": "jo"}) == [("a", "warn")]
 
 
-def test_where_the_deciding_policy_exempts_no_other_decides(tmp_path: Path) -> None:
+def test_no_other_policy_decides_if_the_deciding_policy_exempts(tmp_path: Path) -> None:
     exempt = [{"users": ["*"], "reason": "all of them"}]
     bundle = loaded(tmp_path, document("a", overrides=["b"], exempt=exempt), document("b", overBudget="deny"))
     assert deciders(bundle) == []
@@ -137,14 +137,14 @@ def test_a_deciding_policy_that_only_audits_changes_nothing(tmp_path: Path) -> N
     assert judged(loaded(tmp_path, *both), pod, phase=Phase.MUTATE).patch == ()
 
 
-def test_a_policy_that_is_off_takes_no_part(tmp_path: Path) -> None:
+def test_a_policy_that_is_off_is_ignored(tmp_path: Path) -> None:
     assert deciders(loaded(tmp_path, document("a"), document("b", enforcement="off"))) == [("a", "warn")]
     assert deciders(loaded(tmp_path, document("a", overrides=["b"]), document("b", enforcement="off"))) == [
         ("a", "warn")
     ]
 
 
-def test_while_it_is_unknown_whether_the_overriding_policy_matches_neither_counts_as_known(tmp_path: Path) -> None:
+def test_both_policies_are_indeterminate_if_the_overriding_match_is_unknown(tmp_path: Path) -> None:
     match = {"namespaceSelector": {"matchLabels": {"tier": "prod"}}}
     bundle = loaded(tmp_path, document("a", overrides=["b"], match=match), document("b", overBudget="deny"))
     assert deciders(bundle, offline=True, namespace="new") == [("a", "indeterminate"), ("b", "indeterminate")]
@@ -172,7 +172,7 @@ def test_a_pod_template_is_decided_by_the_policy_that_matches_its_labels(tmp_pat
         (view_of(), "", "a-eks"),
     ],
 )
-def test_of_policies_for_different_providers_the_provider_of_the_pods_nodes_decides(
+def test_the_provider_of_the_pods_nodes_chooses_between_policies(
     tmp_path: Path, view: ClusterView, pool: str, decider: str
 ) -> None:
     assert {EKS.name, KARPENTER.name} <= ALL.keys()
@@ -186,13 +186,13 @@ def test_of_policies_for_different_providers_the_provider_of_the_pods_nodes_deci
         "metadata": {"name": "web", "labels": LABELS},
         "spec": {"containers": [{"name": "a"}], "nodeSelector": selector},
     }
-    patched = {each.policy for each in judged(bundle, pod, view, Phase.MUTATE).patch}
-    found = {name for name, _ in deciders(bundle, pod, view)}
-    assert patched | found == {decider}
+    patched = {operation.policy for operation in judged(bundle, pod, view, Phase.MUTATE).patch}
+    deciding = {name for name, _ in deciders(bundle, pod, view)}
+    assert patched | deciding == {decider}
 
 
-def test_where_policies_name_different_providers_none_is_assumed(tmp_path: Path) -> None:
-    """What none of the policies can know must not be written into a Pod."""
+def test_policies_for_different_providers_imply_no_default_provider(tmp_path: Path) -> None:
+    """A Pod must not get fields of a provider that is only a guess."""
     one, other = (document(name, "SpotPlacement", provider=name) for name in ("gke", "eks"))
     pod = {"metadata": {"name": "web", "labels": LABELS}, "spec": {"containers": [{"name": "a"}]}}
     assert judged(loaded(tmp_path, one), pod, view_of(), Phase.MUTATE).patch
@@ -209,42 +209,42 @@ CHAIN: Final = {
 
 @settings(max_examples=15, deadline=None)
 @given(order=st.permutations(sorted(CHAIN)), named=st.permutations(["a", "b", "c", "d"]))
-def test_neither_names_nor_the_order_of_files_matter(order: Sequence[str], named: Sequence[str]) -> None:
+def test_precedence_does_not_depend_on_names_or_file_order(order: Sequence[str], named: Sequence[str]) -> None:
     names = dict(zip(CHAIN, named, strict=True))
     documents = []
-    for each in order:
-        spec: JSON = dict(CHAIN[each])
+    for key in order:
+        spec: JSON = dict(CHAIN[key])
         if "overrides" in spec:
             spec["overrides"] = [names[other] for other in spec["overrides"]]
-        documents.append(document(names[each], **spec))
+        documents.append(document(names[key], **spec))
     with tempfile.TemporaryDirectory() as folder:
         bundle = loaded(Path(folder), *documents)
     grace = [{"op": "replace", "path": "/spec/terminationGracePeriodSeconds", "value": 270}]
     for namespace, decider in (("team-a", "one"), ("team-b", "team"), ("other", "other"), ("x", "base")):
         decision = judged(bundle, namespace=namespace)
-        assert {each.policy for each in decision.findings} == {names[decider]}
+        assert {finding.policy for finding in decision.findings} == {names[decider]}
         patch = judged(bundle, phase=Phase.MUTATE, namespace=namespace).patch
-        assert {each.policy for each in patch} <= {names[decider]}
-        assert bool(grace[0]["path"] in {each.path for each in patch}) == (decider in {"one", "other"})
+        assert {operation.policy for operation in patch} <= {names[decider]}
+        assert bool(grace[0]["path"] in {operation.path for operation in patch}) == (decider in {"one", "other"})
 
 
-# Kinds of which every matching policy applies
+# Kinds without precedence: every matching policy applies
 
 
 @pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
-def test_the_same_finding_of_several_policies_is_reported_once_with_the_strongest_outcome(
+def test_a_finding_of_several_policies_is_reported_once_with_the_strongest_outcome(
     tmp_path: Path, order: tuple[str, str]
 ) -> None:
     weak, strong = order
     bundle = loaded(tmp_path, document(weak, "ReservedLabels", enforcement="warn"), document(strong, "ReservedLabels"))
     decision = judged(bundle, {"metadata": {"name": "web", "labels": {"example.com/a": "b", "example.com/c": "d"}}})
-    assert [(each.policy, str(each.outcome), each.field) for each in decision.findings] == [
+    assert [(finding.policy, str(finding.outcome), finding.field) for finding in decision.findings] == [
         (strong, "deny", 'metadata.labels["example.com/a"]'),
         (strong, "deny", 'metadata.labels["example.com/c"]'),
     ]
 
 
-# What is refused
+# Rejected sets
 
 
 @pytest.mark.parametrize(
@@ -282,14 +282,14 @@ def test_the_same_finding_of_several_policies_is_reported_once_with_the_stronges
         ),
     ],
 )  # fmt: skip
-def test_a_set_that_leaves_a_doubt_is_refused(
+def test_an_ambiguous_set_is_rejected(
     tmp_path: Path, documents: list[str], mistakes: list[tuple[str, int, str, str]]
 ) -> None:
     assert sorted(refused(tmp_path, *documents)) == sorted(mistakes)
 
 
 @pytest.mark.parametrize("kind", [KIND, "SpotPlacement"])
-def test_a_teams_own_policy_next_to_the_shipped_one_is_told_what_to_write(tmp_path: Path, kind: str) -> None:
+def test_a_teams_policy_next_to_the_shipped_one_is_rejected_with_a_fix(tmp_path: Path, kind: str) -> None:
     ((file, line, field, text),) = refused(tmp_path, document("a-team", kind), shipped=True)
     shipped = {KIND: "graceful-termination", "SpotPlacement": "spot-placement"}[kind]
     assert (file, line, field) == ("0.yaml", 5, "spec")
@@ -297,10 +297,10 @@ def test_a_teams_own_policy_next_to_the_shipped_one_is_told_what_to_write(tmp_pa
     loaded(tmp_path, document("a-team", kind, overrides=[shipped]), shipped=True)
 
 
-def test_kinds_that_add_up_need_no_precedence(tmp_path: Path) -> None:
-    """A pool's owner must not be able to choose the weaker rule, so that `overrides` is no field of them."""
+def test_kinds_that_apply_together_have_no_overrides(tmp_path: Path) -> None:
+    """A pool's owner must not be able to choose the weaker rule, so these kinds have no field `overrides`."""
     both = [document(name, "OnDemandFallback") for name in ("a", "b")]
-    assert {each.name for each in loaded(tmp_path, *both).policies} == {"a", "b"}
+    assert {policy.name for policy in loaded(tmp_path, *both).policies} == {"a", "b"}
     ((_, _, _, text),) = refused(tmp_path, both[0], document("b", "OnDemandFallback", overrides=["a"]))
     assert "unknown field `overrides`" in text
 
@@ -336,7 +336,7 @@ def among(part: str, operator: str, *values: str) -> JSON:
         ({"provider": "cks"}, {}, False),
     ],
 )
-def test_policies_are_disjoint_by_namespaces_labels_or_providers_alone(
+def test_only_namespaces_labels_and_providers_make_policies_disjoint(
     tmp_path: Path, one: JSON, other: JSON, *, disjoint: bool
 ) -> None:
     both = [document("a", **one), document("b", **other)]
@@ -348,18 +348,18 @@ def test_policies_are_disjoint_by_namespaces_labels_or_providers_alone(
 
 @settings(max_examples=300, deadline=None)
 @given(*[st.text(alphabet="ab*?[]!-", max_size=4)] * 2)
-def test_globs_that_share_a_name_are_never_taken_for_disjoint(one: str, other: str) -> None:
+def test_globs_that_match_the_same_name_are_never_disjoint(one: str, other: str) -> None:
     names = ("".join(letters) for size in range(7) for letters in product("abc-", repeat=size))
-    shared = any(fnmatch.fnmatchcase(each, one) and fnmatch.fnmatchcase(each, other) for each in names)
+    shared = any(fnmatch.fnmatchcase(name, one) and fnmatch.fnmatchcase(name, other) for name in names)
     assert may_share_a_name(one, other) or not shared
 
 
-# What ships
+# Shipped policies
 
 
 def test_the_shipped_policies_have_stable_names_and_one_policy_decides() -> None:
-    """A team's `overrides`, exemptions and replacements name these: renaming one, or adding a second, breaks theirs."""
-    assert sorted((each.kind, each.name) for each in load_bundle().documents if each.is_policy) == [
+    """Teams name these in `overrides`, exemptions, and replacements: renaming one or adding a second breaks theirs."""
+    assert sorted((document.kind, document.name) for document in load_bundle().documents if document.is_policy) == [
         ("EvictionStrategy", "eviction-strategy"),
         ("GracefulTermination", "graceful-termination"),
         ("NodePoolRules", "karpenter-controller"),

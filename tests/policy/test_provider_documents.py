@@ -1,4 +1,4 @@
-"""CapacityProvider documents that make no sense are refused at load, each mistake with its line and field."""
+"""Invalid CapacityProvider documents are rejected, each mistake with its line and field."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ metadata: {name: rules}
 
 
 def mistakes(folder: Path, text: str) -> list[str]:
-    """Return what is said of the document, without the folder."""
+    """Return the document's mistakes, without the folder in their paths."""
     (folder / "acme.yaml").write_text(text)
     try:
         load_bundle([folder])
@@ -58,12 +58,12 @@ def mistakes(folder: Path, text: str) -> list[str]:
     return []
 
 
-def test_a_document_that_makes_sense_is_loaded(tmp_path: Path) -> None:
+def test_a_valid_document_is_loaded(tmp_path: Path) -> None:
     assert mistakes(tmp_path, DOCUMENT) == []
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "said"),
+    ("right", "wrong", "message"),
     [
         ("safetyMarginSeconds: 5}\n  fallback", "safetyMarginSeconds: -5}\n  fallback", "16: spec.gracePeriod.safetyMarginSeconds: must be greater than or equal to 0, got -5"),
         ("lease, value: spot", "lease, value: s p", "6: spec.spotNodeLabels[0].value: expected the value of a label; got 's p'"),
@@ -78,8 +78,8 @@ def test_a_document_that_makes_sense_is_loaded(tmp_path: Path) -> None:
         ("when: status.off", "when: nosuch(status.off)", "26: spec.nodePools[0].unusable[0].when: not a JMESPath expression: there is no function `nosuch`"),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_said(tmp_path: Path, right: str, wrong: str, said: str) -> None:
+def test_an_invalid_document_is_rejected_with_its_mistake(tmp_path: Path, right: str, wrong: str, message: str) -> None:
     assert right in DOCUMENT
-    found = mistakes(tmp_path, DOCUMENT.replace(right, wrong))
-    lines = [re.sub(r"^acme.yaml:(\d+):\d+", r"\1", each) for each in found]
-    assert [line[: said.index("…")] + "…" if "…" in said else line for line in lines] == [said]
+    problems = mistakes(tmp_path, DOCUMENT.replace(right, wrong))
+    lines = [re.sub(r"^acme.yaml:(\d+):\d+", r"\1", problem) for problem in problems]
+    assert [line[: message.index("…")] + "…" if "…" in message else line for line in lines] == [message]

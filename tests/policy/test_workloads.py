@@ -1,4 +1,4 @@
-"""Kinds of workload that teams describe themselves, beside those that ship."""
+"""Workload kinds that teams describe, in addition to the shipped ones."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def workloads(folder: Path, *documents: str) -> dict[tuple[str, str], Workload]:
 def mistakes(folder: Path, *documents: str) -> list[str]:
     with pytest.raises(PolicyErrors) as caught:
         workloads(folder, *documents)
-    return [f"{each.line}: {each.field}: {each.text}" for each in caught.value.problems]
+    return [f"{problem.line}: {problem.field}: {problem.text}" for problem in caught.value.problems]
 
 
 def paths(workload: Workload) -> list[str]:
-    return [each.text for each in workload.paths]
+    return [path.text for path in workload.paths]
 
 
 @pytest.mark.parametrize(
@@ -49,39 +49,37 @@ def paths(workload: Workload) -> list[str]:
         (HEAD, []),
     ],
 )
-def test_the_templates_of_a_team_are_looked_at_beside_those_that_ship(
-    tmp_path: Path, own: str, more: list[str]
-) -> None:
+def test_a_teams_templates_are_added_to_the_shipped_ones(tmp_path: Path, own: str, more: list[str]) -> None:
     labels = ", labels: [{path: spec.headGroupSpec.labels}, {path: spec.labels}]"
     ray = workloads(tmp_path, OWN % "own", RAY % (own, labels))["ray.io", "rayclusters"]
     assert paths(ray) == [HEAD, WORKERS, *more]
     carried = ["spec.headGroupSpec.labels", "spec.workerGroupSpecs[*].labels", "spec.labels"]
-    assert [each.path.text for each in ray.labels] == carried
+    assert [location.path.text for location in ray.labels] == carried
 
 
-def test_several_documents_add_up_and_the_last_owner_of_pods_holds(tmp_path: Path) -> None:
+def test_several_documents_are_merged_and_the_last_pod_owner_wins(tmp_path: Path) -> None:
     item = "    - {group: ml.acme.example, kind: Training, resource: trainings, templates: [%s]%s}\n"
     owner = ", podOwner: {apiVersion: batch/v1, kind: Job}"
-    found = workloads(
+    loaded = workloads(
         tmp_path, OWN % "a", item % ("spec.a", ""), item % ("spec.b", owner), OWN % "b", item % ("spec.c", "")
     )
-    training = found["ml.acme.example", "trainings"]
+    training = loaded["ml.acme.example", "trainings"]
     assert (paths(training), training.pod_owner) == (
         ["spec.a", "spec.b", "spec.c"],
         OwnerReference(kind="Job", apiVersion="batch/v1"),
     )
 
 
-def test_a_document_of_the_same_name_replaces_those_that_ship(tmp_path: Path) -> None:
-    found = workloads(tmp_path, OWN % "workloads", RAY % ("spec.own", ""))
-    assert {key: paths(each) for key, each in found.items()} == {("ray.io", "rayclusters"): ["spec.own"]}
+def test_a_document_with_the_shipped_name_replaces_the_shipped_one(tmp_path: Path) -> None:
+    loaded = workloads(tmp_path, OWN % "workloads", RAY % ("spec.own", ""))
+    assert {key: paths(workload) for key, workload in loaded.items()} == {("ray.io", "rayclusters"): ["spec.own"]}
 
 
-def test_a_template_that_two_paths_lead_to_is_found_once(tmp_path: Path) -> None:
+def test_a_template_that_matches_two_paths_is_returned_once(tmp_path: Path) -> None:
     own = "    - {group: kubeflow.org, kind: MPIJob, resource: mpijobs, templates: [spec.mpiReplicaSpecs.Worker.template]}\n"
     job = workloads(tmp_path, OWN % "own", own)["kubeflow.org", "mpijobs"]
     value: dict[str, Any] = {"spec": {"mpiReplicaSpecs": {"Worker": {"template": {}}, "Launcher": {"template": {}}}}}
-    assert [found.path[2] for found in job.templates(value)] == ["Worker", "Launcher"]
+    assert [template.path[2] for template in job.templates(value)] == ["Worker", "Launcher"]
 
 
 @pytest.mark.parametrize(
@@ -93,44 +91,44 @@ def test_a_template_that_two_paths_lead_to_is_found_once(tmp_path: Path) -> None
             "kind: expected a singular with its capitals, as Deployment; got 'tuning'"),
     ],
 )  # fmt: skip
-def test_a_kind_that_nothing_can_be_is_a_mistake(tmp_path: Path, item: str, mistake: str) -> None:
-    said = mistakes(tmp_path, OWN % "own", f"    - {{{item}, templates: [spec.template]}}\n")
-    assert said == [f"11: spec.workloads[0].{mistake}"]
+def test_a_kind_that_cannot_exist_is_a_mistake(tmp_path: Path, item: str, mistake: str) -> None:
+    reported = mistakes(tmp_path, OWN % "own", f"    - {{{item}, templates: [spec.template]}}\n")
+    assert reported == [f"11: spec.workloads[0].{mistake}"]
 
 
 # The shipped templates
 
 BUILT_IN: Final = {"", "apps", "batch"}
 SHIPPED_WORKLOADS: Final = {
-    f"{each.kind}.{each.group}": each
-    for each in load_bundle([SHIPPED]).index.workloads.values()
-    if each.group not in BUILT_IN
+    f"{workload.kind}.{workload.group}": workload
+    for workload in load_bundle([SHIPPED]).index.workloads.values()
+    if workload.group not in BUILT_IN
 }
 FIELDS: Final[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("workload_fields.yaml").read_text())
 
 
 def named(workload: Workload) -> Iterator[str]:
-    """Every field that the documents name, but the object's own metadata."""
+    """Yield every field that the documents name, except the object's metadata."""
     for path in workload.paths:
         yield path.text
         if (layout := path.layout) is None:
             continue
-        below = [layout.spec, *((*layout.spec, *each) for each in layout.containers)]
-        below += [(*layout.spec, each) for each in layout.written or ()]
-        below += [each for each in (layout.metadata, layout.gpus) if each]
-        yield from (".".join(map(str, (path.text, *each))) for each in below)
+        below = [layout.spec, *((*layout.spec, *container) for container in layout.containers)]
+        below += [(*layout.spec, name) for name in layout.written or ()]
+        below += [member for member in (layout.metadata, layout.gpus) if member]
+        yield from (".".join(map(str, (path.text, *member))) for member in below)
         for source in layout.inherits:
-            yield from (".".join(map(str, each)) for each in (source.metadata, source.spec) if each)
-    yield from (each.path.text for each in workload.labels)
+            yield from (".".join(map(str, member)) for member in (source.metadata, source.spec) if member)
+    yield from (location.path.text for location in workload.labels)
 
 
 @pytest.mark.parametrize("kind", sorted(SHIPPED_WORKLOADS))
-def test_every_field_that_the_documents_name_is_in_the_crd(kind: str) -> None:
+def test_every_field_in_the_documents_is_in_the_crd(kind: str) -> None:
     workload, crd = SHIPPED_WORKLOADS[kind], FIELDS[kind]
     assert (workload.resource, workload.namespaced) == (crd["resource"], crd["scope"] == "Namespaced")
     known = {*crd["fields"], *crd.get("free", ()), "metadata"}
-    assert [each for each in named(workload) if each not in known] == []
+    assert [field for field in named(workload) if field not in known] == []
 
 
-def test_no_kind_is_listed_that_is_not_shipped() -> None:
+def test_only_shipped_kinds_are_listed() -> None:
     assert set(FIELDS) == set(SHIPPED_WORKLOADS)
