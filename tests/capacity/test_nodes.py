@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.builders import cks_pool, other_pool, pod_of
 from tests.capacity.requiring import ALL, landing
-from tests.rules.placement import SPOT, placed, rule, said
+from tests.rules.placement import SPOT, placed, rule, violation_of
 from tests.rules.placement import pod_of as rule_pod
 from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.nodes import Node
@@ -194,7 +194,7 @@ PLAIN = node("plain", "plain")
     ],
 )  # fmt: skip
 def test_a_group_lacks_labels_that_no_node_has(nodes: tuple[JSON, ...], selector: JSON, finding: str) -> None:
-    assert said(rule_pod(labels=SPOT, nodeSelector=selector), view(*nodes), providers=ALL).id == finding
+    assert violation_of(rule_pod(labels=SPOT, nodeSelector=selector), view(*nodes), providers=ALL).id == finding
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_a_taint_for_the_operating_system_is_tolerated_only_for_pods_that_reques
         "cloud.google.com/gke-spot",
         "node.kubernetes.io/os",
     ]
-    assert said(rule_pod(labels=SPOT), view(WINDOWS), providers=ALL).id == "no-pool-fits"
+    assert violation_of(rule_pod(labels=SPOT), view(WINDOWS), providers=ALL).id == "no-pool-fits"
 
 
 SOME: tuple[NodeFacts | None, ...] = (

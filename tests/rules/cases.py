@@ -1,26 +1,25 @@
 """Examples in ``webhook/rules/*/cases.yaml``, judged by the engine.
 
-A file has a policy ``kind``, ``objects`` with names, ``defaults``, which are members of every example, and ``cases``: for
-each behavior, its examples. An object is the name
-of one of the ``objects``, or a map; with ``like`` it is a merge patch (RFC 7386) of another one. An example has:
+A file has a policy ``kind``, named ``objects``, ``defaults`` (members of every example), and ``cases``: the examples of
+each behavior. An object is the name of one of the ``objects``, or a map; with ``like`` it is a merge patch (RFC 7386) of
+another one. An example has:
 
 ``object``, ``old``   the object after and before the request
-``objects``           several objects, each of which gives the same result
-``spec``              the spec of the policy; or ``policy``, the name of a shipped policy, or of one of the examples
-``refused``           the spec is refused, with this text
+``objects``           several objects that all give the same result
+``spec``              the spec of the policy; or ``policy``, the name of a shipped policy or example policy
+``refused``           the spec is rejected, with this text
 ``cluster``           the manifests of the cluster's state, or ``unknown``; an entry with ``provider`` is a pool as a reader
                       returns it
-``view``              fields of the view of the cluster that manifests don't show
+``view``              fields of the cluster's view that manifests don't have
 ``kubelet``, ``api``  the versions of the oldest kubelet and of the API server
 ``request``           other fields of the request
 ``offline``           findings on unknown state are indeterminate
 ``patched``           the members of the spec that mutation changes, with their new values; validation then sees the result
-``expect``            the findings: outcome and id, ``field``, what the message ``says`` and ``lacks``, and the ``remedy``, which is
-                      the YAML to copy
-
+``expect``            the findings: outcome and id, ``field``, texts that the message ``says`` and ``lacks``, and the YAML of the
+                      ``remedy``
 ``trace``             steps of the trace, in this order
 
-Without an object the policy is only loaded. ``why`` is a comment.
+Without an object, the policy is only loaded. ``why`` is a comment.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ class Example(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def is_judged(self) -> bool:
-        """Return whether an object is judged, and not only the policy loaded."""
+        """Return whether the example has an object to judge."""
         return self.object is not None or self.old is not None
 
 
@@ -120,15 +119,15 @@ class CaseFile:
         self._cases: dict[str, list[JSON]] = document["cases"]
 
     def resolved(self, value: Any) -> Any:
-        """Return the object that a name or a map with ``like`` stands for."""
+        """Return the object for a name or a map with ``like``."""
         if isinstance(value, str):
             return self.resolved(self._objects[value])
         if isinstance(value, dict) and "like" in value:
-            return merged(self.resolved(value["like"]), {key: each for key, each in value.items() if key != "like"})
+            return merged(self.resolved(value["like"]), {key: member for key, member in value.items() if key != "like"})
         return value
 
     def examples(self) -> Iterator[Example]:
-        """Yield every example, with its objects in full."""
+        """Yield every example, with its complete objects."""
         for behavior, written in self._cases.items():
             for own in written:
                 fields = {**self._defaults, **own}
@@ -158,7 +157,7 @@ def load_examples() -> list[Example]:
 
 @cache
 def bundle_of(kind: str, spec: str, folder: Path) -> Bundle:
-    """Return the bundle of one policy and the shipped facts."""
+    """Return a bundle with one policy and the shipped facts."""
     metadata = {"name": re.sub(r"\B([A-Z])", r"-\1", kind).lower()}
     document = {"apiVersion": "spotgate.dev/v1", "kind": kind, "metadata": metadata, "spec": json.loads(spec)}
     file = folder / "policy.yaml"
@@ -174,7 +173,7 @@ def bundle_for(example: Example, folder: Path) -> Bundle:
 
 @cache
 def shipped_specs() -> dict[str, JSON]:
-    """Return the specs of the shipped policies and of the examples, by name."""
+    """Return the specs of the shipped policies and example policies, by name."""
     files = (*(ROOT / "policies").glob("*.yaml"), *(ROOT / "examples" / "policies").glob("*.yaml"))
     documents = (document for file in files for document in yaml.safe_load_all(file.read_text()))
     return {document["metadata"]["name"]: document["spec"] for document in documents}
@@ -206,7 +205,7 @@ def request_for(example: Example, bundle: Bundle) -> Request:
     value = example.object if example.object is not None else example.old
     group, _, version = value["apiVersion"].rpartition("/")
     kind = value["kind"]
-    resources = {(each.group, each.kind): each for each in pool_resources(bundle.providers.values())}
+    resources = {(known.group, known.kind): known for known in pool_resources(bundle.providers.values())}
     resource = resources.get((group, kind))
     cluster_scoped = (resource is not None and not resource.namespaced) or (group, kind) in {
         ("", "Namespace"),
@@ -238,7 +237,7 @@ def _raw(value: JSON | None) -> msgspec.Raw:
 
 
 def judged(example: Example, folder: Path) -> tuple[JSON, Decision]:
-    """Return the members of the spec that mutation changes, if the example asks for it, and the decision."""
+    """Return the members of the spec that mutation changes, if the example has ``patched``, and the decision."""
     bundle = bundle_for(example, folder)
     request = request_for(example, bundle)
     context = Context(
@@ -262,7 +261,7 @@ def judged(example: Example, folder: Path) -> tuple[JSON, Decision]:
 
 
 def shown(finding: Finding, expected: JSON) -> JSON:
-    """Return a finding with what the example says of it."""
+    """Return the parts of a finding that the example expects."""
     of_kind = not finding.id.startswith("object/")
     result: JSON = {str(finding.outcome): finding.id.partition("/")[2] if of_kind else finding.id}
     if finding.field or "field" in expected:

@@ -1,4 +1,4 @@
-"""What tests of rules share: the shipped providers, Pods as JSON, and the smallest subject a rule can be shown."""
+"""Helpers for tests of rules: the shipped providers, Pods as JSON, and a minimal subject."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def shipped_provider(name: str) -> Provider:
 
 
 def with_fields(model: M, **changes: Any) -> M:
-    """Return the provider, or its part, with other fields, or with other readers."""
+    """Return a provider, or a part of one, with changed fields or readers."""
     fields = {name: getattr(model, name) for name in type(model).model_fields}
     other = type(model).model_construct(**fields | changes)
-    vars(other).update({name: each for name, each in changes.items() if name not in fields})
+    vars(other).update({name: value for name, value in changes.items() if name not in fields})
     return other
 
 
 def request_for(namespace: str = "team-a", operation: str = "CREATE", **changes: Any) -> Request:
-    """Return a request for a Pod; its body does not matter to rules."""
+    """Return a request for a Pod, without a body, which rules don't read."""
     return Request(
         uid="u",
         operation=operation,
@@ -54,7 +54,7 @@ def request_for(namespace: str = "team-a", operation: str = "CREATE", **changes:
 
 
 class FakeSubject(Subject):
-    """A subject whose object, or Pod, is given already decoded."""
+    """A subject with a decoded object or Pod."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class FakeSubject(Subject):
         operation: str = "CREATE",
         *,
         trace: Trace = NO_TRACE,
-        object: dict[str, Any] | None = None,  # noqa: A002 - as the subject has it
+        object: dict[str, Any] | None = None,  # noqa: A002 - the subject's name for it
         old_object: dict[str, Any] | None = None,
         old_pod: Pod | None = None,
         **changes: Any,
@@ -73,7 +73,7 @@ class FakeSubject(Subject):
         self.but(operation=operation, **changes)
 
     def but(self, **changes: Any) -> FakeSubject:
-        """Return the subject after these changes."""
+        """Change the subject, and return it."""
         for name, value in changes.items():
             setattr(self, name, value)
         return self
@@ -85,7 +85,7 @@ class FakeSubject(Subject):
 def change_of(
     resource: tuple[str, str], new: dict[str, Any] | None, old: dict[str, Any] | None = None, sub_resource: str = ""
 ) -> FakeSubject:
-    """Return the request that makes ``new`` of ``old``, of a resource that is no Pod: its group and plural."""
+    """Return the request that changes ``old`` to ``new``, for a resource (group and plural) other than Pods."""
     operation = "CREATE" if old is None else "DELETE" if new is None else "UPDATE"
     kind = GroupVersionResource(resource[0], "v1", resource[1])
     request = request_for("", operation, resource=kind, sub_resource=sub_resource)
@@ -93,19 +93,19 @@ def change_of(
 
 
 def subject_of(value: dict[str, Any], **changes: Any) -> FakeSubject:
-    """Return the subject that a Pod in JSON is."""
+    """Return the subject for a Pod in JSON."""
     return FakeSubject(pod=decode_pod(msgspec.json.encode(value)), **changes)
 
 
 def owned_by(kind: str, api_version: str) -> list[dict[str, Any]]:
-    """``metadata.ownerReferences`` with one controller."""
+    """Return ``metadata.ownerReferences`` with one controller."""
     return [msgspec.to_builtins(OwnerReference(kind, "owner", api_version, controller=True))]
 
 
 def patched(value: dict[str, Any], subject: FakeSubject, mutate: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return what ``mutate(subject, editor)`` makes of a Pod, by way of its patch, and the patch.
+    """Return a Pod after the patch of ``mutate(subject, editor)``, and the patch.
 
-    The editor's own view of the Pod and the independently patched JSON are the same.
+    Assert that the edited Pod and the patched JSON are equal.
     """
     editor = PodEditor(subject.pod)
     mutate(subject, editor)

@@ -1,4 +1,4 @@
-"""Whole objects, pod templates included, judged by one policy through the real engine."""
+"""Whole objects, including pod templates, judged by one policy in the engine."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def judged(
     user: str = "jane",
     **spec: Any,
 ) -> list[Finding]:
-    """Return what a policy of this kind and spec says of an object that is created, or updated from ``old``."""
+    """Return a policy's findings about an object that is created, or updated from ``old``."""
     example = Example(kind=kind, behavior="", object=value, old=old, request={"user": user})
     context = Context(phase=Phase.VALIDATE, now=NOW, view=view, offline=offline)
     return list(
@@ -78,15 +78,15 @@ def workload(
 
 
 def with_budgets(*budgets: JSON, view: ClusterView = CLUSTER) -> ClusterView:
-    """Return the cluster, with these PodDisruptionBudgets in the namespace and no others."""
-    found = tuple(
+    """Return the cluster with only these PodDisruptionBudgets in the namespace."""
+    decoded = tuple(
         budget_from({"metadata": {"name": f"budget-{number}"}, "spec": spec}) for number, spec in enumerate(budgets)
     )
-    return msgspec.structs.replace(view, budgets={NAMESPACE: found} if found else {})
+    return msgspec.structs.replace(view, budgets={NAMESPACE: decoded} if decoded else {})
 
 
 def yaml_of(finding: Finding) -> Any:
-    """Return the remedy, without the line that says what to do with it."""
+    """Return the YAML of a fix, without its first line."""
     lead, _, text = finding.fix.partition("\n")
     assert lead.endswith(":")
     return yaml.safe_load(text)
@@ -104,7 +104,7 @@ def blocks_of(page: str, language: str = "") -> list[str]:
 
 
 def loaded(policy: str) -> int:
-    """How many policies these documents are, beside the shipped facts."""
+    """Return the number of policies in these documents, without the shipped facts."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "policy.yaml"
         file.write_text(policy)

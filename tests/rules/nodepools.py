@@ -33,7 +33,7 @@ HEALTHY: JSON = {
     },
     "status": {"conditions": [{"type": "Validated", "reason": "Valid", "status": "True"}], "currentNodes": 1},
 }
-"""CoreWeave's own example of a healthy pool."""
+"""CoreWeave's example of a healthy pool."""
 
 
 @cache
@@ -47,16 +47,16 @@ def shipped(name: str = "node-pool-rules") -> NodePoolRules:
 def judge(
     resource: tuple[str, str], new: JSON | None, old: JSON | None = None, rule: NodePoolRules | None = None
 ) -> list[Violation]:
-    """Return what is wrong with the request."""
+    """Return the violations of the request."""
     return list((rule or shipped()).validate(change_of(resource, new, old), CONTEXT))
 
 
-def told(violations: list[Violation]) -> list[tuple[Outcome, str, str]]:
-    """Outcome, field and reason of each."""
-    return [(each.outcome, each.field, each.reason) for each in violations]
+def summaries(violations: list[Violation]) -> list[tuple[Outcome, str, str]]:
+    """Return the outcome, field, and reason of each violation."""
+    return [(violation.outcome, violation.field, violation.reason) for violation in violations]
 
 
 def healthy_pool(**spec: Any) -> JSON:
-    """Return the healthy pool with other fields; None leaves one out."""
+    """Return the healthy pool with changed fields; None removes a field."""
     fields = {**HEALTHY["spec"], **spec}
     return {**HEALTHY, "spec": {key: value for key, value in fields.items() if value is not None}}

@@ -1,4 +1,4 @@
-"""What tests of ``SpotPlacement`` share: a small CKS cluster, Pods, and the rule at work on them."""
+"""Helpers for tests of ``SpotPlacement``: a small CKS cluster, Pods, and the rule."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def required(*terms: list[JSON]) -> JSON:
 def placed(
     pod: JSON, view: ClusterView, placement: SpotPlacement | None = None
 ) -> tuple[JSON, list[JSON], list[Violation]]:
-    """Return the Pod after mutation, the patch, and what validation then says; a second mutation changes nothing."""
+    """Return the Pod after mutation, the patch, and the violations; assert that a second mutation changes nothing."""
     placement = placement or rule()
     context = context_of(view)
     result, patch = patched(pod, subject_of(pod), lambda subject, editor: placement.mutate(subject, editor, context))
@@ -72,15 +72,15 @@ def placed(
 
 
 def changes(pod: JSON, *pools: Pool, **how: Any) -> JSON:
-    """Return what of the spec is other than before; nothing is left to be said."""
+    """Return the changed members of the spec; assert that there are no violations."""
     view = how.pop("view", None) or view_of(*(pools or CLUSTER))
     result, _, violations = placed(pod, view, rule(**how))
     assert violations == []
     return {key: value for key, value in result["spec"].items() if pod["spec"].get(key) != value}
 
 
-def said(pod: JSON, view: ClusterView | None = None, **how: Any) -> Violation:
-    """Return the one thing that is said about a Pod, which is left as it was."""
+def violation_of(pod: JSON, view: ClusterView | None = None, **how: Any) -> Violation:
+    """Return the violation of a Pod; assert that it is the only one, and that the Pod is unchanged."""
     result, patch, violations = placed(pod, view or view_of(*CLUSTER), rule(**how))
     assert (result, patch) == (pod, [])
     (violation,) = violations

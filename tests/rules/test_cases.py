@@ -1,4 +1,4 @@
-"""Every example of a rule comes out as its ``cases.yaml`` says."""
+"""Every example of a rule in ``cases.yaml`` gives the expected result."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_example(example: Example, policies: Path) -> None:
 
 
 @pytest.mark.parametrize("behavior", WORDING)
-def test_examples_of_a_behavior_say_what_is_stored(behavior: str, policies: Path) -> None:
+def test_the_messages_of_a_behavior_match_the_golden_messages(behavior: str, policies: Path) -> None:
     examples = (example for example in EXAMPLES if example.name == behavior)
-    said = {variants.messages_of(judged(example, policies)[1]) for example in examples}
-    assert said >= set(WORDING[behavior].split("\n\n")), "run `make golden`"
+    texts = {variants.messages_of(judged(example, policies)[1]) for example in examples}
+    assert texts >= set(WORDING[behavior].split("\n\n")), "run `make golden`"

@@ -1,4 +1,4 @@
-"""EvictionStrategy: what holds for every Pod, and the page."""
+"""EvictionStrategy: invariants, and the page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RESERVED = {"key": "node.coreweave.cloud/reserved", "operator": "Exists"}
 GPU = {"key": "is_gpu", "operator": "Exists"}
 
 
-def said(value: JSON, **how: Any) -> list[Finding]:
+def findings(value: JSON, **how: Any) -> list[Finding]:
     return judged(value, KIND, **how)
 
 
@@ -34,23 +34,23 @@ def labelled(labels: JSON, **spec: Any) -> JSON:
 # Labels
 
 
-def test_countless_labels_do_not_take_long() -> None:
+def test_unknown_labels_up_to_the_bound_have_no_finding() -> None:
     labels = {f"coreweave.example/rupture-of-number-{number}": "" for number in range(LABELS.at_most)}
-    assert said(labelled(labels)) == []
+    assert findings(labelled(labels)) == []
 
 
-# Its page
+# The page
 
 
-def test_the_page_says_what_the_webhook_says() -> None:
+def test_the_page_shows_the_webhooks_message() -> None:
     (policy,) = blocks_of("eviction-strategy.md", "yaml")
     (message,) = blocks_of("eviction-strategy.md")
     assert loaded(policy) == 1
     value = workload(of=template(metadata={"labels": GRACEFUL}, tolerations=[GPU, RESERVED]))
-    assert warned(said(value)) == message
+    assert warned(findings(value)) == message
 
 
-# Whatever the Pod
+# Invariants
 
 
 @given(
@@ -61,12 +61,12 @@ def test_the_page_says_what_the_webhook_says() -> None:
         annotations={key: st.just("true") for key in GRACEFUL},
     )
 )
-def test_every_finding_names_its_place_and_ends_in_yaml(value: JSON) -> None:
-    for finding in said(value):
+def test_every_finding_has_a_field_and_yaml(value: JSON) -> None:
+    for finding in findings(value):
         assert finding.field
         assert yaml_of(finding)
 
 
 @given(pods(labels={"app": st.just("web")}, annotations={}))
-def test_a_pod_without_such_labels_is_left_alone(value: JSON) -> None:
-    assert said(value) == []
+def test_a_pod_without_eviction_labels_has_no_finding(value: JSON) -> None:
+    assert findings(value) == []

@@ -1,4 +1,4 @@
-"""The on-demand floor: how many, and which ordinals. webhook/rules/spot_placement/cases.yaml has its Pods."""
+"""The on-demand floor: its size and ordinals. webhook/rules/spot_placement/cases.yaml tests its Pods."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def test_the_floor_is_the_base_and_the_percentage_of_the_rest_rounded_up(floor: 
 
 
 @given(floors, st.integers(0, 200))
-def test_the_ordinals_that_stay_on_demand_are_as_many_as_the_floor_needs(floor: Floor, count: int) -> None:
+def test_the_floor_keeps_exactly_the_necessary_ordinals_on_demand(floor: Floor, count: int) -> None:
     assert sum(map(floor.keeps, range(count))) == floor.need(count)
 
 
-def decision_on(thing: JSON, phase: Phase, view: Any, **how: Any) -> Decision:
-    body = review(thing, f"apps/{thing['kind'].lower()}s", kind=thing["kind"])
+def decision_on(manifest: JSON, phase: Phase, view: Any, **how: Any) -> Decision:
+    body = review(manifest, f"apps/{manifest['kind'].lower()}s", kind=manifest["kind"])
     return decided(body, phase, view, **how)
 
 

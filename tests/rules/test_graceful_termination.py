@@ -1,4 +1,4 @@
-"""GracefulTermination: what holds for every Pod, policy and version of Kubernetes."""
+"""GracefulTermination: invariants for any Pod, policy, and version of Kubernetes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ VIEW = ClusterView(pools=POOLS, providers=frozenset({"cks"}))
 
 
 def rule(*, budget: int | None = None, **spec: Any) -> GracefulTermination:
-    """Return the rule compiled from such a spec; with a budget, on a CKS that has that one instead, without a margin."""
+    """Return the rule for a spec; ``budget`` replaces the budget and margin of CKS."""
     providers = ONLY_CKS
     if budget is not None:
         grace = with_fields(CKS.grace_period, budget_seconds=budget, safety_margin_seconds=0)
@@ -67,7 +67,7 @@ def owned_pod(*, labels: JSON, owner: tuple[str, str], app: JSON) -> JSON:
 
 
 def mutate(value: JSON, policy: GracefulTermination, where: Context | None = None) -> tuple[JSON, list[JSON]]:
-    """Return the Pod after the patch, and the patch."""
+    """Return the Pod after mutation, and the patch."""
 
     def change(subject: FakeSubject, editor: PodEditor) -> None:
         policy.mutate(subject, editor, where or context())
@@ -76,12 +76,12 @@ def mutate(value: JSON, policy: GracefulTermination, where: Context | None = Non
 
 
 def violations_of(value: JSON, policy: GracefulTermination, **changes: Any) -> list[Violation]:
-    """Return what is said about the Pod as it is."""
+    """Return the violations of the unchanged Pod."""
     return list(policy.validate(subject_of(value), context(Phase.VALIDATE, **changes)))
 
 
 def judge_after(value: JSON, policy: GracefulTermination, **changes: Any) -> list[Violation]:
-    """Return what is said about the Pod after it was changed."""
+    """Return the violations of the Pod after mutation."""
     result, _ = mutate(value, policy, context(**changes))
     return violations_of(result, policy, **changes)
 
@@ -89,7 +89,7 @@ def judge_after(value: JSON, policy: GracefulTermination, **changes: Any) -> lis
 # preStop sleep -------------------------------------------------------------------------------------------------------
 
 
-def test_an_annotation_full_of_rubbish_makes_one_short_finding() -> None:
+def test_an_annotation_with_many_unknown_words_gives_one_short_finding() -> None:
     words = ",".join(f"{number}{'x' * 1000}" for number in range(100))
     metadata = {"labels": SPOT, "annotations": {"spotgate.dev/keep": f"{words},pre-stop"}}
     (violation,) = violations_of({"metadata": metadata, "spec": {"containers": [{"name": "app"}], GRACE: 60}}, rule())
@@ -98,8 +98,8 @@ def test_an_annotation_full_of_rubbish_makes_one_short_finding() -> None:
 
 @pytest.mark.parametrize("capacity", ["spot", "spot-preferred"])
 @pytest.mark.parametrize("app", [{}, {"resources": GPU}])
-def test_it_does_not_matter_whether_the_pod_is_placed_before_or_after(capacity: str, app: JSON) -> None:
-    pools = tuple(replace(each, taints=(Taint("spot", "true", "NoSchedule"),)) for each in POOLS[:2])
+def test_the_order_of_placement_and_graceful_termination_does_not_matter(capacity: str, app: JSON) -> None:
+    pools = tuple(replace(pool, taints=(Taint("spot", "true", "NoSchedule"),)) for pool in POOLS[:2])
     where = context(view=replace(VIEW, pools=(*pools, POOLS[2])))
     placement = spot_placement.KIND.compile(spot_placement.KIND.spec(), Facts(ONLY_CKS))
     assert isinstance(placement, Mutator)
@@ -107,8 +107,8 @@ def test_it_does_not_matter_whether_the_pod_is_placed_before_or_after(capacity: 
 
     def in_order(*rules: Mutator) -> JSON:
         def change(subject: FakeSubject, editor: PodEditor) -> None:
-            for each in rules:
-                each.mutate(subject, editor, where)
+            for step in rules:
+                step.mutate(subject, editor, where)
 
         return patched(value, subject_of(value), change)[0]
 
@@ -140,7 +140,7 @@ versions = st.sampled_from((OLD, (1, 30), (1, 34)))
 
 
 @given(spot_pods, policies, versions)
-def test_a_grace_period_ends_within_the_budget_or_where_the_user_put_it(
+def test_mutation_keeps_the_users_grace_period_or_stays_within_the_budget(
     value: JSON, policy: GracefulTermination, version: tuple[int, int]
 ) -> None:
     budget = policy.budgets._by_provider["cks"].seconds
@@ -154,10 +154,10 @@ def test_a_grace_period_ends_within_the_budget_or_where_the_user_put_it(
 
 
 @given(spot_pods, policies, versions)
-def test_what_was_changed_is_never_asked_for_again(
+def test_a_mutated_pod_has_no_violation_that_mutation_fixes(
     value: JSON, policy: GracefulTermination, version: tuple[int, int]
 ) -> None:
-    found = judge_after(value, policy, oldest_kubelet=version)
+    left = judge_after(value, policy, oldest_kubelet=version)
 
-    assert not [each for each in found if "should be" in each.reason or "is missing" in each.reason]
-    assert all(each.reason and each.field and each.fix and len(each.reason) <= 110 for each in found)
+    assert not [issue for issue in left if "should be" in issue.reason or "is missing" in issue.reason]
+    assert all(issue.reason and issue.field and issue.fix and len(issue.reason) <= 110 for issue in left)

@@ -1,4 +1,4 @@
-"""The head of every rule module has the same sections, and names the findings that the rule can have."""
+"""The docstring of every rule module has the same sections, and lists the rule's findings."""
 
 import re
 from pathlib import Path
@@ -13,19 +13,19 @@ from webhook.rules.graceful_termination import rule as graceful_termination
 from webhook.rules.protocol import Facts, PolicyKind
 from webhook.rules.spot_placement import rule as spot_placement
 
-FOLDERS = sorted(each.parent for each in Path(webhook.rules.__file__).parent.glob("*/rule.py"))
+FOLDERS = sorted(file.parent for file in Path(webhook.rules.__file__).parent.glob("*/rule.py"))
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_the_head_of_a_rule_has_all_sections_in_order_and_names_its_findings(folder: Path) -> None:
+def test_a_rules_docstring_has_all_sections_and_lists_its_findings(folder: Path) -> None:
     head = (folder / "rule.py").read_text().split('"""')[1]
     sections = re.split(r"^(\w+)\n", head, flags=re.MULTILINE)
-    found = dict(zip(sections[1::2], sections[2::2], strict=True))
-    assert list(found) == ["Intent", "Reads", "Writes", "Finds", "Source"]
-    assert re.findall(r"[a-z-]+", found["Finds"]) == list(yaml.safe_load((folder / "findings.yaml").read_text()))
+    parts = dict(zip(sections[1::2], sections[2::2], strict=True))
+    assert list(parts) == ["Intent", "Reads", "Writes", "Finds", "Source"]
+    assert re.findall(r"[a-z-]+", parts["Finds"]) == list(yaml.safe_load((folder / "findings.yaml").read_text()))
 
 
 @pytest.mark.parametrize("kind", [spot_placement.KIND, graceful_termination.KIND], ids=lambda kind: kind.name)
-def test_a_kind_that_changes_pods_looks_at_new_ones_and_asks_for_pools_and_namespaces(kind: PolicyKind) -> None:
+def test_a_kind_that_changes_pods_matches_CREATE_and_needs_pools_and_namespaces(kind: PolicyKind) -> None:
     assert kind.needs == Needs(namespaces=True, pools=True)
     assert kind.rules(Facts({})) == (PODS_CREATE,)

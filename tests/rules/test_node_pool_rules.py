@@ -1,4 +1,4 @@
-"""NodePoolRules: no node pool breaks a check, the page, and what Karpenter's requirements and budgets add up to."""
+"""NodePoolRules: invariants, the page, and Karpenter's requirements and budgets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.docs.pages import blocks
-from tests.rules.nodepools import CKS, JSON, KARPENTER, healthy_pool, judge, shipped, told
+from tests.rules.nodepools import CKS, JSON, KARPENTER, healthy_pool, judge, shipped, summaries
 from webhook.capacity.providers.requirements import read_requirements
 from webhook.engine.bundle import load_bundle
 from webhook.model.decision import Finding, Outcome, Trace
@@ -20,20 +20,20 @@ from webhook.rules.node_pool_rules.karpenter import Diversity, diversity_of
 from webhook.rules.node_pool_rules.message import MessageTemplate, on_one_line
 from webhook.rules.node_pool_rules.rule import NodePoolRules
 
-# What nobody meant to write.
+# Hostile objects
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 anything = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)
 
 
 def named_fields() -> list[str]:
-    """Return the fields that the shipped policy names, of all resources."""
+    """Return the fields that the shipped policy names, for all resources."""
     return sorted({field.spec.path.text for checks in shipped().checks.values() for field in checks.fields})
 
 
 @st.composite
 def odd_pools(draw: st.DrawFn) -> Any:
-    """Objects with anything at any of the fields that the policy names, or above one."""
+    """Generate objects with arbitrary values in the policy's fields or their parents."""
     value: Any = draw(st.fixed_dictionaries({}, optional={"metadata": anything, "status": anything, "spec": anything}))
     for path in draw(st.lists(st.sampled_from(named_fields()), max_size=6)):
         place = value
@@ -47,13 +47,13 @@ def odd_pools(draw: st.DrawFn) -> Any:
 
 
 @given(new=odd_pools(), old=st.none() | odd_pools(), resource=st.sampled_from([CKS, KARPENTER]))
-def test_no_pool_breaks_a_rule(new: Any, old: Any, resource: tuple[str, str]) -> None:
-    for each in judge(resource, new, old):
-        assert each.reason
-        assert each.field
-        assert each.fix
-        assert "\n" not in each.reason
-        assert len(each.reason) < 300
+def test_every_violation_of_any_pool_is_complete(new: Any, old: Any, resource: tuple[str, str]) -> None:
+    for violation in judge(resource, new, old):
+        assert violation.reason
+        assert violation.field
+        assert violation.fix
+        assert "\n" not in violation.reason
+        assert len(violation.reason) < 300
 
 
 ODD = [
@@ -68,33 +68,33 @@ ODD = [
 
 
 @pytest.mark.parametrize("policy", ["node-pool-rules", "karpenter-controller"])
-def test_no_type_makes_a_shipped_check_fail(policy: str) -> None:
-    for resource, check in ((each, check) for each in shipped(policy).checks.values() for check in each.checks):
+def test_shipped_checks_never_fail_on_wrong_types(policy: str) -> None:
+    for resource, check in ((group, check) for group in shipped(policy).checks.values() for check in group.checks):
         for values in itertools.product(ODD, repeat=len(check.spec.fields)):
-            thing: JSON = {}
+            manifest: JSON = {}
             for field, value in zip(check.spec.fields, values, strict=True):
                 *parents, last = field.text.split(".")
-                place = thing
+                place = manifest
                 for parent in parents:
                     place = place.setdefault(parent, {})
                 place[last] = value
-            found = {each.id for each in resource.judge(thing, None, Trace())}
-            assert "check-failed" not in found, (check.part, thing)
+            ids = {violation.id for violation in resource.judge(manifest, None, Trace())}
+            assert "check-failed" not in ids, (check.part, manifest)
 
 
 @given(value=odd_pools(), resource=st.sampled_from([CKS, KARPENTER]))
-def test_what_is_left_as_it_was_is_not_judged(value: Any, resource: tuple[str, str]) -> None:
+def test_an_update_without_changes_is_not_judged(value: Any, resource: tuple[str, str]) -> None:
     assert judge(resource, value, value) == []
 
 
 @given(least=st.integers(0, 9), target=st.integers(0, 9), most=st.integers(0, 9), autoscaling=st.booleans())
-def test_sizes_are_ordered_while_autoscaling(least: int, target: int, most: int, *, autoscaling: bool) -> None:
-    found = judge(CKS, healthy_pool(autoscaling=autoscaling, minNodes=least, targetNodes=target, maxNodes=most))
-    assert bool(found) == (autoscaling and not least <= target <= most)
-    assert len(found) <= 1
+def test_sizes_must_be_ordered_only_with_autoscaling(least: int, target: int, most: int, *, autoscaling: bool) -> None:
+    violations = judge(CKS, healthy_pool(autoscaling=autoscaling, minNodes=least, targetNodes=target, maxNodes=most))
+    assert bool(violations) == (autoscaling and not least <= target <= most)
+    assert len(violations) <= 1
 
 
-def test_every_example_of_a_field_is_right() -> None:
+def test_every_example_of_a_field_is_valid() -> None:
     rules = [field for checks in shipped().checks.values() for field in checks.fields]
     assert rules
     for rule in rules:
@@ -121,24 +121,24 @@ DENY, WARN = Outcome.DENY, Outcome.WARN
         ("x" * 99, "x" * 60 + "..."),
     ],
 )
-def test_values_are_shown_on_one_short_line(value: object, text: str) -> None:
+def test_messages_show_values_on_one_short_line(value: object, text: str) -> None:
     assert on_one_line(value) == text
     assert MessageTemplate("it is ${a}!")({"a": value}) == f"it is {text}!"
 
 
-def test_the_pages_own_policy_does_what_the_page_says(tmp_path: Path) -> None:
+def test_the_pages_policy_has_the_documented_effect(tmp_path: Path) -> None:
     (text,) = blocks(PAGE, "yaml")
     (tmp_path / "page.yaml").write_text(text)
     (policy,) = load_bundle([tmp_path]).policies
     assert isinstance(policy.validator, NodePoolRules)
-    assert told(judge(CKS, healthy_pool(targetNodes=17), rule=policy.validator)) == [
+    assert summaries(judge(CKS, healthy_pool(targetNodes=17), rule=policy.validator)) == [
         (WARN, "spec.targetNodes", "17 nodes in one pool")
     ]
     (finding,) = judge(CKS, healthy_pool(computeClass="spot"), rule=policy.validator)
     assert finding.outcome is DENY
 
 
-def test_the_page_shows_what_is_said() -> None:
+def test_the_page_shows_the_webhooks_message() -> None:
     wrong = healthy_pool(autoscaling=True, minNodes=0, targetNodes=9, maxNodes=4)
     (violation,) = judge(CKS, wrong)
     assert violation.part.startswith("resources[0].checks[")
@@ -154,7 +154,7 @@ def test_the_page_shows_what_is_said() -> None:
     assert f"```\n{finding.message()}\n```" in PAGE.read_text()
 
 
-# Karpenter: what requirements and budgets add up to
+# Requirements and budgets of Karpenter
 
 AWS = "karpenter.k8s.aws"
 TYPE, ZONE = "node.kubernetes.io/instance-type", "topology.kubernetes.io/zone"
@@ -167,7 +167,7 @@ def requires(key: str, *values: str, operator: str = "In") -> JSON:
 
 
 def spot_general(*requirements: JSON, budgets: Any = None, **template: Any) -> JSON:
-    """Return a NodePool with a taint and a node class; its requirements and budgets are given."""
+    """Return a NodePool with a taint, a node class, and these requirements and budgets."""
     spec: JSON = {
         "requirements": list(requirements),
         "nodeClassRef": {"group": AWS, "kind": "EC2NodeClass", "name": "general"},
@@ -198,17 +198,17 @@ def with_budgets(*budgets: Any) -> JSON:
         max_size=3,
     )
 )
-def test_no_budget_is_passed_over(budgets: list[JSON]) -> None:
-    found = judge(KARPENTER, with_budgets(*budgets))
+def test_every_invalid_budget_has_a_violation(budgets: list[JSON]) -> None:
+    violations = judge(KARPENTER, with_budgets(*budgets))
     for index, budget in enumerate(budgets):
         schedule, duration = budget.get("schedule"), budget.get("duration")
         if bool(schedule) != bool(duration) or isinstance(budget.get("nodes"), int):
-            assert found
+            assert violations
         elif any(isinstance(value, bool | int) for value in budget.values()):
-            assert [each for each in found if each.field.startswith(f"spec.disruption.budgets[{index}]")]
+            assert [item for item in violations if item.field.startswith(f"spec.disruption.budgets[{index}]")]
 
 
-# Counting, against a list of all machines that there are.
+# Counting, compared with a list of all machines
 
 FAMILIES = ["m5", "m6i", "c5", "c6g", "r7a", "g5"]
 SIZES = ["large", "xlarge", "2xlarge"]
@@ -251,14 +251,14 @@ def meets(machine: dict[str, str], item: JSON) -> bool:
 
 
 @given(items=st.lists(requirement(), max_size=4))
-def test_no_pool_is_said_to_be_narrower_than_it_is(items: list[JSON]) -> None:
-    left = [machine for machine in MACHINES if all(meets(machine, item) for item in items)]
-    found = diversity_of(read_requirements(items, "spec", {}), AWS)
-    for count, key in ((found.types, TYPE), (found.generations, f"{AWS}/instance-generation"), (found.zones, ZONE)):
-        assert count is None or count >= len({machine[key] for machine in left})
+def test_the_diversity_of_a_pool_is_never_underestimated(items: list[JSON]) -> None:
+    fitting = [machine for machine in MACHINES if all(meets(machine, item) for item in items)]
+    spread = diversity_of(read_requirements(items, "spec", {}), AWS)
+    for count, key in ((spread.types, TYPE), (spread.generations, f"{AWS}/instance-generation"), (spread.zones, ZONE)):
+        assert count is None or count >= len({machine[key] for machine in fitting})
 
 
-@given(types=st.lists(st.sampled_from(sorted({each[TYPE] for each in MACHINES})), min_size=1, unique=True))
+@given(types=st.lists(st.sampled_from(sorted({machine[TYPE] for machine in MACHINES})), min_size=1, unique=True))
 def test_listed_types_are_counted_exactly(types: list[str]) -> None:
-    found = diversity_of(read_requirements([requires(TYPE, *types)], "spec", {}), AWS)
-    assert found == Diversity(len(types), len({each[1] for each in types}), None)
+    spread = diversity_of(read_requirements([requires(TYPE, *types)], "spec", {}), AWS)
+    assert spread == Diversity(len(types), len({instance_type[1] for instance_type in types}), None)

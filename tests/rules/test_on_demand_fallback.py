@@ -1,4 +1,4 @@
-"""OnDemandFallback: what holds for every request, and which requests it judges."""
+"""OnDemandFallback: invariants, and the requests that it judges."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FORBIDDEN = {"key": "node.coreweave.cloud/reserved", "effect": "NoSchedule"}
 
 
 def pool_manifest(name: str, instance_type: str | None = H100, **spec: Any) -> Json:
-    """Return a NodePool: on-demand, one H100 node, unless the fields say otherwise; None leaves one out."""
+    """Return a NodePool with one on-demand H100 node; fields override that, and None removes a field."""
     fields = {"instanceType": instance_type, "targetNodes": 1, **spec}
     return {"metadata": {"name": name}, "spec": {key: value for key, value in fields.items() if value is not None}}
 
@@ -62,7 +62,7 @@ RULE = rule_of()
 
 
 def context_of(cluster: list[Json] | None) -> Context:
-    """Return a cluster with these node pools; None: they are unknown."""
+    """Return the context of a cluster with these node pools; None if they are unknown."""
     pools = tuple(map(READER.read, cluster)) if cluster is not None else None
     view = ClusterView(pools=pools, why_unknown="the API server did not answer within 1.0 s", remedy="try again later")
     return Context(phase=Phase.VALIDATE, now=utc_now(), view=view)
@@ -75,7 +75,7 @@ def losses(
 
 
 def outcomes(violations: list[Violation]) -> list[Outcome]:
-    return [each.outcome for each in violations]
+    return [violation.outcome for violation in violations]
 
 
 DENIED = [Outcome.DENY]
@@ -84,23 +84,23 @@ DENIED = [Outcome.DENY]
 # The kind.
 
 
-def test_it_is_asked_for_every_kind_of_pool_its_scale_and_what_says_its_size() -> None:
+def test_the_kind_matches_all_pools_their_scale_and_the_objects_that_set_their_size() -> None:
     rules = KIND.rules(Facts(BUNDLE.providers))
-    matched = {of for rule in rules for of in product(rule.api_groups, rule.resources, rule.operations)}
-    pools = {of for of in readers_by_resource(BUNDLE.providers.values()) if not of[0].startswith("eksctl")}
-    assert {(*of, operation) for of in pools for operation in ("CREATE", "UPDATE", "DELETE")} <= matched
+    matched = {match for rule in rules for match in product(rule.api_groups, rule.resources, rule.operations)}
+    pools = {pool for pool in readers_by_resource(BUNDLE.providers.values()) if not pool[0].startswith("eksctl")}
+    assert {(*pool, operation) for pool in pools for operation in ("CREATE", "UPDATE", "DELETE")} <= matched
     sized = {("cluster.x-k8s.io", "machinepools", operation) for operation in ("UPDATE", "DELETE")}
     scaled = {("karpenter.sh", "nodepools/scale", "UPDATE"), ("cluster.x-k8s.io", "machinepools/scale", "UPDATE")}
     assert sized | scaled | {("compute.coreweave.com", "nodepools/scale", "UPDATE")} <= matched
 
 
-def test_a_reader_without_scale_has_no_rule_for_it() -> None:
+def test_a_reader_without_scale_has_no_rule_for_scale() -> None:
     unscaled = with_fields(READER, scale=False)
     facts = Facts({"cks": with_fields(CKS, readers=(unscaled,))})
     assert [rule.resources for rule in KIND.rules(facts)] == [("nodepools",)]
 
 
-def test_it_needs_the_pools_fresh_and_denies_what_it_cannot_know() -> None:
+def test_the_kind_needs_current_pools_and_denies_unknown_results() -> None:
     assert KIND.needs == Needs(pools=True, fresh=True)
     assert KIND.unknown_outcome is Outcome.DENY
 
@@ -122,7 +122,7 @@ pools = st.builds(
         },
     ),
 )
-clusters = st.lists(st.one_of(pools, pools.map(deleting)), max_size=4, unique_by=lambda each: each["metadata"]["name"])
+clusters = st.lists(st.one_of(pools, pools.map(deleting)), max_size=4, unique_by=lambda pool: pool["metadata"]["name"])
 rules = st.sampled_from((RULE, rule_of(require="any"), rule_of(require="same-type")))
 
 
@@ -131,21 +131,21 @@ def denied(violations: list[Violation]) -> bool:
 
 
 @given(pools, clusters, rules)
-def test_an_update_that_changes_nothing_is_never_denied(each: Json, cluster: list[Json], rule: Any) -> None:
-    assert not losses(each, each, cluster, rule)
+def test_an_update_that_changes_nothing_is_never_denied(pool: Json, cluster: list[Json], rule: Any) -> None:
+    assert not losses(pool, pool, cluster, rule)
 
 
 @given(pools, clusters, rules)
-def test_whether_the_view_has_the_reviewed_pool_makes_no_difference(
-    each: Json, cluster: list[Json], rule: OnDemandFallback
+def test_the_result_does_not_depend_on_whether_the_view_has_the_reviewed_pool(
+    pool: Json, cluster: list[Json], rule: OnDemandFallback
 ) -> None:
-    without = [other for other in cluster if other["metadata"]["name"] != each["metadata"]["name"]]
-    assert losses(each, None, without, rule) == losses(each, None, [*without, each], rule)
-    assert losses(None, each, without, rule) == losses(None, each, [*without, each], rule)
+    without = [other for other in cluster if other["metadata"]["name"] != pool["metadata"]["name"]]
+    assert losses(pool, None, without, rule) == losses(pool, None, [*without, pool], rule)
+    assert losses(None, pool, without, rule) == losses(None, pool, [*without, pool], rule)
 
 
 @given(pools, pools, clusters, rules)
-def test_what_is_denied_as_an_update_is_denied_as_a_deletion_or_as_a_creation(
+def test_a_denied_update_is_also_denied_as_a_deletion_or_creation(
     old: Json, new: Json, cluster: list[Json], rule: OnDemandFallback
 ) -> None:
     new = {**new, "metadata": old["metadata"]}
@@ -154,31 +154,31 @@ def test_what_is_denied_as_an_update_is_denied_as_a_deletion_or_as_a_creation(
 
 
 @given(pools, clusters, rules)
-def test_a_healthy_pool_of_the_same_type_lets_every_request_pass(
-    each: Json, cluster: list[Json], rule: OnDemandFallback
+def test_no_request_is_denied_if_there_is_a_healthy_pool_of_the_same_type(
+    pool: Json, cluster: list[Json], rule: OnDemandFallback
 ) -> None:
-    types = (each["spec"].get("instanceType"), *(other["spec"].get("instanceType") for other in cluster))
+    types = (pool["spec"].get("instanceType"), *(other["spec"].get("instanceType") for other in cluster))
     healthy: list[Json] = [
         pool_manifest(f"healthy-{number}", kind) for number, kind in enumerate({*types, H100} - {None})
     ]
     if None in types:
         rule = rule_of(require="gpu")
-    assert not denied(losses(each, None, [*cluster, *healthy], rule))
-    assert not denied(losses(None, each, [*cluster, *healthy], rule))
+    assert not denied(losses(pool, None, [*cluster, *healthy], rule))
+    assert not denied(losses(None, pool, [*cluster, *healthy], rule))
 
 
 @given(pools, clusters, rules, st.randoms(use_true_random=False))
-def test_the_order_of_the_pools_makes_no_difference(
-    each: Json, cluster: list[Json], rule: OnDemandFallback, random: Any
+def test_the_result_does_not_depend_on_the_order_of_pools(
+    pool: Json, cluster: list[Json], rule: OnDemandFallback, random: Any
 ) -> None:
     shuffled = random.sample(cluster, len(cluster))
-    assert losses(None, each, cluster, rule) == losses(None, each, shuffled, rule)
-    assert losses(each, None, cluster, rule) == losses(each, None, shuffled, rule)
+    assert losses(None, pool, cluster, rule) == losses(None, pool, shuffled, rule)
+    assert losses(pool, None, cluster, rule) == losses(pool, None, shuffled, rule)
 
 
 @pytest.mark.parametrize("old", [None, {}, {"spec": []}])
 @pytest.mark.parametrize("operation", ["UPDATE", "DELETE"])
-def test_where_the_request_does_not_say_what_was_there_the_cluster_does(old: Any, operation: str) -> None:
+def test_the_cluster_supplies_an_old_object_that_the_request_lacks(old: Any, operation: str) -> None:
     after = changed(ON_DEMAND, targetNodes=0, autoscaling=False) if operation == "UPDATE" else None
     subject = change_of(NODE_POOLS, after, ON_DEMAND)
     request = msgspec.structs.replace(subject.request, name=ON_DEMAND["metadata"]["name"])
@@ -187,5 +187,5 @@ def test_where_the_request_does_not_say_what_was_there_the_cluster_does(old: Any
 
 
 @pytest.mark.parametrize("text", ["$1", "a$TYPE", "$TYPE.large", "<TYPE>", "((type))", "$"])
-def test_a_name_after_a_dollar_is_a_placeholder_only_as_the_whole_value(text: str) -> None:
+def test_a_placeholder_is_a_whole_value_with_a_dollar_and_a_name(text: str) -> None:
     assert (placeholder_in(text), placeholder_in(["m5.large", "$_TYPE2"])) == ("", "$_TYPE2")

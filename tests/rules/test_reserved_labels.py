@@ -1,4 +1,4 @@
-"""ReservedLabels: what holds for every label, which resources it judges, and its bounds."""
+"""ReservedLabels: invariants, the resources that it judges, and its bounds."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = {
-    each["metadata"]["name"]: each
+    document["metadata"]["name"]: document
     for file in ("policies/reserved-labels.yaml", "examples/policies/node-labels.yaml")
-    for each in yaml.safe_load_all((ROOT / file).read_text())
+    for document in yaml.safe_load_all((ROOT / file).read_text())
 }
 SHIPPED = BUNDLE
 FACTS = Facts(SHIPPED.providers, tuple(SHIPPED.index.workloads.values()))
@@ -58,28 +58,25 @@ def with_labels(**fields: Any) -> dict[str, Any]:
     return {"metadata": {"labels": fields.get("labels")}, "spec": {"nodeLabels": fields.get("node_labels")}}
 
 
-def test_a_resource_that_is_called_pods_in_another_group_is_read_as_an_object() -> None:
+def test_a_resource_named_pods_in_another_group_is_judged_as_an_object() -> None:
     assert denials(change_of(("metrics.k8s.io", "pods"), {"metadata": {"labels": {"foo.coreweave.com/bar": "x"}}}))
 
 
-def test_by_default_it_matches_pods_every_kind_of_workload_and_of_node_pool() -> None:
+def test_by_default_the_kind_matches_pods_workloads_and_node_pools() -> None:
     (workloads,) = yaml.safe_load_all((ROOT / "policies" / "workloads.yaml").read_text())
     kinds = {(item["group"], item["resource"]) for item in workloads["spec"]["workloads"]}
     rules = KIND.rules(FACTS)
     matched = {(group, resource) for rule in rules for group in rule.api_groups for resource in rule.resources}
-    pools = {(reader.group, reader.resource) for each in FACTS.providers.values() for reader in each.readers}
+    pools = {(reader.group, reader.resource) for provider in FACTS.providers.values() for reader in provider.readers}
     assert matched == kinds | pools | {("", "pods"), ("", "pods/status"), ("", "pods/binding"), ("", "bindings")}
     assert ("compute.coreweave.com", "nodepools") in matched
-    of = {path: rule.operations for rule in rules for path in rule.resources}
-    assert (of.pop("pods/status"), of.pop("pods/binding"), of.pop("bindings")) == (
-        ("UPDATE",),
-        ("CREATE",),
-        ("CREATE",),
-    )
-    assert set(of.values()) == {("CREATE", "UPDATE")}
+    operations = {path: rule.operations for rule in rules for path in rule.resources}
+    subresources = [operations.pop(path) for path in ("pods/status", "pods/binding", "bindings")]
+    assert subresources == [("UPDATE",), ("CREATE",), ("CREATE",)]
+    assert set(operations.values()) == {("CREATE", "UPDATE")}
 
 
-def test_more_places_than_anybody_writes_are_refused_not_passed_over() -> None:
+def test_an_object_with_too_many_maps_of_labels_is_over_a_bound() -> None:
     jobs = [{"template": {"metadata": {"labels": {"app": "x"}}}}] * (TEMPLATES_AT_MOST + 1)
     with pytest.raises(OverBoundError, match=f"more than the {TEMPLATES_AT_MOST} maps of labels"):
         denials(change_of(("jobset.x-k8s.io", "jobsets"), {"spec": {"replicatedJobs": jobs}}))
@@ -98,10 +95,10 @@ def test_the_findings_are_the_changed_keys_in_reserved_domains(new: dict[str, st
     reserved = [key for key in new if "coreweave" in key and "notcoreweave" not in key]
     expected = sorted(key for key in reserved if old.get(key) != new[key])
     subject = change_of(DEPLOYMENTS, {"metadata": {"labels": new}}, {"metadata": {"labels": old}})
-    assert [each.field for each in denials(subject)] == [f'metadata.labels["{key}"]' for key in expected]
+    assert [violation.field for violation in denials(subject)] == [f'metadata.labels["{key}"]' for key in expected]
 
 
 @given(label_maps)
-def test_an_update_that_changes_nothing_is_passed(labels: dict[str, str]) -> None:
+def test_an_update_that_changes_nothing_is_allowed(labels: dict[str, str]) -> None:
     value = with_labels(labels=labels, node_labels=labels)
     assert not denials(change_of(NODE_POOLS, value, value))

@@ -1,4 +1,4 @@
-"""What holds for every Pod and every set of node pools."""
+"""SpotPlacement: invariants for any Pod and any node pools."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests import strategies
 from tests.builders import ALL, CKS, EKS, KARPENTER, POOL_LABEL, cks_pool, expression, other_pool, view_of
-from tests.rules.placement import JSON, PREFERRED, SPOT, changes, placed, pod_of, required, rule, said
+from tests.rules.placement import JSON, PREFERRED, SPOT, changes, placed, pod_of, required, rule, violation_of
 from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.kube.affinity import Tristate, admits, terms_of
@@ -43,7 +43,7 @@ _odd_pods = st.builds(
     ),
     strategies.sometimes(nodeSelector=_selectors, affinity=_affinities, resourceClaims=st.just([{"name": "claim"}])),
 )
-# Most Pods are ordinary: they ask for spot, and one constraint of their own narrows it at most.
+# Most Pods are ordinary: they request spot, and have at most one constraint.
 _ordinary_pods = st.builds(
     lambda labels, gpu, own, tolerations: pod_of(labels=labels, gpu=gpu, tolerations=tolerations, **own),
     st.sampled_from((SPOT, SPOT, PREFERRED, {})),
@@ -114,7 +114,7 @@ def _target(pod: JSON, view: ClusterView, *, tolerating: bool) -> Any:
 
 
 @given(_pods, _pools, _spot_shown, _namespaces, st.booleans())
-def test_nothing_there_is_lost_and_the_answer_stays_the_same(
+def test_mutation_only_adds_fields_and_does_not_change_the_target(
     pod: JSON,
     pools: tuple[Pool, ...],
     spot_shown: tuple[str, ...],
@@ -149,28 +149,28 @@ def test_nothing_there_is_lost_and_the_answer_stays_the_same(
 
 
 @given(_pods, _pools, _spot_shown, _namespaces)
-def test_a_placed_pod_runs_on_its_pools_and_on_no_other_known_node(
+def test_a_placed_pod_runs_only_on_its_pools(
     pod: JSON, pools: tuple[Pool, ...], spot_shown: tuple[str, ...], namespace: JSON
 ) -> None:
-    _runs_where_it_should(pod, pools, spot_shown, namespace)
+    _assert_runs_on_pools(pod, pools, spot_shown, namespace)
 
 
-_one_of_each = st.tuples(*(st.tuples(st.just(each), _other_shape) for each in (EKS, KARPENTER, KARPENTER))).map(
+_one_of_each = st.tuples(*(st.tuples(st.just(provider), _other_shape) for provider in (EKS, KARPENTER, KARPENTER))).map(
     lambda shapes: _mixed_pools(list(shapes))
 )
 
 
 @given(st.booleans(), st.just({}) | st.builds(dict, affinity=_affinities), _one_of_each)
-def test_a_pod_for_pools_of_several_providers_runs_on_each_of_them_and_on_no_other_known_node(
+def test_a_pod_for_several_providers_runs_on_each_of_their_pools_and_nowhere_else(
     gpu: bool,  # noqa: FBT001
     own: JSON,
     pools: tuple[Pool, ...],
 ) -> None:
-    _runs_where_it_should(pod_of(labels=SPOT, gpu=gpu, **own), pools, (), {})
+    _assert_runs_on_pools(pod_of(labels=SPOT, gpu=gpu, **own), pools, (), {})
 
 
-def _runs_where_it_should(pod: JSON, pools: tuple[Pool, ...], spot_shown: tuple[str, ...], namespace: JSON) -> None:
-    """As the scheduler sees it, on nodes that have the labels they are known to have, and no others."""
+def _assert_runs_on_pools(pod: JSON, pools: tuple[Pool, ...], spot_shown: tuple[str, ...], namespace: JSON) -> None:
+    """Assert which nodes admit the Pod after mutation, if they have only their known labels."""
     view = view_of(*pools, spot_shown=spot_shown, namespace=namespace)
     before = _target(pod, view, tolerating=False)
     result, _, violations = placed(pod, view, rule(ALL))
@@ -186,12 +186,12 @@ def _runs_where_it_should(pod: JSON, pools: tuple[Pool, ...], spot_shown: tuple[
         assert admits(terms_of(final), spot, keys) is (admits(terms_of(own), spot, keys) if lands else Tristate.NO)
         assert admits(terms_of(final), {"kubernetes.io/arch": "amd64"}, keys) is Tristate.NO
     for pool, labels, is_spot in _nodes(pools):
-        ours = is_spot and any(pool is each for each in before.pools)
+        ours = is_spot and any(pool is target_pool for target_pool in before.pools)
         admitted = admits(terms_of(final), labels, keys)
         assert admitted is (admits(terms_of(own), labels, keys) if ours else Tristate.NO)
         for taint in pool.taints if ours else ():
             if taint.key and taint.effect in HARD_EFFECTS and taint.key != "is_gpu":
-                assert any(tolerates(each, taint) for each in final.tolerations or ())
+                assert any(tolerates(toleration, taint) for toleration in final.tolerations or ())
 
 
 def _decoded(pod: JSON) -> Pod:
@@ -203,7 +203,7 @@ def _keeps(pod: JSON) -> bool:
 
 
 def _nodes(pools: tuple[Pool, ...]) -> Iterator[tuple[Pool, JSON, bool]]:
-    """All kinds of nodes of all pools, with all of their labels, and whether they are spot."""
+    """Yield each kind of node of each pool, its labels, and whether it is spot."""
     for pool in pools:
         labels = {**pool.labels, "kubernetes.io/arch": "amd64"}
         if pool.spot or pool.capacity is CapacityType.BOTH:
@@ -213,10 +213,10 @@ def _nodes(pools: tuple[Pool, ...]) -> Iterator[tuple[Pool, JSON, bool]]:
             yield pool, labels, False
 
 
-def test_terms_that_would_multiply_beyond_reason_are_said_and_nothing_is_injected() -> None:
+def test_too_many_combined_terms_are_a_finding_and_not_injected() -> None:
     pools = (other_pool(KARPENTER, "k"), other_pool(EKS, "e"))
     terms = [[expression("topology.kubernetes.io/zone", "In", f"z{number}")] for number in range(33)]
-    violation = said(pod_of(labels=SPOT, affinity=required(*terms)), view_of(*pools), providers=ALL)
+    violation = violation_of(pod_of(labels=SPOT, affinity=required(*terms)), view_of(*pools), providers=ALL)
 
     assert violation.id == "too-many-terms"
     assert "the 33 terms of its own affinity are too many" in violation.reason

@@ -1,4 +1,4 @@
-"""SpotSuitability: what holds for every Pod, and the page."""
+"""SpotSuitability: invariants, and the page."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ COVERED = with_budgets({"selector": {"matchLabels": {"app": "web"}}, "minAvailab
 UNCOVERED = with_budgets()
 
 
-def said(value: JSON, view: ClusterView = COVERED, **how: Any) -> list[Finding]:
+def findings(value: JSON, view: ClusterView = COVERED, **how: Any) -> list[Finding]:
     return judged(value, KIND, view=view, **how)
 
 
 def spot(*, labels: JSON | None = None, annotations: JSON | None = None, **spec: Any) -> JSON:
-    """Return a template that is fit for spot."""
+    """Return a template that is suitable for spot."""
     metadata = {"labels": {"app": "web", **SPOT, **(labels or {})}, "annotations": annotations or {}}
     return template(metadata=metadata, **{"containers": [READY], **spec})
 
@@ -42,10 +42,10 @@ def service(replicas: int = 6, kind: str = "Deployment", **spec: Any) -> JSON:
     return workload(kind, of=spot(**spec), replicas=replicas)
 
 
-# Its page
+# The page
 
 
-def test_the_page_says_what_the_webhook_says() -> None:
+def test_the_page_shows_the_webhooks_message() -> None:
     (policy,) = blocks_of("spot-suitability.md", "yaml")
     (message,) = blocks_of("spot-suitability.md")
     assert loaded(policy) == 1
@@ -53,36 +53,36 @@ def test_the_page_says_what_the_webhook_says() -> None:
     assert blocking.budgets is not None
     (budget,) = blocking.budgets[NAMESPACE]
     view = msgspec.structs.replace(blocking, budgets={NAMESPACE: (msgspec.structs.replace(budget, name="ledger"),)})
-    assert warned(said(service(3), view)) == message
+    assert warned(findings(service(3), view)) == message
 
 
 @pytest.mark.parametrize("off", ["off", '"off"'])
-def test_off_is_a_word_though_yaml_takes_it_for_false(off: str) -> None:
+def test_off_is_accepted_even_if_yaml_parses_it_as_false(off: str) -> None:
     policy = "apiVersion: spotgate.dev/v1\nkind: SpotSuitability\nmetadata: {name: p}\nspec: "
     assert loaded(f"{policy}{{enforcement: {off}}}") == 0
     assert loaded(f"{policy}{{findings: {{driver: {off}}}}}") == 1
 
 
-# Whatever the Pod
+# Invariants
 
 NOISE = {"karpenter.sh/do-not-disrupt": st.just("true")}
 
 
 @given(pods(labels={"spotgate.dev/capacity": st.sampled_from(("on-demand", "Spot", ""))}, annotations=NOISE))
-def test_nothing_is_said_of_a_pod_that_does_not_target_spot(value: JSON) -> None:
-    assert said(value) == []
+def test_a_pod_that_does_not_target_spot_has_no_finding(value: JSON) -> None:
+    assert findings(value) == []
 
 
 @given(pods(labels={"spotgate.dev/capacity": st.just("spot")}, annotations=NOISE), st.integers(0, 4))
-def test_every_finding_names_its_place_and_ends_in_yaml(value: JSON, replicas: int) -> None:
-    of = {"metadata": value["metadata"], "spec": value["spec"]}
-    for thing in (value, workload(of=of, replicas=replicas)):
-        for finding in said(thing, UNCOVERED):
+def test_every_finding_has_a_field_and_yaml(value: JSON, replicas: int) -> None:
+    pod_template = {"metadata": value["metadata"], "spec": value["spec"]}
+    for manifest in (value, workload(of=pod_template, replicas=replicas)):
+        for finding in findings(manifest, UNCOVERED):
             assert finding.field
             assert yaml_of(finding)
 
 
-def test_a_gang_of_as_many_parts_as_are_judged_is_compared_with_its_first_part() -> None:
+def test_every_part_of_a_gang_at_the_bound_is_judged() -> None:
     names = ["spot"] * (TEMPLATES_AT_MOST - 1) + ["on-demand"]
     jobs = [
         {
@@ -98,5 +98,5 @@ def test_a_gang_of_as_many_parts_as_are_judged_is_compared_with_its_first_part()
         "metadata": metadata,
         "spec": {"replicatedJobs": jobs},
     }
-    fields = [finding.field for finding in said(value) if finding.id == "spot-suitability/gang-split"]
+    fields = [finding.field for finding in findings(value) if finding.id == "spot-suitability/gang-split"]
     assert [field.partition(".metadata")[0] for field in fields] == ["spec.replicatedJobs[0].template.spec.template"]

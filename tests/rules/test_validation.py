@@ -1,4 +1,4 @@
-"""Validation: hostile objects, what expressions are shown, and the page."""
+"""Validation: hostile objects, the values in expressions, and the page."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
 PODS = {"resourceRules": [{"apiGroups": [""], "resources": ["pods"], "operations": ["*"]}]}
 
 
-def said(
+def judge(
     value: JSON, *expressions: str | JSON, match: JSON = PODS, view: ClusterView = CLUSTER, **how: Any
 ) -> list[Finding]:
-    validations = [{"expression": each} if isinstance(each, str) else each for each in expressions]
+    validations = [{"expression": item} if isinstance(item, str) else item for item in expressions]
     return judged(value, "Validation", match=match, validations=validations, view=view, **how)
 
 
@@ -62,12 +62,12 @@ JSON_VALUES = st.recursive(
     | st.integers(-(1 << 63) + 1, (1 << 63) - 1)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
-    lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text("abc", max_size=3), each, max_size=3),
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text("abc", max_size=3), values, max_size=3),
 )
 
 
 @given(JSON_VALUES)
-def test_every_param_is_what_it_is_in_an_object(value: Any) -> None:
+def test_a_param_equals_the_same_value_in_an_object(value: Any) -> None:
     expression = {"expression": "params.x == object"}
     spec = ValidationSpec.model_validate({"validations": [expression], "params": {"x": value}})
     compiled = Compiler(spec, cel.language()).compile("params.x == object", ("validations", 0), bool)
@@ -78,9 +78,9 @@ def test_every_param_is_what_it_is_in_an_object(value: Any) -> None:
 # Pools
 
 
-def test_node_pools_are_made_plain_once_and_not_for_each_request() -> None:
-    class Seeing:
-        """A language that keeps the node pools that it is shown."""
+def test_node_pools_are_converted_once_for_all_requests() -> None:
+    class Recorder:
+        """A language that records the node pools that it receives."""
 
         def __init__(self) -> None:
             self.pools: list[Any] = []
@@ -91,12 +91,12 @@ def test_node_pools_are_made_plain_once_and_not_for_each_request() -> None:
 
     pods = GroupVersionResource("", "v1", "pods")
     request = Request(uid="u", operation="CREATE", kind=GroupVersionKind(), resource=pods)
-    seeing = Seeing()
+    recorder = Recorder()
     one, other = view_of(cks_pool("gpu-spot")), view_of(cks_pool("gpu-spot"))
     for view in (one, one, other):
         context = Context(phase=Phase.VALIDATE, now=NOW, view=view)
-        values_of(Subject(request, NO_TRACE), context, cast("Any", seeing), pools=True)
-    first, again, changed = seeing.pools
+        values_of(Subject(request, NO_TRACE), context, cast("Any", recorder), pools=True)
+    first, again, changed = recorder.pools
     assert first is again is not changed
     assert first == changed != []
 
@@ -120,7 +120,7 @@ def test_node_pools_are_made_plain_once_and_not_for_each_request() -> None:
         ({"validations": [{"expression": "has(namespaceObject.metadata.labels.a)"}]}, Needs(namespaces=True)),
     ],
 )
-def test_only_what_is_named_is_looked_up(spec: JSON, asked: Needs) -> None:
+def test_only_facts_that_an_expression_names_are_needed(spec: JSON, asked: Needs) -> None:
     index = index_of("Validation", json.dumps({"match": PODS, **spec}, sort_keys=True))
     request = Request(
         uid="u", operation="CREATE", kind=GroupVersionKind(), resource=GroupVersionResource("", "v1", "pods")
@@ -131,7 +131,7 @@ def test_only_what_is_named_is_looked_up(spec: JSON, asked: Needs) -> None:
 # Pod templates
 
 
-def test_a_template_is_shown_with_what_other_policies_inject(tmp_path: Path) -> None:
+def test_a_template_is_judged_with_fields_that_other_policies_inject(tmp_path: Path) -> None:
     policies = [
         {"apiVersion": "spotgate.dev/v1", "kind": "GracefulTermination", "metadata": {"name": "graceful"}, "spec": {}},
         {
@@ -159,7 +159,7 @@ def test_a_template_is_shown_with_what_other_policies_inject(tmp_path: Path) -> 
         object=raw,
     )
     decision = decide(request, load_bundle([tmp_path]).index, Context(phase=Phase.VALIDATE, now=NOW, view=CLUSTER))
-    assert [each for each in decision.findings if each.policy == "own"] == []
+    assert [finding for finding in decision.findings if finding.policy == "own"] == []
     assert json.loads(bytes(raw)) == value
 
 
@@ -189,24 +189,24 @@ BIG: JSON = {
         "object.spec.x.all(x, x >= 0)",
     ],
 )
-def test_no_object_makes_it_run_for_long(expression: str) -> None:
-    (finding,) = said(web_pod(**BIG), expression)
+def test_an_expensive_expression_is_stopped(expression: str) -> None:
+    (finding,) = judge(web_pod(**BIG), expression)
     assert finding.outcome is Outcome.DENY
-    said_why = finding.reason.removeprefix("expression failed: ")
-    assert said_why.startswith(("its loops took more than 10000 rounds", "it takes too long on this object, of "))
+    why = finding.reason.removeprefix("expression failed: ")
+    assert why.startswith(("its loops took more than 10000 rounds", "it takes too long on this object, of "))
 
 
-def test_what_is_escaped_in_json_splits_too() -> None:
+def test_the_cost_of_split_includes_escaped_characters() -> None:
     raw = b'{"s": "' + b"\\u0020".join([b"a"] * 9000) + b'"}'
     shown = cel.language().values({"object": json.loads(raw)})
     with pytest.raises(EvaluationError, match="takes too long"):
         cel.language().compile("object.s.split(' ').map(x, x).size() > 0", bool, {}).evaluate(shown)
 
 
-def test_what_reads_everything_once_has_room() -> None:
+def test_an_expression_can_read_a_large_object_once() -> None:
     big: JSON = {"containers": [{"name": f"c{n}", "env": [{"name": "A", "value": "1"}] * 4} for n in range(990)]}
     assert (
-        said(web_pod(**big), "object.spec.containers.all(c, c.env.all(e, has(e.value) && e.name.matches('^[A-Z]+$')))")
+        judge(web_pod(**big), "object.spec.containers.all(c, c.env.all(e, has(e.value) && e.name.matches('^[A-Z]+$')))")
         == []
     )
 
@@ -215,20 +215,18 @@ def test_a_deep_object_is_judged() -> None:
     deep: Any = 1
     for _ in range(500):
         deep = {"a": deep}
-    assert said(web_pod(x=deep), "has(object.spec.x.a)") == []
+    assert judge(web_pod(x=deep), "has(object.spec.x.a)") == []
 
 
 def test_a_large_object_is_not_judged() -> None:
-    (finding,) = said(web_pod(x="a" * 2_100_000), "true")
+    (finding,) = judge(web_pod(x="a" * 2_100_000), "true")
     assert finding.reason == "expression failed: more than 2048 KiB are too much to judge"
 
 
 # Loading
 
 
-def test_what_only_this_kind_needs_is_imported_when_such_a_policy_is_loaded_and_not_by_a_request(
-    tmp_path: Path,
-) -> None:
+def test_the_kinds_dependencies_are_imported_only_when_such_a_policy_is_loaded(tmp_path: Path) -> None:
     spec = {"match": PODS, "validations": [{"expression": "true"}]}
     own = {"apiVersion": "spotgate.dev/v1", "kind": "Validation", "metadata": {"name": "own"}, "spec": spec}
     file = tmp_path / "own.yaml"
@@ -265,7 +263,7 @@ def spot(*images: str, **container: Any) -> JSON:
     return workload(of=template(metadata={"labels": {"spotgate.dev/capacity": "spot"}}, containers=containers))
 
 
-def test_the_worked_example_holds() -> None:
+def test_the_worked_example_has_the_documented_effect() -> None:
     ours = "registry.example.com/trainer:1"
     assert on_the_page(spot(ours)) == []
     assert on_the_page(spot(ours, resources={"limits": {"memory": "64Gi"}})) == []
@@ -276,18 +274,18 @@ def test_the_worked_example_holds() -> None:
     assert finding.reason == "there is no spot pool with GPUs"
 
 
-def test_the_page_shows_what_is_said() -> None:
+def test_the_page_shows_the_webhooks_messages() -> None:
     first, second = blocks(ROOT / "docs/policies/validation.md")
     (finding,) = on_the_page(spot("registry.example.com/a:1", "docker.io/trainer:1"))
-    assert said_as(finding, "training-images") == first
+    assert message_as(finding, "training-images") == first
     (finding,) = on_the_page(
         spot("registry.example.com/a:1"),
         validations=[{"expression": "object.spec.containers.all(c, c.resources.limits.size() > 0)"}],
     )
-    assert said_as(finding, "training-images") == second
+    assert message_as(finding, "training-images") == second
 
 
-def said_as(finding: Finding, policy: str) -> str:
+def message_as(finding: Finding, policy: str) -> str:
     return warned([msgspec.structs.replace(finding, policy=policy, outcome=Outcome.WARN)])
 
 
@@ -296,7 +294,7 @@ def test_every_field_of_a_pool_is_on_the_page() -> None:
     named = set(re.findall(r"`(\w+)`", "\n".join(line.split("|")[1] for line in table.splitlines() if "|" in line)))
     listing = "pools[0].map(key, key).sort().join(' ')"
     pool = replace(cks_pool("a"), gpu_count=1, desired=1, maximum=1)
-    (finding,) = said(web_pod(), {"expression": "false", "messageExpression": listing}, view=view_of(pool))
+    (finding,) = judge(web_pod(), {"expression": "false", "messageExpression": listing}, view=view_of(pool))
     assert set(finding.reason.split()) == named == set(KNOWN_FIELDS["pools[]"])
 
 
@@ -335,14 +333,14 @@ spec:
 
 
 def problems(folder: Path, text: str) -> list[str]:
-    """Return what is wrong with a policy, as lines, or what is warned of."""
+    """Return a policy's mistakes, or else its warnings, as lines."""
     file = folder / "own.yaml"
     file.write_text(text)
     try:
-        found = tuple(warnings(load_bundle([file]), date(2026, 11, 21)))
+        reported = tuple(warnings(load_bundle([file]), date(2026, 11, 21)))
     except PolicyErrors as error:
-        found = error.problems
-    return [str(each).replace(str(file), "own.yaml") for each in found]
+        reported = error.problems
+    return [str(problem).replace(str(file), "own.yaml") for problem in reported]
 
 
 def loading(folder: Path, **spec: Any) -> list[str]:
@@ -355,8 +353,8 @@ def loading(folder: Path, **spec: Any) -> list[str]:
     return problems(folder, yaml.safe_dump(document, sort_keys=False, width=1000))
 
 
-def test_all_mistakes_are_told_at_once_and_nothing_that_follows_from_them(tmp_path: Path) -> None:
-    said = loading(
+def test_all_mistakes_are_reported_without_consequential_ones(tmp_path: Path) -> None:
+    lines = loading(
         tmp_path,
         variables=[
             {"name": "a", "expression": "objet"},
@@ -370,7 +368,7 @@ def test_all_mistakes_are_told_at_once_and_nothing_that_follows_from_them(tmp_pa
             {"expression": "false", "messageExpression": "1"},
         ],
     )
-    assert [line.split(": ")[1] for line in said] == [
+    assert [line.split(": ")[1] for line in lines] == [
         "spec.validations[1].expression",
         "spec.validations[2].messageExpression",
         "spec.variables[0].expression",
@@ -379,15 +377,15 @@ def test_all_mistakes_are_told_at_once_and_nothing_that_follows_from_them(tmp_pa
     ]
 
 
-def test_a_mistake_in_an_alias_is_at_its_field(tmp_path: Path) -> None:
+def test_a_mistake_in_an_alias_is_reported_at_its_field(tmp_path: Path) -> None:
     text = f"{HEAD}  variables: [{{name: x, expression: &x 'true'}}]\n  validations: [{{expression: &e objet.x}}, {{expression: *e}}]\n"
     first, second = problems(tmp_path, text)
     assert first.startswith("own.yaml:7:18: spec.validations[0]")
     assert second.startswith("own.yaml:7:44: spec.validations[1]")
 
 
-def test_a_name_that_no_variable_can_have_is_the_only_mistake_at_first(tmp_path: Path) -> None:
+def test_an_invalid_variable_name_hides_other_mistakes(tmp_path: Path) -> None:
     variables = [{"name": "all", "expression": "object.x"}, {"name": "my-var", "expression": "1"}]
     validations = [{"expression": "variables.all == 1"}, {"expression": "objet.x == 1"}]
-    told = loading(tmp_path, variables=variables, validations=validations)
-    assert [each.partition(": ")[2].partition(":")[0] for each in told] == ["spec.variables[1].name"]
+    lines = loading(tmp_path, variables=variables, validations=validations)
+    assert [line.partition(": ")[2].partition(":")[0] for line in lines] == ["spec.variables[1].name"]
