@@ -25,7 +25,7 @@ PAGES: Final = (
 )
 _FILE: Final = re.compile(r"((?:[^\n]+\n)*)\n```(?:yaml|json)\n(.*?)```\n", re.DOTALL)
 _ALONE: Final = re.compile(r'spotgate ([^|<>;&$]*?)(; echo "exit code \$\?")?')
-"""A command that needs no shell: it runs in this process, which is quicker."""
+"""A command that needs no shell, and therefore runs in this process, which is faster."""
 _NAME: Final = re.compile(r"`([\w.-]+\.(?:yaml|json))`:\s*$")
 
 

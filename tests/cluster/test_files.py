@@ -222,5 +222,5 @@ def test_no_object_breaks_the_view(providers: Mapping[str, Provider], spec: obje
         file.write("\n".join(json.dumps(item) for item in objects).encode())
         file.flush()
         manifests = read_manifests([Path(file.name)])
-    assert {problem.line for problem in manifests.problems} <= {2}, "of the Node alone, whose fields have types"
+    assert {problem.line for problem in manifests.problems} <= {2}, "only of the Node, whose fields are typed"
     assert len(view_of(manifests.objects, providers, complete=True).pools or ()) == 2

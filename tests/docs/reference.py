@@ -60,7 +60,7 @@ _NAMED: Final = ("monitoring", "on-demand-floor", "operate", "providers")
 OTHER_PAGES: Final = (*sorted((ROOT / "docs" / "cli").glob("*.md")), *(ROOT / "docs" / f"{page}.md" for page in _NAMED))
 FINDINGS_PAGE: Final = ROOT / "docs" / "findings.md"
 EVERY: Final = "every policy"
-"""What is told once, for all policy kinds."""
+"""The fields that are documented once for all policy kinds."""
 
 _INTRODUCTION: Final = """\
 # Findings
@@ -73,12 +73,12 @@ The examples use the shipped policies, unless a section shows another policy. `-
 
 _SHARED: Final = frozenset(field.alias for field in PolicySpec.model_fields.values())
 _OF_EXEMPT: Final = {"Exemption": {field.alias for field in ExemptSpec.model_fields.values()}}
-"""The fields of an Exemption that the table of every policy has, too."""
+"""The fields of an Exemption that are also in the table of every policy."""
 _MARKED: Final = re.compile(
     r"<!-- (fields|findings|help|text|all) (?:of )?([^\n]+) -->\n.*?(?=<!-- end of \1 -->)", re.DOTALL
 )
 _LONG: Final = 40
-"""Characters of a description that is not repeated in a table."""
+"""The length in characters from which a description is not repeated in a table."""
 _HEAD: Final = "\n| Field of `spec` | Description |\n|---|---|\n"
 
 

@@ -232,7 +232,7 @@ def test_an_edit_of_any_document_only_adds(data: st.DataObject, source: str) -> 
 
     assert json.dumps(value_of(result), sort_keys=True) == json.dumps(after, sort_keys=True)
     remaining = iter(result)
-    assert all(character in remaining for character in source), "something of the file is gone"
+    assert all(character in remaining for character in source), "a part of the file is missing"
     assert edited(result, after, after) == result
 
 

@@ -28,7 +28,7 @@ OFFLINE_PIP = {
     "PIP_NO_INDEX": "1",
     "PYTHONPATH": sysconfig.get_path("purelib"),
 }
-"""With these, pip builds and installs spotgate alone; what that depends on, and is built with, is taken from here."""
+"""Options with which pip installs only spotgate, with the build tools and dependencies of this environment."""
 
 
 def copy_of_spotgate(folder: Path) -> Path:

@@ -27,7 +27,7 @@ COMMANDS: Final = {
     "kustomize-overlays.prod.yaml": "kustomize build --enable-alpha-plugins --enable-exec overlays/prod",
     "kustomize-overlays.prod.txt": "kustomize build --enable-alpha-plugins --enable-exec overlays/prod | spotgate check --state cluster -",
 }
-"""By the file that the output is in, which begins with the name of the repository."""
+"""Commands by output file, whose name begins with the repository."""
 
 
 def run(name: str, shell: Shell, *programs: Path) -> subprocess.CompletedProcess[str]:

@@ -41,7 +41,7 @@ PANELS: Final = [(panel["title"], target["expr"]) for panel in BOARD["panels"] f
 _MACROS: Final = {"$__range": "1m", "$__rate_interval": "10s", "$cluster": ".*", "$namespace": ".*"}
 
 _NOT_HERE: Final = {"spotgate_shed_total", "spotgate_rejected_total"}
-"""Nobody was told to come again here; the board's queries show 0 then."""
+"""Metrics without samples here; the dashboard's queries then show 0."""
 
 # From an API server of Kubernetes 1.36.
 API_SERVER: Final = """\

@@ -52,10 +52,10 @@ if TYPE_CHECKING:
 
 LOOPBACK = Address("127.0.0.1", 0)
 PATIENCE = 60.0
-"""Seconds after which a test gives up waiting for what must happen."""
+"""Seconds that a test waits for an expected event."""
 
 SHORT = Limits(quiet=0.3, drain=5, finish=1, fresh=20, certificate_poll=0.05, policy_poll=0.1)
-"""What nobody has to keep up with is short: a client of the test may be held up as long as any other."""
+"""Limits for tests: short, except the deadlines that a slow test client must meet."""
 
 AUTHORITY, PAIR = self_signed(["localhost"], ["127.0.0.1"], utc_now())
 

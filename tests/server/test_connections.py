@@ -163,7 +163,7 @@ def test_H12_idle_connections_lock_out_no_other_client(start: Start, silent: str
         assert served.post().allowed
         assert served.metric("spotgate_connections") <= 10
         assert served.metric("spotgate_connections_cut_total", reason="evicted") >= 40
-        assert is_cut(held[0]), "who has been waiting longest goes first"
+        assert is_cut(held[0]), "the longest waiting client is cut first"
     assert served.post().allowed
 
 

@@ -87,8 +87,8 @@ def test_I2_concurrent_large_bodies_are_asked_to_retry(start: Start) -> None:
             )
             client.sendall(b" " * MIB)
         eventually(lambda: served.metric("spotgate_shed_total", reason="many large requests") > 0)
-        assert served.post().allowed, "small ones are answered all the same"
-        assert served.post(in_pieces()).allowed, "and those that come in pieces"
+        assert served.post().allowed, "small bodies are answered"
+        assert served.post(in_pieces()).allowed, "chunked bodies are answered"
     eventually(lambda: served.post(review(object={"data": "x" * 1_500_000})).status == 200)
 
 
@@ -112,7 +112,7 @@ def test_L2_requests_over_the_limit_are_asked_to_retry_at_once(start: Start) -> 
         assert served.metric("spotgate_in_flight") == 3
         served.loop.call_soon_threadsafe(state.open.set)
         assert all(task.result().allowed for task in waiting)
-        assert served.post(over=connection).allowed, "on the very same connection"
+        assert served.post(over=connection).allowed, "on the same connection"
         connection.close()
     assert served.metric("spotgate_shed_total") == 1
     assert served.metric("spotgate_in_flight") == 0

@@ -109,7 +109,7 @@ def test_partial_requests_from_one_address_cost_others_no_connection(start: Star
         for connection in kept:
             assert served.post(over=connection).allowed
         assert [connection.sock for connection in kept] == sockets
-        assert served.post().allowed, "and a new connection has its place"
+        assert served.post().allowed, "a new connection is accepted"
 
 
 def test_partial_requests_from_a_shared_address_are_cut_first(start: Start) -> None:
@@ -150,7 +150,7 @@ def test_waiting_requests_only_block_their_own_peer(start: Start) -> None:
         for _ in flood:
             assert state.asked.acquire(timeout=20)
         ours = pool.submit(ask, "127.0.0.1")
-        assert state.asked.acquire(timeout=20), "it is judged although the whole is used up"
+        assert state.asked.acquire(timeout=20), "judged although the capacity is used up"
         assert ask(ELSEWHERE) == 429
         served.loop.call_soon_threadsafe(state.open.set)
         assert [task.result() for task in (*flood, ours)] == [200] * 5
@@ -171,4 +171,4 @@ def test_large_bodies_only_block_their_own_peer(start: Start) -> None:
             holding.sendall(HEAD.replace(b"1000", b"300000") + piece)
         eventually(lambda: ask(ELSEWHERE, large) == 429)
         assert ask("127.0.0.1", large) == 200
-        assert ask(ELSEWHERE, review()) == 200, "a small one is always read"
+        assert ask(ELSEWHERE, review()) == 200, "a small body is always read"

@@ -98,8 +98,8 @@ HIDDEN: Final = "correct horse battery staple " * 1000
 CODED: Final = b64encode(HIDDEN.encode()).decode()
 SECRET: Final = {"apiVersion": "v1", "kind": "Secret"}
 SHOWN: Final[dict[str, Callable[[str], str]]] = {
-    "as it is": str,
-    "in capitals": str.upper,
+    "unchanged": str,
+    "in uppercase": str.upper,
     "a part": lambda value: value[:7],
     "decoded": decoded,
     "encoded": lambda value: b64encode(value.encode()).decode(),

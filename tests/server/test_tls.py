@@ -113,7 +113,7 @@ BAD = {
     "no key": (KeyPair(OTHER.certificate_pem, b"nonsense"), "no readable PEM private key"),
     "an expired certificate": (EXPIRED, "has expired"),
 }
-"""A pair, and what is said of it."""
+"""Pairs with their error messages."""
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -255,7 +255,7 @@ async def test_a_replica_with_an_untrusted_certificate_is_not_ready(certificate:
         await bundles.next()
         assert certificate.trusted is False
         assert "does not chain to the CA bundle" in certificate.waits_for
-        assert log.getvalue().count(b"certificate not trusted") == 2, "each time once"
+        assert log.getvalue().count(b"certificate not trusted") == 2, "once per certificate"
 
 
 @pytest.mark.parametrize("nothing", [{}, ApiError.refused(403, "may not")], ids=["none", "forbidden"])

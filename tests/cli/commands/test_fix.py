@@ -208,21 +208,21 @@ def test_the_file_owner_is_preserved(run: Run, write: Write) -> None:
 
 
 ODD = {
-    "what looks like an escaped surrogate": ("'busybox'", "'busybox'\n    args: ['C:\\udev', \"x\"]"),
+    "text like an escaped surrogate": ("'busybox'", "'busybox'\n    args: ['C:\\udev', \"x\"]"),
     "a tag": ("spec:\n", "spec: !!map\n"),
     "an explicit key first": ("  nodeSelector:\n", "  ? nodeSelector\n  :\n"),
     "an explicit key": ("spec:\n", "? spec\n:\n"),
     "a wide dash": ("  - name: main\n    image: 'busybox'\n    resources", "  -   name: main\n      image: 'busybox'\n      resources"),
-    "a comment behind the dash": ("  - name", "  - # first\n    name"),
-    "an anchor that nobody repeats": ("  containers:\n", "  containers: &all\n"),
+    "a comment after the dash": ("  - name", "  - # first\n    name"),
+    "an unused anchor": ("  containers:\n", "  containers: &all\n"),
     "a tag with a directive": ("# the trainer\napiVersion: v1", "%TAG !k! tag:yaml.org,2002:\n---\napiVersion: !k!str v1"),
     "a block scalar at the end": ("  # the end\n", "    workingDir: |+\n      /tmp\n\n\n  # the end\n"),
-    "a text of several lines at the end": ("  # the end\n", "    workingDir: /tmp\n      /x   # where\n"),
-    "brackets with a comma at the end": ("{limits: {nvidia.com/gpu: 8}}", "{limits: {nvidia.com/gpu: 8,},}"),
+    "a multiline text at the end": ("  # the end\n", "    workingDir: /tmp\n      /x   # where\n"),
+    "brackets with a trailing comma": ("{limits: {nvidia.com/gpu: 8}}", "{limits: {nvidia.com/gpu: 8,},}"),
     "a field without a value": ("  # the end\n", "  # the end\n  tolerations: # none\n"),
     "a document marker at the end": ("  # the end\n", "  # the end\n...\n# more\n"),
     "a directive": ("# the trainer\n", "%YAML 1.1\n---\n"),
-    "other line ends at the beginning": ("# the trainer\n", "# the trainer\r\n"),
+    "other line endings at the beginning": ("# the trainer\n", "# the trainer\r\n"),
 }  # fmt: skip
 
 

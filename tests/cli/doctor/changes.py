@@ -163,7 +163,7 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
             "probes": "unknown: ",
         },
     ),
-    "policies may not be read": (
+    "policies are forbidden to read": (
         {**own(""), CONFIGMAP: FORBIDDEN},
         {
             "policies": "unknown: policies in /etc/spotgate/own: ConfigMap .* can't be read: 403",
@@ -172,14 +172,14 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
             "probes": "unknown: ",
         },
     ),
-    "a field that somebody changed": (
+    "a field that someone else changed": (
         {MUTATING: mutated(lambda webhooks: webhooks[0].update(timeoutSeconds=30))},
         {
             "MutatingWebhookConfiguration": r"fail: webhooks\[mutate.spotgate.dev\].timeoutSeconds is not as rendered; "
             r"last written by field manager kubectl \(20"
         },
     ),
-    "system namespaces are asked about": (
+    "system namespaces are matched": (
         {MUTATING: mutated(lambda webhooks: webhooks[0].update(namespaceSelector={}))},
         {"MutatingWebhookConfiguration": r"fail: webhooks\[mutate.spotgate.dev\].namespaceSelector is not as rendered"},
     ),
@@ -194,7 +194,7 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
             r"(rules lacks nodepools.compute.coreweave.com, nodepools.karpenter.sh|matchConditions lacks scaled-down);"
         },
     ),
-    "rules that are divided otherwise": ({VALIDATING: changed(VALIDATING, divide)}, {}),
+    "rules that are split differently": ({VALIDATING: changed(VALIDATING, divide)}, {}),
     "a webhook of another version": (
         {MUTATING: mutated(lambda webhooks: webhooks.append(webhooks[1] | {"name": "old.spotgate.dev"}))},
         {"MutatingWebhookConfiguration": "fail: webhook old.spotgate.dev belongs to none of these policies"},
@@ -214,11 +214,11 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
             "probe SpotSuitability": "fail: spot-suitability/bare-pod is not found: the object was admitted",
         },
     ),
-    "somebody else refuses the probe": (
+    "another webhook denies the probe": (
         {LABELLED_POD: Answer(403, '{"message": "exceeded quota"}')},
         {"probe ReservedLabels": "unknown: the probe was refused otherwise: 403 Forbidden: exceeded quota"},
     ),
-    "what must be denied is stored": (
+    "a Pod that must be denied is stored": (
         {SUPERCHIP: Answer(201, "{}")},
         {"probe OnDemandFallback": "fail: on-demand-fallback/superchip is not found: the object was admitted"},
     ),
@@ -234,8 +234,8 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
         },
     ),
     # Other webhooks
-    "a later webhook that harms nothing": ({ALL_MUTATING: mutating("aa-first", "spotgate", "zz-last")}, {}),
-    "a later webhook that undoes": (
+    "a harmless later webhook": ({ALL_MUTATING: mutating("aa-first", "spotgate", "zz-last")}, {}),
+    "a later webhook that reverts the patch": (
         {ALL_MUTATING: mutating("zz-last"), SPOT_POD: {'"nodeSelector"': '"n"'}},
         {
             "later webhooks": "fail: after spotgate are asked about Pods: zz-last/it; the probe did not keep",
@@ -260,7 +260,7 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
         {"GET /metrics": counted("apiserver_admission_webhook_fail_open_count", name="workloads.spotgate.dev")},
         {"failed calls": "warn: since the start of the API server that answered: workloads.spotgate.dev failed open 3"},
     ),
-    "calls that were refused": (
+    "calls that were rejected": (
         {
             "GET /metrics": counted(
                 "apiserver_admission_webhook_rejection_count",
@@ -272,7 +272,7 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
             "failed calls": "warn: since the start of the API server that answered: node-pools.spotgate.dev failed closed 3"
         },
     ),
-    "denials and others' calls are no failures": (
+    "denials and other webhooks' calls are no failures": (
         {
             "GET /metrics": counted(
                 "apiserver_admission_webhook_rejection_count", name="node-pools.spotgate.dev", error_type="no_error"

@@ -47,16 +47,16 @@ LIST: Final = json.dumps({"apiVersion": "v1", "kind": "List", "items": [json.loa
 INPUTS: Final[dict[str, dict[str, str | bytes]]] = {
     "one file each": {f"in/{number:02}.yaml": text for number, text in enumerate(MANY.split("---\n"))},
     "the fallback in another file": {"in/0.yaml": MANY, "in/1.yaml": "---\n".join([*PODS, ON_DEMAND_POOL])},
-    "a broken document amid a file": {"in/0.yaml": MANY, "in/1.yaml": f"{MANY}---\n\ta: b\n---\n{MANY}"},
-    "a duplicate key amid a file": {"in/0.yaml": MANY, "in/1.yaml": f"{MANY}---\na: 1\na: 2\n---\n{MANY}"},
-    "bytes that are no text amid a file": {"in/0.yaml": MANY, "in/1.yaml": f"{MANY}---\n".encode() + b"\xff\n"},
+    "a broken document in a file": {"in/0.yaml": MANY, "in/1.yaml": f"{MANY}---\n\ta: b\n---\n{MANY}"},
+    "a duplicate key in a file": {"in/0.yaml": MANY, "in/1.yaml": f"{MANY}---\na: 1\na: 2\n---\n{MANY}"},
+    "invalid UTF-8 in a file": {"in/0.yaml": MANY, "in/1.yaml": f"{MANY}---\n".encode() + b"\xff\n"},
     "broken files among others": {"in/0.yaml": MANY, "in/1.yaml": "a: [", "in/2.json": "{", "in/values.yaml": "a: 1\n"},
     "lists and JSON": {"in/0.json": LIST, "in/1.json": LIST * 30, "in/2.yaml": f"# a list\n{LIST}\n---\n{MANY}"},
     "node pools twice, in a list, and of the core group": {
         "in/0.yaml": f"{MANY}---\napiVersion: v1\nkind: List\nitems:\n- {indent(SPOT_POOL, '  ')[2:]}",
         "in/1.yaml": f"{MANY}---\n{ON_DEMAND_POOL.replace('compute.coreweave.com/v1alpha1', 'v1')}",
     },
-    "documents that are no objects": {"in/0.yaml": MANY.replace("kind: Thing", "kind: 1"), "in/1.yaml": "a: 1\n"},
+    "documents other than objects": {"in/0.yaml": MANY.replace("kind: Thing", "kind: 1"), "in/1.yaml": "a: 1\n"},
 }
 
 

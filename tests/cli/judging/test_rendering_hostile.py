@@ -91,10 +91,10 @@ def write_repository(top: Path, files: dict[str, str]) -> None:
 
 
 PROGRAMS = {
-    "it prints without end": ("while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done", "OUTPUT", "prints more than"),
-    "it does not end": ("/bin/sleep 600 & wait", "SECONDS", "it did not end within 1 s"),
+    "endless output": ("while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done", "OUTPUT", "prints more than"),
+    "endless run": ("/bin/sleep 600 & wait", "SECONDS", "it did not end within 1 s"),
     "it fails": ("echo no >&2; exit 3", "", "can't be rendered: no;"),
-    "it sees no settings": ('echo "$AWS_SECRET_ACCESS_KEY $HTTPS_PROXY $PATH" >&2; exit 1', "", r"rendered: http://127.0.0.1:1 /\S+/bin;"),
+    "it reads no user settings": ('echo "$AWS_SECRET_ACCESS_KEY $HTTPS_PROXY $PATH" >&2; exit 1', "", r"rendered: http://127.0.0.1:1 /\S+/bin;"),
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 HERE = "«"
-"""Stands before the field, and is not in the file."""
+"""The mark in front of the field, which is not in the file."""
 
 BLOCK = POD.replace("example.com/team", f"{HERE}example.com/team")
 JSON = {
@@ -49,12 +49,12 @@ STYLES = {
     "explicit key": BLOCK.replace("«example.com/team: a", "? «example.com/team\n    : a"),
     "key with a tag": BLOCK.replace("«example.com/team", "«!!str example.com/team"),
     "comments and blank lines": "# first\n\n---\n# second\n" + BLOCK.replace("metadata:", "\n# é𝒳\nmetadata:   # here"),
-    "line ends of Windows": BLOCK.replace("\n", "\r\n"),
+    "Windows line endings": BLOCK.replace("\n", "\r\n"),
     "byte order mark": f"\ufeff{BLOCK}",
-    "no line end at the end": BLOCK.rstrip("\n"),
+    "no final newline": BLOCK.rstrip("\n"),
     "indented": indented(BLOCK, 3),
     "another document": f"{CLEAN}---\n{BLOCK}",
-    "behind an empty document": f"---\n---\n# nothing\n---\n{BLOCK}",
+    "after an empty document": f"---\n---\n# nothing\n---\n{BLOCK}",
     "on the line of the document marker": f"--- {FLOW}",
     "flow": FLOW,
     "flow on several lines": FLOW.replace("labels: {", "labels: {\n  x: z,\n    "),

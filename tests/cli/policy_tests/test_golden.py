@@ -78,7 +78,7 @@ def test_only_golden_files_are_overwritten(run: Run, write: Write, name: str, sa
 
 
 KEYS = st.text(st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp")))
-"""A key that goes over several lines has no way to be written in YAML that every reader takes."""
+"""No YAML form of a multiline key is accepted by every parser."""
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text() | st.floats(-1e3, 1e3, width=16),

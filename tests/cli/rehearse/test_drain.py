@@ -105,7 +105,7 @@ def test_a_run_times_out_and_says_so() -> None:
         asyncio.run(reclaim.begin())
 
 
-# What Pods that stay pending lack
+# Shortages of pending Pods
 
 
 def lacking_node(name: str, pool: str, taint: str = "", **allocatable: str) -> RehearsedNode:

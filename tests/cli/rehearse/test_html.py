@@ -1,4 +1,4 @@
-"""A rehearsal's page, and in every format the run with the fixes next to the run as it is (`--with-fixes`)."""
+"""A rehearsal's page, and `--with-fixes` in every format: the run with the fixes next to the original run."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_the_table_has_a_column_with_the_fixes(capsys: pytest.CaptureFixture[str
 
 
 WORKLOADS = (("web", "6 of 6"), ("batch", "0 of 4"))
-"""The second one only the fixes touch."""
+"""Only the fixes affect the second workload."""
 
 
 def test_json_keeps_its_shape_and_adds_the_fixed_run(capsys: pytest.CaptureFixture[str]) -> None:
