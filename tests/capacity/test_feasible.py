@@ -103,7 +103,7 @@ def test_the_finding_names_the_requirement_if_no_pool_admits_the_pod() -> None:
     assert "requires `kubernetes.io/arch: s390x`" in violation.detail
 
 
-def test_a_label_that_another_pool_may_have_is_no_selector() -> None:
+def test_a_label_that_another_pool_may_have_is_not_used_as_selector() -> None:
     ours = READER.read(
         {
             "metadata": {"name": "ours"},

@@ -69,7 +69,7 @@ def test_nodes_supply_labels_that_their_pool_does_not_declare(
     assert landing(pod_of(labels=SPOT, selector=selector), view=view(*nodes, pools=(A, B))) == expected
 
 
-def test_nodes_of_a_provider_without_a_spot_label_are_no_pool() -> None:
+def test_nodes_of_a_provider_without_a_spot_label_do_not_act_as_a_pool() -> None:
     assert isinstance(target_of(pod_of(selector={CKS: "a"}), {}, view({CKS: "a"}), ALL), NotTargeting)
     assert landing(pod_of(labels=SPOT), view=view({CKS: "gone"}, pools=(A,))) == ["a"]
 

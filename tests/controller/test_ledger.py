@@ -1,4 +1,4 @@
-"""The ledger assigns a Pod to spot only if enough others are on demand, whatever the API server answers, and when."""
+"""The ledger assigns a Pod to spot only if enough others are on demand, even if answers fail or are late."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def exempt(**parts: Any) -> Exemption:
         ({"serviceAccounts": ["team-a:*"]}, False),
     ],
 )
-def test_an_exemption_has_several_fields_and_a_last_day(parts: dict[str, Any], *, exempted: bool) -> None:
+def test_an_exemption_applies_if_all_of_its_fields_match(parts: dict[str, Any], *, exempted: bool) -> None:
     exempting = index(policy(Finds(), exemptions=(exempt(**parts),)))
     decision = validate(exempting, request(POD, name="web"))
     assert (not decision.findings) is exempted

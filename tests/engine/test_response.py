@@ -180,9 +180,9 @@ def test_R1_a_crash_still_echoes_the_uid() -> None:
 
 
 def test_a_finding_in_several_templates_is_reported_once_with_all_fields() -> None:
-    findings = tuple(finding(Outcome.WARN, field=f"spec.groups[{index}]", fix="mend it") for index in range(6))
+    findings = tuple(finding(Outcome.WARN, field=f"spec.groups[{index}]", fix="correct it") for index in range(6))
     assert answer(Decision(findings=findings))["warnings"] == [
         "[p] it is wrong (at spec.groups[0]) [kind/what]",
-        "  Fix: mend it",
+        "  Fix: correct it",
         "  Also at spec.groups[1], spec.groups[2], spec.groups[3] and 2 more.",
     ]

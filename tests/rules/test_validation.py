@@ -226,7 +226,7 @@ def test_a_large_object_is_not_judged() -> None:
 # Loading
 
 
-def test_the_kinds_dependencies_are_imported_only_when_such_a_policy_is_loaded(tmp_path: Path) -> None:
+def test_cel_is_imported_only_when_a_validation_policy_is_loaded(tmp_path: Path) -> None:
     spec = {"match": PODS, "validations": [{"expression": "true"}]}
     own = {"apiVersion": "spotgate.dev/v1", "kind": "Validation", "metadata": {"name": "own"}, "spec": spec}
     file = tmp_path / "own.yaml"
