@@ -59,7 +59,7 @@ def startup(folder: Path, *, rounds: int) -> Section:
         title="Start of the command line",
         columns=("command", "wall ms", "peak MiB"),
         rows=[
-            (name, median(each.seconds for each in ran) * 1000, median(each.mib for each in ran))
+            (name, median(result.seconds for result in ran) * 1000, median(result.mib for result in ran))
             for name, ran in taken.items()
         ],
         note=f"Medians of {rounds}, in turns, after one run of each that leaves its byte code behind.",
@@ -85,8 +85,8 @@ def checking(folder: Path, *, rounds: int, count: int) -> Section:
             (f"one file of {number:,}", [one]),
         ):
             ran = [run(SPOTGATE, "check", "-o", "json", *map(str, arguments)) for _ in range(turns)]
-            seconds = median(each.seconds for each in ran)
-            rows.append((name, number / seconds, seconds, max(each.mib for each in ran)))
+            seconds = median(result.seconds for result in ran)
+            rows.append((name, number / seconds, seconds, max(result.mib for result in ran)))
     return Section(
         title=f"spotgate check, manifests of {manifests[0].count(chr(10))} lines",
         columns=("in", "manifests/s", "wall s", "peak MiB"),

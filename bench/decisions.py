@@ -83,7 +83,7 @@ class Recorder:
     def configurations(self) -> str:
         """Return the webhook configurations for the API server."""
         client = {"service": {"name": "spotgate", "namespace": "spotgate-system", "port": 443}}
-        return "\n---\n".join(orjson.dumps(each).decode() for each in configurations(self._bundle, client))
+        return "\n---\n".join(orjson.dumps(config).decode() for config in configurations(self._bundle, client))
 
 
 def pod_cases(name: str, pod: dict[str, Any], bundle: Bundle, view: ClusterView) -> list[Case]:
@@ -112,7 +112,7 @@ def latency(cases: list[Case], *, rounds: int, calls: int) -> Section:
     return Section(
         title="Decision, us",
         columns=("review", "bytes", "p50", "p99"),
-        rows=[(f"{case.phase}: {case.name}", len(case.data), *each) for case, each in zip(cases, taken, strict=True)],
+        rows=[(f"{case.phase}: {case.name}", len(case.data), *times) for case, times in zip(cases, taken, strict=True)],
         note=f"{len(cases[0].bundle.policies)} policies; CPU time, medians over {rounds} rounds of {calls} calls. "
         "A workload's Pods are of one kind, and where that kind can land is remembered: so it is here.",
     )
@@ -144,7 +144,7 @@ def _timed(cases: list[Case], *, rounds: int, calls: int) -> list[tuple[float, f
         for case, spread in zip(cases, spreads, strict=True):
             taken = [_once(case) for _ in range(calls)]
             spread.append((percentile(taken, 0.5), percentile(taken, 0.99)))
-    return [(median(p50 for p50, _ in each), median(p99 for _, p99 in each)) for each in spreads]
+    return [(median(p50 for p50, _ in spread), median(p99 for _, p99 in spread)) for spread in spreads]
 
 
 def _once(case: Case) -> float:

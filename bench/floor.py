@@ -186,15 +186,15 @@ def measure(cluster: Cluster, running: Controllers, checker: Checker, relay: Rel
     where = namespace(cluster, "bench-floor")
     report("the cost of the gate")
     seconds_to_bind(cluster, where, {})  # warm
-    without, gated = (seconds_to_bind(cluster, where, each) for each in ({}, {ANNOTATION: "20%"}))
+    without, gated = (seconds_to_bind(cluster, where, annotations) for annotations in ({}, {ANNOTATION: "20%"}))
     report(f"{_AT_ONCE} Pods at once")
     large = [("without a floor", seconds_to_bind_all(cluster, where, {}))]
     checker.longest_gate = 0.0
     large.append(("with a floor", seconds_to_bind_all(cluster, where, {ANNOTATION: "20%"})))
     large.append(("the longest wait for an assignment", checker.longest_gate))
     cost = [
-        (name, 1000 * median(each), 1000 * percentile(each, 0.99))
-        for name, each in (("without a floor", without), ("with a floor", gated))
+        (name, 1000 * median(seconds), 1000 * percentile(seconds, 0.99))
+        for name, seconds in (("without a floor", without), ("with a floor", gated))
     ]
     yield Section(
         title=f"From creation to a Node, {_RATE} Pods a second", columns=("", "median ms", "p99 ms"), rows=cost
@@ -214,12 +214,12 @@ def chaos(
 
     def row(name: str, work: Callable[[], object]) -> tuple[str | float, ...]:
         report(name)
-        happened, assigned, found = sum(events.happened.values()), checker.assigned, len(checker.violations)
+        happened, assigned, before = sum(events.happened.values()), checker.assigned, len(checker.violations)
         checker.longest_gate = 0.0
         work()
         checker.wait_until_none_is_gated(120)
         now = sum(events.happened.values())
-        return name, now - happened, checker.assigned - assigned, len(checker.violations) - found, checker.longest_gate
+        return name, now - happened, checker.assigned - assigned, len(checker.violations) - before, checker.longest_gate
 
     def during(seconds: float, work: Callable[[], object]) -> Callable[[], None]:
         def run() -> None:

@@ -81,10 +81,10 @@ def _pods() -> Iterator[Attack]:
 
 
 def _constraints() -> Iterator[Attack]:
-    for terms, each in ((1, 249), (125, 1), (100, 100), (1000, 30), (30_000, 1)):
-        requirements = [_in(f"k{number}", ["a"]) for number in range(each)]
+    for terms, requirement_count in ((1, 249), (125, 1), (100, 100), (1000, 30), (30_000, 1)):
+        requirements = [_in(f"k{number}", ["a"]) for number in range(requirement_count)]
         affinity = _affinity([requirements] * terms)
-        yield Attack(f"Pod on spot, {terms:,} x {each:,} requirements", PODS, pod(SPOT, affinity=affinity))
+        yield Attack(f"Pod on spot, {terms:,} x {requirement_count:,} requirements", PODS, pod(SPOT, affinity=affinity))
     same = _affinity([[{"key": "team", "operator": "NotIn", "values": [f"v{n}"]} for n in range(249)]])
     yield Attack("Pod on spot, 249 requirements on one key", PODS, pod(SPOT, affinity=same))
     for count in (5_000, 200_000):
@@ -119,11 +119,11 @@ def _pod_parts() -> Iterator[Attack]:
     script = {"exec": {"command": ["sh", "-c", "sleep 1;" * (3 * _MIB // 8)]}}
     hooks = [{"name": "a", "image": "a" * 3 * _MIB, "lifecycle": {"preStop": script}}]
     yield Attack("Pod on spot, an image and a script of 3 MiB", PODS, pod(SPOT, containers=hooks))
-    for count, each in ((1_000, 30_000), (10_000, 50_000)):
+    for count, mount_count in ((1_000, 30_000), (10_000, 50_000)):
         volumes = [{"name": f"data{number}", "emptyDir": {}} for number in range(count)]
-        mounts = [{"name": f"data{number}", "mountPath": f"/{number}"} for number in range(each)]
+        mounts = [{"name": f"data{number}", "mountPath": f"/{number}"} for number in range(mount_count)]
         value = pod(SPOT, containers=[{"name": "a", "volumeMounts": mounts}], volumes=volumes)
-        yield Attack(f"Pod on spot, {count:,} volumes, {each:,} mounts", PODS, value)
+        yield Attack(f"Pod on spot, {count:,} volumes, {mount_count:,} mounts", PODS, value)
     owned = pod(SPOT)
     owned["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "A", "name": "n", "uid": "u"}] * 60_000
     yield Attack("Pod on spot, 60,000 ownerReferences", PODS, owned)
@@ -132,9 +132,9 @@ def _pod_parts() -> Iterator[Attack]:
 def _pools() -> Iterator[Attack]:
     for count in (50, 200, 5_000):
         yield Attack(f"NodePool, {count:,} budgets", KARPENTER, karpenter(budgets=_budgets(count)))
-    for count, each in ((1_000, 1), (5, 1_000), (100, 2_000), (20_000, 1)):
-        requirements = _requirements(count, each)
-        yield Attack(f"NodePool, {count:,} requirements of {each:,} values", KARPENTER, karpenter(requirements))
+    for count, values in ((1_000, 1), (5, 1_000), (100, 2_000), (20_000, 1)):
+        requirements = _requirements(count, values)
+        yield Attack(f"NodePool, {count:,} requirements of {values:,} values", KARPENTER, karpenter(requirements))
     for count in (1_000, 20_000):
         same = [{"key": "a", "operator": "NotIn", "values": [f"v{number}"]} for number in range(count)]
         yield Attack(f"NodePool, {count:,} requirements on one key", KARPENTER, karpenter(same))
@@ -145,7 +145,7 @@ def _pools() -> Iterator[Attack]:
         budgets = [{"nodes": "0", "schedule": schedule, "duration": "1h"}]
         yield Attack(f"NodePool, {name}", KARPENTER, karpenter(budgets=budgets))
     for count in (1_000, 15_000):
-        both = (_pool(ASO, resources=[1] * each) for each in (count, count - 1))
+        both = (_pool(ASO, resources=[1] * size) for size in (count, count - 1))
         yield Attack(f"Azure pool, {count:,} resources, UPDATE", ASO, *both)
     numbers = [{"type": "t", "count": 1e308}] * 5_000
     yield Attack("GKE pool, 5,000 accelerators", GKE, _pool(GKE, nodeConfig={"guestAccelerator": numbers}))
@@ -168,20 +168,20 @@ def _pools() -> Iterator[Attack]:
 
 
 def _workloads() -> Iterator[Attack]:
-    for groups, each in ((2, 125), (100, 1_000)):
-        value = ray(groups, nodeSelector=_map(each))
-        yield Attack(f"RayCluster, {groups:,} groups of {each:,} nodeSelector keys", RAY, value)
+    for groups, keys in ((2, 125), (100, 1_000)):
+        value = ray(groups, nodeSelector=_map(keys))
+        yield Attack(f"RayCluster, {groups:,} groups of {keys:,} nodeSelector keys", RAY, value)
     for groups in (128, 2_000):
         yield Attack(f"RayCluster, {groups:,} groups", RAY, ray(groups))
     yield Attack("RayCluster, 128 groups, UPDATE", RAY, ray(128), ray(128, nodeSelector={"a": "b"}))
-    yield Attack("RayCluster, 128 groups of 24 KB, UPDATE", RAY, *(ray(128, x="x" * 24_000 + each) for each in "ab"))
+    yield Attack("RayCluster, 128 groups of 24 KB, UPDATE", RAY, *(ray(128, x="x" * 24_000 + end) for end in "ab"))
     yield Attack("RayCluster, 20 groups of 1,000 containers", RAY, ray(20, containers=_containers(1000)))
     yield Attack("RayCluster, 200 groups of 100 tolerations", RAY, ray(200, tolerations=[{"key": "a"}] * 100))
     selected = deployment(nodeSelector=_map(115_000))
     yield Attack("Deployment, 115,000 nodeSelector keys", DEPLOYMENTS, selected)
     yield Attack("Deployment, 115,000 nodeSelector keys, UPDATE", DEPLOYMENTS, selected, deployment())
-    variables = ([{"name": f"V{number}", "value": each} for number in range(25_000)] for each in "ab")
-    both = (deployment(containers=[{"name": "a", "env": each}]) for each in variables)
+    variables = ([{"name": f"V{number}", "value": end} for number in range(25_000)] for end in "ab")
+    both = (deployment(containers=[{"name": "a", "env": env}]) for env in variables)
     yield Attack("Deployment, 25,000 variables, UPDATE", DEPLOYMENTS, *both)
     yield Attack("Deployment, 2,300,000 empty maps", DEPLOYMENTS, deployment(x=[{}] * 2_300_000))
 
@@ -199,10 +199,10 @@ RESERVED: Final = {"qos.coreweave.cloud/interruptible": "true"}
 
 
 def _nested(depth: int) -> list[object]:
-    found: list[object] = []
+    nested: list[object] = []
     for _ in range(depth - 1):
-        found = [found]
-    return found
+        nested = [nested]
+    return nested
 
 
 def _map(count: int, key: str = "k", value: str = "v") -> dict[str, str]:
@@ -214,7 +214,7 @@ def _in(key: str, values: list[str]) -> Json:
 
 
 def _affinity(terms: list[list[Json]]) -> Json:
-    selector = {"nodeSelectorTerms": [{"matchExpressions": each} for each in terms]}
+    selector = {"nodeSelectorTerms": [{"matchExpressions": requirements} for requirements in terms]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": selector}}
 
 
@@ -223,7 +223,7 @@ def _containers(count: int) -> list[Json]:
 
 
 def _requirements(count: int, values: int) -> list[Json]:
-    return [_in(f"k{number}", [f"v{each}" for each in range(values)]) for number in range(count)]
+    return [_in(f"k{number}", [f"v{value}" for value in range(values)]) for number in range(count)]
 
 
 def _budgets(count: int) -> list[Json]:
@@ -344,5 +344,5 @@ def hostile(bundle: Bundle, view: ClusterView, judged: Iterable[Attack]) -> Sect
 
 def _memory(field: str) -> float:
     """Return a memory size of this process in MiB."""
-    found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    return int(found[1]) / 1024 if found else 0.0
+    match = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(match[1]) / 1024 if match else 0.0

@@ -22,16 +22,16 @@ SIZES = ((100, 1_000), (1_000, 10_000))
 REPLICAS = 50
 SPOTGATE = Path(sys.executable).with_name("spotgate")
 READY = [
-    {"type": each, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    for each in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+    {"type": condition, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    for condition in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
 ]
 
 
 def cluster(nodes: int, pods: int) -> Iterator[dict[str, Any]]:
     """Yield a cluster's objects, as in `kubectl get -o json`: workloads, and Nodes with room for a tenth more."""
-    each = pods // nodes
+    share = pods // nodes
     for number in range(nodes):
-        resources = {"cpu": str(2 * each + each // 5 + 1), "memory": "256Gi", "pods": "110"}
+        resources = {"cpu": str(2 * share + share // 5 + 1), "memory": "256Gi", "pods": "110"}
         name = f"node-{number}"
         labels = {POOL: "spot" if number % 2 else "on-demand", "kubernetes.io/hostname": name}
         yield {
@@ -125,7 +125,7 @@ def measure(nodes: int, pods: int, runs: int) -> None:
                     continue
         took = time.monotonic() - started
         said = json.loads(result.read_bytes())
-    summary = {key: f"{each['min']:g}-{each['max']:g}" for key, each in said["summary"].items() if key != "verdict"}
+    summary = {key: f"{span['min']:g}-{span['max']:g}" for key, span in said["summary"].items() if key != "verdict"}
     print(f"{nodes:,} nodes, {pods:,} Pods, {runs} run(s): {took:.0f} s, {most:.1f} GB of memory at most; {summary}")
 
 
@@ -133,16 +133,16 @@ def memory_of(pid: int) -> float:
     """Return the resident memory of a process and its children, in GB."""
     pids = [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
     total = 0
-    for each in pids:
+    for process in pids:
         try:
-            total += int(Path(f"/proc/{each}/statm").read_text().split()[1]) * 4096
+            total += int(Path(f"/proc/{process}/statm").read_text().split()[1]) * 4096
         except OSError:
             continue
     return total / 1e9
 
 
 if __name__ == "__main__":
-    given = [int(each) for each in sys.argv[1:]]
+    given = [int(number) for number in sys.argv[1:]]
     for size in list(zip(given[::2], given[1::2], strict=True)) or SIZES:
         for times in (1, 3):
             measure(*size, times)

@@ -117,7 +117,7 @@ def _throughput(echo: list[Measured], spotgate: list[Measured], count: int) -> S
     def row(name: str, rows: Iterable[tuple[float, ...]]) -> tuple[str | float, ...]:
         return (name, *map(median, zip(*rows, strict=True)))
 
-    bare, ours = [figures(each) for each in echo], [figures(each) for each in spotgate]
+    bare, ours = [figures(measured) for measured in echo], [figures(measured) for measured in spotgate]
     ratios = (tuple(b / a for a, b in zip(*pair, strict=True)) for pair in zip(bare, ours, strict=True))
     return Section(
         title="Requests per second on one core, TLS keep-alive",

@@ -141,7 +141,7 @@ EKS = with_fields(
 )
 
 ONLY_CKS: Mapping[str, Provider] = {"cks": CKS}
-ALL: Mapping[str, Provider] = {each.name: each for each in (CKS, EKS, GKE, KARPENTER)}
+ALL: Mapping[str, Provider] = {provider.name: provider for provider in (CKS, EKS, GKE, KARPENTER)}
 
 GPU_TYPE = "gd-8xh100ib-i128"
 CPU_TYPE = "cd-gp-a192-genoa"
@@ -309,8 +309,8 @@ def answered(body: bytes, phase: Phase, view: ClusterView) -> bytes:
 
 def response(body: bytes, phase: Phase, view: ClusterView) -> JSON:
     """Return the ``response`` of the answer to a review."""
-    found: JSON = json.loads(answered(body, phase, view))["response"]
-    return found
+    answer: JSON = json.loads(answered(body, phase, view))["response"]
+    return answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,10 +27,10 @@ def cache_shipped_documents() -> None:
         key = (*files, *kinds.items())
         if key not in known:
             before = len(problems)
-            found: list[PolicyDocument] = read(files, kinds, problems)
+            documents: list[PolicyDocument] = read(files, kinds, problems)
             if len(problems) > before or not all(file.is_relative_to(bundle.SHIPPED) for file in files):
-                return found
-            known[key] = found
+                return documents
+            known[key] = documents
         return list(known[key])
 
     vars(bundle)["load_documents"] = load_documents

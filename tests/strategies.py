@@ -51,8 +51,8 @@ def container(name: str, **members: st.SearchStrategy[Any]) -> st.SearchStrategy
 
 def containers(prefix: str, least: int, most: int, **members: st.SearchStrategy[Any]) -> st.SearchStrategy[list[JSON]]:
     """Build lists of containers with different names."""
-    each = [container(f"{prefix}{number}", **members) for number in range(most)]
-    return st.one_of(*(st.tuples(*each[:count]).map(list) for count in range(least, most + 1)))
+    strategies = [container(f"{prefix}{number}", **members) for number in range(most)]
+    return st.one_of(*(st.tuples(*strategies[:count]).map(list) for count in range(least, most + 1)))
 
 
 def tolerations() -> st.SearchStrategy[JSON]:
@@ -80,7 +80,7 @@ def owners() -> st.SearchStrategy[list[JSON]]:
     return st.one_of(
         st.just([]),
         st.sampled_from(kinds).map(
-            lambda each: [{"kind": each[0], "apiVersion": each[1], "name": "owner", "controller": True}]
+            lambda value: [{"kind": value[0], "apiVersion": value[1], "name": "owner", "controller": True}]
         ),
     )
 
@@ -155,8 +155,8 @@ def node_pool_named(name: str) -> st.SearchStrategy[JSON]:
 
 def node_pools(least: int = 0) -> st.SearchStrategy[list[JSON]]:
     """Build lists of a cluster's node pools."""
-    each = [node_pool_named(name) for name in POOL_NAMES]
-    return st.one_of(*(st.tuples(*each[:count]).map(list) for count in range(least, len(each) + 1)))
+    pools = [node_pool_named(name) for name in POOL_NAMES]
+    return st.one_of(*(st.tuples(*pools[:count]).map(list) for count in range(least, len(pools) + 1)))
 
 
 def placements() -> st.SearchStrategy[JSON]:
@@ -172,7 +172,7 @@ def placements() -> st.SearchStrategy[JSON]:
         ),
         st.builds(lambda k, o: {"key": k, "operator": o}, key, st.sampled_from(("Exists", "DoesNotExist"))),
     )
-    term = st.lists(requirement, min_size=1, max_size=2).map(lambda each: {"matchExpressions": each})
+    term = st.lists(requirement, min_size=1, max_size=2).map(lambda value: {"matchExpressions": value})
     preferred = st.builds(lambda term: {"weight": 1, "preference": term}, term)
     affinity = st.fixed_dictionaries(
         {},

@@ -52,7 +52,7 @@ async def measure(
 ) -> dict[str, Tally]:
     """Run the faults one after another, under load. Return the outcomes of the writes during each."""
     service, load = Service(directory, flags, hasty=short), Load(cluster)
-    kubeconfig = directory / next(each for each in flags if each.startswith("--kubeconfig=")).partition("=")[2]
+    kubeconfig = directory / next(flag for flag in flags if flag.startswith("--kubeconfig=")).partition("=")[2]
     api_server = CuttableApiServer(int(cluster.url.rpartition(":")[2]))
     scene = Scene(cluster, service, load, directory, kubeconfig, api_server)
     tallies: dict[str, Tally] = {}

@@ -68,7 +68,7 @@ async def _until_logged(scene: Scene, what: str, before: Mapping[Path, int]) -> 
 
 def _logged_times(scene: Scene, what: str) -> dict[Path, int]:
     """Return how often each replica has logged the event, by log file."""
-    logs = [each.process.log for each in scene.service.replicas]
+    logs = [replica.process.log for replica in scene.service.replicas]
     return {log: log.read_text().count(f'"event":"certificate {what}"') for log in logs}
 
 
@@ -123,8 +123,8 @@ async def _until_served(scene: Scene) -> None:
 
 
 def _secret(scene: Scene) -> dict[str, bytes]:
-    found = scene.cluster.kubectl.get("secret", CERTIFICATES, f"--namespace={NAMESPACE}")
-    return {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
+    secret = scene.cluster.kubectl.get("secret", CERTIFICATES, f"--namespace={NAMESPACE}")
+    return {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
 
 
 async def _store(scene: Scene, data: dict[str, bytes]) -> None:
@@ -164,7 +164,7 @@ def clocks_off(offset: str) -> Act:
         before = tuple(scene.service.replicas)
         for _ in before:
             await scene.service.add(clock=clock)
-        await asyncio.gather(*(scene.service.delete(each) for each in before))
+        await asyncio.gather(*(scene.service.delete(replica) for replica in before))
 
     async def act(scene: Scene) -> None:
         await replace_replicas(scene, offset)
@@ -199,8 +199,8 @@ async def secret_replaced(scene: Scene) -> None:
 async def ca_bundles_emptied(scene: Scene) -> None:
     """Empty all caBundles."""
     for resource in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
-        found = scene.cluster.kubectl.get(resource, SERVICE)
-        paths = [f"/webhooks/{number}/clientConfig/caBundle" for number in range(len(found["webhooks"]))]
+        stored = scene.cluster.kubectl.get(resource, SERVICE)
+        paths = [f"/webhooks/{number}/clientConfig/caBundle" for number in range(len(stored["webhooks"]))]
         patch = json.dumps([{"op": "remove", "path": path} for path in paths])
         await asyncio.to_thread(scene.cluster.kubectl, "patch", resource, SERVICE, "--type=json", f"--patch={patch}")
     await asyncio.sleep(_LOOKED)

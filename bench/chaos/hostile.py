@@ -111,7 +111,7 @@ async def handshakes(ports: list[int]) -> None:
         with contextlib.closing(writer.transport):
             await reader.read()
 
-    await asyncio.gather(*(_forever(each) for _ in range(CLIENTS) for each in (one, silent)))
+    await asyncio.gather(*(_forever(client) for _ in range(CLIENTS) for client in (one, silent)))
 
 
 async def _forever(one: Callable[[], Awaitable[None]]) -> None:
@@ -121,7 +121,7 @@ async def _forever(one: Callable[[], Awaitable[None]]) -> None:
         await asyncio.sleep(0.01)
 
 
-KINDS: Final = {each.__name__: each for each in (half_sent, reviews, handshakes)}
+KINDS: Final = {attack.__name__: attack for attack in (half_sent, reviews, handshakes)}
 
 
 async def _run(kind: str, seconds: float, ports: list[int]) -> None:
@@ -131,4 +131,4 @@ async def _run(kind: str, seconds: float, ports: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(_run(sys.argv[1], float(sys.argv[2]), [int(each) for each in sys.argv[3:]]))
+    uvloop.run(_run(sys.argv[1], float(sys.argv[2]), [int(port) for port in sys.argv[3:]]))

@@ -210,7 +210,7 @@ def _placed(answer: Answer) -> bool:
     spec = answer.body["spec"]
     return (
         spec.get("nodeSelector") == {"compute.coreweave.com/node-pool": "cpu-spot"}
-        and [each["key"] for each in spec["tolerations"] if each["key"].startswith("example.com/")]
+        and [toleration["key"] for toleration in spec["tolerations"] if toleration["key"].startswith("example.com/")]
         == ["example.com/spot"]
         and spec["terminationGracePeriodSeconds"] == 60
         and "preStop" in spec["containers"][0].get("lifecycle", {})

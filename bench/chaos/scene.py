@@ -55,8 +55,8 @@ def one_after_another(*acts: Act) -> Act:
     """Return an act that runs these one after another."""
 
     async def act(scene: Scene) -> None:
-        for each in acts:
-            await each(scene)
+        for step in acts:
+            await step(scene)
 
     return act
 
@@ -65,7 +65,7 @@ def at_once(*acts: Act) -> Act:
     """Return an act that runs these concurrently."""
 
     async def act(scene: Scene) -> None:
-        await asyncio.gather(*(each(scene) for each in acts))
+        await asyncio.gather(*(step(scene) for step in acts))
 
     return act
 

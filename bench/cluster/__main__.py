@@ -70,11 +70,11 @@ def measure(cluster: Cluster, contenders: list[Contender], *, rounds: int, share
             cluster.credentials.authority,
             path=f"/api/v1/namespaces/{samples.NAMESPACE}/pods",
             token=cluster.credentials.tokens["admin"],
-            body=orjson.dumps(each),
+            body=orjson.dumps(thing),
         )
-        for each in (pod, plain)
+        for thing in (pod, plain)
     )
-    cells: Cells = {(each.name, connections): [] for connections in _COUNTS for each in contenders}
+    cells: Cells = {(contender.name, connections): [] for connections in _COUNTS for contender in contenders}
     specs: dict[str, dict[str, Any]] = {}
     for number in range(rounds):
         report(f"round {number + 1} of {rounds}")
@@ -104,7 +104,7 @@ def _load(cluster: Cluster, contender: Contender, creates: Creates, connections:
     api_server, webhook = (now - then for now, then in zip(cpu(), before, strict=True))
     made = calls_since(calls, cluster.kubectl)
     called = frozenset() if contender.plain else contender.mutating | contender.validating
-    assert {name: each.times for name, each in made.items()} == dict.fromkeys(called, count), (
+    assert {name: calls.times for name, calls in made.items()} == dict.fromkeys(called, count), (
         f"{contender.name}: {count} creates made these calls: {made}"
     )
     return Cell(
@@ -122,7 +122,7 @@ def sections(cells: Cells, contenders: list[Contender]) -> Iterator[Section]:
     """Yield the sections to print."""
     for connections in _COUNTS:
         yield _of_creates(cells, contenders, connections)
-    yield _of_calls(cells, [each for each in contenders[1:] if not each.plain])
+    yield _of_calls(cells, [contender for contender in contenders[1:] if not contender.plain])
     yield _against_go(cells)
 
 
@@ -139,23 +139,23 @@ def _of_creates(cells: Cells, contenders: list[Contender], connections: int) -> 
     return Section(
         title=f"Creates over {connections} connection{'s' if connections > 1 else ''}",
         columns=("admission", *figures),
-        rows=[(each.name, *(figure(each.name) for figure in figures.values())) for each in contenders],
+        rows=[(contender.name, *(figure(contender.name) for figure in figures.values())) for contender in contenders],
         note=f"{_COUNTS[connections]} creates in each round.",
     )
 
 
 def _of_calls(cells: Cells, contenders: list[Contender]) -> Section:
-    def row(each: Contender) -> Iterator[str | float]:
-        yield each.name
+    def row(way: Contender) -> Iterator[str | float]:
+        yield way.name
         for number in _COUNTS:
-            yield _middle(cells[each.name, number], lambda cell: cell.mutating)
+            yield _middle(cells[way.name, number], lambda cell: cell.mutating)
         for number in _COUNTS:
-            yield _middle(cells[each.name, number], lambda cell: cell.validating) if each.validating else "not counted"
+            yield _middle(cells[way.name, number], lambda cell: cell.validating) if way.validating else "not counted"
 
     return Section(
         title="Calls as the API server times them, ms",
         columns=("admission", *(f"{phase}, {number}" for phase in ("mutate", "validate") for number in _COUNTS)),
-        rows=[tuple(row(each)) for each in contenders],
+        rows=[tuple(row(contender)) for contender in contenders],
         note="Means of a create, by the number of connections.",
     )
 

@@ -103,7 +103,7 @@ def start_contenders(cluster: Cluster) -> Iterator[list[Contender]]:
             port, _ = start_on_free_ports(process, flags)
             return webhook("spotgate", process, port, denies=True)
 
-        tls = [each for each in flags if each.startswith(("--tls-cert", "--tls-key"))]
+        tls = [flag for flag in flags if flag.startswith(("--tls-cert", "--tls-key"))]
         go = Process("gowebhook", [str(_build_go_webhook(directory)), *tls], directory / "gowebhook.log")
         stack.callback(go.kill)
         go.start()

@@ -71,13 +71,13 @@ def measure(
         taken: dict[str, list[Ran]] = {name: [] for name in commands}
         for _ in range(rounds):
             for name, command in commands.items():
-                if sum(each.seconds for each in taken[name]) < ENOUGH:
+                if sum(result.seconds for result in taken[name]) < ENOUGH:
                     taken[name].append(run(*command(manifests), exits=(0, 1)))
         yield Section(
             title=f"{count:,} manifests of {samples.manifest(0).count(chr(10))} lines, a file each",
             columns=("program", "runs", "wall s", "peak MiB"),
             rows=[
-                (name, len(ran), median(each.seconds for each in ran), max(each.mib for each in ran))
+                (name, len(ran), median(result.seconds for result in ran), max(result.mib for result in ran))
                 for name, ran in taken.items()
             ],
             note="Medians, in turns; peak of the largest process.",

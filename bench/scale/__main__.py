@@ -246,9 +246,9 @@ def _written(writer: Process) -> dict[str, float]:
 
 def _memory(pid: int, field: str) -> float:
     """Return a size from proc_pid_status(5) in MiB."""
-    found = re.search(rf"^{field}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    assert found
-    return int(found[1]) / 1024
+    match = re.search(rf"^{field}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    assert match
+    return int(match[1]) / 1024
 
 
 def table(measured: dict[Sizes, Figures], elsewhere: int) -> Section:
@@ -261,14 +261,14 @@ def table(measured: dict[Sizes, Figures], elsewhere: int) -> Section:
 
     def spread(name: str, seconds: Callable[[Figures], list[float]]) -> Iterator[tuple[str | float, ...]]:
         for share, title in ((0.5, "median"), (0.99, "p99")):
-            yield (f"{name}, {title} ms", *(percentile(seconds(each), share) * 1000 for each in (one, other)), "")
+            yield (f"{name}, {title} ms", *(percentile(seconds(figures), share) * 1000 for figures in (one, other)), "")
 
     def stale(what: str) -> Iterator[tuple[str | float, ...]]:
         return spread(f"{what} changed until a decision shows it", lambda figures: figures.stale[what])
 
     return Section(
         title="spotgate on a large cluster",
-        columns=("", *(f"{each.nodes:,} Nodes" for each in measured), f"{elsewhere:,} Nodes, extrapolated"),
+        columns=("", *(f"{size.nodes:,} Nodes" for size in measured), f"{elsewhere:,} Nodes, extrapolated"),
         rows=[
             (
                 "Namespaces, budgets, pools",
@@ -308,10 +308,10 @@ def main() -> None:
             wait_for_crds(cluster.kubectl)
             directory = cluster.directory / "webhook"
             with apply_base(cluster, directory) as flags:
-                for each in (sizes.over(_SHARE), sizes):
-                    report(f"{each.nodes:,} Nodes")
-                    subprocess.run(_writer(cluster, "fill", each), check=True)  # noqa: S603
-                    measured[each] = uvloop.run(measure(cluster, directory, flags, each, given.seconds))
+                for size in (sizes.over(_SHARE), sizes):
+                    report(f"{size.nodes:,} Nodes")
+                    subprocess.run(_writer(cluster, "fill", size), check=True)  # noqa: S603
+                    measured[size] = uvloop.run(measure(cluster, directory, flags, size, given.seconds))
     except subprocess.CalledProcessError:
         sys.exit("spotgate: the cluster could not be filled")
     except (BinariesError, ControlPlaneError, KubectlError, WebhookError) as error:

@@ -41,7 +41,7 @@ class Sizes:
 
     def over(self, number: int) -> Sizes:
         """Return these sizes divided by a number, each at least 1."""
-        return Sizes(*(max(1, each // number) for each in (self.nodes, self.namespaces, self.budgets, self.pools)))
+        return Sizes(*(max(1, size // number) for size in (self.nodes, self.namespaces, self.budgets, self.pools)))
 
 
 def namespace(number: int, tier: str = "web") -> dict[str, Any]:
@@ -67,9 +67,9 @@ def budget(number: int) -> dict[str, Any]:
 def pool(number: int) -> dict[str, Any]:
     """Return a Karpenter NodePool; two of three are spot."""
     family = _TYPES[number % len(_TYPES)].partition(".")[0]
-    found = karpenter_pool(f"pool-{number}", "spot" if number % 3 else "on-demand", family)
-    found["spec"]["template"]["metadata"] = {"labels": {"example.com/team": f"team-{number % 40}"}}
-    return found
+    value = karpenter_pool(f"pool-{number}", "spot" if number % 3 else "on-demand", family)
+    value["spec"]["template"]["metadata"] = {"labels": {"example.com/team": f"team-{number % 40}"}}
+    return value
 
 
 def node(number: int, sizes: Sizes) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def node(number: int, sizes: Sizes) -> dict[str, Any]:
     else:
         shown = {"karpenter.sh/nodepool": f"pool-{of_pool // 2}", "karpenter.sh/registered": "true"}
         shown["karpenter.sh/capacity-type"] = "spot" if spot else "on-demand"
-        shown |= {f"karpenter.k8s.aws/instance-{each}": str(of_pool) for each in ("cpu", "memory", "network-bandwidth")}
+        shown |= {f"karpenter.k8s.aws/instance-{kind}": str(of_pool) for kind in ("cpu", "memory", "network-bandwidth")}
     return _node(f"ip-10-{number >> 16}-{number >> 8 & 255}-{number & 255}.ec2.internal", shown, instance_type, zone)
 
 
@@ -173,6 +173,6 @@ def _image(number: int) -> dict[str, Any]:
 def probes() -> list[dict[str, Any]]:
     """Return the objects whose changes measure staleness."""
     group = {"eks.amazonaws.com/nodegroup": PROBE_GROUP, "eks.amazonaws.com/capacityType": "SPOT"}
-    found = karpenter_pool(PROBE, "spot", "m7i")
-    found["spec"]["template"]["metadata"] = {"labels": {"example.com/team": "green"}}
-    return [namespace(0) | {"metadata": {"name": PROBE}}, found, _node(PROBE_GROUP, group, _TYPES[0], "us-east-1a")]
+    spot = karpenter_pool(PROBE, "spot", "m7i")
+    spot["spec"]["template"]["metadata"] = {"labels": {"example.com/team": "green"}}
+    return [namespace(0) | {"metadata": {"name": PROBE}}, spot, _node(PROBE_GROUP, group, _TYPES[0], "us-east-1a")]

@@ -77,8 +77,8 @@ class Writer:
         left = iter(objects)
 
         async def create() -> None:
-            for each in left:
-                await self._send("POST", PATHS[each["kind"]], each)
+            for item in left:
+                await self._send("POST", PATHS[item["kind"]], item)
 
         await asyncio.gather(*(create() for _ in range(_CONNECTIONS)))
 

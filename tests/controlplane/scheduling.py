@@ -32,15 +32,15 @@ _FILE = re.compile(r"tests/(controlplane|rehearse)/((?:\w+/)?)test_(\w+)\.py::")
 
 def scope_of(nodeid: str) -> str:
     """Return the scope of a test; a worker runs all tests of a scope."""
-    found = _FILE.match(nodeid)
-    if found is None:
+    match = _FILE.match(nodeid)
+    if match is None:
         return nodeid
-    room, folder, name = found.groups()
+    room, folder, name = match.groups()
     if room == "rehearse":
         return "live" if name in {"live", "nightly"} else nodeid  # their tests share a cluster
     name = folder + name
     own = name in LONGEST
-    return next((each for each in SHARED if not own and re.match(each, name)), name)
+    return next((prefix for prefix in SHARED if not own and re.match(prefix, name)), name)
 
 
 def rank_of(nodeid: str) -> int:

@@ -105,7 +105,7 @@ def nothing_left(running: Running) -> Iterator[None]:
 
 @pytest.mark.usefixtures("nothing_left")
 def test_the_printed_commands_work(running: Running) -> None:
-    denied, placed, kept, checked = (each for each in running.commands if not each.startswith("export "))
+    denied, placed, kept, checked = (command for command in running.commands if not command.startswith("export "))
     assert running.typed(denied).returncode == 1
     assert "deployment.apps/storefront created" in running.typed(placed).stdout
     running.typed("kubectl rollout status --namespace=shop deployment/storefront --timeout=60s")

@@ -97,9 +97,9 @@ def base() -> str:
         tree / "usr/local/lib" / NAME,
         symlinks=True,
         ignore=lambda folder, names: [
-            each
-            for each in names
-            if each in ("test", "__pycache__") or (folder.endswith("site-packages") and not each.startswith("pip"))
+            name
+            for name in names
+            if name in ("test", "__pycache__") or (folder.endswith("site-packages") and not name.startswith("pip"))
         ],
     )
     for library in (PYTHON / "lib").glob("libpython*.so*"):

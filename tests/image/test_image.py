@@ -57,8 +57,8 @@ def test_the_only_programs_are_python_and_its_scripts(image: Image) -> None:
     "name", ["pip", "ensurepip", "setuptools", "apt", "dpkg", "sh", "bash", "perl", "gcc", "cc", "as", "ld"]
 )
 def test_it_has_no_shell_installer_or_compiler(image: Image, name: str) -> None:
-    found = [file for file in image.root.rglob(name) if file.parent.name != "dpkg" and file.name != "dpkg"]
-    assert found == []
+    files = [file for file in image.root.rglob(name) if file.parent.name != "dpkg" and file.name != "dpkg"]
+    assert files == []
 
 
 def test_it_has_no_way_to_become_root(image: Image) -> None:

@@ -46,7 +46,7 @@ def test_the_pages_example_prints_the_shown_output(folder: Path, page: str) -> N
 
 
 def children(pid: int) -> list[int]:
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def runs(pid: int) -> bool:
@@ -79,4 +79,4 @@ def test_an_interrupted_rehearsal_leaves_nothing_behind(folder: Path, number: si
         assert time.monotonic() < deadline
         time.sleep(0.05)
     if number != signal.SIGKILL:  # SIGKILL leaves files
-        assert [each.name for each in folder.iterdir()] == ["reclaim.yaml"]
+        assert [file.name for file in folder.iterdir()] == ["reclaim.yaml"]

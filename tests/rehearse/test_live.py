@@ -20,8 +20,8 @@ SPOTGATE = Path(sys.executable).with_name("spotgate")
 def pods(cluster: Cluster, namespace: str = "default") -> dict[str, tuple[str, str]]:
     """Return the Nodes and phases of the Pods."""
     return {
-        each["metadata"]["name"]: (each["spec"].get("nodeName", ""), each["status"]["phase"])
-        for each in cluster.kubectl.get("pods", "-n", namespace)["items"]
+        pod["metadata"]["name"]: (pod["spec"].get("nodeName", ""), pod["status"]["phase"])
+        for pod in cluster.kubectl.get("pods", "-n", namespace)["items"]
     }
 
 
@@ -98,13 +98,13 @@ def test_a_given_manifest_is_rolled_out_first_and_custom_resources_keep_their_bu
     (tmp_path / "web.json").write_text(json.dumps(changed))
     two, none = {"min": 2, "max": 2}, {"min": 0, "max": 0}
     try:
-        said = {each["name"]: each for each in rehearsed(live, "--runs=1", str(tmp_path / "web.json"))}
+        said = {workload["name"]: workload for workload in rehearsed(live, "--runs=1", str(tmp_path / "web.json"))}
     finally:
-        for each in made:
-            live.kubectl("delete", each["kind"], each["metadata"]["name"], "--timeout=30s")
+        for thing in made:
+            live.kubectl("delete", thing["kind"], thing["metadata"]["name"], "--timeout=30s")
     figures = {
-        name: [each[key] for key in ("replicas", "lost", "moved", "killedEarly", "secondsBelowBudget")]
-        for name, each in said.items()
+        name: [workload[key] for key in ("replicas", "lost", "moved", "killedEarly", "secondsBelowBudget")]
+        for name, workload in said.items()
     }
     assert figures == {
         "web": [2, 2, two, two, none],
@@ -115,12 +115,12 @@ def test_a_given_manifest_is_rolled_out_first_and_custom_resources_keep_their_bu
 
 def test_a_rehearsal_of_a_live_cluster_predicts_its_reclaim(live: Cluster) -> None:
     before, earlier = pods(live), len(live.audit_events())
-    by_name = {each["name"]: each for each in rehearsed(live, "--runs=1")}
+    by_name = {workload["name"]: workload for workload in rehearsed(live, "--runs=1")}
     assert by_name.keys() == {"web", "capped"}
     web = by_name["web"]
     assert pods(live) == before
-    writes = [each for each in live.audit_events()[earlier:] if each["verb"] not in {"get", "list", "watch"}]
-    assert not [each for each in writes if "spotgate" in each.get("userAgent", "")]
+    writes = [event for event in live.audit_events()[earlier:] if event["verb"] not in {"get", "list", "watch"}]
+    assert not [event for event in writes if "spotgate" in event.get("userAgent", "")]
     assert web["lost"] == sum(node == "spot-0" for node, _ in before.values()) == 3
 
     live.kubectl("drain", "spot-0", "--ignore-daemonsets", "--timeout=60s")
@@ -136,7 +136,7 @@ def test_a_rehearsal_of_a_live_cluster_predicts_its_reclaim(live: Cluster) -> No
     moved, pending = (sum(bool(node) is bound for node, _ in new.values()) for bound in (True, False))
     assert (moved, pending) == (2, 1)
     assert (web["moved"], web["pending"]) == ({"min": moved, "max": moved}, {"min": pending, "max": pending})
-    assert any("Insufficient cpu" in each for each in web["reasons"])
+    assert any("Insufficient cpu" in reason for reason in web["reasons"])
     assert pods(live, "capped") == {}
     assert (by_name["capped"]["moved"], by_name["capped"]["missing"]) == ({"min": 0, "max": 0}, {"min": 2, "max": 2})
-    assert any("exceeded quota: none" in each for each in by_name["capped"]["reasons"])
+    assert any("exceeded quota: none" in reason for reason in by_name["capped"]["reasons"])

@@ -83,14 +83,14 @@ def test_a_nightly_rehearsal_is_published_as_a_report_and_shown_by_the_webhook(
     kubectl("apply", f"--filename={ROOT}/manifests/components/rehearsal/configmap.yaml")
     assert kubectl.get("configmap", ACCOUNT, f"--namespace={NAMESPACE}")["data"] == data
     user = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
-    asked = [each for each in installed.audit_events() if each["user"]["username"] == user]
+    asked = [event for event in installed.audit_events() if event["user"]["username"] == user]
     written = {
-        (each["verb"], each["objectRef"]["resource"], each["objectRef"].get("name", ""))
-        for each in asked
-        if each["verb"] not in {"get", "list", "watch"}
+        (event["verb"], event["objectRef"]["resource"], event["objectRef"].get("name", ""))
+        for event in asked
+        if event["verb"] not in {"get", "list", "watch"}
     }
     assert written == {("patch", "configmaps", ACCOUNT), ("patch", "policyreports", ACCOUNT)}
-    assert {each["objectRef"]["resource"] for each in asked if "objectRef" in each}.isdisjoint({"secrets"})
+    assert {event["objectRef"]["resource"] for event in asked if "objectRef" in event}.isdisjoint({"secrets"})
 
     file = tmp_path / "rehearsal.json"
     file.write_text(data["rehearsal.json"])

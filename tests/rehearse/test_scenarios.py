@@ -44,33 +44,33 @@ def rehearsed(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
 
 def differences(said: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Return the figures that differ, with their actual and expected values."""
-    found = {}
+    differing = {}
     for key, want in expected.items():
         got = said[key]
         if key == "reasons":
-            same = any(want in each for each in got)
+            same = any(want in reason for reason in got)
         elif isinstance(got, dict):
             lowest, highest = want if isinstance(want, list) else (want, want)
             same = (got["min"], got["max"]) == (lowest, highest)
         else:
             same = got == want
         if not same:
-            found[key] = (got, want)
-    return found
+            differing[key] = (got, want)
+    return differing
 
 
 @pytest.mark.parametrize("folder", SCENARIOS)
 @pytest.mark.usefixtures("binaries")
 def test_a_rehearsal_gives_the_expected_results(folder: Path) -> None:
     expected = yaml.safe_load((folder / "expected.yaml").read_text())
-    lost = [f"--lose={each}" for each in expected["lose"]]
+    lost = [f"--lose={target}" for target in expected["lose"]]
     done = rehearsed(folder, *lost, "--runs=1", "--output=json", *expected.get("flags", ()))
     assert done.returncode == expected.get("code", 0), done.stderr
     said = json.loads(done.stdout)
-    workloads = {each["name"]: each for each in said["workloads"]}
+    workloads = {workload["name"]: workload for workload in said["workloads"]}
     assert workloads.keys() == expected["workloads"].keys()
     assert {key: said[key] for key in ("drainedBy", "lostNodes") if key in expected}.items() <= expected.items()
-    assert [each for each in expected.get("notSimulated", ()) if each not in " ".join(said["notSimulated"])] == []
+    assert [name for name in expected.get("notSimulated", ()) if name not in " ".join(said["notSimulated"])] == []
     assert differences(said["summary"], expected.get("summary", {})) == {}
     assert {
         name: wrong for name, want in expected["workloads"].items() if (wrong := differences(workloads[name], want))

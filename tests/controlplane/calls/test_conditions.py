@@ -46,15 +46,15 @@ class Asking:
 
     def seen(self) -> list[JSON]:
         """Return the requests since the last call of this method."""
-        found, self._other.seen[:] = list(self._other.seen), []
-        return found
+        requests, self._other.seen[:] = list(self._other.seen), []
+        return requests
 
     def about(self, path: str, thing: JSON) -> set[str]:
         """Create the object in a dry run, and return the webhooks that the API server calls."""
         self.seen()
         answer = self.api.create(path, thing, dry_run=True)
         assert answer.status in {201, 422}, answer.message  # 422: too large, checked after admission
-        return {each["webhook"] for each in self.seen()}
+        return {request["webhook"] for request in self.seen()}
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +65,9 @@ def asking(cluster: Cluster) -> Iterator[Asking]:
         namespace = stack.enter_context(api.namespace("conditions"))
         here = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [namespace]}
         client = {"service": {"name": "spotgate", "namespace": "spotgate-system"}}
-        for path, each in zip((MUTATING, VALIDATING), configurations(load_bundle(), client), strict=True):
-            each["metadata"] = {"name": "conditions"}
-            for webhook in each["webhooks"]:
+        for path, configuration in zip((MUTATING, VALIDATING), configurations(load_bundle(), client), strict=True):
+            configuration["metadata"] = {"name": "conditions"}
+            for webhook in configuration["webhooks"]:
                 name = webhook["name"].removesuffix(".spotgate.dev")
 
                 def allow(request: JSON, name: str = name) -> JSON:
@@ -78,14 +78,14 @@ def asking(cluster: Cluster) -> Iterator[Asking]:
                 webhook["clientConfig"] = other.client(f"/{name}")
                 if "namespaceSelector" in webhook:
                     webhook["namespaceSelector"]["matchExpressions"].append(here)
-            stack.enter_context(api.made(path, each))
-        found = Asking(cluster, other, namespace)
+            stack.enter_context(api.made(path, configuration))
+        calls = Asking(cluster, other, namespace)
         for _ in range(TRIES):
-            if found.about(pods_in(namespace), saying(pod("x"), SPOT)) == {"mutate", "workloads"}:
+            if calls.about(pods_in(namespace), saying(pod("x"), SPOT)) == {"mutate", "workloads"}:
                 break
         else:
             raise WebhookError("the other webhook is not called")
-        yield found
+        yield calls
 
 
 def many(count: int = MANY) -> dict[str, str]:
@@ -97,8 +97,8 @@ def tolerating(count: int) -> list[JSON]:
 
 
 def affinity(terms: int, requirements: int) -> JSON:
-    each = [{"key": "kubernetes.io/os", "operator": "Exists"}] * requirements
-    required = {"nodeSelectorTerms": [{"matchExpressions": each}] * terms}
+    items = [{"key": "kubernetes.io/os", "operator": "Exists"}] * requirements
+    required = {"nodeSelectorTerms": [{"matchExpressions": items}] * terms}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
 
 
@@ -126,9 +126,7 @@ def test_an_invalid_pod_is_sent_before_the_api_server_rejects_it(asking: Asking)
 
 
 def groups(*templates: Any) -> JSON:
-    return {
-        "workerGroupSpecs": [{"groupName": f"g{number}", "template": each} for number, each in enumerate(templates)]
-    }
+    return {"workerGroupSpecs": [{"groupName": f"g{number}", "template": pod} for number, pod in enumerate(templates)]}
 
 
 LONGEST = {f"{number:0>50}.example.com/{'n' * 63}": "v" for number in range(64)}
@@ -193,10 +191,10 @@ def test_each_pod_in_a_namespace_with_a_capacity_label_is_sent_once(asking: Aski
     kubectl("label", "namespace", asking.namespace, "spotgate.dev/capacity=spot")
     try:
         for _ in range(TRIES):  # until the API server has seen the label
-            if found := asking.about(path, pod("plain")):
+            if called := asking.about(path, pod("plain")):
                 break
-        assert found == {"mutate-spot-namespaces", "spot-namespaces"}
-        assert asking.about(path, saying(pod("plain"), RESERVED)) == found
+        assert called == {"mutate-spot-namespaces", "spot-namespaces"}
+        assert asking.about(path, saying(pod("plain"), RESERVED)) == called
     finally:
         kubectl("label", "namespace", asking.namespace, "spotgate.dev/capacity-")
 

@@ -82,12 +82,12 @@ TARGET = {"target": {"kind": "Node", "name": "nowhere"}}
 @pytest.fixture(scope="module", autouse=True)
 def workload_kinds(cluster: Cluster) -> Iterator[None]:
     """Serve the workload kinds that only this file needs, under the names that their projects use."""
-    there = {each["metadata"]["name"] for each in cluster.kubectl.get("customresourcedefinitions")["items"]}
-    crds = [each for each in map(definition, *_kinds()) if each["metadata"]["name"] not in there]
+    there = {crd["metadata"]["name"] for crd in cluster.kubectl.get("customresourcedefinitions")["items"]}
+    crds = [crd for crd in map(definition, *_kinds()) if crd["metadata"]["name"] not in there]
     cluster.kubectl.apply(*crds)
     wait_for_crds(cluster.kubectl)
     yield
-    names = [each["metadata"]["name"] for each in crds]
+    names = [crd["metadata"]["name"] for crd in crds]
     cluster.kubectl("delete", "customresourcedefinitions", *names, "--wait=false")
 
 
@@ -162,9 +162,9 @@ def discover(api: Api) -> dict[tuple[str, str], Served]:
         versions = reversed([version["groupVersion"] for version in group["versions"]])
         lists += [(group["name"], api.get(f"/apis/{version}")) for version in versions]
     return {
-        (group, resource["name"]): Served(found["groupVersion"], resource["kind"], resource["namespaced"])
-        for group, found in lists
-        for resource in found["resources"]
+        (group, resource["name"]): Served(listed["groupVersion"], resource["kind"], resource["namespaced"])
+        for group, listed in lists
+        for resource in listed["resources"]
     }
 
 
@@ -215,7 +215,7 @@ class Requests:
 
     def of_all(self, rules: Iterable[Rule]) -> Iterator[Callable[[], Answer]]:
         """Yield a sender for each request of these rules, one for both phases."""
-        return (self.of(rule) for rule in {replace(each, phase="") for each in rules})
+        return (self.of(rule) for rule in {replace(rule, phase="") for rule in rules})
 
     def of(self, rule: Rule) -> Callable[[], Answer]:  # noqa: PLR0911 - one for each kind of request
         """Return a function that sends the request of a rule."""
@@ -244,8 +244,8 @@ class Requests:
             bound = {"metadata": {"name": self._name(path, thing)} | concerns}
             return lambda: self.api.create(there, bound | TARGET, dry_run=True)
         if subresource == "finalize":
-            found = self.api.get(one)
-            changed = {**found, "metadata": found["metadata"] | concerns}
+            stored = self.api.get(one)
+            changed = {**stored, "metadata": stored["metadata"] | concerns}
             return lambda: self.api.send("PUT", there, changed, dry_run=True)
         if subresource == "scale":
             return lambda: self.api.patch(there, {"spec": {"replicas": 1}}, dry_run=True)
@@ -314,7 +314,7 @@ def test_a_mirror_pod_reaches_spotgate_unless_a_node_creates_it(
         "spec": POD_SPEC | {"nodeName": "cpu-spot-0"},
     }
     kubectl = requests.api.cluster.kubectl
-    flags = (f"--namespace={requests.namespace}", "--as=kubelet", *(f"--as-group={each}" for each in groups))
+    flags = (f"--namespace={requests.namespace}", "--as=kubelet", *(f"--as-group={group}" for group in groups))
 
     def send() -> Answer:
         done = kubectl.run("create", "--dry-run=server", "--filename=-", *flags, documents=json.dumps(mirror))

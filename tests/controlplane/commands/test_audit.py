@@ -40,12 +40,12 @@ class Audited(NamedTuple):
     @property
     def denied(self) -> list[str]:
         """The objects of all denials."""
-        return [each["file"] for each in self.report["results"] if each["outcome"] == "deny"]
+        return [result["file"] for result in self.report["results"] if result["outcome"] == "deny"]
 
     @property
     def at_risk(self) -> dict[str, list[str]]:
         """The ids of the findings by the names of workloads on spot Nodes."""
-        return {each["name"]: [reason["id"] for reason in each["reasons"]] for each in self.report["onSpot"]}
+        return {item["name"]: [reason["id"] for reason in item["reasons"]] for item in self.report["onSpot"]}
 
 
 def audit(kubeconfig: Path, *flags: str) -> Audited:
@@ -89,8 +89,8 @@ def own(binaries: dict[str, Path]) -> Iterator[Cluster]:
 def things(own: Cluster) -> Cluster:
     """Return a cluster with workloads on spot Nodes and elsewhere, created without a webhook."""
     kubectl = own.kubectl
-    pools = [each for each in yaml.safe_load_all(POOLS.read_text()) if each["metadata"]["name"] != "h100"]
-    kubectl.apply(*pools, *(node for each in pools for node in nodes_of(each)))
+    pools = [pool for pool in yaml.safe_load_all(POOLS.read_text()) if pool["metadata"]["name"] != "h100"]
+    kubectl.apply(*pools, *(node for pool in pools for node in nodes_of(pool)))
     kubectl("create", "namespace", "shop")
     kubectl("create", "secret", "generic", "key", "--from-literal=a=b")
     patient = deployment("patient", 3, terminationGracePeriodSeconds=600, **SPOT)
@@ -102,13 +102,13 @@ def things(own: Cluster) -> Cluster:
         *made_of(saying(patient, RESERVED), ["cpu-spot-0", "cpu-spot-1"]),
         *made_of(web, ["cpu-spot-0"]),
         *made_of(deployment("elsewhere", 1), ["cpu-control-plane-0"]),
-        *(saying(each, RESERVED) for each in custom),
+        *(saying(pod, RESERVED) for pod in custom),
         running("bare", None, "h100-spot-0"),
         daemon,
     )
     kubectl("label", "namespace", "shop", "team=shop")
     kubectl.apply(
-        *({**each, "metadata": {**each["metadata"], "namespace": "shop"}} for each in [saying(pod("probe"), RESERVED)])
+        *({**pod, "metadata": {**pod["metadata"], "namespace": "shop"}} for pod in [saying(pod("probe"), RESERVED)])
     )
     return own
 
@@ -122,11 +122,11 @@ def test_audit_reads_pages_and_judges_owned_objects_only_with_their_workload(
     whole = audit(admin(things))
     assert (whole.code, whole.said) == (1, "")
     assert whole.denied == DENIED
-    assert {each["line"] for each in whole.report["results"]} == {0}
-    found = things.kubectl.get("namespaces")["items"]
-    there = [each["metadata"] for each in found if "deletionTimestamp" not in each["metadata"]]  # by earlier tests
+    assert {result["line"] for result in whole.report["results"]} == {0}
+    items = things.kubectl.get("namespaces")["items"]
+    there = [item["metadata"] for item in items if "deletionTimestamp" not in item["metadata"]]  # by earlier tests
     system = ("kube-system", "kube-node-lease", "spotgate-system")
-    namespaces = [each for each in there if each["name"] not in system and not each["name"].startswith("cw-")]
+    namespaces = [item for item in there if item["name"] not in system and not item["name"].startswith("cw-")]
     # Deployments, Pods without an owning workload, and node pools.
     assert whole.report["summary"]["documents"] == 3 + 4 + 3 + len(namespaces)
     monkeypatch.setattr(source, "PAGE", 2)
@@ -134,11 +134,11 @@ def test_audit_reads_pages_and_judges_owned_objects_only_with_their_workload(
 
 
 def test_audit_reports_why_workloads_on_spot_nodes_would_not_survive(things: Cluster) -> None:
-    found = audit(admin(things)).at_risk
-    assert set(found) == {"patient", "web", "bare"}  # without the DaemonSet and the Pods on other Nodes
-    assert found["patient"][0] == "graceful-termination/over-budget"
-    assert "spot-suitability/few-replicas" in found["web"]
-    assert {"spot-suitability/bare-pod", "on-demand-fallback/missing"} <= set(found["bare"])
+    at_risk = audit(admin(things)).at_risk
+    assert set(at_risk) == {"patient", "web", "bare"}  # without the DaemonSet and the Pods on other Nodes
+    assert at_risk["patient"][0] == "graceful-termination/over-budget"
+    assert "spot-suitability/few-replicas" in at_risk["web"]
+    assert {"spot-suitability/bare-pod", "on-demand-fallback/missing"} <= set(at_risk["bare"])
 
 
 def test_audit_can_be_limited_to_one_namespace(things: Cluster) -> None:
@@ -195,7 +195,7 @@ def test_reports_are_written_and_pruned_but_never_taken_from_other_managers(thin
         labels = {"app.kubernetes.io/managed-by": "spotgate", "app.kubernetes.io/component": "audit"}
         other = {"apiVersion": "wgpolicyk8s.io/v1alpha2", "kind": "PolicyReport", "summary": {"fail": 7}}
         metadata = {"name": "spotgate-audit", "labels": labels}
-        others = [{**other, "metadata": {**metadata, "namespace": each}} for each in ("kube-public", "shop")]
+        others = [{**other, "metadata": {**metadata, "namespace": namespace}} for namespace in ("kube-public", "shop")]
         kubectl.apply(*others)
         taken = audit(auditor, "--write-reports")
         assert taken.code == 2
@@ -205,14 +205,14 @@ def test_reports_are_written_and_pruned_but_never_taken_from_other_managers(thin
 
         assert "reports: 3 applied, 0 deleted" in audit(auditor, "--write-reports").said
         written = kubectl.get("policyreports,clusterpolicyreports", "--all-namespaces")["items"]
-        counts = {each["metadata"].get("namespace"): each["summary"]["fail"] for each in written}
+        counts = {report["metadata"].get("namespace"): report["summary"]["fail"] for report in written}
         assert counts == {"default": 3, "shop": 1, None: 1, "kube-public": 7}
 
         kubectl("delete", "pod", "probe", "--namespace=shop", "--grace-period=0", "--force")
         assert "reports: 2 applied, 1 deleted" in audit(auditor, "--write-reports").said
         left = kubectl.get("policyreports,clusterpolicyreports", "--all-namespaces")["items"]
-        versions = {each["metadata"]["uid"]: each["metadata"]["resourceVersion"] for each in written}
-        assert {each["metadata"].get("namespace") for each in left} == {"default", None, "kube-public"}
-        assert all(versions[each["metadata"]["uid"]] == each["metadata"]["resourceVersion"] for each in left)
+        versions = {report["metadata"]["uid"]: report["metadata"]["resourceVersion"] for report in written}
+        assert {report["metadata"].get("namespace") for report in left} == {"default", None, "kube-public"}
+        assert all(versions[report["metadata"]["uid"]] == report["metadata"]["resourceVersion"] for report in left)
     finally:
         kubectl("delete", crds)

@@ -41,7 +41,7 @@ def test_a_pod_is_placed_on_the_spot_pools_of_the_cluster(bare_cluster: Cluster)
     checked = check(admin(bare_cluster), saying(pod("web"), SPOT))
     assert checked.code == 0
     (patched,) = checked.report["patches"]
-    values = {each["path"]: each["value"] for each in patched["patch"]}
+    values = {operation["path"]: operation["value"] for operation in patched["patch"]}
     assert values["/items/0/spec/nodeSelector"] == {"compute.coreweave.com/node-pool": "cpu-spot"}
 
 
@@ -53,7 +53,7 @@ def test_check_uses_the_versions_of_the_cluster(bare_cluster: Cluster) -> None:
     checked = check(admin(bare_cluster), saying(pod("web"), SPOT), flags=without_native_sleep)
     bare_cluster.kubectl("delete", "node", node["metadata"]["name"])
     (patched,) = checked.report["patches"]
-    lifecycles = [each["value"] for each in patched["patch"] if each["path"].endswith("/lifecycle")]
+    lifecycles = [operation["value"] for operation in patched["patch"] if operation["path"].endswith("/lifecycle")]
     assert lifecycles == [{"preStop": {"sleep": {"seconds": 5}}}]
 
 
@@ -64,7 +64,7 @@ def test_check_uses_the_labels_of_the_clusters_namespace(bare_cluster: Cluster) 
     there = pod("web")
     there["metadata"]["namespace"] = "on-spot"
     checked = check(admin(bare_cluster), there, pod("web"))
-    assert [each["namespace"] for each in checked.report["patches"]] == ["on-spot"]
+    assert [patch["namespace"] for patch in checked.report["patches"]] == ["on-spot"]
 
 
 # The kubeconfig
@@ -164,4 +164,4 @@ def test_objects_that_no_policy_matches_are_not_read_from_the_cluster(guest: Pat
 def test_check_writes_nothing(bare_cluster: Cluster) -> None:
     check(admin(bare_cluster), saying(pod("web"), SPOT), node_pool("h100"))
     check(admin(bare_cluster), node_pool("h100"), flags=("--operation=DELETE",))
-    assert not [each for each in bare_cluster.audit_events() if each.get("userAgent", "").startswith("spotgate/")]
+    assert not [event for event in bare_cluster.audit_events() if event.get("userAgent", "").startswith("spotgate/")]

@@ -55,17 +55,17 @@ def doctor(kubeconfig: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(["doctor"], code, output.getvalue(), errors.getvalue())
 
 
-def found(kubeconfig: Path) -> dict[str, list[str]]:
+def problems_of(kubeconfig: Path) -> dict[str, list[str]]:
     """Return the problems as `state: what`, by check. Each failure and each warning must name a fix."""
     done = doctor(kubeconfig, "-o", "json")
     assert done.stderr == ""
     checks = json.loads(done.stdout)["checks"]
-    assert done.returncode == any(each["state"] == "fail" for each in checks)
-    assert all(each["fix"] for each in checks if each["state"] in {"warn", "fail"})
+    assert done.returncode == any(check["state"] == "fail" for check in checks)
+    assert all(check["fix"] for check in checks if check["state"] in {"warn", "fail"})
     result: dict[str, list[str]] = {}
-    for each in checks:
-        if each["state"] != "ok":
-            result.setdefault(each["name"], []).append(f"{each['state']}: {each['what']}")
+    for check in checks:
+        if check["state"] != "ok":
+            result.setdefault(check["name"], []).append(f"{check['state']}: {check['what']}")
     return result
 
 
@@ -85,12 +85,12 @@ def test_a_healthy_installation_has_no_problem_and_doctor_writes_nothing(
     assert (done.returncode, done.stderr) == (0, "")
     assert [line for line in lines if not line.startswith("ok ")] == []
     assert summary == f"{len(lines)} checks: {len(lines)} ok"
-    written = [each for each in proxy.cluster.audit_events()[before:] if each["userAgent"].startswith("spotgate/")]
+    written = [event for event in proxy.cluster.audit_events()[before:] if event["userAgent"].startswith("spotgate/")]
     assert written
     assert [
-        each["requestURI"]
-        for each in written
-        if "dryRun=All" not in each["requestURI"] and "accessreviews" not in each["requestURI"]
+        event["requestURI"]
+        for event in written
+        if "dryRun=All" not in event["requestURI"] and "accessreviews" not in event["requestURI"]
     ] == []
     answers = reduced(proxy.answers.items())
     renewed = tmp_path / ANSWERS.name
@@ -100,7 +100,7 @@ def test_a_healthy_installation_has_no_problem_and_doctor_writes_nothing(
 
 def _shape(answers: dict[str, Any]) -> list[tuple[str, int]]:
     """Return each request with the status of its answer. Pod names differ between runs."""
-    return sorted((re.sub("/pods/spotgate-[^:]+", "", key), each["status"]) for key, each in answers.items())
+    return sorted((re.sub("/pods/spotgate-[^:]+", "", key), answer["status"]) for key, answer in answers.items())
 
 
 def test_doctor_reports_what_is_broken_as_the_api_server_acts_on_it(webhook: Webhook, kubeconfig: Path) -> None:
@@ -129,7 +129,7 @@ def test_doctor_reports_what_is_broken_as_the_api_server_acts_on_it(webhook: Web
             patch(webhook, "clusterrole", [{"op": "remove", "path": "/rules/1"}])
             selector = [{"op": "replace", "path": "/webhooks/0/namespaceSelector", "value": {}}]
             patch(webhook, MUTATING, selector, "--field-manager=admissionsenforcer")
-            names = [each["name"] for each in kubectl.get(VALIDATING, "spotgate")["webhooks"]]
+            names = [entry["name"] for entry in kubectl.get(VALIDATING, "spotgate")["webhooks"]]
             ca = f"/webhooks/{names.index('workloads.spotgate.dev')}/clientConfig/caBundle"
             pools = f"/webhooks/{names.index('node-pools.spotgate.dev')}"
             changes = [{"op": "replace", "path": ca, "value": stranger}, {"op": "remove", "path": pools}]
@@ -138,7 +138,7 @@ def test_doctor_reports_what_is_broken_as_the_api_server_acts_on_it(webhook: Web
 
             def reported() -> bool:  # the API server acts on a write a moment later
                 problems.clear()
-                problems.update(found(kubeconfig))
+                problems.update(problems_of(kubeconfig))
                 return {"probe SpotPlacement", "probe OnDemandFallback", "failed calls"} <= problems.keys()
 
             webhook.wait(reported, "doctor reports every problem")
@@ -207,9 +207,9 @@ def test_doctor_reports_missing_permissions_until_granted(webhook: Webhook, prox
         # The API server's authorizer learns of each permission a moment later.
         webhook.wait(lambda: may("list", "pods"), "the Role is in force")
         webhook.wait(lambda: may(*reviews), "the ClusterRole is in force")
-        lacking = found(kubeconfig)
+        lacking = problems_of(kubeconfig)
         kubectl("apply", f"--filename={COMPONENT}")
-        webhook.wait(lambda: "ServiceAccount spotgate" not in found(kubeconfig), "the permissions are in force")
+        webhook.wait(lambda: "ServiceAccount spotgate" not in problems_of(kubeconfig), "the permissions are in force")
     finally:
         proxy.changed.clear()
         kubectl("delete", "serviceaccount", "little", "--namespace=default", "--ignore-not-found")

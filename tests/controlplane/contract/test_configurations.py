@@ -195,7 +195,7 @@ def test_reject_webhook_configurations_with_invalid_match_conditions__the_shippe
     answer = api.create(kind, configuration(own, entry(client(api, phase), own, "configmaps", matchConditions=bad)))
     assert answer.status == 422
     assert "compilation failed" in answer.message
-    assert all(each["matchConditions"] for each in installed(api))
+    assert all(entry["matchConditions"] for entry in installed(api))
 
 
 # should mutate everything except 'skip-me' configmaps

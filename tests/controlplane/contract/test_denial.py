@@ -145,7 +145,7 @@ def test_deny_crd_creation__spotgate_is_called_only_for_declared_resources(webho
     }
     assert api.create(CRDS, copy, dry_run=True).status == 201
     assert webhook.count("spotgate_decisions_total", resource="customresourcedefinitions") == 0
-    operations = {each for one in installed(api) for rule in one["rules"] for each in rule["operations"]}
+    operations = {operation for one in installed(api) for rule in one["rules"] for operation in rule["operations"]}
     assert operations == {"CREATE", "UPDATE", "DELETE"}
 
 

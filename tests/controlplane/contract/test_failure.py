@@ -91,7 +91,7 @@ def frozen(webhook: Webhook) -> Iterator[None]:
 
 
 def test_honor_timeout__the_shipped_timeouts_are_at_most_three_seconds(api: Api) -> None:
-    assert {each["name"]: (each["timeoutSeconds"], each["failurePolicy"]) for each in installed(api)} == {
+    assert {entry["name"]: (entry["timeoutSeconds"], entry["failurePolicy"]) for entry in installed(api)} == {
         "mutate.spotgate.dev": (3, "Ignore"),
         "mutate-spot-namespaces.spotgate.dev": (3, "Ignore"),
         "node-pools.spotgate.dev": (3, "Fail"),

@@ -64,7 +64,7 @@ class Outcomes:
 
     def _now(self) -> dict[str, float]:
         name, labels = "spotgate_decisions_total", {"phase": "mutate", "resource": "pods"}
-        return {each: self.webhook.count(name, outcome=each, **labels) for each in ("allowed", "patched", "warned")}
+        return {kind: self.webhook.count(name, outcome=kind, **labels) for kind in ("allowed", "patched", "warned")}
 
     def since(self) -> dict[str, float]:
         return {key: value - self.before[key] for key, value in self._now().items() if value != self.before[key]}
@@ -142,7 +142,7 @@ def test_mutate_configmap__reinvoked_spotgate_repeats_nothing(
 
 def without_token(spec: dict[str, Any]) -> dict[str, Any]:
     """Return the spec without the token volume, which has a random name."""
-    return {**spec, "volumes": None, "containers": [{**each, "volumeMounts": None} for each in spec["containers"]]}
+    return {**spec, "volumes": None, "containers": [{**item, "volumeMounts": None} for item in spec["containers"]]}
 
 
 # should mutate custom resource

@@ -164,14 +164,14 @@ def combined(chosen: random.Random) -> Iterator[Case]:
     parts: list[list[Any]] = [
         [{}, SPOT, SPOT, PREFERRED, {"spotgate.dev/capacity": "on-demand"}],
         [{}, {}, {"spotgate.dev/node-pool": "h100-spot"}, {"spotgate.dev/keep": "node-selector"}, {"spotgate.dev/keep": "tolerations"}],
-        [{}, {}, *({"nodeSelector": each} for each in ({"example.com/capacity": "spot"}, {"cloud.google.com/gke-spot": "true"}, {"kubernetes.io/arch": "arm64"}))],
-        [{}, *({"tolerations": [each]} for each in (TAINTED, {"key": "team", "operator": "Exists"}, {"operator": "Exists"}, {"key": "nvidia.com/gpu", "operator": "Exists"}))],
+        [{}, {}, *({"nodeSelector": labels} for labels in ({"example.com/capacity": "spot"}, {"cloud.google.com/gke-spot": "true"}, {"kubernetes.io/arch": "arm64"}))],
+        [{}, *({"tolerations": [toleration]} for toleration in (TAINTED, {"key": "team", "operator": "Exists"}, {"operator": "Exists"}, {"key": "nvidia.com/gpu", "operator": "Exists"}))],
         [containers(), containers(**gpus()), containers({"name": "b", "image": "i"}, **PRE_STOP), containers(lifecycle={"preStop": {"sleep": {"seconds": 20}}})],
         [{}, {}, {"terminationGracePeriodSeconds": 60}, {"terminationGracePeriodSeconds": 900}],
         [None, ("Job", "batch/v1"), ("ReplicaSet", "apps/v1"), ("DaemonSet", "apps/v1")],
     ]  # fmt: skip
     for number in range(COMBINATIONS):
-        labels, annotations, selector, tolerations, listed, grace, owner = (chosen.choice(each) for each in parts)
+        labels, annotations, selector, tolerations, listed, grace, owner = (chosen.choice(part) for part in parts)
         thing = of(saying(pod("case"), labels, annotations), containers=listed, **selector, **tolerations, **grace)
         yield Case(f"combination {number}", owned(thing, *owner) if owner else thing, "either")
 
@@ -200,7 +200,7 @@ def gke() -> list[JSON]:
     labels = {"cloud.google.com/gke-nodepool": "a", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
     marked = labels | {"cloud.google.com/gke-nodepool": "b", "cloud.google.com/gke-spot": "true"}
     nodes = [("a", labels), ("b", marked)]
-    return [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": each}} for name, each in nodes]
+    return [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": own}} for name, own in nodes]
 
 
 CLUSTERS = {"cks": cks, "dedicated": dedicated, "gke": gke}
@@ -255,8 +255,8 @@ def of_webhook(case: Case, admitted: JSON, bundle: Bundle, context: Context) -> 
 def test_each_pod_gets_the_webhooks_changes_or_stays_unchanged(
     name: str, server: Server, bare_cluster: Cluster, bundle: Bundle
 ) -> None:
-    namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": each, "labels": labels}} for each, labels in NAMESPACES.items()]  # fmt: skip
-    manifests = [Manifest(Document(name, 1, each), (), each["apiVersion"], each["kind"], each) for each in [*CLUSTERS[name](), *namespaces]]  # fmt: skip
+    namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}} for namespace, labels in NAMESPACES.items()]  # fmt: skip
+    manifests = [Manifest(Document(name, 1, thing), (), thing["apiVersion"], thing["kind"], thing) for thing in [*CLUSTERS[name](), *namespaces]]  # fmt: skip
     view = view_of(manifests, bundle.providers, complete=True)
     context = Context(phase=Phase.MUTATE, now=datetime(2026, 11, 22, tzinfo=UTC), view=view)
     cases = [*TABLE, *combined(random.Random(name))]  # noqa: S311 - no secret
@@ -269,16 +269,16 @@ def test_each_pod_gets_the_webhooks_changes_or_stays_unchanged(
         bare_cluster.kubectl.apply(*exported)
         _wait_until(lambda: create(server, TABLE[0]) != before[0])
         after = [create(server, case) for case in cases]
-    found = {case.name: _became(*three) for case, *three in zip(cases, before, wanted, after, strict=True)}
+    became = {case.name: _became(*three) for case, *three in zip(cases, before, wanted, after, strict=True)}
     different = {
-        case.name: (each, given)
-        for case, each, given in zip(cases, wanted, after, strict=True)
-        if found[case.name] == "different"
+        case.name: (pod, given)
+        for case, pod, given in zip(cases, wanted, after, strict=True)
+        if became[case.name] == "different"
     }
     assert different == {}
     if name == "cks":
-        assert {case.name: case.becomes for case in TABLE} == {case.name: found[case.name] for case in TABLE}
-    counts = [found[case.name] for case in cases]
+        assert {case.name: case.becomes for case in TABLE} == {case.name: became[case.name] for case in TABLE}
+    counts = [became[case.name] for case in cases]
     assert counts.count("changed") > 20
 
 

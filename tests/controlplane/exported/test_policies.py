@@ -60,7 +60,7 @@ def outcomes(cluster: Cluster, bundle: Bundle) -> Outcomes:
     These policies cover every shape of the shipped ones.
     """
     kubectl = cluster.kubectl
-    found = Outcomes()
+    result = Outcomes()
     exported, _ = export(bundle, NOW.date())
     kubectl.run("create", "clusterrolebinding", EVERYTHING, "--clusterrole=cluster-admin", f"--group={EVERYTHING}")
     namespaces = [
@@ -74,20 +74,20 @@ def outcomes(cluster: Cluster, bundle: Bundle) -> Outcomes:
         stack.callback(kubectl, "delete", "namespace", *NAMESPACES, "--wait=false")
         before = {case.name: _store(server, case) for case in CASES if case.old is not None}
         for case in CASES:
-            found.of_spotgate[case.name] = _judged(bundle, server, case, before.get(case.name))
+            result.of_spotgate[case.name] = _judged(bundle, server, case, before.get(case.name))
         stack.callback(_wait_until, lambda: _verdict(*_ask(server, TOO_MANY)) == ALLOW)
         stack.callback(kubectl.run, "delete", "--wait=false", "--filename=-", documents=as_list(*exported))
-        for each in exported:
-            status, body, _ = server.send("POST", _collection(server, each), each, ADMINISTRATOR)
+        for policy in exported:
+            status, body, _ = server.send("POST", _collection(server, policy), policy, ADMINISTRATOR)
             assert status == HTTPStatus.CREATED, body["message"]
         _wait_until(lambda: _verdict(*_ask(server, TOO_MANY)) == DENY)  # the last policy denies it, so all are active
         for case in CASES:
             status, body, warnings = _ask(server, case)
-            found.of_kubernetes[case.name] = _verdict(status, body, warnings)
-            found.said[case.name] = body.get("message", "") + " ".join(warnings)
-        names = {each["metadata"]["name"] for each in exported}
-        _wait_until(lambda: _type_checked(server, names, found.warnings))
-    return found
+            result.of_kubernetes[case.name] = _verdict(status, body, warnings)
+            result.said[case.name] = body.get("message", "") + " ".join(warnings)
+        names = {policy["metadata"]["name"] for policy in exported}
+        _wait_until(lambda: _type_checked(server, names, result.warnings))
+    return result
 
 
 def _store(server: Server, case: Case) -> JSON:
@@ -117,7 +117,7 @@ def _ask(server: Server, case: Case) -> tuple[int, JSON, list[str]]:
         there = server.send("GET", path, {}, ADMINISTRATOR)[1]
         thing = {**thing, "metadata": {**thing["metadata"], "resourceVersion": there["metadata"]["resourceVersion"]}}
         if thing["kind"] == "Pod":  # most fields of which are immutable
-            images = [each["image"] for each in thing["spec"]["containers"]]
+            images = [container["image"] for container in thing["spec"]["containers"]]
             containers = zip(there["spec"]["containers"], images, strict=True)
             given = [{**container, "image": image} for container, image in containers]
             thing = {**thing, "spec": {**there["spec"], "containers": given}}
@@ -129,7 +129,7 @@ def _verdict(status: int, body: JSON, warnings: list[str]) -> str:
     if status >= HTTPStatus.BAD_REQUEST:
         assert "ValidatingAdmissionPolicy" in body["message"], body["message"]
         return DENY
-    return WARN if any("ValidatingAdmissionPolicy" in each for each in warnings) else ALLOW
+    return WARN if any("ValidatingAdmissionPolicy" in warning for warning in warnings) else ALLOW
 
 
 def _judged(bundle: Bundle, server: Server, case: Case, old: JSON | None) -> str:
@@ -155,16 +155,16 @@ def _judged(bundle: Bundle, server: Server, case: Case, old: JSON | None) -> str
     labels = {name: {**given, "kubernetes.io/metadata.name": name} for name, given in NAMESPACES.items()}
     context = Context(phase=Phase.VALIDATE, now=NOW, view=ClusterView(namespaces=labels, pools=()))
     findings = decide(decode_review(json.dumps(review).encode()), bundle.index, context).findings
-    outcomes = {str(each.outcome) for each in findings if "Not denied" not in each.detail}
-    return next((each for each in (DENY, WARN) if each in outcomes), ALLOW)
+    outcomes = {str(item.outcome) for item in findings if "Not denied" not in item.detail}
+    return next((verdict for verdict in (DENY, WARN) if verdict in outcomes), ALLOW)
 
 
 def _type_checked(server: Server, names: set[str], warnings: dict[str, Any]) -> bool:
     path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-    for each in server.send("GET", path, {}, ADMINISTRATOR)[1]["items"]:
-        status = each.get("status", {})
-        if "typeChecking" in status and status.get("observedGeneration") == each["metadata"]["generation"]:
-            warnings[each["metadata"]["name"]] = status["typeChecking"].get("expressionWarnings", [])
+    for policy in server.send("GET", path, {}, ADMINISTRATOR)[1]["items"]:
+        status = policy.get("status", {})
+        if "typeChecking" in status and status.get("observedGeneration") == policy["metadata"]["generation"]:
+            warnings[policy["metadata"]["name"]] = status["typeChecking"].get("expressionWarnings", [])
     return names <= set(warnings)
 
 

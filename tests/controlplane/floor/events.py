@@ -120,7 +120,7 @@ class Events:
             )
         api.delete(f"/api/v1/nodes/{name}")
         metadata = {"name": name, "labels": node["metadata"]["labels"]}
-        taints = [each for each in node["spec"].get("taints", []) if not each["key"].startswith("node.kubernetes.io/")]
+        taints = [item for item in node["spec"].get("taints", []) if not item["key"].startswith("node.kubernetes.io/")]
         assert node["metadata"]["labels"][POOL]
         api.create("/api/v1/nodes", {"metadata": metadata, "spec": {"taints": taints}, "status": node["status"]})
         return ""

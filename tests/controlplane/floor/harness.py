@@ -213,7 +213,7 @@ class Checker:
             return
         self._take_nodes(int(metadata["resourceVersion"]))
         floor = metadata.get("annotations", {}).get(ANNOTATION)
-        owner = next((each for each in metadata.get("ownerReferences", []) if each.get("controller")), None)
+        owner = next((ref for ref in metadata.get("ownerReferences", []) if ref.get("controller")), None)
         if floor is None or owner is None or owner["kind"] != "ReplicaSet":
             return
         before = self._pods.pop(metadata["uid"], None)

@@ -93,7 +93,7 @@ def split(team: Kubectl, name: str) -> dict[str, int]:
     """Return the numbers of a workload's Pods on on-demand and on spot nodes."""
     nodes = {node["metadata"]["name"]: node["metadata"]["labels"][POOL] for node in team.get("nodes")["items"]}
     pods = team.get("pods", f"--selector=app={name}")["items"]
-    pools = [nodes[each["spec"]["nodeName"]] for each in pods if "nodeName" in each["spec"]]
+    pools = [nodes[pod["spec"]["nodeName"]] for pod in pods if "nodeName" in pod["spec"]]
     return {"on-demand": sum("spot" not in pool for pool in pools), "spot": sum("spot" in pool for pool in pools)}
 
 
@@ -112,10 +112,10 @@ def test_a_deployment_keeps_its_floor_through_creation_scaling_and_rollout(team:
     team("wait", "--for=jsonpath={.status.replicas}=3", "deployment/web", "--timeout=60s")
     assert split(team, "web")["on-demand"] >= 3
     costs = {
-        each["metadata"]["labels"]["spotgate.dev/assigned"]: each["metadata"]["annotations"].get(
+        pod["metadata"]["labels"]["spotgate.dev/assigned"]: pod["metadata"]["annotations"].get(
             "controller.kubernetes.io/pod-deletion-cost"
         )
-        for each in team.get("pods", "--selector=app=web")["items"]
+        for pod in team.get("pods", "--selector=app=web")["items"]
     }
     assert costs["on-demand"] == "100"
 
@@ -126,7 +126,7 @@ def test_the_lowest_ordinals_of_a_statefulset_run_on_demand(team: Kubectl) -> No
     spec = {**thing["spec"], "serviceName": "db", "podManagementPolicy": "Parallel", "ordinals": {"start": 7}}
     team.apply({**thing, "kind": "StatefulSet", "spec": spec})
     team("rollout", "status", "statefulset/db", "--timeout=60s")
-    nodes = {each["metadata"]["name"]: each["spec"]["nodeName"] for each in team.get("pods")["items"]}
+    nodes = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in team.get("pods")["items"]}
     assert {name: "spot" in node for name, node in nodes.items()} == {
         "db-7": False,
         "db-8": True,
@@ -258,7 +258,7 @@ def test_without_controllers_new_pods_are_not_gated_and_gated_pods_can_be_releas
     team.apply(thing)
     team("wait", "--for=create", "pods", "--selector=app=web", "--timeout=60s")
     time.sleep(1)
-    waiting = [each for each in team.get("pods", "--selector=app=web")["items"] if "nodeName" not in each["spec"]]
+    waiting = [pod for pod in team.get("pods", "--selector=app=web")["items"] if "nodeName" not in pod["spec"]]
     assert len(waiting) == 3
     webhook.wait(lambda: not gates(webhook, thing), "the webhook gates no more Pods")
     team("scale", "deployment/web", "--replicas=5")

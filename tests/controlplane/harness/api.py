@@ -81,7 +81,7 @@ class Api:
             connection.request(method, path + query, json.dumps(body) if body is not None else None, headers)
             response = connection.getresponse()
             warnings = WARNING.findall(", ".join(response.headers.get_all("Warning", [])))
-            unquoted = [re.sub(r"\\(.)", r"\1", each) for each in warnings]
+            unquoted = [re.sub(r"\\(.)", r"\1", warning) for warning in warnings]
             return Answer(response.status, json.loads(response.read()), unquoted)
 
     def get(self, path: str) -> dict[str, Any]:

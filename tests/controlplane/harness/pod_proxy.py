@@ -74,7 +74,7 @@ class PodProxy:
             connection.request(method, path_there, body, headers)
             response = connection.getresponse()
             read, status = response.read(), response.status
-            kept = [each for each in response.getheaders() if each[0] in {"Content-Type", "Warning", "Date"}]
+            kept = [header for header in response.getheaders() if header[0] in {"Content-Type", "Warning", "Date"}]
         for part, change in self.changed.items():
             if part in path:
                 read = change(read.decode()).encode()

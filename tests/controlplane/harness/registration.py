@@ -29,8 +29,8 @@ def installed(api: Api) -> list[dict[str, Any]]:
 
 def client(api: Api, phase: str) -> dict[str, Any]:
     """Return the `clientConfig` of spotgate; `phase` is `mutate` or `validate`."""
-    found: list[dict[str, Any]] = [entry["clientConfig"] for entry in installed(api)]
-    return next(each for each in found if each["service"]["path"] == f"/{phase}")
+    clients: list[dict[str, Any]] = [entry["clientConfig"] for entry in installed(api)]
+    return next(config for config in clients if config["service"]["path"] == f"/{phase}")
 
 
 def entry(

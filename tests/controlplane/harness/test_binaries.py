@@ -94,8 +94,8 @@ def test_only_one_of_several_concurrent_processes_builds(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(binaries, "report", say)
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: find_or_build(["etcd"]), range(4)))
-    assert len({path["etcd"] for path in found}) == 1
+        paths = list(pool.map(lambda _: find_or_build(["etcd"]), range(4)))
+    assert len({path["etcd"] for path in paths}) == 1
     assert log.read_text() == "go.etcd.io/etcd/server/v3\n"
 
 
@@ -146,7 +146,7 @@ def test_the_built_etcd_and_the_one_from_an_image_have_the_same_minor_version() 
 def test_the_module_of_a_version_is_derived_from_its_go_mod() -> None:
     try:
         with kubernetes_module(binaries.KUBERNETES.version) as derived:
-            required, ours = ((each.directory / "go.mod").read_text() for each in (derived, binaries.KUBERNETES))
+            required, ours = ((module.directory / "go.mod").read_text() for module in (derived, binaries.KUBERNETES))
             assert derived.version == binaries.KUBERNETES.version
     except BinariesError as error:
         raise without(error) from None

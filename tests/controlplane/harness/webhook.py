@@ -78,8 +78,8 @@ class Webhook:
 
     def samples(self, name: str) -> list[tuple[dict[str, str], float]]:
         """Return all samples of this metric, each as labels and value."""
-        found = re.findall(rf"^{name}(?:{{(.*)}})? (\S+)$", self.metrics(), re.MULTILINE)
-        return [(dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(value)) for labels, value in found]
+        samples = re.findall(rf"^{name}(?:{{(.*)}})? (\S+)$", self.metrics(), re.MULTILINE)
+        return [(dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(value)) for labels, value in samples]
 
     def count(self, name: str, **labels: str) -> float:
         """Return the sum of all samples with these labels, as in `count("spotgate_decisions_total", phase="mutate")`."""
@@ -202,7 +202,7 @@ def write_overlay(directory: Path, *components: str) -> Path:
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": [os.path.relpath(BASE, directory.resolve())],
-        "components": [os.path.relpath(MANIFESTS / "components" / each, directory.resolve()) for each in components],
+        "components": [os.path.relpath(MANIFESTS / "components" / name, directory.resolve()) for name in components],
         "images": [{"name": "", "newName": "registry.example.com/spotgate", "digest": f"sha256:{64 * '0'}"}],
     }
     (directory / "kustomization.yaml").write_text(json.dumps(kustomization))

@@ -99,8 +99,8 @@ class Installation:
         """
         pod = pod or self.pod()
         container = pod["containers"][0]
-        flags = [each for each in container["args"] if each.startswith("--policies=")]
-        volumes = {each["name"]: each["configMap"]["name"] for each in pod["volumes"] if "configMap" in each}
+        flags = [argument for argument in container["args"] if argument.startswith("--policies=")]
+        volumes = {volume["name"]: volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume}
         for mount in container["volumeMounts"]:
             if name := volumes.get(mount["name"]):
                 data = self.own.kubectl.get("configmap", name, f"--namespace={NAMESPACE}").get("data", {})
@@ -154,7 +154,7 @@ class Installation:
     def failure_policies(self) -> set[str]:
         """Return the names of the validating webhooks that fail closed."""
         stored = self.own.kubectl.get("validatingwebhookconfiguration", "spotgate")["webhooks"]
-        return {each["name"].partition(".")[0] for each in stored if each["failurePolicy"] == "Fail"}
+        return {entry["name"].partition(".")[0] for entry in stored if entry["failurePolicy"] == "Fail"}
 
     def is_removed(self) -> bool:
         """Wait until the namespace is gone, and return whether no object of any kind has spotgate's label or name."""
@@ -169,9 +169,9 @@ def outside_of_the_cluster(port: int) -> dict[str, Any]:
     """Return a component that points the API server at a port of this host."""
     external = {"op": "replace", "path": "/spec", "value": {"type": "ExternalName", "externalName": "localhost"}}
     operations: dict[str, list[dict[str, Any]]] = {"Service": [external]}
-    for each in yaml.safe_load_all(CONFIGURATIONS.read_text()):
-        paths = [f"/webhooks/{number}/clientConfig/service/port" for number in range(len(each["webhooks"]))]
-        operations[each["kind"]] = [{"op": "replace", "path": path, "value": port} for path in paths]
+    for config in yaml.safe_load_all(CONFIGURATIONS.read_text()):
+        paths = [f"/webhooks/{number}/clientConfig/service/port" for number in range(len(config["webhooks"]))]
+        operations[config["kind"]] = [{"op": "replace", "path": path, "value": port} for path in paths]
     patches = [
         {"target": {"kind": kind, "name": "spotgate"}, "patch": yaml.safe_dump(patch)}
         for kind, patch in operations.items()

@@ -41,17 +41,17 @@ def test_wrong_verdicts_are_counted_by_kind() -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [re.split(r" *\| *", line.strip("| ")) for line in done.stdout.splitlines() if line.startswith("| ")]
-    found = {
+    tallies = {
         row[0]: {name: int(cell.replace(",", "")) for name, cell in zip(rows[0][1:7], row[1:7], strict=True)}
         for row in rows[1:]
     }
-    assert found.keys() == {fault.name for fault in SHORT[certificates]}
-    for name, counts in found.items():
+    assert tallies.keys() == {fault.name for fault in SHORT[certificates]}
+    for name, counts in tallies.items():
         if name == DEAD:
-            assert all(counts[each] for each in ("let in", "unchanged", "failed")), found
+            assert all(counts[outcome] for outcome in ("let in", "unchanged", "failed")), tallies
         elif name == KILLED:  # its open calls get no answer: a few of twenty a second, and none is denied
-            assert not counts["denied"], found
-            assert sum(counts[each] for each in WRONG) < 10, found
+            assert not counts["denied"], tallies
+            assert sum(counts[outcome] for outcome in WRONG) < 10, tallies
         else:
-            assert not any(counts[each] for each in WRONG if (name, each) != (LATE, "failed")), found
+            assert not any(counts[outcome] for outcome in WRONG if (name, outcome) != (LATE, "failed")), tallies
             assert counts["writes"] > 50

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.controlplane.harness.webhook import Webhook
 
 KINDS = "mutatingwebhookconfiguration,validatingwebhookconfiguration"
-WEBHOOKS = sum(len(each["webhooks"]) for each in yaml.safe_load_all(CONFIGURATIONS.read_text()))
+WEBHOOKS = sum(len(config["webhooks"]) for config in yaml.safe_load_all(CONFIGURATIONS.read_text()))
 RESERVED = {"foo.coreweave.cloud/bar": "x"}
 
 
@@ -66,9 +66,9 @@ def test_S2_repeated_applies_keep_enforcement(way: Any, webhook: Webhook, team: 
     authority = base64.b64encode((webhook.directory / "ca.crt").read_bytes()).decode()
     for number in range(2):
         way(webhook)
-        stored = [each for configuration in team.get(KINDS)["items"] for each in configuration["webhooks"]]
-        assert [each["clientConfig"]["caBundle"] for each in stored] == [authority] * WEBHOOKS
-        assert all(each["rules"] for each in stored)
+        stored = [hook for configuration in team.get(KINDS)["items"] for hook in configuration["webhooks"]]
+        assert [hook["clientConfig"]["caBundle"] for hook in stored] == [authority] * WEBHOOKS
+        assert all(hook["rules"] for hook in stored)
         denied = team.run("apply", "--filename=-", documents=as_list(saying(pod(f"denied-{number}"), RESERVED)))
         assert "[reserved-labels]" in denied.stderr
         placed = webhook.try_out(saying(pod(f"placed-{number}"), {"spotgate.dev/capacity": "spot"}))
@@ -77,12 +77,12 @@ def test_S2_repeated_applies_keep_enforcement(way: Any, webhook: Webhook, team: 
 
 def test_configurations_with_only_the_ca_match_no_requests(kubectl: Kubectl, webhook: Webhook) -> None:
     of_ca = of_rules(webhook, f"--ca-file={webhook.directory / 'ca.crt'}", "--ca-only")
-    inert = [each | {"metadata": {"name": "inert"}} for each in yaml.safe_load_all(of_ca)]
+    inert = [configuration | {"metadata": {"name": "inert"}} for configuration in yaml.safe_load_all(of_ca)]
     kubectl("apply", *OF_CA, "--filename=-", documents=as_list(*inert))
     try:
-        stored = [each for kind in KINDS.split(",") for each in kubectl.get(kind, "inert")["webhooks"]]
+        stored = [hook for kind in KINDS.split(",") for hook in kubectl.get(kind, "inert")["webhooks"]]
         assert len(stored) == WEBHOOKS
-        assert not [each for each in stored if "rules" in each]
+        assert not [hook for hook in stored if "rules" in hook]
     finally:
         kubectl("delete", KINDS, "inert")
 
@@ -97,8 +97,8 @@ def test_its_pods_meet_restricted_pod_security_and_run_on_different_nodes(kubect
     kubectl("rollout", "status", "deployment/spotgate", f"--namespace={NAMESPACE}", "--timeout=60s")
     pods = kubectl.get("pods", f"--namespace={NAMESPACE}")["items"]
     assert len(pods) == 3
-    assert {each["spec"]["serviceAccountName"] for each in pods} == {"spotgate"}
-    assert len({each["spec"]["nodeName"] for each in pods}) == 3
+    assert {pod["spec"]["serviceAccountName"] for pod in pods} == {"spotgate"}
+    assert len({pod["spec"]["nodeName"] for pod in pods}) == 3
 
 
 @pytest.mark.usefixtures("webhook")
@@ -126,8 +126,8 @@ def test_its_pods_can_be_drained_one_at_a_time(kubectl: Kubectl) -> None:
 def test_the_api_server_stores_the_shipped_configurations_unchanged(kubectl: Kubectl) -> None:
     for shipped in yaml.safe_load_all(CONFIGURATIONS.read_text()):
         stored = kubectl.get(shipped["kind"], shipped["metadata"]["name"])
-        assert [without_address(each) for each in stored["webhooks"]] == [
-            without_address(defaulted(each)) for each in shipped["webhooks"]
+        assert [without_address(hook) for hook in stored["webhooks"]] == [
+            without_address(defaulted(hook)) for hook in shipped["webhooks"]
         ]
 
 

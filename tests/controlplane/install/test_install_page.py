@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 MONITORING, OPERATE = sections("monitoring.md"), sections("operate.md")
-WEBHOOKS: Final = sum(len(each["webhooks"]) for each in yaml.safe_load_all(CONFIGURATIONS.read_text()))
+WEBHOOKS: Final = sum(len(config["webhooks"]) for config in yaml.safe_load_all(CONFIGURATIONS.read_text()))
 DENIED: Final = "denied the request: [reserved-labels]"
 CALLS: Final = {
     "apiserver_admission_webhook_rejection_count": r'(?=.*error_type="calling_webhook_error")',
@@ -90,7 +90,7 @@ def operator_crds(own: Cluster) -> None:
     """Install the definitions of the Prometheus operator that the component `monitoring` needs."""
     folder = go_module(*OPERATOR) / "example" / "prometheus-operator-crd"
     files = [
-        f"--filename={folder / f'monitoring.coreos.com_{each}.yaml'}" for each in ("podmonitors", "prometheusrules")
+        f"--filename={folder / f'monitoring.coreos.com_{kind}.yaml'}" for kind in ("podmonitors", "prometheusrules")
     ]
     own.kubectl("apply", "--server-side", *files)
     wait_for_crds(own.kubectl)
@@ -140,7 +140,7 @@ def test_the_emergency_commands_of_the_page_work(empty: Cluster) -> None:
         look, grow, rolled_out = commands(OPERATE["Cold start"])
         terminal.run(look)
         waiting = kubectl.get("pods", f"--namespace={NAMESPACE}")["items"]
-        assert ["nodeName" in each["spec"] for each in waiting] == [False] * 3
+        assert ["nodeName" in pod["spec"] for pod in waiting] == [False] * 3
         terminal.run(grow)
         kubectl.apply(*nodes_of(kubectl.get(pools, "cpu-control-plane")))
         terminal.run(rolled_out)
@@ -183,15 +183,15 @@ def test_gke_install_every_mode_and_remove(installation: Installation) -> None:
         assert installation.failure_policies() == {"node-pools"}
         # The probes and the configurations are fine; the Pods of this cluster don't answer.
         checks = [line.split() for line in installation.run(f"{DOCTOR} | cat").splitlines()]
-        assert {each[0] for each in checks if each[1] in {"MutatingWebhookConfiguration", "probe"}} == {"ok"}
+        assert {check[0] for check in checks if check[1] in {"MutatingWebhookConfiguration", "probe"}} == {"ok"}
         component, patches = re.findall(r"```yaml\n(.*?)```", MONITORING["With the Prometheus operator"], re.DOTALL)
         installation.edit(r"^components:\n", component)
         installation.edit(r"\Z", patches)
         # Commands with --secret are for other kinds of certificates.
-        installation.run(APPLY, *(each for each in commands(OPERATE["Certificate"]) if "--secret" not in each))
+        installation.run(APPLY, *(command for command in commands(OPERATE["Certificate"]) if "--secret" not in command))
         kinds = "podmonitors,prometheusrules"
         monitored = installation.own.kubectl.get(kinds, f"--namespace={NAMESPACE}", "--selector=release")
-        assert {each["kind"] for each in monitored["items"]} == {"PodMonitor", "PrometheusRule"}
+        assert {thing["kind"] for thing in monitored["items"]} == {"PodMonitor", "PrometheusRule"}
     remove(installation)
     assert installation.is_removed()
 
@@ -224,10 +224,10 @@ def test_cks_with_provided_certificates_install_and_remove(installation: Install
     installation.edit(r"^images:\n", rf"{two_hosts}\n\g<0>")
     with enforced(installation, provided):
         authority = base64.b64encode((installation.folder / "ca.crt").read_bytes()).decode()
-        stored = [hook for each in installation.own.kubectl.get(KINDS)["items"] for hook in each["webhooks"]]
-        assert [each["clientConfig"]["caBundle"] for each in stored] == [authority] * WEBHOOKS
+        stored = [hook for config in installation.own.kubectl.get(KINDS)["items"] for hook in config["webhooks"]]
+        assert [entry["clientConfig"]["caBundle"] for entry in stored] == [authority] * WEBHOOKS
         pods = installation.own.kubectl.get("pods", f"--namespace={NAMESPACE}")["items"]
-        assert {each["spec"]["nodeName"] for each in pods} == {"cpu-control-plane-0", "cpu-control-plane-1"}
+        assert {pod["spec"]["nodeName"] for pod in pods} == {"cpu-control-plane-0", "cpu-control-plane-1"}
 
 
 def test_aks_with_cert_manager_install_and_remove(installation: Installation) -> None:
@@ -238,8 +238,8 @@ def test_aks_with_cert_manager_install_and_remove(installation: Installation) ->
         raise without(error) from None
     installation.copy("aks")
     with enforced(installation, from_cert_manager):
-        annotations = [each["metadata"]["annotations"] for each in installation.own.kubectl.get(KINDS)["items"]]
-        assert [each["admissions.enforcer/disabled"] for each in annotations] == ["true", "true"]
+        annotations = [config["metadata"]["annotations"] for config in installation.own.kubectl.get(KINDS)["items"]]
+        assert [metadata["admissions.enforcer/disabled"] for metadata in annotations] == ["true", "true"]
 
 
 def test_eks_in_strict_mode_install_and_remove(installation: Installation) -> None:
@@ -269,7 +269,7 @@ def test_eks_with_an_overlay_cni_install_and_remove(installation: Installation) 
         replica.wait(lambda: "spotgate_webhooks_outdated 0.0" in replica.metrics(), "webhooks are as needed")
         installation.run(*commands(OPERATE["Upgrade"]), *commands(OPERATE["Refused bundle"]), ROLLED_OUT)
         pods = installation.own.kubectl.get("pods", f"--namespace={NAMESPACE}")["items"]
-        assert [each["spec"]["hostNetwork"] for each in pods] == [True] * 3
+        assert [pod["spec"]["hostNetwork"] for pod in pods] == [True] * 3
         labelled = as_list(saying(pod("ours"), {"example.com/bar": "x"}))
         assert (
             "denied the request: [ours]" in installation.own.kubectl.run("apply", "-f", "-", documents=labelled).stderr

@@ -48,8 +48,8 @@ SECONDS = 5.0
 def account(bare_cluster: Cluster) -> Path:
     """Return the kubeconfig of spotgate's ServiceAccount, with the permissions of the base and the component."""
     documents = [MANIFESTS / "base" / "rbac.yaml", MANIFESTS / "components" / "self-managed" / "rbac.yaml"]
-    for each in documents:
-        bare_cluster.kubectl("apply", "--namespace=spotgate-system", f"--filename={each}")
+    for document in documents:
+        bare_cluster.kubectl("apply", "--namespace=spotgate-system", f"--filename={document}")
     return bare_cluster.as_service_account("spotgate-system", "spotgate").kubeconfig
 
 
@@ -119,7 +119,7 @@ class Installation:
 
     async def watch(self) -> None:
         while True:
-            before = [(each, each.certificate.served) for each in self.replicas if each.ready]
+            before = [(replica, replica.certificate.served) for replica in self.replicas if replica.ready]
             bundles = await ca_bundles(self.api, SECONDS)
             for replica, served in before:
                 if replica.certificate.served != served:
@@ -141,13 +141,13 @@ class Installation:
             issued = Issued.from_data(data, now=datetime.now(UTC))
         except CertificateProblem:
             return False
-        bundles = [bundle for each in await read_ca_bundles(self.api, SECONDS) for bundle in each.by_webhook.values()]
-        running = [each for each in self.replicas if not each.task.done()]
+        bundles = [bundle for conf in await read_ca_bundles(self.api, SECONDS) for bundle in conf.by_webhook.values()]
+        running = [replica for replica in self.replicas if not replica.task.done()]
         return all(ca(issued) in bundle for bundle in bundles) and all(
-            each.ready
-            and each.certificate.served == issued.leaf.certificate_pem
-            and data.get(f"serving.{each.name}", b"").startswith(identifier_of(issued.authority).encode())
-            for each in running
+            replica.ready
+            and replica.certificate.served == issued.leaf.certificate_pem
+            and data.get(f"serving.{replica.name}", b"").startswith(identifier_of(issued.authority).encode())
+            for replica in running
         )
 
     async def alone(self) -> None:
@@ -166,16 +166,16 @@ class Installation:
         await write_secret(self.api, *SECRET, data, SECONDS)
 
     async def empty_ca_bundles(self) -> None:
-        for each in await read_ca_bundles(self.api, SECONDS):
-            await write_ca_bundles(self.api, replace(each, by_webhook=dict.fromkeys(each.by_webhook, b"")), SECONDS)
+        for conf in await read_ca_bundles(self.api, SECONDS):
+            await write_ca_bundles(self.api, replace(conf, by_webhook=dict.fromkeys(conf.by_webhook, b"")), SECONDS)
 
     async def delete_secret(self) -> None:
         await self.api.write("DELETE", f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET_NAME}", {}, SECONDS)
 
     async def close(self) -> None:
         """Stop everything, and delete the caBundles and the Secret before the next test."""
-        for each in self.replicas:
-            await each.kill()
+        for replica in self.replicas:
+            await replica.kill()
         for api in self._connections:
             await api.close()
         await self.empty_ca_bundles()
@@ -222,7 +222,7 @@ def certs(cluster: Cluster, *arguments: str) -> tuple[int, str, str]:
 def test_the_command_reports_what_an_installation_lacks(bare_cluster: Cluster) -> None:
     code, shown, _ = certs(bare_cluster, "check", "-o", "json")
     assert code == 1
-    assert [each["problem"] for each in json.loads(shown)["items"]] == ["it does not exist", "none is named spotgate"]
+    assert [item["problem"] for item in json.loads(shown)["items"]] == ["it does not exist", "none is named spotgate"]
     code, _, errors = certs(bare_cluster, "rotate")
     assert code == 2
     assert "nothing to rotate" in errors
@@ -358,10 +358,10 @@ async def test_applying_the_configurations_again_keeps_the_ca_bundles(bare_clust
 async def test_a_ca_from_another_source_is_removed_after_the_retention(bare_cluster: Cluster, account: Path) -> None:
     stranger = issue(NAMES, now=datetime.now(UTC))
     for resource in ("mutating", "validating"):
-        found = json.loads(bare_cluster.kubectl("get", f"{resource}webhookconfiguration", "spotgate", "--output=json"))
-        for each in found["webhooks"]:
-            each["clientConfig"]["caBundle"] = base64.b64encode(ca(stranger)).decode()
-        bare_cluster.kubectl("replace", "--filename=-", documents=json.dumps(found))
+        stored = json.loads(bare_cluster.kubectl("get", f"{resource}webhookconfiguration", "spotgate", "--output=json"))
+        for webhook in stored["webhooks"]:
+            webhook["clientConfig"]["caBundle"] = base64.b64encode(ca(stranger)).decode()
+        bare_cluster.kubectl("replace", "--filename=-", documents=json.dumps(stored))
     async with installed(bare_cluster, account) as installation:
         installation.untrusted.clear()  # the stranger's CA trusts no replica until one of them has looked
         await installation.alone()

@@ -102,10 +102,10 @@ def test_one_of_two_last_fallbacks_survives_concurrent_deletion(
     for _ in range(6):
         with ThreadPoolExecutor() as pool:
             results = list(pool.map(lambda name: alice.run("delete", NODE_POOLS, name), fallbacks))
-        assert sorted(each.returncode for each in results) == [0, 1]
-        (refused,) = (each for each in results if each.returncode)
+        assert sorted(result.returncode for result in results) == [0, 1]
+        (refused,) = (result for result in results if result.returncode)
         assert denied(refused, "is the last on-demand fallback")
-        (gone,) = (name for name, each in zip(fallbacks, results, strict=True) if not each.returncode)
+        (gone,) = (name for name, result in zip(fallbacks, results, strict=True) if not result.returncode)
         kubectl.apply(node_pool(gone, targetNodes=1))
 
 
@@ -132,10 +132,10 @@ def test_break_glass_works_only_for_the_policys_groups_and_is_always_audited(
     deleted = alice.run("delete", NODE_POOLS, one, *erin)
     assert deleted.returncode == 0
     assert deleted.stderr.startswith(f"Warning: [on-demand-fallback] {last}")
-    events = [each for each in cluster.audit_events()[seen:] if each["verb"] == "delete"]
+    events = [event for event in cluster.audit_events()[seen:] if event["verb"] == "delete"]
     assert [
-        {key: text for key, text in each["annotations"].items() if key.startswith("node-pools.spotgate.dev/")}
-        for each in events
+        {key: text for key, text in event["annotations"].items() if key.startswith("node-pools.spotgate.dev/")}
+        for event in events
     ] == [
         {
             "node-pools.spotgate.dev/on-demand-fallback": f"deny on-demand-fallback/last-fallback: {last}",

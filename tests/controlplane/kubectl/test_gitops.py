@@ -22,7 +22,7 @@ def owned(value: Any) -> set[str]:
     """Return every field name in managed fields."""
     if not isinstance(value, dict):
         return set()
-    return set(value) | {name for each in value.values() for name in owned(each)}
+    return set(value) | {name for member in value.values() for name in owned(member)}
 
 
 @pytest.mark.parametrize("arguments", [SERVER_SIDE, ()], ids=["server-side", "client-side"])

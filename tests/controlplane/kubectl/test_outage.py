@@ -212,15 +212,15 @@ def test_everything_works_again_after_the_outage(alice: Kubectl, team: Kubectl) 
 @pytest.mark.usefixtures("back")
 def test_a_workload_older_than_the_webhook_still_replaces_its_pods(cluster: Cluster, alice: Kubectl) -> None:
     running = replace(alice, namespace=OLDER)
-    before = {each["metadata"]["name"] for each in running.get("pods", "--selector=app=old")["items"]}
+    before = {pod["metadata"]["name"] for pod in running.get("pods", "--selector=app=old")["items"]}
     running("rollout", "restart", "deployment/old")
     running("rollout", "status", "deployment/old", "--timeout=60s")
     running("delete", "pods", "--selector=app=old")
     running("rollout", "status", "deployment/old", "--timeout=60s")
     after = running.get("pods", "--selector=app=old", "--field-selector=status.phase=Running")["items"]
     assert after
-    assert not before & {each["metadata"]["name"] for each in after}
-    assert all(MISSPELT.items() <= each["metadata"]["labels"].items() for each in after)
+    assert not before & {pod["metadata"]["name"] for pod in after}
+    assert all(MISSPELT.items() <= pod["metadata"]["labels"].items() for pod in after)
     controller = "system:serviceaccount:kube-system:replicaset-controller"
     created = [
         event["annotations"]

@@ -24,11 +24,11 @@ POOL = "compute.coreweave.com/node-pool"
 
 def pools_of(team: Kubectl, selector: str) -> set[str]:
     """Return the pools on whose Nodes these Pods run; assert that all run, except terminating ones."""
-    found = team.get("pods", f"--selector={selector}", "--field-selector=status.phase!=Succeeded")["items"]
-    pods = [each for each in found if "deletionTimestamp" not in each["metadata"]]
-    assert {each["status"]["phase"] for each in pods} == {"Running"}
+    items = team.get("pods", f"--selector={selector}", "--field-selector=status.phase!=Succeeded")["items"]
+    pods = [pod for pod in items if "deletionTimestamp" not in pod["metadata"]]
+    assert {pod["status"]["phase"] for pod in pods} == {"Running"}
     nodes = {node["metadata"]["name"]: node["metadata"]["labels"][POOL] for node in team.get("nodes")["items"]}
-    return {nodes[each["spec"]["nodeName"]] for each in pods}
+    return {nodes[pod["spec"]["nodeName"]] for pod in pods}
 
 
 @contextmanager
@@ -80,15 +80,15 @@ def test_a_spot_node_is_drained_within_the_providers_timeline(team: Kubectl) -> 
     ours = {"drill": team.namespace}  # Pods of earlier tests may still be terminating
     web = deployment("web", 4)
     web["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"containerPort": 8080}]
-    team.apply(*(saying(each, SPOT | ours) for each in (web, deployment("worker", 2), pod("bare"))))
+    team.apply(*(saying(thing, SPOT | ours) for thing in (web, deployment("worker", 2), pod("bare"))))
     for name in ("web", "worker"):
         team("rollout", "status", f"deployment/{name}", "--timeout=60s")
     team("wait", "--for=condition=Ready", "pod/bare", "--timeout=60s")
     node = team.get("pod", "bare")["spec"]["nodeName"]
     here = team.get("pods", f"--field-selector=spec.nodeName={node}")["items"]
     # CKS drains a reclaimed node 120 s after the notice and removes it after 420 s. The drain evicts all Pods at once.
-    assert {each["spec"]["terminationGracePeriodSeconds"] for each in here} <= {60, 120}
-    assert all(120 + each["spec"]["terminationGracePeriodSeconds"] <= 420 for each in here)
+    assert {pod["spec"]["terminationGracePeriodSeconds"] for pod in here} <= {60, 120}
+    assert all(120 + pod["spec"]["terminationGracePeriodSeconds"] <= 420 for pod in here)
     try:
         drained = team.run("drain", node, "--force", f"--pod-selector=drill={team.namespace}", "--timeout=90s")
         assert drained.returncode == 0

@@ -132,8 +132,8 @@ def misplaced(kubectl: Kubectl, namespace: str, expected: dict[str, str]) -> dic
     """Wait until all Pods are where they should be, and return the others with their Node after the timeout."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
-        found = {pod["metadata"]["name"]: pod for pod in kubectl.get("pods", f"--namespace={namespace}")["items"]}
-        wrong = {name: became for name, node in expected.items() if (became := _placed(found[name])) != node}
+        pods = {pod["metadata"]["name"]: pod for pod in kubectl.get("pods", f"--namespace={namespace}")["items"]}
+        wrong = {name: became for name, node in expected.items() if (became := _placed(pods[name])) != node}
         if not wrong or time.monotonic() > deadline:
             return wrong
         time.sleep(1)  # listing hundreds of Pods takes time
@@ -141,5 +141,5 @@ def misplaced(kubectl: Kubectl, namespace: str, expected: dict[str, str]) -> dic
 
 def _placed(pod: JSON) -> str:
     """Return the Node of a Pod, an empty string if kube-scheduler found none, or ``not tried``."""
-    tried = any(each["type"] == "PodScheduled" for each in pod["status"].get("conditions", []))
+    tried = any(condition["type"] == "PodScheduled" for condition in pod["status"].get("conditions", []))
     return pod["spec"].get("nodeName", "") if tried else "not tried"

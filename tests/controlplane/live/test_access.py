@@ -111,7 +111,7 @@ async def test_the_shipped_cluster_role_is_sufficient(bare_cluster: Cluster) -> 
 
 
 def test_the_shipped_cluster_role_names_every_node_pool_that_the_shipped_policies_read() -> None:
-    role = next(each for each in yaml.safe_load_all(RBAC.read_text()) if each["kind"] == "ClusterRole")
+    role = next(document for document in yaml.safe_load_all(RBAC.read_text()) if document["kind"] == "ClusterRole")
     may = {
         (group, resource, verb)
         for rule in role["rules"]

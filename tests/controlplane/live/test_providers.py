@@ -110,6 +110,6 @@ async def test_a_machine_deployment_has_its_templates_machines_once_the_template
             await until(lambda: capacities(state.view()) == ["spot"])
             fresh = await state.fresh()
             assert capacities(fresh) == ["spot"]
-            assert [each.kind for each in fresh.templates] == ["AWSMachineTemplate"]
+            assert [template.kind for template in fresh.templates] == ["AWSMachineTemplate"]
         finally:
             every_kind.kubectl("delete", "machinedeployments.cluster.x-k8s.io", "web", "--namespace=fleet")

@@ -95,7 +95,7 @@ class Server:
         if operation == "UPDATE":
             thing = {**thing, "metadata": {**metadata, "resourceVersion": self._version(thing, path)}}
         status, body, warnings = self.send(METHODS[operation], path + query, thing, identity)
-        ours = tuple(each for each in warnings if each.startswith(("[", "  ")))
+        ours = tuple(warning for warning in warnings if warning.startswith(("[", "  ")))
         if status < http.client.BAD_REQUEST:
             return Answer("", ours, None if operation == "DELETE" else body)
         denial = DENIAL.fullmatch(body["message"])
@@ -151,10 +151,10 @@ def _collections(connection: http.client.HTTPSConnection, token: str) -> Iterato
             name = group["metadata"].get("name", "")
             for version in group["versions"]:
                 api_version = "/".join(filter(None, (name, version["version"])))
-                for each in version["resources"]:
-                    middle = "namespaces/{}/" if each["scope"] == "Namespaced" else ""
-                    key = (api_version, each["responseKind"]["kind"])
-                    yield key, f"{root}/{api_version}/{middle}{each['resource']}"
+                for resource in version["resources"]:
+                    middle = "namespaces/{}/" if resource["scope"] == "Namespaced" else ""
+                    key = (api_version, resource["responseKind"]["kind"])
+                    yield key, f"{root}/{api_version}/{middle}{resource['resource']}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +197,10 @@ class Offline:
             return Refusal(err.getvalue())
         report = json.loads(out.getvalue())
         findings = tuple(_findings(report))
-        assert not [each for each in findings if each.outcome is Outcome.INDETERMINATE], "the state says everything"
+        assert not [item for item in findings if item.outcome is Outcome.INDETERMINATE], "the state says everything"
         response = orjson.loads(respond("", Decision(findings=findings), Phase.VALIDATE))["response"]
         assert code == (0 if response["allowed"] else 1)
-        (written,) = [jsonpatch.apply_patch(thing, each["patch"]) for each in report["patches"]] or [None]
+        (written,) = [jsonpatch.apply_patch(thing, patch["patch"]) for patch in report["patches"]] or [None]
         # Only Pods are mutated. The patch of a template is what its Pods will get; the workload stays unchanged.
         stored = written if written is not None and thing["kind"] == "Pod" else thing
         answer = Answer(
@@ -219,6 +219,6 @@ class Offline:
 
 
 def _findings(report: JSON) -> Iterable[Finding]:
-    for each in report["results"]:
-        said = {key: each[key] for key in ("policy", "id", "reason", "detail", "field", "fix")}
-        yield Finding(outcome=Outcome[each["outcome"].upper()], **said)
+    for result in report["results"]:
+        said = {key: result[key] for key in ("policy", "id", "reason", "detail", "field", "fix")}
+        yield Finding(outcome=Outcome[result["outcome"].upper()], **said)

@@ -34,10 +34,10 @@ NODE_POOLS = "nodepools.compute.coreweave.com"
 def populated(webhook: Webhook, namespaces: list[JSON]) -> Iterator[Live]:
     """Create the namespaces and pools of the corpus, wait for the webhook, and yield the objects by kind and name."""
     kubectl = webhook.cluster.kubectl
-    names = [each["metadata"]["name"] for each in yaml.safe_load_all(POOLS.read_text())]
+    names = [pool["metadata"]["name"] for pool in yaml.safe_load_all(POOLS.read_text())]
     kubectl("apply", f"--filename={POOLS}")
     kubectl.apply(*namespaces)
-    made = [each["metadata"]["name"] for each in namespaces]
+    made = [namespace["metadata"]["name"] for namespace in namespaces]
     for name in made:
         kubectl("wait", "--for=create", "serviceaccount/default", f"--namespace={name}", "--timeout=30s")
     kubectl(*("create", "poddisruptionbudget", "x"), "--selector=app=x", "--min-available=50%", f"--namespace={SPOT}")
@@ -48,12 +48,12 @@ def populated(webhook: Webhook, namespaces: list[JSON]) -> Iterator[Live]:
         webhook.wait(lambda: "PodDisruptionBudget covers" not in str(server.ask(covered, ALICE)), "the budget is known")
         for thing in (POD, DEPLOYMENT, RAY_CLUSTER):  # policies exempt built-in controllers
             assert isinstance(server.ask(thing, REPLICASET_CONTROLLER, store=True), Answer)
-    found = [
+    objects = [
         *kubectl.get(f"nodes,namespaces,{NODE_POOLS}")["items"],
         *kubectl.get("poddisruptionbudgets", f"--namespace={SPOT}")["items"],
         *kubectl.get("pods,deployments,rayclusters", f"--namespace={PLAIN}")["items"],
     ]
-    yield {(each["kind"], each["metadata"]["name"]): each for each in found}
+    yield {(thing["kind"], thing["metadata"]["name"]): thing for thing in objects}
     kubectl("delete", f"--filename={POOLS}")
     kubectl("delete", "namespace", *made, "--wait=false")
     asking = saying(pod("probe"), {}, {"spotgate.dev/node-pool": names[-1]})
@@ -62,8 +62,8 @@ def populated(webhook: Webhook, namespaces: list[JSON]) -> Iterator[Live]:
 
 def there(thing: JSON, live: Live) -> bool:
     """Return whether the cluster has an object of that kind and name."""
-    found = live.get((thing["kind"], thing["metadata"].get("name", "")))
-    return found is not None and found["apiVersion"] == thing["apiVersion"]
+    existing = live.get((thing["kind"], thing["metadata"].get("name", "")))
+    return existing is not None and existing["apiVersion"] == thing["apiVersion"]
 
 
 @contextlib.contextmanager
@@ -97,9 +97,9 @@ def pods_of(kubectl: Kubectl, names: Collection[str]) -> dict[str, JSON]:
     deadline = time.monotonic() + START_SECONDS
     while True:
         items = kubectl.get("pods", "--all-namespaces", "--selector=app")["items"]
-        found = {each["metadata"]["labels"]["app"]: {"apiVersion": "v1", "kind": "Pod", **each} for each in items}
-        missing = set(names) - found.keys()
+        by_workload = {pod["metadata"]["labels"]["app"]: {"apiVersion": "v1", "kind": "Pod", **pod} for pod in items}
+        missing = set(names) - by_workload.keys()
         if not missing:
-            return {name: found[name] for name in names}
+            return {name: by_workload[name] for name in names}
         assert time.monotonic() < deadline, f"no Pods of {sorted(missing)}"
         time.sleep(POLL_SECONDS)

@@ -162,7 +162,7 @@ def assert_same_pod(made: JSON, expected: JSON) -> None:
 
 def assert_same(online: JSON, offline: JSON, ignored: dict[str, str]) -> None:
     """Raise AssertionError if the API server's object differs from that of `check`."""
-    real, shown_one = (_essence(each, ignored) for each in (online, offline))
+    real, shown_one = (_essence(thing, ignored) for thing in (online, offline))
     assert_equal(real, _kept(shown_one, real), offline)
 
 
@@ -193,12 +193,12 @@ def _essence(thing: JSON, ignored: dict[str, str]) -> JSON:
 
 
 def _order(toleration: JSON) -> list[tuple[str, Any]]:
-    return sorted((key, each) for key, each in toleration.items() if each)
+    return sorted((key, member) for key, member in toleration.items() if member)
 
 
 def _without(value: Any, ignored: tuple[str, ...], path: str) -> Any:
     if isinstance(value, list):
-        return [_without(each, ignored, f"{path}/*") for each in value if not _is_token(each)]
+        return [_without(item, ignored, f"{path}/*") for item in value if not _is_token(item)]
     if not isinstance(value, dict):
         return value
     kept = {}
@@ -218,13 +218,13 @@ def _is_token(value: Any) -> bool:
 def _kept(value: Any, online: Any) -> Any:
     """Return the written value without the zero or empty members that the API server drops."""
     if isinstance(value, list) and isinstance(online, list) and len(value) == len(online):
-        return [_kept(each, there) for each, there in zip(value, online, strict=True)]
+        return [_kept(item, there) for item, there in zip(value, online, strict=True)]
     if not isinstance(value, dict) or not isinstance(online, dict):
         return value
     return {
-        key: each if key in TEXTS else _kept(each, online.get(key))
-        for key, each in value.items()
-        if key in online or not _is_nothing(each)
+        key: member if key in TEXTS else _kept(member, online.get(key))
+        for key, member in value.items()
+        if key in online or not _is_nothing(member)
     }
 
 

@@ -65,7 +65,7 @@ def golden() -> Iterator[Golden]:
         if thing is None or request.get("subResource") or "deletionTimestamp" in thing["metadata"]:
             continue
         user = request["userInfo"]
-        groups = (*(each for each in user["groups"] if each not in {"", "system:authenticated"}), PLATFORM)
+        groups = (*(group for group in user["groups"] if group not in {"", "system:authenticated"}), PLATFORM)
         identity = Identity(user["username"], groups)
         yield Golden(name=file.stem, thing=thing, identity=identity, operation=request["operation"], old=old)
 
@@ -74,13 +74,13 @@ def _sendable(thing: JSON | None) -> JSON | None:
     """Return the object without the fields that only an API server may write."""
     if thing is None:
         return None
-    metadata = {key: each for key, each in thing["metadata"].items() if key not in KEPT}
-    return {**{key: each for key, each in thing.items() if key != "status"}, "metadata": metadata}
+    metadata = {key: member for key, member in thing["metadata"].items() if key not in KEPT}
+    return {**{key: member for key, member in thing.items() if key != "status"}, "metadata": metadata}
 
 
 def namespaces_of(things: Iterable[JSON]) -> list[JSON]:
     """Return the Namespaces that these objects and the generated ones need."""
-    names = {PLAIN, SPOT, SYSTEM, *(each["metadata"].get("namespace", "default") for each in things)} - ALWAYS_THERE
+    names = {PLAIN, SPOT, SYSTEM, *(thing["metadata"].get("namespace", "default") for thing in things)} - ALWAYS_THERE
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": LABELS.get(name, {})}}
         for name in sorted(names)

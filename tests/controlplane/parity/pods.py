@@ -43,7 +43,7 @@ SPEC: dict[str, st.SearchStrategy[Any]] = {
     ),
 }
 CONTAINER: dict[str, st.SearchStrategy[Any]] = {
-    "env": st.lists(st.sampled_from(VARIABLES), max_size=3, unique_by=lambda each: each["name"]),
+    "env": st.lists(st.sampled_from(VARIABLES), max_size=3, unique_by=lambda variable: variable["name"]),
     "image": st.sampled_from(("example.com/app:1", "example.com:5000/app", "app:latest", f"app@sha256:{'a' * 64}")),
     "imagePullPolicy": st.sampled_from(("", "Always", "Never")),
     "livenessProbe": st.sampled_from(PROBES),
@@ -157,8 +157,8 @@ def valid(pod: JSON) -> JSON:
     if "kubernetes.io/config.mirror" in metadata["annotations"]:
         spec["nodeName"] = "cpu-spot-0"
     if "os" in spec and spec["os"]["name"] == "windows":
-        for each in (spec, *spec["containers"], *(spec.get("initContainers") or ())):
-            each.pop("securityContext", None)
+        for holder in (spec, *spec["containers"], *(spec.get("initContainers") or ())):
+            holder.pop("securityContext", None)
         spec.pop("shareProcessNamespace", None)
     if "nodeName" in spec:
         spec.pop("schedulingGates", None)

@@ -45,7 +45,7 @@ REFUSED_AT_MOST = 0.2
 @pytest.fixture(scope="module")
 def live(webhook: Webhook, alice: Kubectl) -> Iterator[Live]:
     del alice  # creates the group with all permissions
-    with populated(webhook, namespaces_of([*EXAMPLES.values(), *(each.thing for each in GOLDEN)])) as things:
+    with populated(webhook, namespaces_of([*EXAMPLES.values(), *(case.thing for case in GOLDEN)])) as things:
         yield things
 
 
@@ -94,7 +94,7 @@ def test_an_example_gets_the_same_verdict(name: str, parity: Parity) -> None:
     assert not parity.refusals
 
 
-@pytest.mark.parametrize("review", [each for each in GOLDEN if each.old is None], ids=attrgetter("name"))
+@pytest.mark.parametrize("review", [case for case in GOLDEN if case.old is None], ids=attrgetter("name"))
 def test_a_golden_creation_gets_the_same_verdict(review: Golden, parity: Parity, live: Live) -> None:
     thing = review.thing
     skip_unserved(thing, parity)
@@ -196,7 +196,7 @@ def test_the_pods_of_workloads_are_as_check_predicts(parity: Parity) -> None:
 
 
 @pytest.mark.parametrize(
-    ("review", "old"), [(each, each.old) for each in GOLDEN if each.old], ids=lambda each: getattr(each, "name", "")
+    ("review", "old"), [(case, case.old) for case in GOLDEN if case.old], ids=lambda case: getattr(case, "name", "")
 )
 def test_a_golden_change_gets_the_same_verdict(review: Golden, old: JSON, parity: Parity, live: Live) -> None:
     skip_unserved(old, parity)
